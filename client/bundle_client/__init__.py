@@ -1,0 +1,61 @@
+"""Ask a triton-bundle server what is in a picture.
+
+    from bundle_client import Client
+
+    with Client(url="localhost:8000") as client:
+        for label in client.classify("mug.jpg", top=3).labels:
+            print(label.label, label.probability)
+        for result in client.classify_many("photos/", concurrency=8):
+            print(result.source, result.error or result.labels[0].label)
+
+`AsyncClient` is the same with `await` and `async for`.
+"""
+
+from importlib import import_module
+
+# Read by type checkers; typing itself would take longer to import than all of this.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from .aio import AsyncClient
+    from .client import Client
+    from .errors import (
+        ClientError,
+        ModelUnavailable,
+        PictureRefused,
+        ServerFault,
+        ServerUnreachable,
+        SourceError,
+    )
+    from .sources import Source
+    from .wire import Label, Result
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "Label",
+    "ModelUnavailable",
+    "PictureRefused",
+    "Result",
+    "ServerFault",
+    "ServerUnreachable",
+    "Source",
+    "SourceError",
+]
+
+# Imported at first use: a synchronous program can do without asyncio, and the command line is
+# ready for Ctrl-C before anything large is imported.
+HOMES = {
+    "AsyncClient": "aio",
+    "Client": "client",
+    "Label": "wire",
+    "Result": "wire",
+    "Source": "sources",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{HOMES.get(name, 'errors')}", __name__), name)

@@ -1,0 +1,94 @@
+"""The asynchronous client."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+from .errors import ClientError
+from .faults import translated
+from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
+from .sources import Source, Sources, expand, name_of, read
+from .transport import Connection, Protocol, knock, server
+from .wire import Result, labels
+
+
+class AsyncClient:
+    """`Client` for asyncio; belongs to one event loop."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        protocol: Protocol = "http",
+        model: str = MODEL,
+        timeout: float = TIMEOUT_S,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self.server = server(url, protocol, timeout)
+        self.model = model
+        self._max_bytes = max_bytes
+        self._opened: Connection | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            await opened.close()
+
+    async def classify(self, source: Source, top: int = 5) -> Result:
+        """The `top` likeliest labels for one picture; raises a `ClientError`."""
+        check_positive(top=top)
+        picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
+        connection = await self._connection()
+        started = time.perf_counter()
+        with translated(self.server.url, self.server.timeout):
+            answer = await connection.infer(self.model, picture, top)
+        return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
+
+    def classify_many(
+        self, sources: Sources, top: int = 5, concurrency: int = 4
+    ) -> AsyncIterator[Result]:
+        """A result for each picture, in the order of the sources; see `Client`."""
+        check_positive(top=top, concurrency=concurrency)
+        return self._many(sources, top, concurrency)
+
+    async def _many(self, sources: Sources, top: int, concurrency: int) -> AsyncIterator[Result]:
+        free = asyncio.Semaphore(concurrency)
+        window: deque[asyncio.Task[Result]] = deque()
+        try:
+            for source in expand(sources):
+                window.append(asyncio.create_task(self._settle(source, top, free)))
+                if len(window) >= concurrency * AHEAD:
+                    yield await window.popleft()
+            while window:
+                yield await window.popleft()
+        finally:
+            for task in window:
+                task.cancel()
+
+    async def _settle(self, source: Source, top: int, free: asyncio.Semaphore) -> Result:
+        async with free:
+            try:
+                return await self.classify(source, top)
+            except ClientError as exc:
+                return Result(name_of(source), error=exc)
+
+    async def _connection(self) -> Connection:
+        if self._opened is None:
+            await asyncio.to_thread(knock, self.server)
+        # Several first pictures may have knocked at the same time; one connection serves all.
+        if self._opened is None:
+            self._opened = Connection(self.server, asynchronous=True)
+        return self._opened

@@ -1,0 +1,118 @@
+"""The synchronous client."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from .errors import ClientError
+from .faults import translated
+from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
+from .sources import Source, Sources, expand, name_of, read
+from .transport import Connection, Protocol, knock, load, server
+from .wire import Result, labels
+
+Job: TypeAlias = tuple[Future[Result], Source]
+
+
+class Client:
+    """Asks over HTTP or gRPC; may be shared by threads, each of which gets its own connection."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        protocol: Protocol = "http",
+        model: str = MODEL,
+        timeout: float = TIMEOUT_S,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self.server = server(url, protocol, timeout)
+        self.model = model
+        self._max_bytes = max_bytes
+        self._mine = threading.local()
+        # Here, so that the first picture does not seem to take this long.
+        load(protocol)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close this thread's connection; those of other threads end with their threads."""
+        if connection := self._mine.__dict__.pop("connection", None):
+            connection.close()
+
+    def classify(self, source: Source, top: int = 5) -> Result:
+        """The `top` likeliest labels for one picture; raises a `ClientError`."""
+        check_positive(top=top)
+        picture = read(source, self._max_bytes, self.server.timeout)
+        connection = self._connection()
+        started = time.perf_counter()
+        with translated(self.server.url, self.server.timeout):
+            answer = connection.infer(self.model, picture, top)
+        return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
+
+    def classify_many(
+        self, sources: Sources, top: int = 5, concurrency: int = 4
+    ) -> Iterator[Result]:
+        """A result for each picture, in the order of the sources, folders expanded.
+
+        A picture that fails has its error in its result. `concurrency` pictures are read and
+        asked about at once; sources are taken from an iterator only as results are.
+        """
+        check_positive(top=top, concurrency=concurrency)
+        return self._many(sources, top, concurrency)
+
+    def _many(self, sources: Sources, top: int, concurrency: int) -> Iterator[Result]:
+        jobs: SimpleQueue[Job | None] = SimpleQueue()
+        window: deque[Future[Result]] = deque()
+        for _ in range(concurrency):
+            # Not ThreadPoolExecutor, for which Python waits at its exit, after Ctrl-C as well.
+            threading.Thread(target=self._work, args=(jobs, top), daemon=True).start()
+        try:
+            for source in expand(sources):
+                window.append(Future())
+                jobs.put((window[-1], source))
+                if len(window) >= concurrency * AHEAD:
+                    yield window.popleft().result()
+            while window:
+                yield window.popleft().result()
+        finally:
+            for future in window:
+                future.cancel()
+            for _ in range(concurrency):
+                jobs.put(None)
+
+    def _work(self, jobs: "SimpleQueue[Job | None]", top: int) -> None:
+        while job := jobs.get():
+            future, source = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(self._settle(source, top))
+                except BaseException as exc:
+                    future.set_exception(exc)
+        self.close()
+
+    def _settle(self, source: Source, top: int) -> Result:
+        try:
+            return self.classify(source, top)
+        except ClientError as exc:
+            return Result(name_of(source), error=exc)
+
+    def _connection(self) -> Connection:
+        if not hasattr(self._mine, "connection"):
+            knock(self.server)
+            self._mine.connection = Connection(self.server, asynchronous=False)
+        connection: Connection = self._mine.connection
+        return connection

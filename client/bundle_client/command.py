@@ -1,0 +1,145 @@
+"""Ask a triton-bundle server what is in pictures.
+
+    python -m bundle_client mug.jpg
+    python -m bundle_client --json --top 1 photos/ > labels.jsonl
+    curl -s https://example.org/mug.jpg | python -m bundle_client -
+
+A SOURCE is a file, a folder of pictures, an http(s) URL, or - for standard input.
+Exit codes: 0 every picture was answered, 1 some were not, 2 wrong usage,
+3 the server is unreachable, 130 Ctrl-C.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from . import show
+from .client import Client
+from .errors import CONCERNS_ALL, ServerUnreachable
+from .progress import Progress
+from .settings import MODEL, TIMEOUT_S
+from .sources import Source, expand, name_of
+from .transport import PORTS, PROTOCOLS
+from .wire import Result
+
+ANSWERED, FAILED, UNREACHABLE, INTERRUPTED = 0, 1, 3, 130
+# Up to so many pictures get a table each, more of them a line each.
+FEW = 5
+NAME_WIDTH = 40
+
+
+def run(argv: Sequence[str] | None) -> int:
+    """Ask as the arguments say; returns the exit code."""
+    # A file name or label that the terminal cannot show must not end the run.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    parser = arguments()
+    options = parser.parse_args(argv)
+    if "-" in options.sources and sys.stdin.isatty():
+        parser.error("- reads a picture from standard input, which is a terminal here")
+    named = [sys.stdin.buffer if source == "-" else source for source in options.sources]
+    try:
+        with uninterrupted():
+            client = Client(options.url, options.protocol, options.model, options.timeout)
+        sources = list(expand(named))
+        answers = client.classify_many(sources, options.top, options.concurrency)
+    except ValueError as exc:
+        parser.error(str(exc))
+    if options.json:
+        return report(answers, len(sources), show.as_json, json=True)
+    return report(answers, len(sources), for_people(sources), json=False)
+
+
+def report(
+    answers: Iterator[Result], total: int, text: Callable[[Result], str], *, json: bool
+) -> int:
+    """Write the results as they come, and after many of them how many there were."""
+    many = total > FEW
+    progress = Progress(total, wanted=many)
+    started = time.monotonic()
+    answered = failed = 0
+    code = ANSWERED
+    try:
+        progress.show(0)
+        for result in answers:
+            progress.hide()
+            if result.error is None:
+                answered += 1
+            else:
+                failed += 1
+                code = UNREACHABLE if isinstance(result.error, ServerUnreachable) else FAILED
+                print(show.as_error(result), file=sys.stderr)
+            if result.error is None or json:
+                print(text(result), flush=True)
+            if isinstance(result.error, CONCERNS_ALL):
+                break
+            progress.show(answered + failed)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    progress.hide()
+    if many and answered and not json:
+        left = total - answered - failed
+        seconds = time.monotonic() - started
+        print(show.as_summary(answered, failed, left, seconds), file=sys.stderr)
+    return code
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back while numpy is imported, which would make an ImportError of it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def for_people(sources: Sequence[Source]) -> Callable[[Result], str]:
+    from rich.console import Console
+
+    console = Console()
+    if len(sources) <= FEW:
+        gap = "\n" if len(sources) > 1 else ""
+        return lambda result: show.as_table(result, console) + gap
+    width = min(max(len(name_of(source)) for source in sources), NAME_WIDTH)
+    return lambda result: show.as_line(result, width, console)
+
+
+def arguments() -> argparse.ArgumentParser:
+    ports = " or ".join(f"localhost:{PORTS[protocol]} for {protocol}" for protocol in PROTOCOLS)
+    parser = argparse.ArgumentParser(
+        prog="python -m bundle_client",
+        usage="%(prog)s [options] SOURCE...",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("sources", nargs="+", metavar="SOURCE", help=argparse.SUPPRESS)
+    add(
+        "--url",
+        default=os.environ.get("BUNDLE_URL"),
+        help=f"the server's host:port; $BUNDLE_URL if that is set, else {ports}",
+    )
+    add("--protocol", choices=PROTOCOLS, default="http", help="default: %(default)s")
+    add("--model", default=MODEL, metavar="NAME", help="default: %(default)s")
+    add("--top", type=int, default=5, metavar="N", help="labels a picture; default: %(default)s")
+    add("--json", action="store_true", help="for programs: one JSON object a line and picture")
+    add(
+        "--concurrency",
+        type=int,
+        default=4,
+        metavar="N",
+        help="pictures asked about at once; default: %(default)s",
+    )
+    add(
+        "--timeout",
+        type=float,
+        default=TIMEOUT_S,
+        metavar="SECONDS",
+        help="how long to wait for one answer, or for one URL; default: %(default)g",
+    )
+    return parser

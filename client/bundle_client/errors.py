@@ -1,0 +1,41 @@
+"""What can go wrong, sorted by whose fault it is."""
+
+
+class ClientError(Exception):
+    """Says what happened (`cause`) and what to do about it (`remedy`)."""
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy)
+        self.cause = cause
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.cause}; {self.remedy}"
+
+
+class SourceError(ClientError):
+    """The picture could not be read, so the server was not asked."""
+
+
+class PictureRefused(ClientError):
+    """The server looked at the picture and will not have it."""
+
+
+class ModelUnavailable(ClientError):
+    """The server runs, but not with this model, or the model does not take pictures."""
+
+
+class ServerUnreachable(ClientError):
+    """No connection to the server."""
+
+
+class ServerFault(ClientError):
+    """The server was reached and then failed, or did not answer in time."""
+
+
+# The other pictures of a run would meet the same.
+CONCERNS_ALL = (ModelUnavailable, ServerUnreachable)
+
+
+def too_large(max_bytes: int) -> SourceError:
+    return SourceError(f"larger than {max_bytes / 1e6:g} MB", "give a smaller picture")

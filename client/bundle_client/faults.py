@@ -1,0 +1,114 @@
+"""From the exceptions of tritonclient's four clients to the errors of this package."""
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .errors import ClientError, ModelUnavailable, PictureRefused, ServerFault, ServerUnreachable
+
+START_IT = "start the server (`make up`) or give the address of the one that runs"
+SEE_LOGS = "look at the server's log (`make logs`)"
+SEE_MODELS = "see what is loaded (`make status`) or name another model"
+
+REFUSED = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT}
+
+# Triton puts these in front of what a model says.
+PREFIX = re.compile(r"^(\[request id: [^]]*\] )?(in ensemble '[^']*', )?")
+# Triton checks a request against the model's signature before any model sees it, and answers
+# INVALID_ARG as it does for a bad picture.
+SIGNATURE = re.compile(
+    r"unexpected inference (in|out)put|inference input '[^']*' data-type"
+    r"|expected \d+ inputs but got|unexpected shape for input"
+)
+# What tritonclient says of an error that is not worded as Triton does it.
+FOREIGN = ("an exception occurred in the client", "client received an empty response")
+HUNG_UP = re.compile(
+    r"socket closed|connection (reset|closed)|broken pipe|goaway|disconnected|not completed",
+    re.IGNORECASE,
+)
+
+
+@contextmanager
+def translated(url: str, timeout: float) -> Iterator[None]:
+    """Turn what a call of tritonclient raises into a `ClientError`."""
+    try:
+        yield
+    except Exception as exc:
+        error = fault(exc, url, timeout)
+        if error is None:
+            raise
+        raise error from exc
+
+
+def fault(exc: Exception, url: str, timeout: float) -> ClientError | None:
+    """The `ClientError` for an exception of tritonclient's; None for a mistake in a program."""
+    from http.client import HTTPException
+
+    from tritonclient.utils import InferenceServerException
+
+    if isinstance(exc, InferenceServerException):
+        return from_status(exc, url, timeout)
+    if isinstance(exc, TimeoutError):
+        return no_answer(timeout)
+    if isinstance(exc, OSError):
+        return unreachable(url, exc) if exc.errno in REFUSED else hung_up()
+    # ValueErrors come from what should be JSON.
+    of_http = isinstance(exc, (HTTPException, ValueError))
+    if of_http or type(exc).__module__.startswith("aiohttp"):
+        return hung_up() if HUNG_UP.search(str(exc)) else not_triton(url, "HTTP")
+    return None
+
+
+def from_status(exc: Any, url: str, timeout: float) -> ClientError:
+    """Sort an `InferenceServerException` by its HTTP or gRPC status."""
+    status = str(exc.status()).removeprefix("StatusCode.")
+    # A python model's unforeseen exception comes with its whole traceback.
+    lines = str(exc.message()).strip().splitlines() or [""]
+    said = PREFIX.sub("", lines[0])
+    if status == "UNAVAILABLE" and said.startswith(("failed to connect", "errors resolving")):
+        if "remote host: " in said or "lookup" in said:
+            reason = said.rpartition(": ")[2].rstrip("]").lower()
+            return ServerUnreachable(f"{url}: {reason}", START_IT)
+        return not_triton(url, "gRPC")
+    if status == "UNAVAILABLE" and HUNG_UP.search(said):
+        return hung_up()
+    if status == "DEADLINE_EXCEEDED":
+        return no_answer(timeout)
+    if status == "413":
+        return PictureRefused("larger than the server takes", "give a smaller picture")
+    if not said or said.startswith(FOREIGN):
+        return ServerFault(
+            f"{url} answers HTTP {status}, but not in Triton's words",
+            "check the address: something else may be listening there",
+        )
+    if status in ("404", "NOT_FOUND") or "unknown model" in said:
+        return ModelUnavailable(f"{url}: {said}", SEE_MODELS)
+    if status in ("400", "INVALID_ARGUMENT"):
+        if SIGNATURE.search(said):
+            return ModelUnavailable(f"{url}: {said}", "name a model that takes a picture as INPUT")
+        cause, _, remedy = said.partition("; ")
+        return PictureRefused(cause, remedy or "try another picture")
+    return ServerFault(f"{said} ({status})", SEE_LOGS)
+
+
+def unreachable(url: str, exc: OSError) -> ServerUnreachable:
+    if isinstance(exc, TimeoutError) and exc.errno is None:
+        return ServerUnreachable(f"{url}: no connection in time", START_IT)
+    return ServerUnreachable(f"{url}: {(exc.strerror or str(exc)).lower()}", START_IT)
+
+
+def not_triton(url: str, protocol: str) -> ServerUnreachable:
+    return ServerUnreachable(
+        f"{url}: what listens there does not answer as Triton does over {protocol}",
+        "check port and protocol: 8000 is http, 8001 is grpc",
+    )
+
+
+def hung_up() -> ServerFault:
+    return ServerFault("the server closed the connection without an answer", SEE_LOGS)
+
+
+def no_answer(timeout: float) -> ServerFault:
+    return ServerFault(f"no answer within {timeout:g} s", "allow more time, or " + SEE_LOGS)

@@ -1,0 +1,47 @@
+"""Pictures from the web."""
+
+import http.client
+import ssl
+import time
+import urllib.error
+import urllib.request
+
+from .errors import SourceError, too_large
+
+CHUNK = 1 << 16
+
+
+def fetch(url: str, max_bytes: int, timeout: float) -> bytes:
+    """The body behind an http(s) URL, of at most `max_bytes`, within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    try:
+        # Python's own name is refused by many a site.
+        request = urllib.request.Request(url, headers={"User-Agent": "triton-bundle-client"})
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            if int(response.headers.get("Content-Length") or 0) > max_bytes:
+                raise too_large(max_bytes)
+            body = bytearray()
+            # read1 returns with what has come, so that a server that drips is caught by the
+            # deadline, which the socket's own time-out would not do.
+            while chunk := response.read1(CHUNK):
+                body += chunk
+                if len(body) > max_bytes:
+                    raise too_large(max_bytes)
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+            if response.length:
+                raise SourceError("cut off before its end", "try again")
+            return bytes(body)
+    except urllib.error.HTTPError as exc:
+        raise SourceError(f"HTTP {exc.code} {exc.reason}", "open the URL in a browser") from exc
+    except (OSError, ValueError, http.client.HTTPException) as exc:
+        reason = getattr(exc, "reason", exc)
+        if isinstance(reason, TimeoutError):
+            raise SourceError(f"not fetched within {timeout:g} s", "try again later") from exc
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            raise SourceError(
+                f"certificate refused: {reason.verify_message}",
+                "name your proxy's CA file in SSL_CERT_FILE if there is one",
+            ) from exc
+        cause = getattr(reason, "strerror", None) or str(reason) or type(exc).__name__
+        raise SourceError(cause.lower(), "check the URL and the network") from exc

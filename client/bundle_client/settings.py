@@ -1,0 +1,14 @@
+"""Defaults of both clients."""
+
+MODEL = "ensemble_python_resnet50"
+TIMEOUT_S = 30.0
+MAX_BYTES = 64_000_000
+# How many pictures per concurrent request may be finished before the first of them is taken:
+# one slow picture then does not hold up the others, and memory stays bounded.
+AHEAD = 8
+
+
+def check_positive(**values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1")

@@ -1,0 +1,94 @@
+"""Results as text: for people in tables or lines, for programs as JSON."""
+
+import json
+from typing import TYPE_CHECKING
+
+from .errors import CONCERNS_ALL, ClientError
+from .wire import Label, Result
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+BAR_WIDTH = 20
+
+
+def as_json(result: Result) -> str:
+    """One line, with `labels` and `ms` or with `error`."""
+    if result.error is not None:
+        return json.dumps({"source": result.source, "error": error_fields(result.error)})
+    found = [
+        {"index": label.index, "label": label.label, "probability": label.probability}
+        for label in result.labels
+    ]
+    return json.dumps({"source": result.source, "labels": found, "ms": round(result.ms, 1)})
+
+
+def error_fields(error: ClientError) -> dict[str, str]:
+    return {"kind": type(error).__name__, "cause": error.cause, "remedy": error.remedy}
+
+
+def as_table(result: Result, console: "Console") -> str:
+    """The source and below it a line for each label, with a bar as long as it is likely."""
+    from rich.cells import cell_len, set_cell_size
+    from rich.text import Text
+
+    lines = [Text.assemble((result.source, "bold"), (f"  {result.ms:.0f} ms", "dim"))]
+    width = max(cell_len(title(label)) for label in result.labels)
+    # Not a rich.table.Table: on a narrow terminal that would give up numbers for bars.
+    room = min(BAR_WIDTH, max(0, console.width - width - 14))
+    mark = "█" if console.encoding.startswith("utf") else "#"
+    lines += [
+        Text.assemble(
+            "  " + set_cell_size(title(label), width),
+            (f"  {percent(label)}", "cyan"),
+            (f"  {mark * round(label.probability * room)}", "green"),
+        )
+        for label in result.labels
+    ]
+    return rendered(console, *lines)
+
+
+def as_line(result: Result, width: int, console: "Console") -> str:
+    """The likeliest label in one line, the label last because it alone may be of any length."""
+    from rich.text import Text
+
+    best = result.labels[0]
+    return rendered(
+        console,
+        Text.assemble(
+            f"{result.source:<{width}}  ",
+            (percent(best), "cyan"),
+            (f"  {result.ms:5.0f} ms  ", "dim"),
+            (title(best), "bold"),
+        ),
+    )
+
+
+def title(label: Label) -> str:
+    return label.label or f"class {label.index}"
+
+
+def percent(label: Label) -> str:
+    return f"{label.probability:7.2%}"
+
+
+def as_error(result: Result) -> str:
+    """One line: whose error, its cause and its remedy."""
+    # These begin with the server's address, and the picture has no part in them.
+    if isinstance(result.error, CONCERNS_ALL):
+        return f"error: {result.error}"
+    return f"error: {result.source}: {result.error}"
+
+
+def as_summary(answered: int, failed: int, left: int, seconds: float) -> str:
+    """What became of all the pictures, in one line."""
+    rest = f", {left} left" if left else ""
+    return f"{answered} answered, {failed} failed{rest}, {answered / seconds:.1f} images/s"
+
+
+def rendered(console: "Console", *lines: "Text") -> str:
+    # Captured and not printed, so that one place writes to stdout and sees a broken pipe.
+    with console.capture() as captured:
+        console.print(*lines, sep="\n", soft_wrap=True)
+    return captured.get().rstrip("\n")

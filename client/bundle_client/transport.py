@@ -1,0 +1,116 @@
+"""Connections to the server, over HTTP or gRPC, synchronous or not."""
+
+import socket
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+from .faults import unreachable
+from .wire import question
+
+Protocol = Literal["http", "grpc"]
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+PORTS: dict[Protocol, int] = {"http": 8000, "grpc": 8001}
+CONNECT_S = 5.0
+INT32_MAX = 2**31 - 1
+GRPC_OPTIONS = [
+    # gRPC's own limit is 4 MB, less than many a photo.
+    ("grpc.max_send_message_length", INT32_MAX),
+    ("grpc.max_receive_message_length", INT32_MAX),
+    # Unlike the HTTP clients gRPC would send even localhost through $http_proxy.
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where to ask, how, and how long to wait."""
+
+    protocol: Protocol
+    host: str
+    port: int
+    timeout: float
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def server(url: str | None, protocol: Protocol, timeout: float) -> Server:
+    """Read an address: host or host:port, with or without http:// or grpc:// in front."""
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"protocol {protocol!r} is not one of {', '.join(PROTOCOLS)}")
+    if timeout <= 0:
+        raise ValueError("timeout must be more than 0 seconds")
+    scheme, _, rest = (url or "localhost").rpartition("://")
+    try:
+        parts = urlsplit("//" + rest)
+        host, port = parts.hostname, parts.port or PORTS[protocol]
+    except ValueError as exc:
+        raise ValueError(f"address {url!r}: {exc}") from None
+    if not host or scheme not in ("", protocol) or parts.path.strip("/"):
+        raise ValueError(f"address {url!r} is not host:port or {protocol}://host:port")
+    return Server(protocol, host, port, timeout)
+
+
+def load(protocol: Protocol) -> ModuleType:
+    """The half of tritonclient in use; either takes 0.2 s to import."""
+    return import_module(f"tritonclient.{protocol}")
+
+
+def knock(server: Server) -> None:
+    """Fail within seconds, and in the same words for every protocol, where nobody answers."""
+    try:
+        socket.create_connection((server.host, server.port), timeout=CONNECT_S).close()
+    except OSError as exc:
+        raise unreachable(server.url, exc) from exc
+
+
+class AskingAgain:
+    """An asynchronous HTTP client that takes a connection for what it may be: closed by the server
+    while it was idle, which shows only when it is used. Asking a classifier twice does no harm."""
+
+    def __init__(self, stub: Any) -> None:
+        self._stub = stub
+
+    async def infer(self, **question: Any) -> Any:
+        from aiohttp import ClientOSError, ServerDisconnectedError
+
+        try:
+            return await self._stub.infer(**question)
+        except (ClientOSError, ServerDisconnectedError):
+            return await self._stub.infer(**question)
+
+    async def close(self) -> None:
+        await self._stub.close()
+
+
+class Connection:
+    """Four clients called alike; of an asynchronous one `infer` and `close` are awaited."""
+
+    def __init__(self, server: Server, *, asynchronous: bool) -> None:
+        self._tensors = tensors = load(server.protocol)
+        home = import_module(".aio", tensors.__name__) if asynchronous else tensors
+        self._limits: dict[str, float] = {}
+        self._stub: Any
+        if server.protocol == "grpc":
+            self._stub = home.InferenceServerClient(server.url, channel_args=GRPC_OPTIONS)
+            self._limits = {"client_timeout": server.timeout}
+        elif asynchronous:
+            # How many requests run at once is decided by the caller, not by the connector.
+            self._stub = AskingAgain(
+                home.InferenceServerClient(server.url, conn_limit=0, conn_timeout=server.timeout)
+            )
+        else:
+            from .plain_http import PlainHttp
+
+            self._stub = PlainHttp(tensors, server.host, server.port, server.timeout)
+
+    def infer(self, model: str, picture: bytes, top: int) -> Any:
+        return self._stub.infer(**question(self._tensors, model, picture, top), **self._limits)
+
+    def close(self) -> Any:
+        return self._stub.close()

@@ -1,0 +1,71 @@
+"""The question and the answer as they travel; nothing here opens a connection."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ClientError, ServerFault
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One class of the model; `label` is empty when the server has no label file."""
+
+    index: int
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The answer for one source: labels, likeliest first, or the error that came instead.
+
+    `ms` is the time from sending the picture to having the answer.
+    """
+
+    source: str
+    labels: tuple[Label, ...] = ()
+    ms: float = 0.0
+    error: ClientError | None = None
+
+
+def question(tensors: Any, model: str, picture: bytes, top: int) -> dict[str, Any]:
+    """The arguments of `infer`, which are the same for all of tritonclient's clients.
+
+    `tensors` is tritonclient.http or tritonclient.grpc, each with input and output classes of
+    its own.
+    """
+    import numpy as np
+
+    array = np.frombuffer(picture, dtype=np.uint8)[np.newaxis]
+    tensor = tensors.InferInput("INPUT", list(array.shape), "UINT8")
+    tensor.set_data_from_numpy(array)
+    # With a class count Triton sends the labels themselves, so no label file is needed here.
+    output = tensors.InferRequestedOutput("OUTPUT", class_count=top)
+    return {"model_name": model, "inputs": [tensor], "outputs": [output]}
+
+
+def labels(answer: Any) -> tuple[Label, ...]:
+    """The labels in a tritonclient `InferResult`."""
+    output = answer.as_numpy("OUTPUT")
+    if output is None or not output.size:
+        raise not_understood("no labels in it")
+    return tuple(parse_label(entry) for entry in output.ravel())
+
+
+def parse_label(entry: Any) -> Label:
+    """Read "probability:index:label"; the label may hold colons or be missing."""
+    # A str comes from a server that answers in JSON alone.
+    text = entry.decode("utf-8", errors="replace") if isinstance(entry, bytes) else str(entry)
+    probability, _, rest = text.partition(":")
+    index, _, label = rest.partition(":")
+    try:
+        return Label(int(index), label, float(probability))
+    except ValueError:
+        raise not_understood(f"{entry!r} where a label should be") from None
+
+
+def not_understood(what: str) -> ServerFault:
+    return ServerFault(
+        f"the answer is not understood: {what}",
+        "check that the server is Triton and the model a classifier",
+    )
