@@ -1,0 +1,24 @@
+"""The backend "onnxruntime" where Triton's own (in C++) is not there: model.onnx by OpenVINO."""
+
+import json
+
+from bundle_serving.openvino_engine import Engine
+from bundle_serving.triton import answer_together, parameter, version_folder
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        config = json.loads(args["model_config"])
+        self.inputs = [tensor["name"] for tensor in config["input"]]
+        self.outputs = [tensor["name"] for tensor in config["output"]]
+        self.engine = Engine(
+            version_folder(args) / "model.onnx",
+            parameter(args, "precision"),
+            int(parameter(args, "threads")),
+        )
+
+    def execute(self, requests):
+        return answer_together(requests, self.inputs, self.outputs, self.compute)
+
+    def compute(self, batch):
+        return self.engine(batch, self.outputs)

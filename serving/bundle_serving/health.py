@@ -1,0 +1,56 @@
+"""Is the pipeline answering? Exit 0 when a real inference goes through, 1 with the reason if not.
+
+    python -m bundle_serving.health [--url http://127.0.0.1:8000] [--model NAME]
+
+Triton's own readiness stays green over a dead python stub, so nothing less than an answer counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import sys
+import urllib.error
+import urllib.request
+
+from bundle_serving.start_server import PIPELINE
+
+# A white pixel: the smallest picture there is.
+PICTURE = bytes.fromhex("47494638396101000100800100ffffff0000002c00000000010001000002024401003b")
+
+
+def reason_not_to_trust(url: str, model: str, timeout: float = 5) -> str | None:
+    """None when the model answered a picture; else why not, in one line."""
+    request = urllib.request.Request(
+        f"{url}/v2/models/{model}/infer",
+        data=PICTURE,
+        headers={"Inference-Header-Content-Length": "0"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            answer.read()
+    except urllib.error.HTTPError as refusal:
+        body = refusal.read().decode(errors="replace")
+        try:
+            return str(json.loads(body)["error"])
+        except (ValueError, KeyError):
+            return f"HTTP {refusal.code}: {body[:200]}"
+    except (OSError, http.client.HTTPException) as fault:
+        return str(getattr(fault, "reason", fault)) or type(fault).__name__
+    return None
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--model", default=PIPELINE)
+    options = parser.parse_args(argv)
+    reason = reason_not_to_trust(options.url, options.model)
+    if reason:
+        print(f"{options.model} does not answer: {reason}", file=sys.stderr)
+    return 1 if reason else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

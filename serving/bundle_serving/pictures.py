@@ -1,0 +1,200 @@
+"""The bytes of a picture -> the pixels that a network is fed. Pure functions: no Triton here."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import logging
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
+
+# What people photograph, scan and download; the bytes come from strangers. So out stay formats
+# that Pillow hands to other programs (EPS) or decodes in Python (PPM: 20 s for a file of 30 MB),
+# and JPEG 2000 (5 s for one of 30 MB, and 18 bytes of memory a pixel).
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "TIFF", "BMP")
+
+# Our own limit is checked right after the header is read, with a message that tells the remedy.
+Image.MAX_IMAGE_PIXELS = None
+# Without libtiff Pillow makes a Python object of every strip: 20 s for 2 million of no bytes.
+TiffImagePlugin.READ_LIBTIFF = True
+# Remarks about odd metadata help nobody here, and a stranger could fill the log with them: libtiff
+# prints up to 4000 lines for one file, and of those Pillow silences only the warnings.
+warnings.filterwarnings("ignore", module=r"PIL\.")
+logging.getLogger("PIL").setLevel(logging.CRITICAL)
+for libtiff in Path(Image.__file__).parents[1].glob("pillow.libs/libtiff-*.so*"):
+    ctypes.CDLL(str(libtiff)).TIFFSetErrorHandler(None)
+
+# How often Pillow may ask for more of a file. It walks through headers in Python, piece by piece:
+# a file of nothing but empty pieces keeps the interpreter for half a second a megabyte.
+MAX_READS = 100_000
+# Each scan of a progressive JPEG costs a pass over the whole picture, and may be 50 bytes long.
+# Photographs have about ten.
+MAX_SCANS = 200
+# torchvision resizes the whole picture before it crops; a strip of 1x20000 would take 5 GB.
+MAX_ASPECT_RATIO = 64
+
+TRANSPOSITIONS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class PictureError(ValueError):
+    """The caller's bytes cannot be turned into pixels; the message says why and what would work."""
+
+
+@dataclass(frozen=True)
+class Transform:
+    """torchvision's ImageClassification recipe (short side, centre crop), and our two knobs."""
+
+    resize: int
+    crop: int
+    interpolation: str = "bilinear"
+    decode: str = "reduced"  # or "full": slower, and to the pixel what torchvision answers
+    max_megapixels: float = 50.0
+
+    @classmethod
+    def load(cls, path: Path) -> Transform:
+        return cls(**json.loads(path.read_text()))
+
+    def dump(self) -> str:
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+
+def to_pixels(data: bytes | memoryview | NDArray[np.uint8], how: Transform) -> NDArray[np.uint8]:
+    """The bytes of an image file -> uint8 [3, crop, crop]."""
+    raw = bytes(data)
+    if not raw:
+        raise PictureError("the picture is empty (0 bytes); send the bytes of an image file")
+    try:
+        with Image.open(_Metered(raw), formats=FORMATS) as image:
+            _refuse_bomb(image, raw, how.max_megapixels)
+            picture = _decode(image, how)
+        cropped = _resize_and_crop(picture, how)
+    except PictureError:
+        raise
+    except UnidentifiedImageError:
+        raise PictureError(
+            f"not a picture that can be read here (it begins with {raw[:12]!r}), or one cut off; "
+            f"send the whole file of one of: {', '.join(FORMATS)}"
+        ) from None
+    except Exception as fault:
+        # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, IndexError and
+        # more for broken files: whatever comes out of a stranger's bytes is the bytes' fault.
+        cause = " ".join(str(fault).split())[:200] or type(fault).__name__
+        raise PictureError(
+            f"the picture is damaged or cut off ({cause}); send the whole, intact file"
+        ) from None
+    return np.ascontiguousarray(np.asarray(cropped).transpose(2, 0, 1))
+
+
+class _Metered(io.BytesIO):
+    """Bytes that lose patience with whoever reads them in crumbs."""
+
+    reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.reads += 1
+        if self.reads > MAX_READS:
+            raise PictureError(
+                "the picture's file is made of too many tiny pieces; open it in an image editor, "
+                "and send what that saves as JPEG or PNG"
+            )
+        return super().read(size)
+
+
+def _refuse_bomb(image: Image.Image, raw: bytes, max_megapixels: float) -> None:
+    tiff_tags = getattr(image, "tag_v2", {})
+    # A tile is decoded whole, and may be larger than the picture that is cut out of it.
+    tile = tiff_tags.get(TiffImagePlugin.TILEWIDTH, 0), tiff_tags.get(TiffImagePlugin.TILELENGTH, 0)
+    for what, (width, height) in (("has", image.size), ("is stored in tiles of", tile)):
+        if width * height > max_megapixels * 1e6:
+            raise PictureError(
+                f"the picture {what} {width}x{height} pixels, more than the limit of "
+                f"{max_megapixels:g} megapixels; send a smaller one (or raise MAX_MEGAPIXELS)"
+            )
+    if image.info.get("progressive") and (scans := raw.count(b"\xff\xda")) > MAX_SCANS:
+        raise PictureError(
+            f"the JPEG is coded in {scans} scans, more than the limit of {MAX_SCANS}; "
+            "save it as a baseline JPEG and send that"
+        )
+
+
+def _decode(image: Image.Image, how: Transform) -> Image.Image:
+    """The picture as RGB, upright."""
+    if how.decode == "reduced":
+        # libjpeg scales by 1/2, 1/4 or 1/8 while it decodes. Twice the target is kept, so that
+        # the antialiasing filter still decides how the result looks.
+        image.draft(None, (2 * how.resize, 2 * how.resize))
+    image.load()
+    # Only now: of a TIFF Pillow turns the pixels itself, and then drops the tag.
+    orientation = _orientation(image)
+    rgb = _rgb(image)
+    return rgb.transpose(TRANSPOSITIONS[orientation]) if orientation in TRANSPOSITIONS else rgb
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # damaged EXIF does not make the pixels unreadable
+        return 1
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """Any mode -> RGB: transparency over white, 16 bits and floats scaled to 8."""
+    if image.mode.startswith("I") or image.mode == "F":
+        image = Image.fromarray(_to_8_bits(np.asarray(image)))
+    if image.mode in ("LA", "PA", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+    if image.mode == "RGBA":
+        white = Image.new("RGB", image.size, "white")
+        white.paste(image, mask=image)
+        return white
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _to_8_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
+    """16-bit samples keep their scale. What else there is does not tell its own: the narrowest
+    usual range that holds the samples is taken for it, or else they are stretched."""
+    if grey.dtype.kind == "u":
+        return (grey >> 8).astype(np.uint8)
+    values = grey.astype(np.float32)
+    np.nan_to_num(values, copy=False, posinf=0, neginf=0)
+    np.clip(values, -1e30, 1e30, out=values)
+    low, high = float(values.min()), float(values.max())
+    usual = (1, 255, 65535) if grey.dtype.kind == "f" else (255, 65535)
+    low, high = next(((0, top) for top in usual if low >= 0 and high <= top), (low, high))
+    values -= low
+    values *= 255 / max(high - low, 1e-30)
+    return values.round(out=values).astype(np.uint8)
+
+
+def _resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
+    width, height = picture.size
+    long = how.resize * max(picture.size) // min(picture.size)
+    new_width, new_height = (how.resize, long) if width <= height else (long, how.resize)
+    left = round((new_width - how.crop) / 2)
+    top = round((new_height - how.crop) / 2)
+    right, bottom = left + how.crop, top + how.crop
+    filter_ = Image.Resampling[how.interpolation.upper()]
+    if how.decode == "full" and long <= MAX_ASPECT_RATIO * how.resize:
+        whole = picture.resize((new_width, new_height), filter_)
+        return whole.crop((left, top, right, bottom))
+    # Half the work: only the part of the source that the crop comes from. It differs by a level
+    # where Pillow rounds otherwise, because it holds the box in single precision and may take
+    # rows before columns.
+    x, y = width / new_width, height / new_height
+    box = (left * x, top * y, min(right * x, width), min(bottom * y, height))
+    return picture.resize((how.crop, how.crop), filter_, box)

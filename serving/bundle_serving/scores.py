@@ -1,0 +1,21 @@
+"""A network's scores -> probabilities. Pure functions: no Triton here."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class ScoresError(ValueError):
+    """The network answered with something that is no score."""
+
+
+def softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scores [batch, classes] -> probabilities of the same shape."""
+    if not np.isfinite(scores).all():
+        # Not only useless: Triton's sort by probability is undefined on NaN.
+        raise ScoresError("the network's output holds NaN or infinity; its weights are damaged")
+    with np.errstate(over="ignore"):  # minus infinity, whose exponential is 0 as it should be
+        exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    probabilities: NDArray[np.float32] = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return probabilities.astype(np.float32, copy=False)

@@ -1,0 +1,20 @@
+"""What Triton's log says went wrong. Pure functions on its text."""
+
+from __future__ import annotations
+
+import re
+
+# E1120 12:27:37.262297 10797 model_lifecycle.cc:654] "failed to load 'resnet50_onnx' version 1: …"
+ERROR = re.compile(r'^E\d{4} [\d:.]+ \d+ \S+\] "?(.*)', re.MULTILINE)
+# Ports and options are refused by plain lines.
+PLAIN = re.compile(r"^(?:error|failed|.*Address already in use).*", re.MULTILINE | re.IGNORECASE)
+
+
+def first_error(log: str) -> str:
+    """The error that the others follow from, in one line; empty where there is none."""
+    errors = ERROR.findall(log)
+    loading = [error for error in errors if "load" in error]
+    plain = PLAIN.findall(log)
+    said: str = (loading or errors or plain or [""])[0]
+    said = said.partition("\\n")[0]  # Triton writes a Python model's traceback into one line
+    return said.strip().rstrip('"')[:300]

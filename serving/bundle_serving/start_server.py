@@ -1,0 +1,134 @@
+"""Starts tritonserver on a model repository; in the images and on the bare host alike.
+
+    python -m bundle_serving.start_server --repository model_repository --run-dir build/run
+
+NVIDIA's image has it ready. The one that PyPI's nvidia-pytriton carries wants a backends folder put
+together, and its libraries found. Then this process becomes the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+PIPELINE = "ensemble_python_resnet50"
+NGC = Path("/opt/tritonserver")
+
+# The longest that requests in flight get at a stop; whoever sends SIGTERM must wait longer.
+EXIT_TIMEOUT_S = 20
+
+
+class StartError(RuntimeError):
+    """The server cannot be started here; the message says why and what to do."""
+
+
+def libpython_folder() -> Path | None:
+    """Where libpythonX.Y.so is, which the python backend's stub is linked to.
+
+    None when the loader finds it by itself.
+    """
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    name = f"libpython{version}.so.1.0"
+    try:
+        ctypes.CDLL(name)
+        return None
+    except OSError:
+        pass
+    for folder in (sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"):
+        if folder and (Path(folder) / name).exists():
+            return Path(folder)
+    raise StartError(
+        f"{name} is not on this machine, and Triton's python backend needs it; "
+        f"install it: apt-get install libpython{version}"
+    )
+
+
+def _tritonserver() -> tuple[Path, Path]:
+    """The folders of the server and of its libraries in this interpreter's environment."""
+    packages = Path(sysconfig.get_path("purelib"))
+    server = packages / "pytriton" / "tritonserver"
+    if not server.is_dir():
+        raise StartError(
+            f"no tritonserver in {packages}; install it: pip install -r requirements/serve.txt"
+        )
+    return server, packages / "nvidia_pytriton.libs"
+
+
+def _stub(server: Path) -> Path:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
+    if not stub.exists():
+        raise StartError(
+            f"the PyPI tritonserver has no stub for Python {version}; use Python 3.11 or 3.12"
+        )
+    return stub
+
+
+def prepared(run_dir: Path) -> tuple[Path, Path, dict[str, str]]:
+    """The server's binary, its backends, and the environment it is to run in."""
+    if (NGC / "bin" / "tritonserver").exists():
+        return NGC / "bin" / "tritonserver", NGC / "backends", dict(os.environ)
+    server, libraries = _tritonserver()
+    folders = [libraries, libpython_folder()]
+    assemble_backends(server, run_dir / "backends")
+    environment = os.environ | {
+        "LD_LIBRARY_PATH": ":".join(str(folder) for folder in folders if folder),
+        # The stub takes the environment of the python3 that is found first.
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+    }
+    return server / "bin" / "tritonserver", run_dir / "backends", environment
+
+
+def assemble_backends(server: Path, folder: Path) -> None:
+    """Copies, not links (Triton checks that a backend's path does not escape), and made at each
+    start: Triton changes the stub's mode, so it must belong to whoever runs the server."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(server / "backends" / "python", folder / "python")
+    shutil.copy2(_stub(server), folder / "python")
+    (folder / "python" / "triton_python_backend_stub").chmod(0o700)
+    ours = Path(__file__).parent / "backends"
+    shutil.copytree(ours, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repository", required=True)
+    parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
+    parser.add_argument("--config-name", default="cpu")
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--http-port", default="8000")
+    parser.add_argument("--grpc-port", default="8001")
+    parser.add_argument("--metrics-port", default="8002")
+    parser.add_argument("--shm-prefix", default="triton_bundle_")
+    options = parser.parse_args(argv)
+    try:
+        binary, backends, environment = prepared(options.run_dir)
+    except StartError as fault:
+        print(f"error: {fault}", file=sys.stderr)
+        return 1
+    command = [
+        str(binary),
+        f"--model-repository={options.repository}",
+        f"--backend-directory={backends}",
+        "--model-control-mode=explicit",
+        f"--load-model={PIPELINE}",
+        f"--model-config-name={options.config_name}",
+        f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",
+        f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+        f"--http-address={options.address}",
+        f"--http-port={options.http_port}",
+        f"--grpc-address={options.address}",
+        f"--grpc-port={options.grpc_port}",
+        f"--metrics-address={options.address}",
+        f"--metrics-port={options.metrics_port}",
+    ]
+    os.execve(command[0], command, environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
