@@ -1,0 +1,32 @@
+"""Image files in, pixels out: bundle_serving.pictures, for every picture of a batch at once."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from bundle_serving.pictures import PictureError, Transform, to_pixels
+from bundle_serving.triton import answer, array, parameter, version_folder
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.transform = Transform.load(version_folder(args) / "transform.json")
+        # Pillow lets go of the interpreter's lock while it decodes and resizes.
+        self.pool = ThreadPoolExecutor(int(parameter(args, "threads")))
+
+    def execute(self, requests):
+        pending = [
+            [
+                self.pool.submit(to_pixels, picture, self.transform)
+                for picture in array(request, "INPUT_0")
+            ]
+            for request in requests
+        ]
+        return [answer(gather, pictures, callers_faults=(PictureError,)) for pictures in pending]
+
+    def finalize(self):
+        self.pool.shutdown()
+
+
+def gather(pictures):
+    return np.stack([picture.result() for picture in pictures])
