@@ -1,0 +1,50 @@
+"""Expected failures: one line with the cause and the remedy, and no traceback. Stdlib only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+INTERRUPTED = 130
+
+
+class UserError(Exception):
+    """Something the user can put right; `remedy` says how."""
+
+    exit_code = 1
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.remedy = remedy
+
+
+class NoWeights(UserError):
+    """The weights that were asked for cannot be had here."""
+
+    exit_code = 3
+
+
+class AlreadyTold(UserError):
+    """A child process failed and has printed its own line."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("", "")
+        self.exit_code = exit_code
+
+
+def guarded(main: Callable[[], int]) -> int:
+    """Runs a command's main; the one place where expected failures become a line."""
+    try:
+        return main()
+    except AlreadyTold as fault:
+        return fault.exit_code
+    except UserError as fault:
+        print(f"error: {fault.cause}; {fault.remedy}", file=sys.stderr)
+        return fault.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; what was half done is thrown away", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0

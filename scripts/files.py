@@ -1,0 +1,70 @@
+"""Files that nobody ever sees half written. Stdlib only."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write(path: Path, content: str, mode: int = 0o644) -> None:
+    """Writes beside the target, then renames over it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_text(content)
+        draft.chmod(mode)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def let_all_read(folder: Path) -> None:
+    """Whatever the umask was: a container reads it as another user."""
+    for path in (folder, *folder.rglob("*")):
+        mode = path.stat().st_mode
+        wanted = mode | (0o555 if path.is_dir() else 0o444)
+        if wanted != mode:
+            path.chmod(wanted)
+
+
+def place(source: Path, target: Path) -> None:
+    """Puts a large file in place whole, without a copy where both are on one file system."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        try:
+            os.link(source, draft)
+        except OSError:
+            shutil.copyfile(source, draft)
+        draft.chmod(0o644)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """A draft folder that takes the target's place at the end, or vanishes on any failure."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in target.parent.glob(f".{target.name}.*.tmp"):  # of a run that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    old = target.with_name(f".{target.name}.{os.getpid()}.old.tmp")
+    try:
+        draft.mkdir()
+        yield draft
+        if target.exists():
+            target.rename(old)
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""The flow, one script a step: weights -> ONNX (export) -> engine -> model repository."""

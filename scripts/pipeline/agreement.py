@@ -1,0 +1,43 @@
+"""Do two runs of one network agree? Pure functions on their scores."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bundle_serving.scores import softmax
+
+# Two classes this close in the reference are a tie: which of them comes first says nothing.
+TIE = 0.02
+
+
+@dataclass(frozen=True)
+class Agreement:
+    pictures: int
+    top1_equal: int
+    max_difference: float  # of any class's probability on any picture
+
+    def within(self, bound: float) -> bool:
+        return self.top1_equal == self.pictures and self.max_difference <= bound
+
+    def __str__(self) -> str:
+        return (
+            f"top-1 equal on {self.top1_equal} of {self.pictures} pictures, "
+            f"probabilities within {self.max_difference:.2g}"
+        )
+
+    def record(self, bound: float) -> dict[str, Any]:
+        return asdict(self) | {"bound": bound}
+
+
+def compare(reference: NDArray[Any], scores: NDArray[Any]) -> Agreement:
+    """Scores [pictures, classes] of the reference and of what is to be trusted."""
+    if not np.isfinite(scores).all():
+        return Agreement(len(reference), 0, float("inf"))
+    expected, actual = softmax(reference), softmax(scores)
+    chosen = np.take_along_axis(expected, actual.argmax(axis=1, keepdims=True), axis=1)[:, 0]
+    equal = expected.max(axis=1) - chosen <= TIE
+    return Agreement(len(reference), int(equal.sum()), float(np.abs(expected - actual).max()))

@@ -1,0 +1,152 @@
+"""Weights -> ONNX, checked against PyTorch and put in place whole or not at all.
+
+    python -m scripts.pipeline.export --arch resnet50 --weights default --out build/onnx
+
+Out: model.onnx (uint8 NCHW `input` -> FP32 scores `output`, dynamic batch), labels.txt,
+reference.npz (pixels, and PyTorch's scores on them), pictures/ and manifest.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from scripts import files
+from scripts.errors import UserError, guarded
+from scripts.pipeline.manifest import Manifest, Wanted, why_export
+
+# The most that any class's probability may differ from PyTorch's in float32: the same arithmetic,
+# and half the digits.
+BOUNDS = {"fp32": 0.001, "fp16": 0.05}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--arch", default="resnet50")
+    parser.add_argument("--weights", default="default", help="default, random, or a file")
+    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
+    parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    wanted = Wanted(options.arch, options.weights, options.precision)
+    reason = why_export(options.out, wanted)
+    if reason is None:
+        print(f"{options.out} fits: nothing to export")
+        return 0
+    export(wanted, options.samples, options.out)
+    return 0
+
+
+def export(wanted: Wanted, samples: Path | None, out: Path) -> None:
+    import numpy as np
+
+    with _step(f"loading {wanted.arch}, weights {wanted.weights}"):
+        from bundle_serving.pictures import Transform
+        from scripts.pipeline import networks
+        from scripts.pipeline.samples import noise, pictures
+
+        network = networks.build(wanted)
+        original = networks.Pixels(network).eval()
+        model = networks.Pixels(network, wanted.precision).eval()
+    with files.whole_folder(out) as draft:
+        onnx_path = draft / "model.onnx"
+        with _step("exporting to ONNX"):
+            _to_onnx(model, network.transform["crop"], onnx_path)
+        with _step("comparing ONNX with PyTorch"):
+            how = Transform(**network.transform, decode="full")
+            shown = pictures(samples, how)
+            pixels = np.stack([*noise(how), *(each for _, each in shown)])
+            reference = _pytorch(original, pixels)
+            agreement = _check(onnx_path, pixels, reference, BOUNDS[wanted.precision])
+        print(f"  {agreement}")
+        # The last of the reference's rows are those of the pictures, in this order.
+        np.savez_compressed(draft / "reference.npz", pixels=pixels, scores=reference)
+        (draft / "pictures").mkdir()
+        for number, (file, _) in enumerate(shown):
+            (draft / "pictures" / f"{number:03}").write_bytes(file)
+        (draft / "labels.txt").write_text("\n".join(network.labels) + "\n")
+        manifest = Manifest(
+            identity=wanted.identity(),
+            untrained=wanted.untrained,
+            transform=network.transform,
+            onnx={
+                "sha256": files.sha256(onnx_path),
+                "input": ["uint8", 3, network.transform["crop"], network.transform["crop"]],
+                "classes": len(network.labels),
+                "weights": network.weights | {"loaded_sha256": networks.digest_of(network.module)},
+            },
+            check=agreement.record(BOUNDS[wanted.precision]),
+        )
+        (draft / "manifest.json").write_text(manifest.dump())
+
+
+def _to_onnx(model: Any, crop: int, path: Path) -> None:
+    import onnx
+    import torch
+
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            model,
+            (torch.zeros(2, 3, crop, crop, dtype=torch.uint8),),
+            path,
+            input_names=["input"],
+            output_names=["output"],
+            dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=1024)},),
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+    graph = onnx.load(path)
+    # The exporter's notes hold paths of this machine, and make equal networks differ in hash.
+    for node in graph.graph.node:
+        del node.metadata_props[:]
+    onnx.save(graph, path)
+    onnx.checker.check_model(path, full_check=True)
+
+
+def _pytorch(model: Any, pictures: Any) -> Any:
+    import torch
+
+    with torch.inference_mode():
+        return torch.cat([model(torch.from_numpy(p[None])) for p in pictures]).numpy()
+
+
+def _check(path: Path, pictures: Any, reference: Any, bound: float) -> Any:
+    import onnxruntime
+
+    from scripts.pipeline.agreement import compare
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (scores,) = session.run(["output"], {"input": pictures})
+    agreement = compare(reference, scores)
+    if not agreement.within(bound):
+        raise UserError(
+            f"the ONNX graph disagrees with PyTorch ({agreement}; bound {bound})",
+            "nothing was put in place; this architecture does not export faithfully",
+        )
+    return agreement
+
+
+class _step:
+    """One line when it begins, the seconds when it is done."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        self.began = time.monotonic()
+        print(f"- {self.what} … ", end="", flush=True)
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        print(f"{time.monotonic() - self.began:.1f} s" if kind is None else "failed", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))
