@@ -1,0 +1,48 @@
+# Every command of the bundle; `make` alone lists them. Settings go behind the command
+# (make up ARCH=resnet18) or into .env; .env.example explains each.
+
+RUN := .venv/bin/python -m scripts
+TOOLS := @python3 scripts/bootstrap.py tools
+
+.DEFAULT_GOAL := help
+.PHONY: help demo doctor up classify status logs down clean test lint
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
+
+demo: ## The whole walk at once: a network, a server, a picture, an answer
+	$(TOOLS)
+	@$(RUN).demo
+
+doctor: ## Finds what usually goes wrong, each with its fix
+	$(TOOLS)
+	@$(RUN).doctor
+
+up: ## Bring the server up (exports the network first, where that is needed)
+	$(TOOLS)
+	@$(RUN).up
+
+classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1)
+	$(TOOLS)
+	@$(RUN).classify
+
+status: ## Does it answer, what does it serve, what was that made from
+	$(TOOLS)
+	@$(RUN).status
+
+logs: ## The server's log
+	$(TOOLS)
+	@$(RUN).logs
+
+down: ## Stop the server
+	$(TOOLS)
+	@$(RUN).down
+
+clean: ## Stop it, and remove all that was made here
+	$(TOOLS)
+	@$(RUN).clean
+
+test: ## All tests and checks (what needs Docker is skipped where there is none)
+	@python3 scripts/bootstrap.py tools serve export test
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+	@.venv/bin/python -m pytest $(ARGS)

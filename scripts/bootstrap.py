@@ -1,0 +1,195 @@
+"""Makes the project's virtual environment, a layer at a time. Python's standard library only.
+
+    python3 scripts/bootstrap.py tools            what every command needs
+    python3 scripts/bootstrap.py tools test       and what the tests need
+
+A layer is a file in requirements/; all of them are pinned by requirements/constraints.txt. What is
+installed already is left alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a file, before anything is installed
+
+from scripts.errors import UserError, guarded  # noqa: E402
+
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "layers.json"
+REQUIREMENTS = ROOT / "requirements"
+OUR_PACKAGES = (ROOT / "serving", ROOT / "client")
+
+# The stub of Triton's python backend reads numpy 1 only, whose last builds are for Python 3.12:
+# those come first, and later ones serve where Docker does.
+NAMES = ("python3", "python3.12", "python3.11", "python3.13", "python3.14")
+SERVES = ((3, 11), (3, 12))
+OLDEST = (3, 11)
+
+# PyTorch's own index of CPU builds; on PyPI, torch for Linux brings gigabytes of CUDA with it.
+CPU_TORCH = "https://download.pytorch.org/whl/cpu"
+
+
+def main() -> int:
+    for layer in sys.argv[1:] or ["tools"]:
+        ensure(layer)
+    return 0
+
+
+def ensure(layer: str) -> None:
+    """Installs the layer unless it stands already."""
+    if _stands(layer):
+        return
+    VENV.mkdir(exist_ok=True)
+    with (VENV / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two first runs at once take turns
+        if not _stands(layer):
+            _install(layer)
+
+
+def _stands(layer: str) -> bool:
+    return _layers().get(layer) == _digest(layer)
+
+
+def _layers() -> dict[str, str]:
+    try:
+        layers: dict[str, str] = json.loads(STAMP.read_text())
+        return layers
+    except (OSError, ValueError):
+        return {}
+
+
+def _digest(layer: str) -> str:
+    hasher = hashlib.sha256(layer.encode())
+    for path in sorted(REQUIREMENTS.iterdir()):
+        hasher.update(path.read_bytes())
+    return hasher.hexdigest()
+
+
+def _install(layer: str) -> None:
+    if not _layers():
+        _create()
+    command = [str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input"]
+    command += ["-r", str(REQUIREMENTS / f"{layer}.txt")]
+    command += ["-c", str(REQUIREMENTS / "constraints.txt")]
+    if layer in ("export", "test"):
+        command += torch_index()
+    _pip(command, f"installing {layer} (requirements/{layer}.txt)")
+    STAMP.write_text(json.dumps(_layers() | {layer: _digest(layer)}, indent=2))
+
+
+def _create() -> None:
+    """A fresh environment; what an interrupted run left of one is thrown away."""
+    for leftover in VENV.iterdir():
+        if leftover.name != "lock":
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    python = _find_python()
+    made = subprocess.run([python, "-m", "venv", VENV], capture_output=True, text=True)
+    if made.returncode:
+        version = ".".join(map(str, _version_of(python) or ()))
+        raise UserError(
+            f"{python} cannot make a virtual environment",
+            f"install its venv module: apt-get install python{version}-venv",
+        )
+    (packages,) = (VENV / "lib").glob("python*/site-packages")
+    paths = "".join(f"{folder}\n" for folder in OUR_PACKAGES)
+    (packages / "triton_bundle.pth").write_text(paths)
+
+
+def _find_python() -> str:
+    wanted = _setting("PYTHON")
+    found = {name: _version_of(name) for name in ([wanted] if wanted else NAMES)}
+    able = {name: version for name, version in found.items() if version and version >= OLDEST}
+    for name, version in able.items():
+        if version in SERVES:
+            return name
+    if able:
+        return next(iter(able))
+    raise UserError(
+        f"no Python 3.11 or later ({', '.join(found)} looked for)",
+        "install one (apt-get install python3.11 python3.11-venv), or name it by PYTHON=",
+    )
+
+
+def _version_of(name: str) -> tuple[int, int] | None:
+    """The version that this name runs, or None: a version manager's shim may run nothing."""
+    question = "import sys; print(*sys.version_info[:2])"
+    try:
+        answer = subprocess.run([name, "-c", question], capture_output=True, text=True)
+    except OSError:
+        return None
+    numbers = answer.stdout.split()
+    return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 else None
+
+
+def can_serve() -> bool:
+    """Whether the environment's Python is one that Triton's python backend works with."""
+    return _version_of(str(PYTHON)) in SERVES
+
+
+def torch_index() -> list[str]:
+    """pip's option for PyTorch's index where it answers; where not, pip takes what it finds."""
+    index = _setting("TORCH_INDEX") or CPU_TORCH
+    try:
+        with urllib.request.urlopen(f"{index}/torch/", timeout=5):
+            return ["--extra-index-url", index]
+    except (OSError, ValueError):
+        return []
+
+
+def _setting(name: str) -> str:
+    """From the environment or .env, before there is a library to read it with."""
+    if name in os.environ:
+        return os.environ[name]
+    try:
+        lines = (ROOT / ".env").read_text().splitlines()
+    except OSError:
+        return ""
+    return next(
+        (line.partition("=")[2].strip() for line in lines if line.startswith(f"{name}=")), ""
+    )
+
+
+def _pip(command: list[str], what: str) -> None:
+    """Runs pip and shows what it is at: one moving line in a terminal, a few lines in a log."""
+    began = time.monotonic()
+    print(f"- {what} …", flush=True)
+    said: list[str] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as pip:
+        assert pip.stdout
+        for line in pip.stdout:
+            said.append(line.rstrip())
+            note = re.match(r"\s*(Collecting|Downloading|Installing)\s+(\S+)", line)
+            if note and sys.stdout.isatty():
+                seconds = time.monotonic() - began
+                print(
+                    f"\r\033[K  {note[1].lower()} {note[2]} ({seconds:.0f} s)", end="", flush=True
+                )
+    if sys.stdout.isatty():
+        print("\r\033[K", end="")
+    if pip.returncode:
+        errors = [line for line in said if line.startswith("ERROR")] or said[-3:]
+        raise UserError(
+            f"pip failed: {errors[-1].removeprefix('ERROR: ')}",
+            "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy), "
+            "then run it again: what is installed stays",
+        )
+    print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,75 @@
+"""Says what is on a picture; brings the server up if it is not.
+
+    make classify IMG=photo.jpg        one picture, or several in quotes, a folder, a URL
+    make classify IMG=photos JSON=1    one line of JSON a picture
+
+Settings given here that differ from the running server's bring it up afresh with them.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bundle_client.__main__ import main as client
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.start_server import PIPELINE
+from scripts.errors import UserError, guarded
+from scripts.host import settings, state
+from scripts.host.state import State
+
+# A change of these is no change of what the server answers.
+NOT_SERVED = {"START_TIMEOUT", "CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES"}
+
+
+def main() -> int:
+    pictures = _pictures(os.environ.get("IMG", ""))
+    options = ["--top", os.environ.get("TOP") or "5"]
+    if os.environ.get("JSON"):
+        options.append("--json")
+    server = running_server()
+    return client(["--url", server.http, *options, "--", *pictures])
+
+
+def _pictures(said: str) -> list[str]:
+    if not said:
+        raise UserError("no picture given", "name one: make classify IMG=photo.jpg")
+    return [said] if Path(said).exists() else shlex.split(said)
+
+
+def running_server() -> State:
+    """The server that is up, if it is what is asked for; else it is brought up."""
+    wished = settings.load()
+    known = state.load()
+    if known:
+        asked = wished.given - NOT_SERVED
+        wished = wished.over(known.settings)
+        same = all(wished[name] == known.settings.get(name) for name in asked)
+        if same and reason_not_to_trust(f"http://{known.http}", PIPELINE) is None:
+            return known
+    from scripts.up import bring_up
+
+    with _all_output_on_stderr():
+        return bring_up(wished)
+
+
+@contextmanager
+def _all_output_on_stderr() -> Iterator[None]:
+    """Of this process and its children: stdout is for the answers, which a program may read."""
+    sys.stdout.flush()
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(answers, 1)
+        os.close(answers)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,39 @@
+"""What the user sees while things happen."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.status import Status
+
+out = Console(highlight=False)
+
+
+def note(text: str) -> None:
+    out.print(f"- {text}", markup=False, soft_wrap=True)
+
+
+class Waiting:
+    """A line that says what is waited for and for how long: it moves in a terminal only."""
+
+    def __init__(self, what: str, status: Status) -> None:
+        self._what, self._status = what, status
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def show(self, detail: str = "") -> None:
+        self._status.update(f"{self._what} ({self.seconds:.0f} s) {detail}"[: out.width - 4])
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[Waiting]:
+    if not out.is_terminal:
+        note(f"{what} …")
+    with out.status(what) as status:
+        yield Waiting(what, status)

@@ -1,0 +1,79 @@
+"""The network made ready for the hardware of a flavour, and proved there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from scripts import files
+from scripts.bootstrap import ROOT
+from scripts.host import console
+from scripts.host.flavour import Stack
+from scripts.host.gpu_stack import GpuStack
+from scripts.host.settings import Settings
+from scripts.pipeline import engine, plan
+from scripts.pipeline.repository import CPU, GPU, Engine
+
+ONNX = ROOT / "build" / "onnx"
+DECISION = ROOT / "build" / "engine"
+PLAN = ROOT / "build" / "plan"
+CANDIDATE = ROOT / "build" / "candidate"
+TIMING_CACHE = ROOT / "build" / "cache" / "timing.cache"
+
+LayOut = Callable[[Engine, Path, Path], None]
+
+
+def of(stack: Stack) -> Engine:
+    return GPU if isinstance(stack, GpuStack) else CPU
+
+
+def make(stack: Stack, wished: Settings, lay_out: LayOut) -> Path:
+    """The folder with what the engine's step made, proved against PyTorch."""
+    if isinstance(stack, GpuStack):
+        _build_plan(stack, wished)
+        _pass_the_gate(stack, lay_out)
+        return PLAN
+    if not engine.fits(ONNX, wished["PRECISION"], DECISION):
+        stack.run_step(
+            "engine", "--onnx", ONNX, "--precision", wished["PRECISION"], "--out", DECISION
+        )
+    return DECISION
+
+
+def _build_plan(stack: GpuStack, wished: Settings) -> None:
+    opt_batch = wished["OPT_BATCH"]
+    wanted = plan.identity(ONNX, stack.gpu, stack.tensorrt(), int(opt_batch))
+    reason = plan.why_build(PLAN, wanted)
+    if reason is None:
+        return
+    console.note(f"plan: {reason}")
+    stack.run_step(
+        "plan",
+        *("--onnx", ONNX, "--opt-batch", opt_batch),
+        *("--timing-cache", TIMING_CACHE, "--out", PLAN),
+    )
+
+
+def _pass_the_gate(stack: GpuStack, lay_out: LayOut) -> None:
+    """Serves the plan from a repository of its own, and asks it, before anyone else can."""
+    built = json.loads((PLAN / "manifest.json").read_text())["plan"]["sha256"]
+    passed = PLAN / "gate.txt"
+    if passed.exists() and passed.read_text() == built:
+        return
+    console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
+    with files.whole_folder(CANDIDATE) as draft:
+        own = shutil.ignore_patterns("model.onnx", "model.plan", "__pycache__")
+        shutil.copytree(ROOT / "model_repository", draft / "repository", ignore=own)
+        lay_out(GPU, PLAN, draft / "repository")
+    repository = CANDIDATE / "repository"
+    try:
+        stack.run_step(
+            "gate",
+            *("--onnx", ONNX, "--repository", repository),
+            *("--network", GPU.model, "--config", GPU.config),
+        )
+    finally:
+        shutil.rmtree(CANDIDATE, ignore_errors=True)
+    files.write(passed, built)

@@ -1,0 +1,124 @@
+"""Every setting, once: its name, its default, and what it is for.
+
+A value comes from the command line or the environment, else from .env, else from here. The help
+text of .env.example is held against this table by a test.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+from scripts.bootstrap import CPU_TORCH, ROOT
+from scripts.errors import UserError
+
+DEFAULTS = {
+    # what is served
+    "ARCH": "resnet50",
+    "WEIGHTS": "default",
+    "PRECISION": "auto",
+    "DECODE": "reduced",
+    "MAX_MEGAPIXELS": "50",
+    "SAMPLES": "",
+    # where and how
+    "FLAVOUR": "",
+    "BIND": "127.0.0.1",
+    "HTTP_PORT": "8000",
+    "GRPC_PORT": "8001",
+    "METRICS_PORT": "8002",
+    "CORES": "",
+    "PREPROCESS_INSTANCES": "",
+    "PREPROCESS_THREADS": "",
+    "NETWORK_INSTANCES": "",
+    "NETWORK_THREADS": "",
+    "MEMORY": "4g",
+    "COMPOSE_OVERRIDE": "",
+    "START_TIMEOUT": "120",
+    # on a GPU
+    "TRITON_TAG": "26.07",
+    "OPT_BATCH": "32",
+    "GPU_MEMORY": "16g",
+    # for building
+    "CA_BUNDLE": "",
+    "TORCH_INDEX": CPU_TORCH,
+    "PYTHON": "",
+}
+
+CHOICES = {
+    "PRECISION": ("auto", "fp32", "bf16"),
+    "DECODE": ("reduced", "full"),
+    "FLAVOUR": ("", "gpu", "cpu", "local"),
+}
+PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
+WHOLE_NUMBERS = (
+    *PORTS,
+    "CORES",
+    "PREPROCESS_INSTANCES",
+    "PREPROCESS_THREADS",
+    "NETWORK_INSTANCES",
+    "NETWORK_THREADS",
+    "START_TIMEOUT",
+    "OPT_BATCH",
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    values: dict[str, str]
+    given: frozenset[str] = field(default_factory=frozenset)  # said by the user, not defaults
+
+    def __getitem__(self, name: str) -> str:
+        return self.values[name]
+
+    def number(self, name: str) -> int | None:
+        return int(self.values[name]) if self.values[name] else None
+
+    @property
+    def cores(self) -> int:
+        return self.number("CORES") or len(os.sched_getaffinity(0))
+
+    @property
+    def weights(self) -> str:
+        """'default', 'random', or an absolute path."""
+        value = self.values["WEIGHTS"]
+        return value if value in ("default", "random") else str(Path(value).expanduser().resolve())
+
+    @property
+    def samples(self) -> Path | None:
+        return Path(self["SAMPLES"]).expanduser().resolve() if self["SAMPLES"] else None
+
+    def replaced(self, **values: str) -> Settings:
+        return Settings(self.values | values, self.given)
+
+    def over(self, earlier: dict[str, str]) -> Settings:
+        """What the user says now, and for the rest what was said earlier."""
+        said_now = {name: self.values[name] for name in self.given}
+        return Settings(self.values | earlier | said_now, self.given)
+
+
+def load(environment: dict[str, str] | None = None, dotenv: Path = ROOT / ".env") -> Settings:
+    said = {name: value or "" for name, value in dotenv_values(dotenv).items()}
+    said |= dict(os.environ) if environment is None else environment
+    given = {name: said[name].strip() for name in DEFAULTS if said.get(name, "").strip()}
+    values = DEFAULTS | given
+    for name, choices in CHOICES.items():
+        if values[name] not in choices:
+            offered = ", ".join(choice or "(empty)" for choice in choices)
+            raise UserError(f"{name}={values[name]} is not known", f"choose one of: {offered}")
+    for name in WHOLE_NUMBERS:
+        if values[name] and not (values[name].isdecimal() and int(values[name]) > 0):
+            raise UserError(f"{name}={values[name]} is no whole number above 0", "mend it, or .env")
+    for name in PORTS:
+        if int(values[name]) > 65535:
+            raise UserError(f"{name}={values[name]} is no port", "ports end at 65535")
+    try:
+        if not float(values["MAX_MEGAPIXELS"]) > 0:
+            raise ValueError
+    except ValueError:
+        raise UserError(
+            f"MAX_MEGAPIXELS={values['MAX_MEGAPIXELS']} is no number above 0", "mend it, or .env"
+        ) from None
+    return Settings(values, frozenset(given))

@@ -1,0 +1,51 @@
+"""Which server was brought up last, and where it is to be asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from scripts import files
+from scripts.bootstrap import ROOT
+from scripts.host.settings import DEFAULTS, Settings
+
+PATH = ROOT / "build" / "run" / "state.json"
+
+
+@dataclass(frozen=True)
+class State:
+    flavour: str
+    fingerprint: str  # of all that is served; a change means a restart
+    settings: dict[str, str]
+    pid: int | None = None  # of the local server
+    started: float | None = None  # tells its process from a later one of the same number
+
+    @property
+    def started_with(self) -> Settings:
+        return Settings(DEFAULTS | self.settings)
+
+    @property
+    def http(self) -> str:
+        return self._where("HTTP_PORT")
+
+    @property
+    def grpc(self) -> str:
+        return self._where("GRPC_PORT")
+
+    def _where(self, port: str) -> str:
+        address = self.settings["BIND"]
+        return f"{'127.0.0.1' if address == '0.0.0.0' else address}:{self.settings[port]}"
+
+    def save(self) -> None:
+        files.write(PATH, json.dumps(asdict(self), indent=2) + "\n")
+
+
+def load() -> State | None:
+    try:
+        return State(**json.loads(PATH.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def forget() -> None:
+    PATH.unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""Tells whether the server answers, what it serves, and what that was made from.
+
+    make status
+
+Exit 0 when a picture is answered, 1 when not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from typing import Any
+
+from rich.table import Table
+
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.start_server import PIPELINE
+from scripts.errors import UserError, guarded
+from scripts.host import console, state
+from scripts.host.engines import DECISION, PLAN
+from scripts.host.state import State
+from scripts.up import described
+
+REMEDY = "bring it up: make up"
+
+
+def main() -> int:
+    known = state.load()
+    if known is None:
+        raise UserError("no server is up", REMEDY)
+    reason = reason_not_to_trust(f"http://{known.http}", PIPELINE)
+    if reason:
+        raise UserError(f"the {known.flavour} server does not answer ({reason})", REMEDY)
+    console.note(f"answers: {described(known)}")
+    console.note(_engine(known))
+    console.out.print(_models(known.http))
+    return 0
+
+
+def _engine(known: State) -> str:
+    if known.flavour == "gpu":
+        built = json.loads((PLAN / "manifest.json").read_text())
+        return f"plan of TensorRT {built['identity']['TensorRT']} for {built['gpu']['name']}"
+    decision = json.loads((DECISION / "engine.json").read_text())
+    return f"precision {decision['precision']}: {decision['why']}"
+
+
+def _models(address: str) -> Table:
+    table = Table("model", "version", "answered", "failed", "ms each", box=None)
+    for model in _get(f"http://{address}/v2/models/stats")["model_stats"]:
+        counts = model["inference_stats"]
+        done, failed = counts["success"]["count"], counts["fail"]["count"]
+        each = counts["success"]["ns"] / done / 1e6 if done else 0
+        table.add_row(model["name"], model["version"], str(done), str(failed), f"{each:.1f}")
+    return table
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return json.load(answer)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))
