@@ -1,0 +1,182 @@
+"""Both clients against a server that does as it is told."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bundle_client import (
+    AsyncClient,
+    Client,
+    ClientError,
+    Label,
+    ModelUnavailable,
+    PictureRefused,
+    Result,
+    ServerFault,
+    Source,
+)
+from tests.client.stand_in import LIMIT, StandIn
+
+Many = Callable[..., list[Result]]
+
+
+def many_sync(url: str, sources: list[Source], concurrency: int, **settings: float) -> list[Result]:
+    with Client(url, **settings) as client:  # type: ignore[arg-type]
+        return list(client.classify_many(sources, concurrency=concurrency))
+
+
+def many_async(
+    url: str, sources: list[Source], concurrency: int, **settings: float
+) -> list[Result]:
+    async def ask() -> list[Result]:
+        async with AsyncClient(url, **settings) as client:  # type: ignore[arg-type]
+            return [r async for r in client.classify_many(sources, concurrency=concurrency)]
+
+    return asyncio.run(ask())
+
+
+both = pytest.mark.parametrize("many", [many_sync, many_async])
+
+
+def one(url: str, source: Source, **settings: object) -> Result:
+    with Client(url, **settings) as client:  # type: ignore[arg-type]
+        return client.classify(source)
+
+
+def one_async(url: str, source: Source, **settings: object) -> Result:
+    async def ask() -> Result:
+        async with AsyncClient(url, **settings) as client:  # type: ignore[arg-type]
+            return await client.classify(source)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("ask", [one, one_async])
+def test_one_picture(stand_in: StandIn, ask: Callable[..., Result]) -> None:
+    result = ask(stand_in.url, b"mug")
+    assert result.labels == (Label(3, "mug", 0.75),)
+    assert result.ms > 0
+
+
+@pytest.mark.parametrize("ask", [one, one_async])
+@pytest.mark.parametrize(
+    ("source", "settings", "kind"),
+    [
+        (b"bad", {}, PictureRefused),
+        (b"mug", {"model": "x"}, ModelUnavailable),
+        (bytes(LIMIT), {}, PictureRefused),
+        (b"gone", {}, ServerFault),
+        (b"silent", {"timeout": 0.3}, ServerFault),
+    ],
+)
+def test_one_picture_in_trouble(
+    stand_in: StandIn,
+    ask: Callable[..., Result],
+    source: Source,
+    settings: dict[str, object],
+    kind: type[ClientError],
+) -> None:
+    with pytest.raises(ClientError) as raised:
+        ask(stand_in.url, source, **settings)
+    assert type(raised.value) is kind
+
+
+def test_a_connection_closed_while_idle_is_opened_again(stand_in: StandIn) -> None:
+    with Client(stand_in.url) as client:
+        for picture in (b"last", b"last", b"mug"):
+            assert client.classify(picture).labels[0].label == picture.decode()
+
+    async def ask() -> None:
+        async with AsyncClient(stand_in.url) as client:
+            for picture in (b"last", b"last", b"mug"):
+                assert (await client.classify(picture)).labels[0].label == picture.decode()
+
+    asyncio.run(ask())
+
+
+@both
+def test_results_come_in_the_order_of_the_sources(stand_in: StandIn, many: Many) -> None:
+    results = many(stand_in.url, [b"slow", b"one", b"two", b"slow", b"three"], 3)
+    assert [r.labels[0].label for r in results] == ["slow", "one", "two", "slow", "three"]
+
+
+@both
+def test_one_failure_does_not_stop_the_others(stand_in: StandIn, many: Many) -> None:
+    sources = [b"one", b"bad", "/none.jpg", b"gone", b"two", b"silent", b"three"]
+    results = many(stand_in.url, sources, 2, timeout=1)
+    kinds = [type(r.error).__name__ if r.error else r.labels[0].label for r in results]
+    assert kinds == [
+        *("one", "PictureRefused", "SourceError", "ServerFault", "two", "ServerFault", "three")
+    ]
+
+
+@both
+def test_no_more_at_once_than_asked_for(stand_in: StandIn, many: Many) -> None:
+    many(stand_in.url, [b"slow"] * 9, 3)
+    assert stand_in.most_at_once == 3
+
+
+@both
+def test_nothing_to_ask_about(stand_in: StandIn, many: Many) -> None:
+    assert many(stand_in.url, [], 4) == []
+
+
+def test_sources_are_taken_only_as_results_are(stand_in: StandIn) -> None:
+    taken = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield b"mug"
+
+    with Client(stand_in.url) as client:
+        results = client.classify_many(endless(), concurrency=2)
+        for _ in range(50):
+            next(results)
+        assert taken < 100
+        results.close()  # type: ignore[attr-defined]
+
+
+def in_use() -> int:
+    return threading.active_count() + len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_threads_and_their_files_end_with_the_run(stand_in: StandIn) -> None:
+    with Client(stand_in.url) as client:
+        client.classify(b"warm")
+        before = in_use()
+        for _ in range(10):
+            list(client.classify_many([b"mug"] * 8))
+        deadline = time.monotonic() + 10
+        # The server's threads end a moment after the connections do.
+        while in_use() > before:
+            assert time.monotonic() < deadline, "threads or files are left over"
+            time.sleep(0.01)
+
+
+def test_a_client_may_be_shared_by_threads(stand_in: StandIn) -> None:
+    found: list[str] = []
+    with Client(stand_in.url) as client:
+
+        def ask() -> None:
+            found.append(client.classify(b"mug").labels[0].label)
+            client.close()
+
+        threads = [threading.Thread(target=ask) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == ["mug"] * 5
+
+
+@pytest.mark.parametrize("settings", [{"top": 0}, {"concurrency": 0}])
+def test_numbers_below_one_are_refused_at_once(settings: dict[str, int]) -> None:
+    for client in (Client(), AsyncClient()):
+        with pytest.raises(ValueError, match="must be at least 1"):
+            client.classify_many([b"mug"], **settings)

@@ -1,0 +1,141 @@
+"""The command as users run it: a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.client.stand_in import StandIn
+
+COMMAND = [sys.executable, "-m", "bundle_client"]
+
+
+def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*COMMAND, *arguments], input=stdin, capture_output=True, timeout=60)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    for number in range(20):
+        (tmp_path / f"{number:02}.jpg").write_bytes(b"bad" if number == 7 else b"mug")
+    return tmp_path
+
+
+def test_a_picture(stand_in: StandIn, pictures: Path) -> None:
+    done = run("--url", stand_in.url, str(pictures / "00.jpg"))
+    assert done.returncode == 0
+    assert b"75.00%" in done.stdout
+    assert done.stdout.count(b"\n") == 2
+    assert done.stderr == b""
+
+
+def test_standard_input_and_the_address_from_the_environment(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUNDLE_URL", stand_in.url)
+    done = run("--json", "-", stdin=b"from a pipe")
+    answer = json.loads(done.stdout)
+    assert (answer["source"], answer["labels"][0]["label"]) == ("-", "from a pipe")
+
+
+def test_a_folder_with_one_bad_picture(stand_in: StandIn, pictures: Path) -> None:
+    done = run("--url", stand_in.url, str(pictures))
+    assert done.returncode == 1
+    assert done.stdout.count(b"mug\n") == 19
+    error, summary = done.stderr.decode().splitlines()
+    assert error == f"error: {pictures}/07.jpg: not a picture; send one"
+    assert summary.startswith("19 answered, 1 failed, ")
+
+
+def test_json_has_a_line_for_each_picture_in_order(stand_in: StandIn, pictures: Path) -> None:
+    done = run("--json", "--url", stand_in.url, str(pictures))
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [Path(a["source"]).stem for a in answers] == [f"{n:02}" for n in range(20)]
+    assert [n for n, answer in enumerate(answers) if "error" in answer] == [7]
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_nobody_listens(protocol: str, closed_port: int, pictures: Path) -> None:
+    url = f"127.0.0.1:{closed_port}"
+    done = run("--protocol", protocol, "--url", url, str(pictures))
+    assert done.returncode == 3
+    assert done.stdout == b""
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith(f"error: {url}: connection refused; ")
+
+
+def test_an_unknown_model_is_said_once(stand_in: StandIn, pictures: Path) -> None:
+    done = run("--model", "x", "--url", stand_in.url, str(pictures))
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--top", "0", "x.jpg"],
+        ["--top", "x", "x.jpg"],
+        ["--concurrency", "0", "x.jpg"],
+        ["--timeout", "0", "x.jpg"],
+        ["--url", "https://x", "x.jpg"],
+        ["--protocol", "ftp", "x.jpg"],
+        ["--nonsense"],
+    ],
+)
+def test_wrong_usage(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"usage: ")
+    assert done.stdout == b""
+
+
+def test_a_file_name_that_is_no_text(stand_in: StandIn, tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/\xff.jpg"
+    Path(os.fsdecode(name)).write_bytes(b"mug")
+    done = subprocess.run(
+        [*COMMAND, "--url", stand_in.url, name, name + b"none"], capture_output=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert b"\\udcff.jpg" in done.stdout
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_ctrl_c_ends_at_once_and_quietly(stand_in: StandIn, tmp_path: Path) -> None:
+    (tmp_path / "0.jpg").write_bytes(b"mug")
+    (tmp_path / "1.jpg").write_bytes(b"silent")
+    process = subprocess.Popen(
+        [*COMMAND, "--json", "--url", stand_in.url, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert errors == b""
+    assert time.monotonic() - started < 2
+
+
+def test_a_reader_that_leaves_is_no_error(stand_in: StandIn, pictures: Path) -> None:
+    (pictures / "01.jpg").write_bytes(b"slow")
+    process = subprocess.Popen(
+        [*COMMAND, "--url", stand_in.url, str(pictures)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr as errors:
+        assert errors.read() == b""
+    assert process.wait(timeout=10) == 141

@@ -1,0 +1,61 @@
+import asyncio
+
+import pytest
+
+from bundle_client import AsyncClient, Client, ServerUnreachable
+from bundle_client.transport import PROTOCOLS, Protocol, server
+
+
+@pytest.mark.parametrize(
+    ("given", "protocol", "url"),
+    [
+        (None, "http", "localhost:8000"),
+        ("", "grpc", "localhost:8001"),
+        ("triton", "http", "triton:8000"),
+        ("triton:9000", "grpc", "triton:9000"),
+        ("http://triton:9000/", "http", "triton:9000"),
+        ("grpc://triton", "grpc", "triton:8001"),
+        ("[::1]:9000", "http", "[::1]:9000"),
+    ],
+)
+def test_addresses(given: str | None, protocol: Protocol, url: str) -> None:
+    assert server(given, protocol, 1).url == url
+
+
+@pytest.mark.parametrize(
+    "given", ["https://triton", "grpc://triton", "triton:x", "triton:99999", ":8000", "triton/x"]
+)
+def test_what_is_no_address_for_http(given: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        server(given, "http", 1)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_nobody_listens(protocol: Protocol, closed_port: int) -> None:
+    url = f"127.0.0.1:{closed_port}"
+    with Client(url, protocol) as client, pytest.raises(ServerUnreachable, match="refused"):
+        client.classify(b"picture")
+
+    async def ask() -> None:
+        async with AsyncClient(url, protocol) as client:
+            with pytest.raises(ServerUnreachable, match="refused"):
+                await client.classify(b"picture")
+
+    asyncio.run(ask())
+
+
+def test_a_name_that_does_not_resolve() -> None:
+    with (
+        Client("no-such-host.invalid:8000") as client,
+        pytest.raises(ServerUnreachable, match="no-such-host"),
+    ):
+        client.classify(b"picture")
+
+
+def test_grpc_where_http_is_spoken(stand_in: object) -> None:
+    url = stand_in.url  # type: ignore[attr-defined]
+    with (
+        Client(url, "grpc", timeout=5) as client,
+        pytest.raises(ServerUnreachable, match="does not answer as Triton does over gRPC"),
+    ):
+        client.classify(b"picture")

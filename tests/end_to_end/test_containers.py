@@ -1,0 +1,111 @@
+"""What holds for the containers alone: how they are shut in, and how they are watched."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import docker
+from tests.conftest import require_docker
+from tests.project import ROOT, Project, interrupt, wait_until
+
+MOST_ADDED_BYTES = 600e6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine() -> docker.DockerClient:
+    require_docker()
+    return docker.from_env()
+
+
+@pytest.fixture
+def container(served: Project, engine: docker.DockerClient) -> Any:
+    label = f"com.docker.compose.project.working_dir={served.path}"
+    (found,) = engine.containers.list(filters={"label": label})
+    return found
+
+
+in_containers = pytest.mark.parametrize("served", ["cpu"], indirect=True)
+
+
+@in_containers
+def test_the_container_is_shut_in(container: Any) -> None:
+    settings = container.attrs["HostConfig"]
+    assert container.attrs["Config"]["User"] == "1000:1000"
+    assert settings["ReadonlyRootfs"]
+    assert settings["CapDrop"] == ["ALL"] and not settings["CapAdd"]
+    assert "no-new-privileges:true" in settings["SecurityOpt"]
+    assert settings["IpcMode"] == "private"
+    assert settings["Memory"] == 4 * 2**30
+    published = [p for ports in settings["PortBindings"].values() for p in ports]
+    assert {each["HostIp"] for each in published} == {"127.0.0.1"}
+
+
+@in_containers
+def test_it_becomes_healthy_by_answering_a_picture(container: Any) -> None:
+    def healthy() -> bool:
+        container.reload()
+        return bool(container.attrs["State"]["Health"]["Status"] == "healthy")
+
+    wait_until(healthy, "the container's healthcheck")
+
+
+def test_it_is_given_more_time_to_stop_than_triton_takes() -> None:
+    from bundle_serving.start_server import EXIT_TIMEOUT_S
+
+    config = compose_config()
+    grace = config["services"]["server"]["stop_grace_period"]
+    assert int(grace.removesuffix("s")) > EXIT_TIMEOUT_S + 10
+
+
+@in_containers
+def test_the_server_image_stays_small(container: Any, engine: docker.DockerClient) -> None:
+    base = engine.images.get("debian:bookworm-slim").attrs["Size"]
+    assert container.image.attrs["Size"] - base < MOST_ADDED_BYTES
+
+
+@in_containers
+def test_torch_is_in_no_serving_image(container: Any) -> None:
+    code, _ = container.exec_run(["python3", "-c", "import torch"])
+    assert code != 0
+
+
+def compose_config() -> dict[str, Any]:
+    asked = subprocess.run(
+        ["docker", "compose", "--profile", "steps", "config", "--format", "json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    config: dict[str, Any] = json.loads(asked.stdout)
+    return config
+
+
+def test_every_service_is_hardened() -> None:
+    for name, service in compose_config()["services"].items():
+        assert service["read_only"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+
+
+def test_a_killed_step_leaves_no_container(tmp_path: Path, engine: docker.DockerClient) -> None:
+    project = Project.copy(tmp_path / "killed", FLAVOUR="cpu")
+
+    def steps() -> list[Any]:
+        label = f"com.docker.compose.project.working_dir={project.path}"
+        return engine.containers.list(all=True, filters={"label": label})
+
+    make = project.start_make("up")
+    try:
+        wait_until(steps, "the export container", 300)
+        assert "interrupted" in interrupt(make)
+        assert steps() == []
+        assert not (project.path / "build" / "onnx").exists()
+    finally:
+        make.kill()
+        project.make("clean")

@@ -1,0 +1,225 @@
+"""The gpu flavour from nothing, as shipped, on stand-ins for NVIDIA's images: tests/rehearsal."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import require_docker
+from tests.project import ROOT, Project, error_lines, interrupt, wait_until
+
+REHEARSAL = ROOT / "tests" / "rehearsal"
+
+# Never the tag of a release: real images may lie on this machine.
+TAG = "26.07-rehearsal"
+STAND_INS = {"pytorch": "EXPORT={}-export", "tritonserver": "SERVER={}-server"}
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    require_docker()
+    project = Project.copy(
+        tmp_path_factory.mktemp("gpu"),
+        FLAVOUR="gpu",
+        TRITON_TAG=TAG,
+        COMPOSE_OVERRIDE=str(REHEARSAL / "compose.yaml"),
+        REHEARSAL_TENSORRT="10.16.1",
+        REHEARSAL_COMPUTE_CAPABILITY="8.6",
+    )
+    build_stand_ins(project)
+    try:
+        yield project
+    finally:
+        project.make("clean")
+        subprocess.run(["docker", "image", "rm", *map(stand_in, STAND_INS)], capture_output=True)
+
+
+def stand_in(image: str) -> str:
+    return f"nvcr.io/nvidia/{image}:{TAG}-py3"
+
+
+def build_stand_ins(project: Project) -> None:
+    """From the very images of the cpu flavour."""
+    project.made("up", FLAVOUR="cpu", COMPOSE_OVERRIDE="")
+    project.made("down")
+    for image, base in STAND_INS.items():
+        command = ["docker", "buildx", "build", "--build-arg", base.format(project.path.name)]
+        command += ["--tag", stand_in(image)]
+        command += ["--file", str(REHEARSAL / "images" / f"{image}.Dockerfile"), str(REHEARSAL)]
+        built = subprocess.run(command, capture_output=True, text=True)
+        assert built.returncode == 0, built.stderr
+
+
+def plan_of(project: Project) -> Path:
+    return project.path / "build" / "plan" / "model.plan"
+
+
+def manifest_of(project: Project) -> dict[str, object]:
+    loaded: dict[str, object] = json.loads(plan_of(project).with_name("manifest.json").read_text())
+    return loaded
+
+
+def test_from_weights_to_an_answer(gpu: Project) -> None:
+    said = gpu.made("up")
+    for step in ("export:", "plan: no plan yet", "PASSED TensorRT.trtexec", "accuracy gate", "up:"):
+        assert step in said, said
+    assert "- network: top-1 equal" in said and "- ensemble: top-1 equal" in said
+    assert manifest_of(gpu)["identity"]["TensorRT"] == "10.16.1"
+    assert "plan of TensorRT 10.16.1" in gpu.made("status")
+
+
+def test_classify_names_the_mug(gpu: Project, assets: Path) -> None:
+    out = gpu.made("classify", IMG=str(assets / "images" / "mug.jpg"), JSON="1")
+    assert json.loads(out)["labels"][0]["label"] == "coffee mug"
+
+
+def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
+    said = gpu.made("doctor")
+    for found in ("seen from a container", "610.43.02", "24576 MiB", f"all of {TAG}"):
+        assert found in said
+    old = gpu.make("doctor", REHEARSAL_COMPUTE_CAPABILITY="7.0")
+    assert old.returncode != 0 and "FLAVOUR=cpu" in old.stdout
+
+
+def test_a_plan_in_fp32_is_refused(gpu: Project) -> None:
+    """What trtexec makes of a graph in fp32, without a word; the plan in place stays."""
+    before = plan_of(gpu).read_bytes()
+    fp32 = gpu.path / "build" / "fp32"
+    export = [ROOT / ".venv/bin/python", "-m", "scripts.pipeline.export"]
+    export += ["--arch", "squeezenet1_1", "--weights", "random", "--out", fp32]
+    subprocess.run(export, cwd=ROOT, check=True, capture_output=True)
+    build = ["docker", "run", "--rm", "--user", "0", "--volume", f"{gpu.path}:/bundle"]
+    for played in ("TENSORRT=11.1.0", "COMPUTE_CAPABILITY=8.6", "ACCEPT_FP32=1"):
+        build += ["--env", f"REHEARSAL_{played}"]
+    build += [f"{gpu.path.name}-export-gpu", "python3", "-m", "scripts.pipeline.plan"]
+    build += ["--onnx", "build/fp32", "--out", "build/plan"]
+    refused = subprocess.run(build, capture_output=True, text=True)
+    shutil.rmtree(fp32)
+    assert refused.returncode == 1
+    (line,) = error_lines(refused.stderr)
+    assert "the plan came out in fp32" in line
+    assert plan_of(gpu).read_bytes() == before
+
+
+def test_a_plan_that_fits_is_used_at_once(gpu: Project) -> None:
+    began = time.monotonic()
+    assert "up already" in gpu.made("up")
+    assert time.monotonic() - began < 15
+    gpu.made("down")
+    began = time.monotonic()
+    said = gpu.made("up")
+    assert time.monotonic() - began < 15
+    assert "trtexec" not in said and "gate" not in said
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"REHEARSAL_TENSORRT": "11.1.0"}, "TensorRT: 10.16.1 -> 11.1.0"),
+        ({"REHEARSAL_COMPUTE_CAPABILITY": "9.0"}, "compute capability: 8.6 -> 9.0"),
+        ({"OPT_BATCH": "16"}, "shapes.optShapes: input:32x3x224x224 -> input:16x3x224x224"),
+        ({"ARCH": "squeezenet1_1", "WEIGHTS": "random"}, "onnx: "),
+    ],
+)
+def test_a_plan_that_no_longer_fits_is_rebuilt(
+    gpu: Project, change: dict[str, str], reason: str
+) -> None:
+    """Each change stays for the next: what was built under the earlier ones is not built again."""
+    gpu.settings |= change
+    said = gpu.made("up")
+    (line,) = (line for line in said.splitlines() if line.startswith("- plan: "))
+    assert reason in line and line.count(";") == 0
+    assert "PASSED TensorRT.trtexec" in said
+    gpu.made("status")
+
+
+def test_a_corrupt_plan_is_built_again(gpu: Project) -> None:
+    plan_of(gpu).write_bytes(plan_of(gpu).read_bytes()[:-100])
+    assert "not the file that was built" in gpu.made("up")
+
+
+def test_a_killed_build_leaves_no_plan(gpu: Project) -> None:
+    shutil.rmtree(plan_of(gpu).parent)
+    make = gpu.start_make("up", REHEARSAL_SECONDS="20")
+    drafts = gpu.path / "build"
+    wait_until(lambda: list(drafts.glob(".plan.*.tmp/trtexec.log")), "the build to begin", 120)
+    os.killpg(make.pid, signal.SIGKILL)
+    make.communicate()
+    assert not plan_of(gpu).exists()
+    assert "plan: no plan yet" in gpu.made("up")
+    assert not list(drafts.glob(".plan.*"))
+
+
+def test_ctrl_c_in_a_build(gpu: Project) -> None:
+    before = plan_of(gpu).read_bytes()
+    make = gpu.start_make("up", REHEARSAL_SECONDS="20", OPT_BATCH="64")
+    drafts = gpu.path / "build"
+    wait_until(lambda: list(drafts.glob(".plan.*.tmp/trtexec.log")), "the build to begin", 120)
+    assert "interrupted" in interrupt(make)
+    assert plan_of(gpu).read_bytes() == before
+    assert "up already" in gpu.made("up")  # the server was not touched
+
+
+def test_two_builds_at_once_take_turns(gpu: Project) -> None:
+    shutil.rmtree(plan_of(gpu).parent)
+    makes = [gpu.start_make("up"), gpu.start_make("up")]
+    said = [make.communicate(timeout=300)[0] for make in makes]
+    assert [make.returncode for make in makes] == [0, 0], said
+    assert sum("PASSED TensorRT.trtexec" in text for text in said) == 1
+
+
+def test_a_plan_that_fails_the_gate_is_not_published(gpu: Project) -> None:
+    """The reference is changed, so that the plan disagrees with it: the old one goes on serving."""
+    reference = gpu.path / "build" / "onnx" / "reference.npz"
+    kept = reference.read_bytes()
+    held = dict(np.load(reference))
+    held["scores"][:, 7] = 1000.0
+    np.savez(reference, **held)
+    published = gpu.path / "model_repository" / "resnet50_trt" / "1" / "manifest.json"
+    before = published.read_text()
+    try:
+        refused = gpu.make("up", OPT_BATCH="8")
+        (line,) = error_lines(refused.stderr)
+        assert "the accuracy gate stops at the network" in line
+        assert published.read_text() == before
+        gpu.made("status")
+    finally:
+        reference.write_bytes(kept)
+    gpu.made("up")
+
+
+def test_without_a_gpu_there_is_one_clear_line(tmp_path: Path) -> None:
+    require_docker()
+    project = Project.copy(tmp_path / "nogpu", FLAVOUR="gpu")
+    refused = project.make("up")
+    assert refused.returncode != 0
+    (line,) = error_lines(refused.stderr)
+    assert "no container sees a GPU" in line and "FLAVOUR=cpu" in line
+
+
+def test_compose_takes_all_images_of_one_tag() -> None:
+    require_docker()
+    command = ["docker", "compose", "-f", "compose.yaml", "-f", "compose.gpu.yaml"]
+    command += ["--profile", "steps", "config", "--format", "json"]
+    asked = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"TRITON_TAG": "27.01"},
+        capture_output=True,
+        check=True,
+    )
+    services = json.loads(asked.stdout)["services"]
+    tags = {s["build"]["args"]["TRITON_TAG"] for s in services.values() if "build" in s}
+    assert tags == {"27.01"}
+    for name in ("probe", "plan", "gate", "server"):
+        (device,) = services[name]["deploy"]["resources"]["reservations"]["devices"]
+        assert device["driver"] == "nvidia", name

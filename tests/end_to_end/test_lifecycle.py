@@ -1,0 +1,206 @@
+"""What goes wrong on real machines, on purpose: one clear line each, and the next make works."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.project import Project, error_lines, free_ports, interrupt, picture, wait_until
+
+
+@pytest.fixture
+def project(tmp_path: Path, exported: Path) -> Project:
+    """A project with its export done, nothing served yet."""
+    made = Project.copy(tmp_path / "project", FLAVOUR="local")
+    for step in ("onnx", "engine"):
+        shutil.copytree(exported / step, made.path / "build" / step)
+    yield made
+    made.make("down")
+
+
+def stubs(project: Project) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if any(project.shm_prefix in word for word in process.info["cmdline"] or []):
+            found.append(process)
+    return found
+
+
+def state(project: Project) -> dict[str, object]:
+    loaded: dict[str, object] = json.loads((project.path / "build/run/state.json").read_text())
+    return loaded
+
+
+def test_down_leaves_nothing(project: Project) -> None:
+    project.made("up")
+    assert stubs(project) and project.shared_memory()
+    project.made("down")
+    assert stubs(project) == [] and project.shared_memory() == []
+    assert "no server was up" in project.made("down")
+
+
+def test_up_twice_at_once(project: Project) -> None:
+    first, second = project.start_make("up"), project.start_make("up")
+    said = [make.communicate(timeout=300)[0] for make in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], said
+    assert sum("up already" in text for text in said) == 1
+    assert sum("waiting for another make" in text for text in said) == 1
+
+
+def test_ctrl_c_during_the_export(project: Project) -> None:
+    shutil.rmtree(project.path / "build" / "onnx")
+    make = project.start_make("up")
+    drafts = project.path / "build"
+    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing", 120)
+    said = interrupt(make)
+    assert "interrupted" in said and "Traceback" not in said
+    assert not list(drafts.glob("onnx*")) and not list(drafts.glob(".onnx.*"))
+    assert "up:" in project.made("up")
+
+
+def test_kill_9_during_the_export(project: Project) -> None:
+    shutil.rmtree(project.path / "build" / "onnx")
+    make = project.start_make("up")
+    drafts = project.path / "build"
+    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing", 120)
+    os.killpg(make.pid, signal.SIGKILL)
+    make.communicate()
+    assert not (drafts / "onnx").exists()
+    assert "up:" in project.made("up")
+    assert not list(drafts.glob(".onnx.*"))
+
+
+def test_ctrl_c_during_the_start(project: Project) -> None:
+    make = project.start_make("up")
+    wait_until(lambda: stubs(project), "the server's processes")
+    assert "interrupted" in interrupt(make)
+    assert stubs(project) == [] and project.shared_memory() == []
+    assert "up:" in project.made("up")
+
+
+def test_kill_9_of_the_server(project: Project, tmp_path: Path) -> None:
+    project.made("up")
+    os.kill(int(str(state(project)["pid"])), signal.SIGKILL)
+    refused = project.make("status")
+    assert refused.returncode != 0
+    (line,) = error_lines(refused.stderr)
+    assert "does not answer" in line and "make up" in line
+    assert "up:" in project.made("up")
+    project.made("status")
+    assert len({path.name for path in project.shared_memory()}) <= 6  # none of the dead server's
+
+
+def test_kill_9_of_one_model(project: Project) -> None:
+    """Triton stays green over a dead stub; ours does not, and `up` mends it."""
+    project.made("up")
+    for stub in stubs(project):
+        if "postprocessing" in " ".join(stub.cmdline()):
+            stub.kill()
+    wait_until(lambda: project.make("status").returncode != 0, "status to see it")
+    assert "started afresh" in project.made("up")
+    project.made("status")
+
+
+def test_a_busy_port(project: Project) -> None:
+    with socket.create_server(("127.0.0.1", int(project.settings["HTTP_PORT"]))):
+        refused = project.make("up")
+        assert refused.returncode != 0
+        (line,) = error_lines(refused.stderr)
+        assert f"port {project.settings['HTTP_PORT']} is taken by" in line
+        assert f"process {os.getpid()}" in line and "HTTP_PORT=" in line
+        assert "up:" in project.made("up", HTTP_PORT=str(free_ports(1)[0]))
+
+
+def test_no_network_and_no_weights(project: Project) -> None:
+    """torchvision's weights are out of reach: what was exported before stays."""
+    nowhere = {"https_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+    before = (project.path / "build/onnx/manifest.json").read_text()
+    refused = project.make("up", ARCH="resnet18", WEIGHTS="default", **nowhere)
+    assert refused.returncode != 0
+    (line,) = error_lines(refused.stderr)
+    for way_out in ("cannot be downloaded", "WEIGHTS=resnet50.pth", "WEIGHTS=random"):
+        assert way_out in line
+    assert "Traceback" not in refused.stderr
+    assert (project.path / "build/onnx/manifest.json").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "cause", "remedy"),
+    [
+        ({"WEIGHTS": "nowhere.pth"}, "no weights file", "WEIGHTS="),
+        ({"WEIGHTS": "Makefile"}, "cannot be read as weights", "state dict"),
+        ({"ARCH": "resnet5O", "WEIGHTS": "random"}, "ARCH=resnet5O", "resnet50"),
+        ({"PRECISION": "fp8"}, "PRECISION=fp8", "bf16"),
+        ({"FLAVOUR": "tpu"}, "FLAVOUR=tpu", "local"),
+        ({"HTTP_PORT": "http"}, "HTTP_PORT=http", "whole number"),
+        ({"HTTP_PORT": "80000"}, "HTTP_PORT=80000", "65535"),
+        ({"BIND": "203.0.113.7"}, "BIND=203.0.113.7", "127.0.0.1"),
+        ({"SAMPLES": "nowhere", "ARCH": "resnet18", "WEIGHTS": "random"}, "SAMPLES=", "folder"),
+        ({"MAX_MEGAPIXELS": "-1"}, "MAX_MEGAPIXELS=-1", "above 0"),
+    ],
+)
+def test_wrong_settings(
+    project: Project, settings: dict[str, str], cause: str, remedy: str
+) -> None:
+    refused = project.make("up", **settings)
+    assert refused.returncode != 0
+    (line,) = error_lines(refused.stderr)
+    assert cause in line and remedy in line
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_change_is_named_and_served(project: Project) -> None:
+    project.made("up")
+    said = project.made("up", ARCH="squeezenet1_1", WEIGHTS="random")
+    assert "arch: mobilenet_v2 -> squeezenet1_1" in said
+    assert "squeezenet1_1" in project.made("status")
+    labels = project.path / "model_repository" / "ensemble_python_resnet50" / "labels.txt"
+    assert "untrained" in labels.read_text()
+
+
+def test_classify_brings_the_server_up_and_keeps_what_was_said(
+    project: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "noise one.jpg").write_bytes(picture())
+    answered = project.make("classify", IMG=str(tmp_path / "noise one.jpg"), JSON="1")
+    assert "up:" in answered.stderr
+    assert json.loads(answered.stdout)["labels"]
+    # Of what is not said again, nothing changes.
+    del project.settings["ARCH"], project.settings["WEIGHTS"]
+    assert "up" not in project.made("classify", IMG=str(tmp_path / "noise one.jpg"), JSON="1")
+
+
+def test_pictures_that_are_none(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "letter.jpg").write_text("Dear Sir or Madam")
+    project.made("up")
+    for words, cause in (
+        (str(tmp_path / "letter.jpg"), "not a picture"),
+        (str(tmp_path / "nowhere.jpg"), "nowhere.jpg"),
+        ("", "no picture given"),
+    ):
+        refused = project.make("classify", IMG=words)
+        assert refused.returncode != 0
+        assert cause in refused.stderr and "Traceback" not in refused.stderr
+        assert refused.stderr.count("error:") == 1
+
+
+def test_without_an_engine_the_local_flavour_is_chosen(project: Project) -> None:
+    said = project.made("up", FLAVOUR="", DOCKER_HOST="unix:///nowhere/docker.sock")
+    assert "flavour local: " in said and "Docker" in said
+    refused = project.make("up", FLAVOUR="cpu", DOCKER_HOST="unix:///nowhere/docker.sock")
+    (line,) = error_lines(refused.stderr)
+    assert "FLAVOUR=cpu needs Docker" in line and "FLAVOUR=local" in line
+
+
+def test_the_server_does_not_hear_a_ctrl_c_meant_for_others(project: Project) -> None:
+    project.made("up")
+    logs = project.start_make("logs")
+    interrupt(logs)
+    project.made("status")

@@ -1,0 +1,94 @@
+"""The README's commands, as a newcomer runs them: in a fresh folder, with nothing installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.project import ROOT, Project
+
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(heading: str) -> list[str]:
+    """The indented lines of commands below a heading or a bold lead."""
+    part = README.split(heading, 1)[1]
+    part = re.split(r"\n## |\n\*\*", part, maxsplit=1)[0]
+    return [line.strip() for line in part.replace("\\\n", "").splitlines() if line[:4] == "    "]
+
+
+@pytest.fixture(scope="module")
+def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A fresh copy with nothing installed, no setting but free ports, and no Docker."""
+    project = Project.copy(tmp_path_factory.mktemp("newcomer"), environment=False, FLAVOUR="local")
+    for name in ("ARCH", "WEIGHTS", "SAMPLES", "CA_BUNDLE"):
+        project.settings.pop(name)
+    yield project
+    if (project.path / ".venv").exists():
+        project.make("clean")
+
+
+def test_the_two_commands_stand_there() -> None:
+    assert blocks("## Two commands") == ["make demo", "make test"]
+
+
+def test_demo_answers_on_a_fresh_machine(newcomer: Project) -> None:
+    said = newcomer.made("demo")
+    assert "resnet50" in said
+    assert "build/mug.jpg" in said
+    assert "make classify IMG=" in said
+    assert "%" in said  # of the labels' probabilities
+    assert ("(untrained weights)" in said) == ("going on with untrained ones" in said)
+
+
+def test_the_picture_of_demo_can_be_classified(newcomer: Project) -> None:
+    (command,) = blocks("## Your own picture")
+    assert command == "make classify IMG=photo.jpg"
+    (newcomer.path / "build" / "mug.jpg").rename(newcomer.path / "photo.jpg")
+    assert "photo.jpg" in newcomer.made("classify", IMG="photo.jpg")
+
+
+def test_the_curl_command_answers(newcomer: Project) -> None:
+    (command,) = blocks("**Ask with nothing but curl.**")
+    here = command.replace("localhost:8000", newcomer.http)
+    done = subprocess.run(here, shell=True, cwd=newcomer.path, capture_output=True, check=True)
+    assert b'"shape":[1,1000]' in done.stdout
+
+
+def test_the_python_lines_answer(newcomer: Project) -> None:
+    (snippet,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    here = snippet.replace("localhost:8000", newcomer.http).replace('"photos/"', '"."')
+    done = subprocess.run(
+        [newcomer.path / ".venv" / "bin" / "python", "-c", here],
+        cwd=newcomer.path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(done.stdout.splitlines()) == 4
+
+
+def test_clean_leaves_what_git_knows(newcomer: Project) -> None:
+    (newcomer.path / "photo.jpg").unlink()
+    newcomer.made("clean")
+    left = {
+        str(Path(folder, name).relative_to(newcomer.path))
+        for folder, _, names in os.walk(newcomer.path)
+        for name in names
+        if "__pycache__" not in folder
+    }
+    known = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    assert left <= set(known) | {
+        str(wheel.relative_to(ROOT)) for wheel in (ROOT / "docker/export/wheels").glob("*.whl")
+    }

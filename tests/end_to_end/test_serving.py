@@ -1,0 +1,208 @@
+"""The same questions to the server, brought up by processes and by containers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from PIL import Image
+from tritonclient.utils import InferenceServerException
+
+from bundle_client import AsyncClient, Client, PictureRefused
+from bundle_serving.openvino_engine import has_bf16
+from tests.odd_pictures import CATALOGUE
+from tests.project import Project, picture
+
+PIPELINE = "ensemble_python_resnet50"
+PHOTOS = {"mug.jpg": "coffee mug", "car.jpg": "sports car", "vulture.jpeg": "vulture"}
+
+
+@pytest.mark.parametrize("photo", PHOTOS)
+def test_classify_names_what_is_on_the_photo(served: Project, assets: Path, photo: str) -> None:
+    out = served.made("classify", IMG=str(assets / "images" / photo), JSON="1")
+    assert json.loads(out)["labels"][0]["label"] == PHOTOS[photo]
+
+
+def test_the_second_answer_takes_under_two_seconds(served: Project, tmp_path: Path) -> None:
+    (tmp_path / "noise.jpg").write_bytes(picture())
+    served.made("classify", IMG=str(tmp_path / "noise.jpg"))
+    began = time.monotonic()
+    served.made("classify", IMG=str(tmp_path / "noise.jpg"))
+    assert time.monotonic() - began < 2
+
+
+def test_a_second_up_leaves_the_server_alone(served: Project) -> None:
+    assert "up already" in served.made("up")
+
+
+def test_status_tells_what_is_served(served: Project) -> None:
+    out = served.made("status")
+    assert "mobilenet_v2" in out
+    for model in ("preprocessing", "resnet50_onnx", "postprocessing", PIPELINE):
+        assert model in out
+
+
+def test_the_usual_example_client_works_unchanged(served: Project) -> None:
+    """The calls that Triton's python_backend example for preprocessing makes, in its order."""
+    client = tritonclient.grpc.InferenceServerClient(url=served.grpc)
+    image = np.expand_dims(np.frombuffer(picture(), dtype="uint8"), axis=0)
+    tensor = tritonclient.grpc.InferInput("INPUT", image.shape, "UINT8")
+    tensor.set_data_from_numpy(image)
+    wanted = tritonclient.grpc.InferRequestedOutput("OUTPUT")
+    answer = client.infer(model_name=PIPELINE, inputs=[tensor], outputs=[wanted])
+    scores = answer.as_numpy("OUTPUT")
+    assert scores.shape == (1, 1000)
+    assert scores.sum() == pytest.approx(1, abs=1e-3)
+    labels = (served.path / "model_repository" / PIPELINE / "labels.txt").read_text().splitlines()
+    assert labels[int(np.argmax(scores, axis=1)[0])]
+
+
+def test_the_raw_body_of_curl_is_enough(served: Project, tmp_path: Path) -> None:
+    (tmp_path / "noise.jpg").write_bytes(picture())
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("no curl here")
+    url = f"http://{served.http}/v2/models/{PIPELINE}/infer"
+    body = f"@{tmp_path / 'noise.jpg'}"
+    header = "Inference-Header-Content-Length: 0"
+    done = subprocess.run(
+        [curl, "--silent", "--fail", "--data-binary", body, "-H", header, url],
+        capture_output=True,
+        check=True,
+    )
+    start = done.stdout.index(b"}]}") + 3
+    assert np.frombuffer(done.stdout[start:], np.float32).shape == (1000,)
+
+
+def test_two_pictures_in_one_request(served: Project) -> None:
+    """Image files of one request are padded to one length; what follows a file is not read."""
+    client = tritonclient.http.InferenceServerClient(url=served.http)
+    files = [picture((300, 200)), picture((90, 400), "PNG")]
+    batch = np.zeros((2, max(map(len, files))), np.uint8)
+    for row, data in zip(batch, files, strict=True):
+        row[: len(data)] = np.frombuffer(data, np.uint8)
+    tensor = tritonclient.http.InferInput("INPUT", batch.shape, "UINT8")
+    tensor.set_data_from_numpy(batch)
+    together = client.infer(PIPELINE, [tensor]).as_numpy("OUTPUT")
+    for row, data in zip(together, files, strict=True):
+        alone = tritonclient.http.InferInput("INPUT", [1, len(data)], "UINT8")
+        alone.set_data_from_numpy(np.frombuffer(data, np.uint8)[None])
+        assert np.allclose(row, client.infer(PIPELINE, [alone]).as_numpy("OUTPUT"), atol=0.02)
+
+
+def test_odd_pictures_get_their_own_answer_beside_good_ones(served: Project) -> None:
+    """Everything at once: what is odd or broken shares batches with what is good."""
+    good = picture()
+    cases = [case for case in CATALOGUE if case.data()]  # the client does not send nothing
+
+    async def ask_all() -> tuple[list[object], list[object]]:
+        async with AsyncClient(url=served.grpc, protocol="grpc", timeout=120) as client:
+
+            async def ask(data: bytes) -> object:
+                try:
+                    return await client.classify(data, top=1)
+                except Exception as fault:
+                    return fault
+
+            odd = [asyncio.ensure_future(ask(case.data())) for case in cases]
+            neighbours = [asyncio.ensure_future(ask(good)) for _ in cases]
+            return await asyncio.gather(*odd), await asyncio.gather(*neighbours)
+
+    before = executions(served)
+    odd, neighbours = asyncio.run(ask_all())
+    assert len(cases) >= 50
+    for answer in neighbours:
+        assert not isinstance(answer, Exception), answer
+    for case, answer in zip(cases, odd, strict=True):
+        if case.refusal is None:
+            assert not isinstance(answer, Exception), f"{case.name}: {answer}"
+        else:
+            assert isinstance(answer, PictureRefused), f"{case.name}: {answer!r}"
+            assert case.refusal in str(answer), case.name
+    after = executions(served)
+    assert after[0] - before[0] > after[1] - before[1], "no two pictures shared a batch"
+
+
+def test_a_picture_of_no_bytes_is_refused(served: Project) -> None:
+    client = tritonclient.http.InferenceServerClient(url=served.http)
+    tensor = tritonclient.http.InferInput("INPUT", [1, 0], "UINT8")
+    tensor.set_data_from_numpy(np.zeros((1, 0), np.uint8))
+    with pytest.raises(InferenceServerException, match="empty") as refused:
+        client.infer(PIPELINE, [tensor])
+    assert refused.value.status() == "400"
+
+
+def executions(served: Project) -> tuple[int, int]:
+    client = tritonclient.http.InferenceServerClient(url=served.http)
+    (stats,) = client.get_inference_statistics("preprocessing")["model_stats"]
+    return stats["inference_count"], stats["execution_count"]
+
+
+def test_untrained_weights_say_so_in_the_label(served: Project) -> None:
+    labels = (served.path / "model_repository" / PIPELINE / "labels.txt").read_text().splitlines()
+    untrained = served.settings["WEIGHTS"] == "random"
+    assert all(label.endswith("(untrained weights)") == untrained for label in labels)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_many_pictures_over_either_protocol(served: Project, protocol: str) -> None:
+    files = [picture((64 + n, 48)) for n in range(24)]
+    url = served.http if protocol == "http" else served.grpc
+    with Client(url=url, protocol=protocol) as client:
+        results = list(client.classify_many([*files, b"no picture"], concurrency=8))
+    assert sum(result.error is None for result in results) == 24
+    assert sum(isinstance(result.error, PictureRefused) for result in results) == 1
+
+
+def test_answers_match_pytorch(served: Project, assets: Path) -> None:
+    """Photo by photo against PyTorch in float32 with torchvision's own transforms."""
+    photos = [assets / "images" / name for name in PHOTOS]
+    expected = pytorch_probabilities(assets, photos)
+
+    def differences(**settings: str) -> list[float]:
+        served.made("up", **settings)
+        found = [probabilities(served, photo) for photo in photos]
+        assert [f.argmax() for f in found] == [e.argmax() for e in expected]
+        differ = [float(np.abs(f - e).max()) for f, e in zip(found, expected, strict=True)]
+        print(settings, dict(zip(PHOTOS, (f"{each:.4f}" for each in differ), strict=True)))
+        return differ
+
+    try:
+        assert max(differences(PRECISION="fp32", DECODE="full")) <= 0.01
+        assert max(differences(PRECISION="fp32", DECODE="reduced")) <= 0.05
+        if has_bf16():
+            differences(PRECISION="bf16", DECODE="reduced")  # the top label must be the same
+    finally:
+        served.made("up")
+
+
+def pytorch_probabilities(assets: Path, photos: list[Path]) -> list[np.ndarray]:
+    import torch
+
+    from scripts.pipeline.manifest import Wanted
+    from scripts.pipeline.networks import build, torchvision
+
+    weights = assets / "weights" / "mobilenet_v2_imagenet.safetensors"
+    network = build(Wanted("mobilenet_v2", str(weights))).module
+    recipe = torchvision.models.get_model_weights("mobilenet_v2").IMAGENET1K_V1.transforms()
+    with torch.inference_mode():
+        return [
+            network(recipe(Image.open(photo).convert("RGB"))[None]).softmax(1)[0].numpy()
+            for photo in photos
+        ]
+
+
+def probabilities(served: Project, photo: Path) -> np.ndarray:
+    client = tritonclient.http.InferenceServerClient(url=served.http)
+    data = np.frombuffer(photo.read_bytes(), np.uint8)[None]
+    tensor = tritonclient.http.InferInput("INPUT", data.shape, "UINT8")
+    tensor.set_data_from_numpy(data)
+    return client.infer(PIPELINE, [tensor]).as_numpy("OUTPUT")[0]

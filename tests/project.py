@@ -1,0 +1,151 @@
+"""A copy of the project in a folder of its own, driven as a user drives it: by make."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# A folder with weights/mobilenet_v2_imagenet.safetensors and images/{mug,car}.jpg, vulture.jpeg.
+ASSETS = Path(os.environ["TEST_ASSETS"]).resolve() if os.environ.get("TEST_ASSETS") else None
+
+LONGEST_S = 600
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def wait_until(true: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+    """The one way that tests wait: with a deadline, and a word on what did not come."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if result := true():
+            return result
+        time.sleep(0.1)  # between two looks
+    raise AssertionError(f"waited {seconds} s in vain for {what}")
+
+
+def default_settings() -> dict[str, str]:
+    """A small network; with real weights where there are some."""
+    http, grpc, metrics = free_ports(3)
+    weights = ASSETS / "weights" / "mobilenet_v2_imagenet.safetensors" if ASSETS else "random"
+    return {
+        "ARCH": "mobilenet_v2",
+        "WEIGHTS": str(weights),
+        "SAMPLES": str(ASSETS / "images") if ASSETS else "",
+        "HTTP_PORT": str(http),
+        "GRPC_PORT": str(grpc),
+        "METRICS_PORT": str(metrics),
+        "CA_BUNDLE": os.environ.get("CA_BUNDLE", ""),
+    }
+
+
+def picture(size: tuple[int, int] = (300, 200), kind: str = "JPEG") -> bytes:
+    """An image file of noise."""
+    file = io.BytesIO()
+    Image.effect_noise(size, 60).convert("RGB").save(file, kind)
+    return file.getvalue()
+
+
+@dataclass
+class Project:
+    path: Path
+    settings: dict[str, str] = field(default_factory=default_settings)
+
+    @classmethod
+    def copy(cls, path: Path, environment: bool = True, **settings: str) -> Project:
+        """The files that git knows or would take; with this checkout's .venv, if wanted."""
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for name in filter(None, listed.split("\0")):
+            if (ROOT / name).is_file():
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, path / name)
+        if environment:
+            (path / ".venv").symlink_to(ROOT / ".venv")
+        for wheel in (ROOT / "docker" / "export" / "wheels").glob("*.whl"):
+            os.link(wheel, path / "docker" / "export" / "wheels" / wheel.name)
+        return cls(path, default_settings() | settings)
+
+    def environment(self, **settings: str) -> dict[str, str]:
+        return os.environ | self.settings | settings
+
+    def make(self, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["make", "--no-print-directory", *words],
+            cwd=self.path,
+            env=self.environment(**settings),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=LONGEST_S,
+        )
+
+    def made(self, *words: str, **settings: str) -> str:
+        """The output of a make that must succeed."""
+        done = self.make(*words, **settings)
+        assert done.returncode == 0, f"make {' '.join(words)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def start_make(self, *words: str, **settings: str) -> subprocess.Popen[str]:
+        """In a process group of its own, as a terminal gives it one."""
+        return subprocess.Popen(
+            ["make", "--no-print-directory", *words],
+            cwd=self.path,
+            env=self.environment(**settings),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    @property
+    def http(self) -> str:
+        return f"127.0.0.1:{self.settings['HTTP_PORT']}"
+
+    @property
+    def grpc(self) -> str:
+        return f"127.0.0.1:{self.settings['GRPC_PORT']}"
+
+    def shared_memory(self) -> list[Path]:
+        return [path for path in Path("/dev/shm").glob(f"{self.shm_prefix}*")]
+
+    @property
+    def shm_prefix(self) -> str:
+        return f"triton_bundle_{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}_"
+
+
+def interrupt(make: subprocess.Popen[str]) -> str:
+    """Ctrl-C, as a terminal sends it: to the whole foreground group."""
+    os.killpg(make.pid, signal.SIGINT)
+    return make.communicate(timeout=60)[0]
+
+
+def error_lines(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith("error:")]

@@ -1,0 +1,112 @@
+"""The documents name what there is, and the configurations fit together."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from bundle_serving.start_server import PIPELINE
+from scripts.host.settings import DEFAULTS
+from tests.project import ROOT
+
+REPOSITORY = ROOT / "model_repository"
+README = (ROOT / "README.md").read_text()
+EXAMPLE = (ROOT / ".env.example").read_text()
+COMPOSE = (ROOT / "compose.yaml").read_text()
+TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def config(path: Path) -> ModelConfig:
+    return text_format.Parse(path.read_text(), ModelConfig())
+
+
+MADE_HERE = ("resnet50_onnx", "resnet50_trt")  # their versions are
+ENSEMBLES = [
+    REPOSITORY / PIPELINE / "config.pbtxt",
+    REPOSITORY / PIPELINE / "configs" / "cpu.pbtxt",
+]
+MEMBERS = [p for p in sorted(REPOSITORY.glob("*/config.pbtxt")) if p.parent.name != PIPELINE]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_command_is_in_the_readme(target: str) -> None:
+    assert f"`make {target}" in README
+
+
+def test_every_setting_is_explained_with_its_default() -> None:
+    assert dict(re.findall(r"^([A-Z_]+)=(.*)$", EXAMPLE, re.MULTILINE)) == DEFAULTS
+
+
+def test_compose_and_settings_agree_on_defaults() -> None:
+    for name, default in re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", COMPOSE):
+        if DEFAULTS.get(name):
+            assert default == DEFAULTS[name], name
+
+
+def test_links_in_the_documents_lead_somewhere() -> None:
+    for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+            assert target.startswith("http") or (document.parent / target).exists(), target
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+@pytest.mark.parametrize("path", MEMBERS + ENSEMBLES, ids=name_of)
+def test_every_config_says_whose_it_is(path: Path) -> None:
+    folder = path.relative_to(REPOSITORY).parts[0]
+    parsed = config(path)
+    assert parsed.name == folder
+    assert parsed.version_policy.latest.num_versions == 1
+    versions = [child for child in (REPOSITORY / folder).iterdir() if child.name.isdecimal()]
+    assert versions or folder in MADE_HERE
+
+
+@pytest.mark.parametrize("path", ENSEMBLES, ids=name_of)
+def test_every_step_of_the_ensemble_fits_the_next(path: Path) -> None:
+    ensemble = config(path)
+    known = {tensor.name: tensor for tensor in ensemble.input}
+    for step in ensemble.ensemble_scheduling.step:
+        member = config(REPOSITORY / step.model_name / "config.pbtxt")
+        assert member.max_batch_size >= ensemble.max_batch_size
+        inputs = {tensor.name: tensor for tensor in member.input}
+        outputs = {tensor.name: tensor for tensor in member.output}
+        assert inputs.keys() == step.input_map.keys()
+        for name, source in step.input_map.items():
+            assert inputs[name].data_type == known[source].data_type
+            assert list(inputs[name].dims) == list(known[source].dims)
+        for name, target in step.output_map.items():
+            known[target] = outputs[name]
+    for tensor in ensemble.output:
+        assert known[tensor.name].data_type == tensor.data_type
+        assert list(known[tensor.name].dims) == list(tensor.dims)
+
+
+@pytest.mark.parametrize("path", MEMBERS, ids=name_of)
+def test_members_are_warmed_up(path: Path) -> None:
+    """Triton refuses a warmup on the ensemble; each member has its own."""
+    assert config(path).model_warmup
+
+
+def test_the_warmup_picture_is_as_long_as_its_config_says() -> None:
+    warmup = config(REPOSITORY / "preprocessing" / "config.pbtxt").model_warmup[0]
+    tensor = warmup.inputs["INPUT_0"]
+    picture = REPOSITORY / "preprocessing" / "warmup" / tensor.input_data_file
+    assert list(tensor.dims) == [picture.stat().st_size]
+
+
+def test_pins_are_exact_and_used() -> None:
+    pins = (ROOT / "requirements" / "constraints.txt").read_text()
+    assert all("==" in line for line in pins.splitlines() if line and not line.startswith("#"))
+    pinned = {name.lower() for name in re.findall(r"^([\w.-]+)==", pins, re.MULTILINE)}
+    for path in (ROOT / "requirements").glob("*.txt"):
+        if path.name == "constraints.txt":
+            continue
+        for line in path.read_text().splitlines():
+            if name := re.match(r"([\w.-]+)", line):
+                assert name[1].lower() in pinned or line.startswith("-r"), name[1]

@@ -1,0 +1,163 @@
+"""The flow's own rules: what makes an artefact fit, and what is laid into the repository."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bundle_serving.start_server import PIPELINE
+from scripts import files
+from scripts.errors import UserError
+from scripts.pipeline import engine
+from scripts.pipeline.agreement import compare
+from scripts.pipeline.manifest import Manifest, Wanted, why_export
+from scripts.pipeline.repository import CPU, Decoding, Share, generated, lay_out
+from tests.project import ROOT
+
+
+@pytest.fixture
+def artefact(tmp_path: Path) -> Path:
+    """As export leaves it, with a file that only claims to be a network."""
+    folder = tmp_path / "onnx"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"network")
+    (folder / "labels.txt").write_text("cat\ndog: big\n")
+    manifest = Manifest(
+        identity=Wanted("resnet18", "random").identity(),
+        untrained=True,
+        transform={"resize": 342, "crop": 299, "interpolation": "bilinear"},
+        onnx={"sha256": files.sha256(folder / "model.onnx")},
+        check={},
+    )
+    (folder / "manifest.json").write_text(manifest.dump())
+    return folder
+
+
+def test_what_fits_is_left_alone(artefact: Path) -> None:
+    assert why_export(artefact, Wanted("resnet18", "random")) is None
+
+
+def test_what_changed_is_named(artefact: Path, tmp_path: Path) -> None:
+    assert why_export(artefact, Wanted("resnet50", "random")) == "arch: resnet18 -> resnet50"
+    weights = tmp_path / "mine.pth"
+    weights.write_bytes(b"weights")
+    assert "weights.source: random -> mine.pth" in str(
+        why_export(artefact, Wanted("resnet18", str(weights)))
+    )
+    (artefact / "model.onnx").write_bytes(b"netw")
+    assert "not the file" in str(why_export(artefact, Wanted("resnet18", "random")))
+    (artefact / "model.onnx").unlink()
+    assert "gone" in str(why_export(artefact, Wanted("resnet18", "random")))
+    (artefact / "manifest.json").write_text("{")
+    assert "nothing exported" in str(why_export(artefact, Wanted("resnet18", "random")))
+
+
+def test_other_weights_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    weights = tmp_path / "mine.pth"
+    weights.write_bytes(b"one")
+    first = Wanted("resnet18", str(weights)).identity()
+    weights.write_bytes(b"two")
+    assert Wanted("resnet18", str(weights)).identity() != first
+
+
+def test_a_missing_weights_file_is_the_users_to_mend() -> None:
+    with pytest.raises(UserError, match="no weights file"):
+        Wanted("resnet18", "nowhere.pth").identity()
+
+
+def test_the_engine_is_proved_again_when_the_network_changes(
+    artefact: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "engine"
+    assert not engine.fits(artefact, "fp32", out)
+    files.write(out / "engine.json", json.dumps({"identity": engine.identity(artefact, "fp32")}))
+    assert engine.fits(artefact, "fp32", out)
+    assert not engine.fits(artefact, "auto", out)
+    manifest = json.loads((artefact / "manifest.json").read_text())
+    manifest["onnx"]["sha256"] = "another"
+    (artefact / "manifest.json").write_text(json.dumps(manifest))
+    assert not engine.fits(artefact, "fp32", out)
+
+
+@pytest.fixture
+def repository(artefact: Path, tmp_path: Path) -> Path:
+    target = tmp_path / "model_repository"
+    shutil.copytree(ROOT / "model_repository", target)
+    for path in generated(target):
+        path.unlink(missing_ok=True)
+    files.write(tmp_path / "engine" / "engine.json", '{"precision": "bf16"}')
+    return target
+
+
+def laid_out(artefact: Path, repository: Path) -> dict[Path, str]:
+    lay_out(
+        artefact,
+        CPU,
+        repository.parent / "engine",
+        repository,
+        Decoding(),
+        Share(3, 2),
+        Share(4, 1),
+    )
+    return {path: files.sha256(path) for path in sorted(repository.rglob("*")) if path.is_file()}
+
+
+def test_the_repository_is_laid_out_for_this_network_and_machine(
+    artefact: Path, repository: Path
+) -> None:
+    laid_out(artefact, repository)
+    written = [path for path in generated(repository) if path.exists()]
+    assert len(written) == 6
+    network = (repository / "resnet50_onnx" / "configs" / "cpu.pbtxt").read_text()
+    assert network.count("dims: 299") == 4  # of the input, and of its warmup
+    assert "count: 4" in network and '"bf16"' in network
+    preprocessing = (repository / "preprocessing" / "configs" / "cpu.pbtxt").read_text()
+    assert "count: 3" in preprocessing and 'string_value: "2"' in preprocessing
+    labels = (repository / PIPELINE / "labels.txt").read_text()
+    assert labels == "cat (untrained weights)\ndog: big (untrained weights)\n"
+
+
+def test_laying_out_twice_changes_nothing(artefact: Path, repository: Path) -> None:
+    assert laid_out(artefact, repository) == laid_out(artefact, repository)
+
+
+def test_a_half_laid_out_network_is_mended(artefact: Path, repository: Path) -> None:
+    whole = laid_out(artefact, repository)
+    (repository / "resnet50_onnx" / "1" / "model.onnx").unlink()
+    assert laid_out(artefact, repository) == whole
+
+
+@pytest.mark.parametrize(
+    ("cores", "share"),
+    [(1, Share(1, 1)), (2, Share(2, 1)), (4, Share(4, 1)), (16, Share(4, 4)), (6, Share(4, 1))],
+)
+def test_shares_of_the_machine(cores: int, share: Share) -> None:
+    assert Share.of(cores) == share
+
+
+def test_agreement_counts_what_differs() -> None:
+    reference = np.array([[9.0, 0.0], [0.0, 9.0]], np.float32)
+    assert compare(reference, reference).within(0)
+    other = compare(reference, reference[::-1].copy())
+    assert other.top1_equal == 0 and other.max_difference > 0.9
+    assert not compare(reference, np.full_like(reference, np.nan)).within(1)
+
+
+def test_a_tie_is_no_disagreement() -> None:
+    reference = np.array([[5.0, 5.001, 0.0]], np.float32)
+    assert compare(reference, reference[:, [1, 0, 2]]).top1_equal == 1
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "onnx"
+    with files.whole_folder(target) as draft:
+        (draft / "a").write_text("first")
+    with pytest.raises(RuntimeError), files.whole_folder(target) as draft:
+        (draft / "a").write_text("second")
+        raise RuntimeError
+    assert (target / "a").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["onnx"]

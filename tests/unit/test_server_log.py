@@ -1,0 +1,19 @@
+from bundle_serving.server_log import first_error
+
+LOG = """I1120 12:27:37.262297 107 server.cc:674] "loading: resnet50_onnx:1"
+E1120 12:27:38.1 107 backend_model.cc:692] "ERROR: Failed to create instance: no model.onnx"
+E1120 12:27:38.2 107 model_lifecycle.cc:654] "failed to load 'resnet50_onnx' version 1: Internal"
+E1120 12:27:38.3 107 model_repository_manager.cc:703] "Invalid argument: ensemble depends on it"
+"""
+
+
+def test_the_error_of_loading_is_the_one_to_show() -> None:
+    assert first_error(LOG) == "failed to load 'resnet50_onnx' version 1: Internal"
+
+
+def test_plain_refusals_are_found() -> None:
+    assert first_error("error: creating server: port 8000\n") == "error: creating server: port 8000"
+
+
+def test_no_error_is_no_text() -> None:
+    assert first_error(LOG.splitlines()[0]) == ""
