@@ -23,7 +23,7 @@ from scripts.host import settings, state
 from scripts.host.state import State
 
 # A change of these is no change of what the server answers.
-NOT_SERVED = {"START_TIMEOUT", "CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES"}
+NOT_SERVED = {"START_TIMEOUT", "CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION"}
 
 
 def main() -> int:
