@@ -124,13 +124,12 @@ def generated(repository: Path) -> list[Path]:
         repository / PREPROCESSING / VERSION / "transform.json",
         repository / PIPELINE / "labels.txt",
     ]
-    for engine, version in ((CPU, VERSION), (CPU, INT8_VERSION), (GPU, VERSION)):
-        written += [
-            repository / engine.model / version / engine.file,
-            repository / engine.model / version / "manifest.json",
-            repository / engine.model / "configs" / f"{engine.config}.pbtxt",
-            repository / PREPROCESSING / "configs" / f"{engine.config}.pbtxt",
-        ]
+    for engine, versions in ((CPU, (VERSION, INT8_VERSION)), (GPU, (VERSION,))):
+        for version in versions:
+            written.append(repository / engine.model / version / engine.file)
+            written.append(repository / engine.model / version / "manifest.json")
+        for model in (engine.model, PREPROCESSING):
+            written.append(repository / model / "configs" / f"{engine.config}.pbtxt")
     return written
 
 
