@@ -80,7 +80,11 @@ class Project:
 
     @classmethod
     def copy(cls, path: Path, environment: bool = True, **settings: str) -> Project:
-        """The files that git knows or would take; with this checkout's .venv, if wanted."""
+        """The files that git knows or would take; with this checkout's .venv, if wanted.
+
+        The folder's name is the Compose project's: no other run of these tests may have the same.
+        """
+        path = path / f"{path.name}-{os.getpid()}"
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT,
