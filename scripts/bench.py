@@ -60,10 +60,11 @@ def main() -> int:
     with files.whole_folder(folder) as draft:
         scratch = draft / "scratch"
         scratch.mkdir()
-        measurements = measure(configurations, at_hand(server, scratch), ROUNDS, seconds)
+        analyzer = at_hand(server, scratch)
+        measurements = measure(configurations, analyzer, ROUNDS, seconds)
         shutil.rmtree(scratch)
         about = {
-            **machine.described(server, [ensemble]),
+            **machine.described(server, [ensemble], analyzer),
             "sent": {inputs.name: inputs.described for inputs in pictures},
             "rounds": ROUNDS,
             "seconds": round(seconds, 2),
