@@ -111,6 +111,9 @@ def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     bootstrap.ensure("perf_analyzer")
     (cuda_runtime,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
     environment = os.environ | {"LD_LIBRARY_PATH": str(cuda_runtime)}
+    tried = subprocess.run([BINARY, "--version"], env=environment, capture_output=True, text=True)
+    if tried.returncode:
+        raise UserError(f"perf_analyzer does not run here: {reason(tried.stderr)}", "make doctor")
     (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
     return PerfAnalyzer([str(BINARY)], version, folder, environment)
 

@@ -31,10 +31,10 @@ def figures(measurements: list[Measurement]) -> Table:
     return table
 
 
-def _cells(one: Measurement, measurements: list[Measurement]) -> list[str]:
+def _cells(one: Measurement, measurements: list[Measurement]) -> list[str | Text]:
     if not one.stable:
         low, high = one.throughput.low, one.throughput.high
-        return ["[yellow]unstable", "", f"{low:.0f}-{high:.0f}" if high else ""]
+        return [Text("unstable", "yellow"), "", f"{low:.0f}-{high:.0f}" if high else ""]
     bare = against_the_network(one, measurements)
     half = (one.throughput.high - one.throughput.low) / 2 / one.throughput.median
     return [
@@ -58,7 +58,7 @@ def waterfalls(shown: Sequence[Measurement]) -> Table:
         if not flow:
             continue
         asked = one.configuration
-        table.add_row(f"[bold]{asked.inputs.name}, {asked.concurrency} at a time[/]")
+        table.add_row(Text(f"{asked.inputs.name}, {asked.concurrency} at a time", "bold"))
         at = 0.0
         for cells, length in _rows(flow):
             table.add_row(*cells, _bar(at, length, flow.client))
