@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import json
@@ -212,10 +211,3 @@ def test_pictures_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no picture"):
         photos.given_or_drawn(str(tmp_path), RECIPE)
-
-
-def test_an_older_result_is_not_changed_by_comparing() -> None:
-    old = found(measured(25, 25))
-    kept = copy.deepcopy(old)
-    compare(old, old)
-    assert old == kept
