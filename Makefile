@@ -5,7 +5,7 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify status logs down clean test lint
+.PHONY: help demo doctor up classify status logs rivals down clean test
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,10 @@ status: ## Does it answer, what does it serve, what was that made from
 logs: ## The server's log
 	$(TOOLS)
 	@$(RUN).logs
+
+rivals: ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=photos)
+	@python3 scripts/bootstrap.py tools rivals
+	@.venv/bin/python -m benchmark.compare
 
 down: ## Stop the server
 	$(TOOLS)

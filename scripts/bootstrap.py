@@ -38,6 +38,8 @@ NAMES = ("python3", "python3.12", "python3.11", "python3.13", "python3.14")
 SERVES = ((3, 11), (3, 12))
 OLDEST = (3, 11)
 
+WITH_TORCH = ("export", "rivals", "test")
+
 # PyTorch's own index of CPU builds; on PyPI, torch for Linux brings gigabytes of CUDA with it.
 CPU_TORCH = "https://download.pytorch.org/whl/cpu"
 
@@ -84,7 +86,7 @@ def _install(layer: str) -> None:
     command = [str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input"]
     command += ["-r", str(REQUIREMENTS / f"{layer}.txt")]
     command += ["-c", str(REQUIREMENTS / "constraints.txt")]
-    if layer in ("export", "test"):
+    if layer in WITH_TORCH:
         command += torch_index()
     _pip(command, f"installing {layer} (requirements/{layer}.txt)")
     STAMP.write_text(json.dumps(_layers() | {layer: _digest(layer)}, indent=2))
