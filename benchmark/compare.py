@@ -24,15 +24,20 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmark import contenders, photos
-from benchmark.contenders import HERE, SERVICES, Contender
+from benchmark import contenders
+from benchmark.contenders import SERVICES, Contender
 from benchmark.load import Round, measure
+from benchmark.textbook.server import HERE
+from bundle_serving.pictures import Transform
 from scripts import down, files
 from scripts.bootstrap import ROOT
 from scripts.classify import running_server
 from scripts.errors import UserError, guarded
 from scripts.host import console, settings, state
 from scripts.host.state import State
+from scripts.measuring import machine, photos
+from scripts.measuring.photos import Inputs
+from scripts.pipeline.repository import PREPROCESSING, VERSION
 from scripts.up import REPOSITORY, described
 
 OURS, TEXTBOOK = "bundle", "textbook"
@@ -80,23 +85,25 @@ Results = dict[Cell, list[Round]]
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
     plan = QUICK if os.environ.get("QUICK") else FULL
-    shown = photos.given_or_drawn(os.environ.get("IMAGES", ""))
     asked = wanted(os.environ.get("ONLY", ""))
     with our_server() as server, others(asked) as up:
+        recipe = Transform.load(REPOSITORY / PREPROCESSING / VERSION / "transform.json")
+        pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), recipe)
         ours = contenders.triton(OURS, server.http)
         labels = {
-            photo: {each.name: each.first_label(picture) for each in (ours, *up)}
-            for photo, picture in shown.items()
+            inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (ours, *up)}
+            for inputs in pictures
         }
-        results = measured([ours, *up], shown, plan)
+        results = measured([ours, *up], pictures, plan)
+        about = {"machine": machine.machine(server), "served": machine.served(server)}
     figures = summed_up(results)
-    for photo in shown:
-        console.out.print(table(photo, figures))
+    for inputs in pictures:
+        console.out.print(table(inputs.name, figures))
     for photo, found in labels.items():
         for name, label in found.items():
             if label != found[OURS]:
                 console.note(f"{photo}: {name} sees {label}, and the bundle {found[OURS]}")
-    path = record(server, labels, figures, results)
+    path = record(about | {"settings": server.settings, "labels": labels}, figures, results)
     console.note(f"every latency is in {path.relative_to(ROOT)}")
     return 0
 
@@ -145,21 +152,22 @@ def others(asked: list[str]) -> Iterator[list[Contender]]:
         yield started
 
 
-def measured(up: list[Contender], shown: dict[str, bytes], plan: Plan) -> Results:
+def measured(up: list[Contender], pictures: list[Inputs], plan: Plan) -> Results:
     """Round after round, so that what disturbs the machine disturbs all alike."""
     results: Results = {
-        Cell(photo, concurrency, each.name): []
-        for photo in shown
+        Cell(inputs.name, concurrency, each.name): []
+        for inputs in pictures
         for concurrency in plan.concurrencies
         for each in up
     }
-    by_name = {each.name: each for each in up}
+    questions = {
+        (inputs.name, each.name): each.question(inputs.rows) for inputs in pictures for each in up
+    }
     seconds = min(plan.longest, plan.seconds / (plan.rounds * len(results)))
     with console.waiting("measuring") as waiting:
-        for photo, picture in shown.items():
-            for each in up:
-                waiting.show(f"warming up: {each.name}, {photo}")
-                measure(each.question(picture), max(plan.concurrencies), plan.warm_up)
+        for (photo, contender), question in questions.items():
+            waiting.show(f"warming up: {contender}, {photo}")
+            measure(question, max(plan.concurrencies), plan.warm_up)
         for number in range(1, plan.rounds + 1):
             if not console.out.is_terminal:
                 console.note(f"round {number} of {plan.rounds} …")
@@ -168,7 +176,7 @@ def measured(up: list[Contender], shown: dict[str, bytes], plan: Plan) -> Result
                     f"round {number} of {plan.rounds}: {cell.photo}, {cell.concurrency} at a time, "
                     f"{cell.contender}"
                 )
-                question = by_name[cell.contender].question(shown[cell.photo])
+                question = questions[cell.photo, cell.contender]
                 rounds.append(measure(question, cell.concurrency, seconds))
     return results
 
@@ -213,12 +221,7 @@ def table(photo: str, figures: dict[Cell, Figures]) -> Table:
     return shown
 
 
-def record(
-    server: State,
-    labels: dict[str, dict[str, str]],
-    figures: dict[Cell, Figures],
-    results: Results,
-) -> Path:
+def record(about: dict[str, Any], figures: dict[Cell, Figures], results: Results) -> Path:
     def entry(cell: Cell) -> dict[str, Any]:
         rounds = [
             {
@@ -230,14 +233,7 @@ def record(
         return asdict(cell) | asdict(figures[cell]) | {"rounds": rounds}
 
     path = HERE / f"{time.strftime('%Y-%m-%d-%H%M%S')}.json"
-    setup = contenders.what_is_served(REPOSITORY, settings.load().cores)
-    content = {
-        "served": described(server),
-        "precision": setup.precision,
-        "settings": server.settings,
-        "labels": labels,
-        "results": [entry(cell) for cell in figures],
-    }
+    content = about | {"results": [entry(cell) for cell in figures]}
     files.write(path, json.dumps(content, indent=1) + "\n")
     return path
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,17 +17,16 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from benchmark.load import Question
 from benchmark.services.usual import SETUP, Setup
-from benchmark.textbook.layout import lay_out
+from benchmark.textbook import server
+from benchmark.textbook.server import HERE
 from bundle_serving.health import PICTURE
 from bundle_serving.start_server import PIPELINE
 from scripts import files
-from scripts.bootstrap import ROOT
 from scripts.host import temporary
 from scripts.host.engines import ONNX
 from scripts.pipeline.manifest import Manifest
 from scripts.pipeline.repository import CPU, VERSION
 
-HERE = ROOT / "build" / "rivals"
 TRITON_PATH = f"/v2/models/{PIPELINE}/infer"
 TRITON_HEADERS = {"Inference-Header-Content-Length": "0"}
 
@@ -42,14 +41,14 @@ class Contender:
     headers: dict[str, str]
     label: Callable[[bytes], str]  # the first one of an answer
 
-    def question(self, picture: bytes) -> Question:
-        return Question(self.address, self.path, self.headers, picture)
+    def question(self, pictures: Sequence[bytes]) -> Question:
+        return Question(self.address, self.path, self.headers, pictures)
 
     def first_label(self, picture: bytes) -> str:
-        question = self.question(picture)
+        question = self.question([picture])
         connection = question.connect()
         try:
-            return self.label(question.ask(connection))
+            return self.label(question.ask(connection, picture))
         finally:
             connection.close()
 
@@ -123,10 +122,7 @@ def triton(name: str, address: str) -> Contender:
 
 @contextmanager
 def textbook() -> Iterator[Contender]:
-    repository = HERE / "textbook"
-    lay_out(ONNX, repository)
-    log = HERE / "logs" / "textbook.log"
-    with temporary.triton("the textbook server", repository, log) as (address, _):
+    with server.served() as (address, _):
         yield triton("textbook", address)
 
 

@@ -7,10 +7,11 @@ threads that wait in the kernel, one kept connection each, the same bytes again 
 from __future__ import annotations
 
 import http.client
+import itertools
 import statistics
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scripts.errors import UserError
@@ -23,10 +24,10 @@ class Question:
     address: str
     path: str
     headers: Mapping[str, str]
-    picture: bytes
+    pictures: Sequence[bytes]  # sent in turn
 
-    def ask(self, connection: http.client.HTTPConnection) -> bytes:
-        connection.request("POST", self.path, self.picture, dict(self.headers))
+    def ask(self, connection: http.client.HTTPConnection, picture: bytes) -> bytes:
+        connection.request("POST", self.path, picture, dict(self.headers))
         answer = connection.getresponse()
         body = answer.read()
         if answer.status != 200:
@@ -65,9 +66,10 @@ def measure(question: Question, concurrency: int, seconds: float) -> Round:
 
     def client(number: int) -> None:
         connection = question.connect()
+        pictures = itertools.cycle(question.pictures)
         try:
             while not faults and (sent := time.perf_counter()) < end:
-                question.ask(connection)
+                question.ask(connection, next(pictures))
                 answers.append(Answer(number, sent, time.perf_counter()))
         except Exception as fault:
             faults.append(fault)

@@ -52,6 +52,8 @@ CHOICES = {
     "DECODE": ("reduced", "full"),
     "FLAVOUR": ("", "gpu", "cpu", "local"),
 }
+# A change of these is no change of what the server answers.
+NOT_SERVED = {"START_TIMEOUT", "CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES"}
 PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
 WHOLE_NUMBERS = (
     *PORTS,
