@@ -25,7 +25,7 @@ from scripts import files
 from scripts.host import temporary
 from scripts.host.engines import ONNX
 from scripts.pipeline.manifest import Manifest
-from scripts.pipeline.repository import CPU, VERSION
+from scripts.pipeline.repository import CPU
 
 TRITON_PATH = f"/v2/models/{PIPELINE}/infer"
 TRITON_HEADERS = {"Inference-Header-Content-Length": "0"}
@@ -155,8 +155,9 @@ def what_is_served(repository: Path, workers: int) -> Setup:
     assert manifest, "something is served, so something was exported"
     text = (repository / CPU.model / "configs" / f"{CPU.config}.pbtxt").read_text()
     config = text_format.Parse(text, ModelConfig())
+    *_, served = sorted((repository / CPU.model).glob(f"[0-9]*/{CPU.file}"))  # the last version
     return Setup(
-        network=str(repository / CPU.model / VERSION / CPU.file),
+        network=str(served),
         precision=config.parameters["precision"].string_value,
         labels=(ONNX / "labels.txt").read_text().splitlines(),
         resize=manifest.transform["resize"],

@@ -16,7 +16,7 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts.errors import UserError, guarded
 from scripts.host import console, state, triton_api
-from scripts.host.engines import DECISION, PLAN
+from scripts.host.engines import PLAN, decision
 from scripts.host.state import State
 from scripts.up import described
 
@@ -40,8 +40,8 @@ def _engine(known: State) -> str:
     if known.flavour == "gpu":
         built = json.loads((PLAN / "manifest.json").read_text())
         return f"plan of TensorRT {built['identity']['TensorRT']} for {built['gpu']['name']}"
-    decision = json.loads((DECISION / "engine.json").read_text())
-    return f"precision {decision['precision']}: {decision['why']}"
+    proved = json.loads((decision(known.started_with) / "engine.json").read_text())
+    return f"precision {proved['precision']}: {proved['why']}"
 
 
 def _models(address: str) -> Table:

@@ -110,7 +110,7 @@ class DockerStack:
             raise AlreadyTold(code)
 
     def prepare_step(self, step: str) -> None:
-        if step == "export":
+        if step in ("export", "quantise"):
             _fetch_torch()
             self.build("export")
 

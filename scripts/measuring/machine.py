@@ -13,7 +13,7 @@ import psutil
 
 from scripts.errors import UserError
 from scripts.host import triton_api
-from scripts.host.engines import DECISION, ONNX, PLAN
+from scripts.host.engines import ONNX, PLAN, decision
 from scripts.host.settings import NOT_SERVED
 from scripts.host.state import State
 from scripts.measuring.workload import Target
@@ -69,7 +69,7 @@ def served(server: State) -> dict[str, Any]:
     if server.flavour == "gpu":
         precision = manifest["identity"]["precision"]
     else:
-        precision = _read(DECISION / "engine.json")["precision"]
+        precision = _read(decision(server.started_with) / "engine.json")["precision"]
     return {
         "network": manifest["identity"]["arch"],
         "weights": manifest["identity"]["weights"],
