@@ -56,15 +56,31 @@ def running(
             start_new_session=True,  # Ctrl-C reaches it by way of us, once
         )
     try:
-        began = time.monotonic()
-        while reason := reason_to_wait():
-            if server.poll() is not None or time.monotonic() > began + START_TIMEOUT_S:
-                said = first_error(log.read_text(errors="replace")) or reason
-                raise UserError(f"{name} does not start: {said}", f"its log: {log}")
-            time.sleep(0.1)
+        until_it_answers(
+            name,
+            reason_to_wait,
+            lambda: server.poll() is None,
+            lambda: log.read_text(errors="replace"),
+        )
         yield
     finally:
         _end(server)
+
+
+def until_it_answers(
+    name: str,
+    reason_to_wait: Callable[[], str | None],
+    alive: Callable[[], bool],
+    log: Callable[[], str],
+) -> None:
+    began = time.monotonic()
+    while reason := reason_to_wait():
+        if not alive() or time.monotonic() > began + START_TIMEOUT_S:
+            raise UserError(
+                f"{name} does not start: {first_error(log()) or reason}",
+                "make doctor tells what usually is wrong",
+            )
+        time.sleep(0.1)
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
