@@ -55,6 +55,6 @@ clean: ## Stop it, and remove all that was made here
 	@$(RUN).clean
 
 test: ## All tests and checks (what needs Docker is skipped where there is none)
-	@python3 scripts/bootstrap.py tools serve export test
+	@python3 scripts/bootstrap.py tools serve export bench perf_analyzer test
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 	@.venv/bin/python -m pytest $(ARGS)

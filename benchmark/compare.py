@@ -33,7 +33,7 @@ from scripts import down, files
 from scripts.bootstrap import ROOT
 from scripts.classify import running_server
 from scripts.errors import UserError, guarded
-from scripts.host import console, settings, state
+from scripts.host import console, lock, settings, state
 from scripts.host.state import State
 from scripts.measuring import machine, photos
 from scripts.measuring.photos import Inputs
@@ -86,7 +86,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
     plan = QUICK if os.environ.get("QUICK") else FULL
     asked = wanted(os.environ.get("ONLY", ""))
-    with our_server() as server, others(asked) as up:
+    with our_server() as server, lock.one_at_a_time(), others(asked) as up:
         recipe = Transform.load(REPOSITORY / PREPROCESSING / VERSION / "transform.json")
         pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), recipe)
         ours = contenders.triton(OURS, server.http)

@@ -16,13 +16,15 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.table import Table
+
 from bundle_serving.pictures import Transform
 from bundle_serving.start_server import PIPELINE
 from scripts import files
 from scripts.bootstrap import ROOT
 from scripts.classify import running_server
 from scripts.errors import guarded
-from scripts.host import console, engines, flavour
+from scripts.host import console, engines, flavour, lock
 from scripts.host.state import State
 from scripts.measuring import compare, machine, photos, report, results, terminal, workload
 from scripts.measuring.measurement import MOST_SPREAD, Measurement
@@ -36,7 +38,7 @@ REPORTS = ROOT / "build" / "bench"
 
 ROUNDS = 3
 # For measuring alone; what is left of six minutes, or of one, goes to drawing and to warming up.
-SECONDS, QUICK_SECONDS = 300, 40
+SECONDS, QUICK_SECONDS = 290, 38
 
 
 def main() -> int:
@@ -57,13 +59,14 @@ def main() -> int:
 
     began = datetime.now(UTC)
     folder = REPORTS / began.strftime("%Y%m%dT%H%M%SZ")
-    with files.whole_folder(folder) as draft:
+    with lock.one_at_a_time(), files.whole_folder(folder) as draft:
         scratch = draft / "scratch"
         scratch.mkdir()
-        measurements = measure(configurations, at_hand(server, scratch), ROUNDS, seconds)
+        analyzer = at_hand(server, scratch)
+        measurements = measure(configurations, analyzer, ROUNDS, seconds)
         shutil.rmtree(scratch)
         about = {
-            **machine.described(server, [ensemble]),
+            **machine.described(server, [ensemble], analyzer),
             "sent": {inputs.name: inputs.described for inputs in pictures},
             "rounds": ROUNDS,
             "seconds": round(seconds, 2),
@@ -87,14 +90,23 @@ def targets(server: State) -> tuple[Target, Target]:
 
 
 def show(measurements: list[Measurement], comparison: compare.Comparison | None) -> None:
-    console.out.print(terminal.figures(measurements))
-    console.out.print(terminal.waterfalls(report.for_the_waterfall(measurements)))
+    def put(table: Table) -> None:
+        console.out.print(table, markup=False)  # a folder's name may look like some
+
+    put(terminal.figures(measurements))
+    if shown := report.for_the_waterfall(measurements):
+        put(terminal.waterfalls(shown))
     if comparison:
         for warning in comparison.warnings:
             console.note(f"not the same circumstances: {warning}")
         for cause in comparison.causes:
             console.note(f"changed: {cause}")
-        console.out.print(terminal.comparison(comparison))
+        put(terminal.comparison(comparison))
+    if unstable := sum(not one.stable for one in measurements):
+        console.note(
+            f"{unstable} of {len(measurements)} are unstable, so no figures: "
+            "the report says why; mostly something else is at work on the machine"
+        )
 
 
 if __name__ == "__main__":

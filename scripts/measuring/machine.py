@@ -14,8 +14,9 @@ import psutil
 from scripts.errors import UserError
 from scripts.host import triton_api
 from scripts.host.engines import ONNX, PLAN, decision
-from scripts.host.settings import NOT_SERVED
+from scripts.host.settings import NOT_SERVED, PORTS
 from scripts.host.state import State
+from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.measuring.workload import Target
 from scripts.pipeline.manifest import pinned
 
@@ -23,12 +24,16 @@ from scripts.pipeline.manifest import pinned
 ABILITIES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 
-def described(server: State, targets: list[Target]) -> dict[str, Any]:
+def described(server: State, targets: list[Target], analyzer: PerfAnalyzer) -> dict[str, Any]:
     return {
         "machine": machine(server),
-        "versions": versions(server),
+        "versions": versions(server) | {"perf_analyzer": analyzer.version},
         "served": served(server),
-        "settings": {n: v for n, v in server.settings.items() if n not in NOT_SERVED},
+        "settings": {
+            name: value
+            for name, value in server.settings.items()
+            if name not in NOT_SERVED and name not in PORTS
+        },
         "models": {
             step: _instances(triton_api.get(target.http, f"/models/{step}/config"))
             for target in targets
@@ -56,7 +61,7 @@ def machine(server: State) -> dict[str, Any]:
 
 
 def versions(server: State) -> dict[str, str]:
-    used = ("tritonclient", "numpy", "pillow", *(() if server.flavour == "gpu" else ("openvino",)))
+    used = ("pillow",) if server.flavour == "gpu" else ("pillow", "openvino")
     return {
         "tritonserver": triton_api.get(server.http)["version"],
         "python": platform.python_version(),

@@ -8,7 +8,7 @@ from statistics import median
 
 from scripts.measuring import waterfall
 from scripts.measuring.waterfall import Counters, Waterfall
-from scripts.measuring.workload import Configuration
+from scripts.measuring.workload import ENSEMBLE, NETWORK, Configuration
 
 # Rounds that differ by more than this share of their median are no measurement of the server:
 # something else was at work on the machine.
@@ -102,3 +102,30 @@ class Measurement:
 
     def _spread(self, name: str) -> Spread:
         return Spread.of([getattr(sample, name) for sample in self._good] or [0.0])
+
+
+@dataclass(frozen=True)
+class Against:
+    """The ensemble beside the bare network, asked alike in the same run."""
+
+    share: float  # of its throughput
+    added: float  # to its median latency, in milliseconds
+
+
+def against_the_network(one: Measurement, others: Sequence[Measurement]) -> Against | None:
+    asked = one.configuration
+    if asked.target.label != ENSEMBLE or not one.stable:
+        return None
+    for other in others:
+        alike = other.configuration
+        if (
+            alike.target.label == NETWORK
+            and other.stable
+            and (alike.protocol, alike.batch, alike.concurrency)
+            == (asked.protocol, asked.batch, asked.concurrency)
+        ):
+            return Against(
+                one.throughput.median / other.throughput.median,
+                one.p50.median - other.p50.median,
+            )
+    return None

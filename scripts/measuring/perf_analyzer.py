@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts import bootstrap
-from scripts.bootstrap import VENV
+from scripts.bootstrap import REQUIREMENTS, VENV
 from scripts.errors import UserError
 from scripts.host.state import State
 from scripts.measuring.photos import Inputs
@@ -54,6 +54,7 @@ class PerfAnalyzer:
     """How the program is reached on this machine."""
 
     command: list[str]
+    version: str
     folder: Path  # for what it reads and writes
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     # The folder, and where the server of this project is found, as the program sees them.
@@ -110,7 +111,11 @@ def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     bootstrap.ensure("perf_analyzer")
     (cuda_runtime,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
     environment = os.environ | {"LD_LIBRARY_PATH": str(cuda_runtime)}
-    return PerfAnalyzer([str(BINARY)], folder, environment)
+    tried = subprocess.run([BINARY, "--version"], env=environment, capture_output=True, text=True)
+    if tried.returncode:
+        raise UserError(f"perf_analyzer does not run here: {reason(tried.stderr)}", "make doctor")
+    (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
+    return PerfAnalyzer([str(BINARY)], version, folder, environment)
 
 
 def has_libb64() -> bool:

@@ -12,7 +12,7 @@ import jinja2
 
 from scripts.measuring import plots, results
 from scripts.measuring.compare import Comparison
-from scripts.measuring.measurement import Measurement
+from scripts.measuring.measurement import Measurement, against_the_network
 from scripts.measuring.terminal import ratio
 from scripts.measuring.workload import ENSEMBLE, NETWORK
 
@@ -49,7 +49,7 @@ def write(
     page = environment.from_string(TEMPLATE.read_text()).render(
         found=found,
         headlines=headlines(measurements),
-        rows=[(one, results.of_the_network(one, measurements)) for one in measurements],
+        rows=[(one, against_the_network(one, measurements)) for one in measurements],
         plots={name: plots.svg(figure) for name, figure in figures.items()},
         comparison=comparison,
         ratio=ratio,

@@ -11,7 +11,6 @@ from typing import Any
 
 from scripts.errors import UserError
 from scripts.measuring.measurement import Measurement
-from scripts.measuring.workload import ENSEMBLE, NETWORK
 
 KIND = "triton-bundle benchmark"
 SCHEMA = 1
@@ -69,23 +68,6 @@ def load(path: Path) -> dict[str, Any]:
     if not known:
         raise UserError(f"COMPARE={path} is no result of this benchmark", remedy)
     return results
-
-
-def of_the_network(one: Measurement, measurements: list[Measurement]) -> float | None:
-    """The ensemble's throughput as a share of the bare network's, asked alike in the same run."""
-    asked = one.configuration
-    if asked.target.label != ENSEMBLE or not one.stable:
-        return None
-    for other in measurements:
-        alike = other.configuration
-        if (
-            alike.target.label == NETWORK
-            and other.stable
-            and (alike.protocol, alike.batch, alike.concurrency)
-            == (asked.protocol, asked.batch, asked.concurrency)
-        ):
-            return one.throughput.median / other.throughput.median
-    return None
 
 
 COLUMNS = (

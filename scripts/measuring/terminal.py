@@ -9,8 +9,7 @@ from rich.text import Text
 
 from scripts.host import console
 from scripts.measuring.compare import Comparison
-from scripts.measuring.measurement import Measurement
-from scripts.measuring.results import of_the_network
+from scripts.measuring.measurement import Measurement, against_the_network
 from scripts.measuring.waterfall import Waterfall
 
 # What the figures of the waterfall leave of a line is for its bars.
@@ -20,7 +19,7 @@ FIGURES, LONGEST_BAR = 64, 40
 def figures(measurements: list[Measurement]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("requests at a time", no_wrap=True)
-    for heading in ("", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", "of net"):
+    for heading in ("", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", "of net", "ms"):
         table.add_column(heading, justify="right")
     before = ""
     for one in measurements:
@@ -32,17 +31,18 @@ def figures(measurements: list[Measurement]) -> Table:
     return table
 
 
-def _cells(one: Measurement, measurements: list[Measurement]) -> list[str]:
+def _cells(one: Measurement, measurements: list[Measurement]) -> list[str | Text]:
     if not one.stable:
         low, high = one.throughput.low, one.throughput.high
-        return ["[yellow]unstable", "", f"{low:.0f}-{high:.0f}" if high else ""]
-    share = of_the_network(one, measurements)
+        return [Text("unstable", "yellow"), "", f"{low:.0f}-{high:.0f}" if high else ""]
+    bare = against_the_network(one, measurements)
     half = (one.throughput.high - one.throughput.low) / 2 / one.throughput.median
     return [
         f"{one.throughput.median:.1f}",
         f"{half:.0%}",
         *(f"{getattr(one, name).median:.1f}" for name in ("p50", "p95", "p99")),
-        f"{share:.0%}" if share else "",
+        f"{bare.share:.0%}" if bare else "",
+        f"{bare.added:+.1f}" if bare else "",
     ]
 
 
@@ -58,7 +58,7 @@ def waterfalls(shown: Sequence[Measurement]) -> Table:
         if not flow:
             continue
         asked = one.configuration
-        table.add_row(f"[bold]{asked.inputs.name}, {asked.concurrency} at a time[/]")
+        table.add_row(Text(f"{asked.inputs.name}, {asked.concurrency} at a time", "bold"))
         at = 0.0
         for cells, length in _rows(flow):
             table.add_row(*cells, _bar(at, length, flow.client))

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.project import ASSETS, Project, error_lines, interrupt, picture, wait_until
@@ -33,15 +32,6 @@ def photo(tmp_path: Path) -> str:
     return str(tmp_path / "noise.jpg")
 
 
-def temporary_servers(project: Project) -> list[psutil.Process]:
-    return [
-        process
-        for process in psutil.process_iter(["cmdline", "cwd"])
-        if process.info["cwd"] == str(project.path)
-        and any("triton_temporary" in word for word in process.info["cmdline"] or [])
-    ]
-
-
 def test_all_see_the_same_on_a_photo(project: Project, photo: str) -> None:
     project.made("rivals", QUICK="1", IMAGES=photo, ONLY="textbook,fastapi")
     (path,) = (project.path / "build" / "rivals").glob("*-*.json")
@@ -51,16 +41,16 @@ def test_all_see_the_same_on_a_photo(project: Project, photo: str) -> None:
     assert len(set(labels.values())) == 1, labels
     assert {each["contender"] for each in found["results"]} == labels.keys()
     assert all(each["images_per_second"] > 0 for each in found["results"])
-    assert temporary_servers(project) == []
+    assert project.temporary_servers() == []
     project.made("status")  # the bundle's own was up before, and still is
 
 
 def test_ctrl_c_leaves_nothing(project: Project, photo: str) -> None:
     make = project.start_make("rivals", IMAGES=photo, ONLY="textbook")
-    wait_until(lambda: temporary_servers(project), "the textbook's server")
+    wait_until(project.temporary_servers, "the textbook's server")
     said = interrupt(make)
     assert "interrupted" in said and "Traceback" not in said
-    assert temporary_servers(project) == []
+    assert project.temporary_servers() == []
     project.made("status")
 
 
