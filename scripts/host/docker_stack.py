@@ -63,6 +63,7 @@ def compose_version() -> tuple[int, ...] | None:
 class DockerStack:
     flavour = "cpu"
     compose_files: tuple[str, ...] = ("compose.yaml",)
+    images: tuple[str, ...] = ("export", "server")
     image_suffix = ""
     # The log goes with the container, and that goes when it does not start.
     log_hint = "see it whole: docker compose up server"
@@ -159,7 +160,7 @@ class DockerStack:
 
     def remove_images(self) -> None:
         """Our own; what they were built from may be others' too."""
-        for service in ("export", "server"):
+        for service in self.images:
             with suppress(ImageNotFound):
                 self._engine.images.remove(self._image(service), force=True)
 
@@ -176,8 +177,10 @@ class DockerStack:
     def _server(self) -> Container | None:
         return next(iter(self._containers("server")), None)
 
-    def remove(self, service: str) -> None:
+    def remove(self, service: str, name: str | None = None) -> None:
         for container in self._containers(service):
+            if name and container.name != name:
+                continue
             try:
                 container.remove(force=True)
             except APIError as fault:
@@ -186,9 +189,10 @@ class DockerStack:
                 with suppress(NotFound):
                     container.wait(condition="removed", timeout=30)
 
-    def build(self, service: str) -> None:
-        console.note(f"image {self._image(service)}: building what is not built yet …")
-        watched = console.out.is_terminal
+    def build(self, service: str, announced: bool = True) -> None:
+        if announced:
+            console.note(f"image {self._image(service)}: building what is not built yet …")
+        watched = announced and console.out.is_terminal
         built = self.compose("build", service, quiet=not watched, progress="auto")
         if built.returncode:
             why = "see above" if watched else last_line(built.stderr)

@@ -14,13 +14,17 @@ import numpy as np
 import pytest
 
 from tests.conftest import require_docker
-from tests.project import ROOT, Project, error_lines, interrupt, wait_until
+from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
 # Never the tag of a release: real images may lie on this machine.
 TAG = "26.07-rehearsal"
-STAND_INS = {"pytorch": "EXPORT={}-export", "tritonserver": "SERVER={}-server"}
+STAND_INS = {
+    "pytorch": f"nvcr.io/nvidia/pytorch:{TAG}-py3",
+    "tritonserver": f"nvcr.io/nvidia/tritonserver:{TAG}-py3",
+    "sdk": f"nvcr.io/nvidia/tritonserver:{TAG}-py3-sdk",
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +43,19 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield project
     finally:
         project.make("clean")
-        subprocess.run(["docker", "image", "rm", *map(stand_in, STAND_INS)], capture_output=True)
-
-
-def stand_in(image: str) -> str:
-    return f"nvcr.io/nvidia/{image}:{TAG}-py3"
+        subprocess.run(["docker", "image", "rm", *STAND_INS.values()], capture_output=True)
 
 
 def build_stand_ins(project: Project) -> None:
     """From the very images of the cpu flavour."""
     project.made("up", FLAVOUR="cpu", COMPOSE_OVERRIDE="")
     project.made("down")
-    for image, base in STAND_INS.items():
-        command = ["docker", "buildx", "build", "--build-arg", base.format(project.path.name)]
-        command += ["--tag", stand_in(image)]
-        command += ["--file", str(REHEARSAL / "images" / f"{image}.Dockerfile"), str(REHEARSAL)]
+    ca = project.settings["CA_BUNDLE"] or ROOT / "docker" / "no-ca.pem"
+    for name, image in STAND_INS.items():
+        command = ["docker", "buildx", "build", "--tag", image, "--secret", f"id=ca,src={ca}"]
+        for base in ("export", "server"):
+            command += ["--build-arg", f"{base.upper()}={project.path.name}-{base}"]
+        command += ["--file", str(REHEARSAL / "images" / f"{name}.Dockerfile"), str(REHEARSAL)]
         built = subprocess.run(command, capture_output=True, text=True)
         assert built.returncode == 0, built.stderr
 
@@ -79,6 +81,35 @@ def test_from_weights_to_an_answer(gpu: Project) -> None:
 def test_classify_names_the_mug(gpu: Project, assets: Path) -> None:
     out = gpu.made("classify", IMG=str(assets / "images" / "mug.jpg"), JSON="1")
     assert json.loads(out)["labels"][0]["label"] == "coffee mug"
+
+
+def test_the_client_asks_from_the_sdk_image(gpu: Project) -> None:
+    """Under the names that the user gave, as on the host, and with the client's own exit code."""
+    (gpu.path / "my photos").mkdir()
+    (gpu.path / "my photos" / "one.png").write_bytes(picture(kind="PNG"))
+    asked = gpu.make("classify", IMG="'my photos' missing.jpg", JSON="1")
+    assert asked.returncode != 0
+    answers = [json.loads(line) for line in asked.stdout.splitlines()]
+    assert [answer["source"] for answer in answers] == ["my photos/one.png", "missing.jpg"]
+    assert len(answers[0]["labels"]) == 5
+    (line,) = error_lines(asked.stderr)
+    assert "missing.jpg: no such file" in line and not (gpu.path / "missing.jpg").exists()
+    subprocess.run(["docker", "image", "inspect", f"{gpu.path.name}-sdk-gpu"], check=True)
+
+
+def test_perf_analyzer_asks_from_the_sdk_image(gpu: Project) -> None:
+    program = """
+from pathlib import Path
+from scripts.host import client_side, state
+
+side = client_side.of(state.load())
+load = ["perf_analyzer", "-m", "resnet50_trt", "--request-count", "10", "-f", "loads/first.csv"]
+side.run([*load, "-i", "grpc", "-u", side.grpc], writes=Path("loads")).check_returncode()
+"""
+    (gpu.path / "loads").mkdir()
+    asked = [gpu.path / ".venv" / "bin" / "python", "-c", program]
+    subprocess.run(asked, cwd=gpu.path, env=gpu.environment(), check=True)
+    assert "Inferences/Second" in (gpu.path / "loads" / "first.csv").read_text()
 
 
 def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
