@@ -43,6 +43,10 @@ def bring_up(wished: Settings) -> State:
     with lock.one_at_a_time():
         name, why = flavour.choose(wished)
         console.note(f"flavour {name}: {why}")
+        if wished["PREPROCESS"] == "dali" and name != "gpu":
+            raise UserError(
+                f"PREPROCESS=dali needs a GPU, and flavour {name} has none", "leave it out"
+            )
         stack = flavour.stack(name, wished)
         stack.prepare()
         _export(stack, wished)
@@ -81,7 +85,7 @@ def _lay_out(wished: Settings, engine: Engine, made: Path, target: Path) -> None
         engine,
         made,
         target,
-        Decoding(wished["DECODE"], float(wished["MAX_MEGAPIXELS"])),
+        Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"])),
         share("PREPROCESS"),
         share("NETWORK"),
     )

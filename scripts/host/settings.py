@@ -40,6 +40,7 @@ DEFAULTS = {
     # on a GPU
     "TRITON_TAG": "26.07",
     "OPT_BATCH": "32",
+    "PREPROCESS": "python",
     "GPU_MEMORY": "16g",
     # for building
     "CA_BUNDLE": "",
@@ -51,6 +52,7 @@ CHOICES = {
     "PRECISION": ("auto", "fp32", "bf16"),
     "DECODE": ("reduced", "full"),
     "FLAVOUR": ("", "gpu", "cpu", "local"),
+    "PREPROCESS": ("python", "dali"),
 }
 PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
 WHOLE_NUMBERS = (

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from PIL import ExifTags, Image
+from tritonclient.http import InferenceServerClient, InferInput
+from tritonclient.utils import InferenceServerException
 
+from bundle_serving.pictures import Transform, to_pixels
 from tests.conftest import require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
@@ -224,6 +232,56 @@ def test_a_plan_that_fails_the_gate_is_not_published(gpu: Project) -> None:
     gpu.made("up")
 
 
+def test_dali_makes_the_pixels_that_torchvision_makes(gpu: Project) -> None:
+    """The pipeline as it is shipped, on the real DALI's CPU operators: within a level or two, where
+    it rounds otherwise. That to_pixels with decode="full" is torchvision's, other tests hold."""
+    said = gpu.made("up", PREPROCESS="dali")
+    assert "- ensemble: top-1 equal" in said
+    recipe = gpu.path / "model_repository" / "preprocessing_dali" / "1" / "transform.json"
+    how = replace(Transform.load(recipe), decode="full")
+    with InferenceServerClient(gpu.http) as server:
+        for name, file in photographs().items():
+            pixels = ask_dali(server, file + bytes(100))  # as clients pad files of one request
+            difference = np.abs(pixels.astype(int) - to_pixels(file, how))
+            assert difference.max() <= 2 and difference.mean() < 0.5, name
+        with pytest.raises(InferenceServerException, match="400"):
+            ask_dali(server, b"no picture at all")
+        ask_dali(server, picture())  # the next one is answered again
+
+
+def photographs() -> dict[str, bytes]:
+    """Sizes that round in every way, each way up, and the modes that photos come in."""
+    sizes = [(640, 480), (501, 333), (333, 502), (701, 500), (1001, 90), (80, 100), (1, 1)]
+    files = {str(size): picture(size) for size in sizes}
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = orientation
+        files[f"orientation {orientation}"] = saved("RGB", "JPEG", exif=exif)
+    for mode, kind in (
+        ("L", "JPEG"),
+        ("CMYK", "JPEG"),
+        ("P", "PNG"),
+        ("L", "PNG"),
+        ("RGB", "WEBP"),
+    ):
+        files[f"{mode} {kind}"] = saved(mode, kind)
+    return files
+
+
+def saved(mode: str, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    Image.open(io.BytesIO(picture((400, 300)))).convert(mode).save(file, kind, **options)
+    return file.getvalue()
+
+
+def ask_dali(server: InferenceServerClient, file: bytes) -> NDArray[np.uint8]:
+    tensor = InferInput("INPUT_0", [1, len(file)], "UINT8")
+    tensor.set_data_from_numpy(np.frombuffer(file, np.uint8)[None])
+    answer = server.infer("preprocessing_dali", [tensor])
+    pixels: NDArray[np.uint8] = answer.as_numpy("OUTPUT_0")[0]
+    return pixels
+
+
 def test_without_a_gpu_there_is_one_clear_line(tmp_path: Path) -> None:
     require_docker()
     project = Project.copy(tmp_path / "nogpu", FLAVOUR="gpu")
@@ -231,6 +289,9 @@ def test_without_a_gpu_there_is_one_clear_line(tmp_path: Path) -> None:
     assert refused.returncode != 0
     (line,) = error_lines(refused.stderr)
     assert "no container sees a GPU" in line and "FLAVOUR=cpu" in line
+    refused = project.make("up", FLAVOUR="cpu", PREPROCESS="dali")
+    (line,) = error_lines(refused.stderr)
+    assert "PREPROCESS=dali needs a GPU" in line
 
 
 def test_compose_takes_all_images_of_one_tag() -> None:
