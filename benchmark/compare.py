@@ -28,7 +28,6 @@ from benchmark import contenders
 from benchmark.contenders import SERVICES, Contender
 from benchmark.load import Round, measure
 from benchmark.textbook.server import HERE
-from bundle_serving.pictures import Transform
 from scripts import down, files
 from scripts.bootstrap import ROOT
 from scripts.classify import running_server
@@ -37,8 +36,7 @@ from scripts.host import console, lock, settings, state
 from scripts.host.state import State
 from scripts.measuring import machine, photos
 from scripts.measuring.photos import Inputs
-from scripts.pipeline.repository import PREPROCESSING, VERSION
-from scripts.up import REPOSITORY, described
+from scripts.up import REPOSITORY, described, recipe
 
 OURS, TEXTBOOK = "bundle", "textbook"
 
@@ -87,8 +85,8 @@ def main() -> int:
     plan = QUICK if os.environ.get("QUICK") else FULL
     asked = wanted(os.environ.get("ONLY", ""))
     with our_server() as server, lock.one_at_a_time(), others(asked) as up:
-        recipe = Transform.load(REPOSITORY / PREPROCESSING / VERSION / "transform.json")
-        pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), recipe)
+        how = recipe(server)
+        pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), how)
         ours = contenders.triton(OURS, server.http)
         labels = {
             inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (ours, *up)}

@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bundle_client.__main__ import main as client
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
-from scripts.errors import UserError, guarded
-from scripts.host import settings, state
+from scripts.errors import INTERRUPTED, UserError, guarded
+from scripts.host import client_side, settings, state
 from scripts.host.settings import NOT_SERVED
 from scripts.host.state import State
 
@@ -29,8 +28,17 @@ def main() -> int:
     options = ["--top", os.environ.get("TOP") or "5"]
     if os.environ.get("JSON"):
         options.append("--json")
-    server = running_server()
-    return client(["--url", server.http, *options, "--", *pictures])
+    return ask(running_server(), pictures, *options)
+
+
+def ask(server: State, pictures: list[str], *options: str) -> int:
+    with _all_output_on_stderr():
+        side = client_side.of(server)
+    program = ["python3", "-m", "bundle_client", "--url", side.http, *options, "--", *pictures]
+    try:
+        return side.run(program, reads=pictures).returncode
+    except KeyboardInterrupt:  # the client got it too, and has said how far it came
+        return INTERRUPTED
 
 
 def _pictures(said: str) -> list[str]:

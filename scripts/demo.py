@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 
-from bundle_client.__main__ import main as client
 from scripts import picture
 from scripts.bootstrap import ROOT
+from scripts.classify import ask
 from scripts.errors import AlreadyTold, NoWeights, guarded
 from scripts.host import console, settings
 from scripts.host.settings import Settings
@@ -26,7 +26,7 @@ def main() -> int:
     picture.main(["--out", str(PICTURE)])
     shown = PICTURE.relative_to(ROOT)
     console.note(f"a picture of a mug, drawn for you: {shown}")
-    code = client(["--url", server.http, "--", str(shown)])
+    code = ask(server, [str(shown)])
     console.out.print(
         "\nNow yours:      make classify IMG=photo.jpg\n"
         "What is up:     make status\n"

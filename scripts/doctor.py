@@ -35,8 +35,8 @@ OK, WARNING, FAILURE = "[green]ok[/]", "[yellow]note[/]", "[red]fail[/]"
 DISK_GB = 5
 MEMORY_GB = 3
 
-# NVIDIA's pytorch and tritonserver images are tens of gigabytes once unpacked.
-IMAGES_GB = 60
+# NVIDIA's pytorch, tritonserver and sdk images are tens of gigabytes once unpacked.
+IMAGES_GB = 80
 # CUDA 13, which every 26.xx release carries: driver branch 580, and Turing or later.
 OLDEST_DRIVER, OLDEST_CAPABILITY = 580, 7.5
 # A plan for batches of 256, two execution contexts, and the builder's own workspace.

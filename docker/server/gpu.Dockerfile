@@ -1,18 +1,20 @@
 # The server on a GPU: NVIDIA's tritonserver, and what the Python models need.
 ARG TRITON_TAG
 FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}-py3
-COPY requirements/constraints.txt /requirements/
+COPY requirements/serve-gpu.txt requirements/constraints.txt /requirements/
+# Beside NVIDIA's own packages, none of which is replaced.
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    grep -E '^pillow==' /requirements/constraints.txt > /requirements/added.txt \
- && pip install --no-compile --disable-pip-version-check -r /requirements/added.txt
+    pip install --no-compile --disable-pip-version-check --no-deps --target /opt/bundle \
+        -r /requirements/serve-gpu.txt -c /requirements/constraints.txt
 COPY serving/bundle_serving /opt/bundle/bundle_serving
 # The python backend's interpreter ignores PYTHONPATH; a .pth file it reads. Triton would make the
 # stub executable itself at the start, and could not on a read-only file system.
 RUN python3 -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
   | xargs -I{} sh -c 'echo /opt/bundle > {}/bundle.pth' \
  && chmod 0755 /opt/tritonserver/backends/python/triton_python_backend_stub
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 CUPY_CACHE_DIR=/tmp/cupy \
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/opt/bundle/nvidia/cuda_nvrtc/lib
 USER 1000:1000
 CMD ["python3", "-m", "bundle_serving.start_server", "--repository", "/models", \
      "--run-dir", "/run/triton", "--address", "0.0.0.0", "--config-name", "gpu"]

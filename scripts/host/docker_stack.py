@@ -66,6 +66,7 @@ def compose_version() -> tuple[int, ...] | None:
 class DockerStack:
     flavour = "cpu"
     compose_files: tuple[str, ...] = ("compose.yaml",)
+    images: tuple[str, ...] = ("export", "server")
     image_suffix = ""
     # The log goes with the container, and that goes when it does not start.
     log_hint = "see it whole: docker compose up server"
@@ -197,7 +198,7 @@ class DockerStack:
 
     def remove_images(self) -> None:
         """Our own; what they were built from may be others' too."""
-        for service in ("export", "server"):
+        for service in self.images:
             with suppress(ImageNotFound):
                 self._engine.images.remove(self._image(service), force=True)
 
@@ -214,8 +215,10 @@ class DockerStack:
     def _server(self) -> Container | None:
         return next(iter(self._containers("server")), None)
 
-    def remove(self, service: str) -> None:
+    def remove(self, service: str, name: str | None = None) -> None:
         for container in self._containers(service):
+            if name and container.name != name:
+                continue
             try:
                 container.remove(force=True)
             except APIError as fault:
@@ -224,9 +227,10 @@ class DockerStack:
                 with suppress(NotFound):
                     container.wait(condition="removed", timeout=30)
 
-    def build(self, service: str) -> None:
-        console.note(f"image {self._image(service)}: building what is not built yet …")
-        watched = console.out.is_terminal
+    def build(self, service: str, announced: bool = True) -> None:
+        if announced:
+            console.note(f"image {self._image(service)}: building what is not built yet …")
+        watched = announced and console.out.is_terminal
         built = self.compose("build", service, quiet=not watched, progress="auto")
         if built.returncode:
             why = "see above" if watched else last_line(built.stderr)
@@ -255,6 +259,7 @@ class DockerStack:
         wanted: State | None = None,
         quiet: bool = False,
         progress: str = "quiet",
+        timeout: float | None = None,
     ) -> subprocess.CompletedProcess[str]:
         environment = os.environ | self._settings.values
         environment |= {
@@ -266,7 +271,9 @@ class DockerStack:
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in files for word in ("--file", file)]
         command += arguments
-        return subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=quiet)
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, text=True, capture_output=quiet, timeout=timeout
+        )
 
 
 def _give(folder: Path, owner: str) -> None:

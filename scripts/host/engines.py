@@ -36,7 +36,7 @@ def make(stack: Stack, wished: Settings, lay_out: LayOut) -> Path:
     """The folder with what the engine's step made, proved against PyTorch."""
     if isinstance(stack, GpuStack):
         _build_plan(stack, wished)
-        _pass_the_gate(stack, lay_out)
+        _pass_the_gate(stack, wished, lay_out)
         return PLAN
     if wished["PRECISION"] == "int8":
         _quantise(stack, wished.folder("CALIBRATION"))
@@ -90,11 +90,12 @@ def candidate(target: Path, lay_out: Callable[[Path], None]) -> None:
     lay_out(target)
 
 
-def _pass_the_gate(stack: GpuStack, lay_out: LayOut) -> None:
+def _pass_the_gate(stack: GpuStack, wished: Settings, lay_out: LayOut) -> None:
     """Serves the plan from a repository of its own, and asks it, before anyone else can."""
-    built = json.loads((PLAN / "manifest.json").read_text())["plan"]["sha256"]
+    plan_hash = json.loads((PLAN / "manifest.json").read_text())["plan"]["sha256"]
+    asked = f"{plan_hash} behind {wished['PREPROCESS']}"
     passed = PLAN / "gate.txt"
-    if passed.exists() and passed.read_text() == built:
+    if passed.exists() and passed.read_text() == asked:
         return
     console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
     with files.whole_folder(CANDIDATE) as draft:
@@ -108,4 +109,4 @@ def _pass_the_gate(stack: GpuStack, lay_out: LayOut) -> None:
         )
     finally:
         shutil.rmtree(CANDIDATE, ignore_errors=True)
-    files.write(passed, built)
+    files.write(passed, asked)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from collections.abc import Sequence
 from functools import cached_property
 
 from scripts.errors import UserError
@@ -16,6 +19,7 @@ class GpuStack(DockerStack):
 
     flavour = "gpu"
     compose_files = ("compose.yaml", "compose.gpu.yaml")
+    images = ("export", "server", "sdk")
     image_suffix = "-gpu"
 
     def prepare(self) -> None:
@@ -46,6 +50,24 @@ class GpuStack(DockerStack):
     def prepare_step(self, step: str) -> None:
         if step in ("export", "plan"):
             self.build("export")
+
+    def prepare_sdk(self) -> None:
+        """Whoever asks first builds it; for the others nothing is left to do, or to say."""
+        there = self._engine.images.list(self._image("sdk"))
+        self.build("sdk", announced=not there)
+
+    def run_sdk(
+        self, options: Sequence[str], program: Sequence[str], quiet: bool, timeout: float | None
+    ) -> subprocess.CompletedProcess[str]:
+        name = f"{self.project}-sdk-{os.getpid()}"  # others may ask at the same time
+        try:
+            return self.compose(
+                *("run", "--rm", "--no-deps", "--name", name, *options, "sdk", *program),
+                quiet=quiet,
+                timeout=timeout,
+            )
+        finally:
+            self.remove("sdk", name)  # Ctrl-C ends Compose, and not always the container
 
 
 REMEDIES = (

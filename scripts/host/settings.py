@@ -42,6 +42,7 @@ DEFAULTS = {
     # on a GPU
     "TRITON_TAG": "26.07",
     "OPT_BATCH": "32",
+    "PREPROCESS": "python",
     "GPU_MEMORY": "16g",
     # for building
     "CA_BUNDLE": "",
@@ -53,6 +54,7 @@ CHOICES = {
     "PRECISION": PRECISIONS,
     "DECODE": ("reduced", "full"),
     "FLAVOUR": ("", "gpu", "cpu", "local"),
+    "PREPROCESS": ("python", "dali"),
 }
 # A change of these is no change of what the server answers.
 NOT_SERVED = {"START_TIMEOUT", "CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION"}

@@ -9,13 +9,14 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts import bootstrap
 from scripts.bootstrap import REQUIREMENTS, VENV
 from scripts.errors import UserError
+from scripts.host import client_side
 from scripts.host.state import State
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration
@@ -55,15 +56,13 @@ class Figures:
 
 @dataclass(frozen=True)
 class PerfAnalyzer:
-    """How the program is reached on this machine."""
+    """How the program is reached."""
 
-    command: list[str]
+    launch: Callable[[list[str], float], subprocess.CompletedProcess[str]]  # within so many seconds
     version: str
     folder: Path  # for what it reads and writes
-    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    # The folder, and where the server of this project is found, as the program sees them.
-    folder_there: Path | None = None
-    addresses_there: Mapping[str, str] = field(default_factory=dict)
+    # Where the server is, as the program sees it.
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, configuration: Configuration, seconds: float) -> Figures:
         """Longer where a request takes longer than a window."""
@@ -79,34 +78,24 @@ class PerfAnalyzer:
         report = self.folder / "report.csv"
         report.unlink(missing_ok=True)
         address = getattr(configuration.target, configuration.protocol)
-        command = [
-            *self.command,
+        arguments = [
             *("-m", configuration.target.model),
             *("-i", configuration.protocol),
-            *("-u", self.addresses_there.get(address, address)),
+            *("-u", self.addresses.get(address, address)),
             *("-b", str(configuration.batch)),
             *("--concurrency-range", str(configuration.concurrency)),
-            *("--input-data", self._there(data)),
+            *("--input-data", str(data)),
             *("--measurement-interval", str(round(seconds * 1000 / WINDOWS))),
             *CONTENT,
-            *("--verbose-csv", "-f", self._there(report)),
+            *("--verbose-csv", "-f", str(report)),
         ]
         try:
-            ran = subprocess.run(
-                command,
-                env=self.environment,
-                capture_output=True,
-                text=True,
-                timeout=seconds + LONGEST_EXTRA_S,
-            )
+            ran = self.launch(arguments, seconds + LONGEST_EXTRA_S)
         except subprocess.TimeoutExpired:
             raise Failed("no answer in time") from None
         if ran.returncode or not report.exists():
             raise Failed(reason(ran.stdout + ran.stderr))
         return parse(report.read_text(), ran.stdout)
-
-    def _there(self, path: Path) -> str:
-        return str((self.folder_there or self.folder) / path.name)
 
     def _data(self, inputs: Inputs, name: str, batch: int) -> Path:
         """Written once for each kind of input; the pictures of one request share one length."""
@@ -119,16 +108,37 @@ class PerfAnalyzer:
 
 def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     """Ready to measure this server; `folder` takes its files."""
+    return _in_the_sdk(server, folder) if server.flavour == "gpu" else _on_this_machine(folder)
+
+
+def _in_the_sdk(server: State, folder: Path) -> PerfAnalyzer:
+    side = client_side.of(server)
+
+    def launch(arguments: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+        return side.run(["perf_analyzer", *arguments], writes=folder, quiet=True, timeout=timeout)
+
+    version = f"of NVIDIA's sdk image {server.settings['TRITON_TAG']}"
+    return PerfAnalyzer(launch, version, folder, {server.http: side.http, server.grpc: side.grpc})
+
+
+def _on_this_machine(folder: Path) -> PerfAnalyzer:
     if not has_libb64():
         raise UserError(f"perf_analyzer needs {LIBB64}, which is not here", LIBB64_REMEDY)
     bootstrap.ensure("perf_analyzer")
     (cuda_runtime,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
     environment = os.environ | {"LD_LIBRARY_PATH": str(cuda_runtime)}
-    tried = subprocess.run([BINARY, "--version"], env=environment, capture_output=True, text=True)
+
+    def launch(arguments: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+        command = [str(BINARY), *arguments]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=timeout
+        )
+
+    tried = launch(["--version"], LONGEST_EXTRA_S)
     if tried.returncode:
         raise UserError(f"perf_analyzer does not run here: {reason(tried.stderr)}", "make doctor")
     (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
-    return PerfAnalyzer([str(BINARY)], version, folder, environment)
+    return PerfAnalyzer(launch, version, folder)
 
 
 def has_libb64() -> bool:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -115,9 +116,16 @@ def _ask(model: str, body: bytes, name: str, shape: list[int]) -> NDArray[np.flo
         data=head + body,
         headers={"Inference-Header-Content-Length": str(len(head))},
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        length = int(answer.headers["Inference-Header-Content-Length"])
-        return np.frombuffer(answer.read()[length:], np.float32)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            length = int(answer.headers["Inference-Header-Content-Length"])
+            return np.frombuffer(answer.read()[length:], np.float32)
+    except urllib.error.HTTPError as refusal:
+        said = " ".join(refusal.read().decode(errors="replace").split())
+        raise UserError(
+            f"the accuracy gate stops: {model} does not answer: {said[:400]}",
+            "nothing was published; with PREPROCESS=dali, SAMPLES must be what DALI reads",
+        ) from None
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -26,7 +26,8 @@ from scripts import files
 from scripts.errors import UserError, guarded
 from scripts.pipeline.manifest import Manifest
 
-PREPROCESSING = "preprocessing"
+# The ensemble's first step, by what it is made with.
+PREPROCESSING = {"python": "preprocessing", "dali": "preprocessing_dali"}
 
 VERSION = "1"
 INT8_VERSION = "2"  # of its own: the network that it was quantised from stays beside it
@@ -54,6 +55,7 @@ GPU = Engine("resnet50_trt", "gpu", "model.plan")
 class Decoding:
     """How pictures are decoded, whatever the network."""
 
+    step: str = "python"
     decode: str = "reduced"
     max_megapixels: float = 50
 
@@ -98,14 +100,21 @@ def lay_out(
         files.place(source / engine.file, version / engine.file)
         files.place(source / "manifest.json", version / "manifest.json")
 
-    transform = Transform(**manifest.transform, **asdict(decoding))
-    files.write(repository / PREPROCESSING / VERSION / "transform.json", transform.dump())
+    first = PREPROCESSING[decoding.step]
+    transform = Transform(
+        **manifest.transform, decode=decoding.decode, max_megapixels=decoding.max_megapixels
+    )
+    files.write(repository / first / VERSION / "transform.json", transform.dump())
     files.write(repository / PIPELINE / "labels.txt", _labels(onnx, manifest.untrained))
 
     pixels = [3, transform.crop, transform.crop]
-    config = _config(repository, PREPROCESSING)
+    config = _config(repository, first)
     config.output[0].dims[:] = pixels
-    _share(config, preprocessing)
+    if decoding.step == "dali":
+        threads = preprocessing.instances * preprocessing.threads
+        config.parameters["num_threads"].string_value = str(threads)
+    else:
+        _share(config, preprocessing)
     _save(repository, config, engine)
 
     config = _config(repository, engine.model)
@@ -115,21 +124,29 @@ def lay_out(
         config.parameters["precision"].string_value = decision["precision"]
         _share(config, network)
     _save(repository, config, engine)
+
+    if engine is GPU:
+        config = _config(repository, PIPELINE)
+        config.ensemble_scheduling.step[0].model_name = first
+        _save(repository, config, engine)
     files.let_all_read(repository)
 
 
 def generated(repository: Path) -> list[Path]:
     """What lay_out writes; all else in the repository is the project's own."""
     written = [
-        repository / PREPROCESSING / VERSION / "transform.json",
         repository / PIPELINE / "labels.txt",
+        repository / PIPELINE / "configs" / f"{GPU.config}.pbtxt",
     ]
     for engine, versions in ((CPU, (VERSION, INT8_VERSION)), (GPU, (VERSION,))):
         for version in versions:
             written.append(repository / engine.model / version / engine.file)
             written.append(repository / engine.model / version / "manifest.json")
-        for model in (engine.model, PREPROCESSING):
+        for model in (engine.model, PREPROCESSING["python"]):
             written.append(repository / model / "configs" / f"{engine.config}.pbtxt")
+    for first in PREPROCESSING.values():
+        written.append(repository / first / VERSION / "transform.json")
+    written.append(repository / PREPROCESSING["dali"] / "configs" / f"{GPU.config}.pbtxt")
     return written
 
 
@@ -172,6 +189,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--preprocess-threads", type=int)
     parser.add_argument("--network-instances", type=int)
     parser.add_argument("--network-threads", type=int)
+    parser.add_argument("--preprocess", choices=PREPROCESSING, default="python")
     parser.add_argument("--decode", choices=("reduced", "full"), default="reduced")
     parser.add_argument("--max-megapixels", type=float, default=50)
     options = parser.parse_args(argv)
@@ -180,7 +198,7 @@ def main(argv: list[str] | None = None) -> int:
         {"cpu": CPU, "gpu": GPU}[options.engine],
         options.made,
         options.repository,
-        Decoding(options.decode, options.max_megapixels),
+        Decoding(options.preprocess, options.decode, options.max_megapixels),
         Share.of(options.cores, options.preprocess_instances, options.preprocess_threads),
         Share.of(options.cores, options.network_instances, options.network_threads),
     )

@@ -16,8 +16,11 @@ import urllib.request
 
 from bundle_serving.start_server import PIPELINE
 
-# A white pixel: the smallest picture there is.
-PICTURE = bytes.fromhex("47494638396101000100800100ffffff0000002c00000000010001000002024401003b")
+# A white pixel as PNG, which every preprocessing reads.
+PICTURE = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55000000"
+    "0a4944415478da63f80f00010101001cb08c990000000049454e44ae426082"
+)
 
 
 def reason_not_to_trust(url: str, model: str, timeout: float = 5) -> str | None:

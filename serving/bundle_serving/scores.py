@@ -11,7 +11,10 @@ class ScoresError(ValueError):
 
 
 def softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scores [batch, classes] -> probabilities of the same shape."""
+    """Scores [batch, classes] -> probabilities of the same shape.
+
+    An array of cupy stays on its GPU: numpy's functions hand it on to cupy's (NEP 13).
+    """
     if not np.isfinite(scores).all():
         # Not only useless: Triton's sort by probability is undefined on NaN.
         raise ScoresError("the network's output holds NaN or infinity; its weights are damaged")

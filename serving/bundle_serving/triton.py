@@ -27,6 +27,17 @@ def array(request: Any, name: str) -> Any:
     return pb.get_input_tensor_by_name(request, name).as_numpy()
 
 
+def tensor(request: Any, name: str) -> Any:
+    """The input where it lies: an array of numpy, or of cupy if the step before left it on a GPU,
+    whose as_numpy() only raises. (Of a model with FORCE_CPU_ONLY_INPUT_TENSORS "no".)"""
+    given = pb.get_input_tensor_by_name(request, name)
+    if given.is_cpu():
+        return np.from_dlpack(given)
+    import cupy  # in the gpu image alone
+
+    return cupy.from_dlpack(given)
+
+
 def answer(
     compute: Callable[..., Any],
     *arguments: Any,
@@ -35,9 +46,17 @@ def answer(
 ) -> Any:
     """The response to one request; what compute raises is that request's alone."""
     try:
-        return pb.InferenceResponse([pb.Tensor(output, compute(*arguments))])
+        return pb.InferenceResponse([_as_tensor(output, compute(*arguments))])
     except Exception as fault:
         return failure(fault, isinstance(fault, callers_faults))
+
+
+def _as_tensor(name: str, result: Any) -> Any:
+    """Not copied here, wherever it lies. Of numpy's own DLPack capsules the stub dies: it renames
+    them otherwise than numpy expects."""
+    if isinstance(result, np.ndarray):
+        return pb.Tensor(name, result)
+    return pb.Tensor.from_dlpack(name, result)
 
 
 def answer_together(

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from PIL import ExifTags, Image
+from tritonclient.http import InferenceServerClient, InferInput
+from tritonclient.utils import InferenceServerException
 
+from bundle_serving.pictures import Transform, to_pixels
 from tests.conftest import require_docker
-from tests.project import ROOT, Project, error_lines, interrupt, wait_until
+from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
 # Never the tag of a release: real images may lie on this machine.
 TAG = "26.07-rehearsal"
-STAND_INS = {"pytorch": "EXPORT={}-export", "tritonserver": "SERVER={}-server"}
+STAND_INS = {
+    "pytorch": f"nvcr.io/nvidia/pytorch:{TAG}-py3",
+    "tritonserver": f"nvcr.io/nvidia/tritonserver:{TAG}-py3",
+    "sdk": f"nvcr.io/nvidia/tritonserver:{TAG}-py3-sdk",
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +51,19 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield project
     finally:
         project.make("clean")
-        subprocess.run(["docker", "image", "rm", *map(stand_in, STAND_INS)], capture_output=True)
-
-
-def stand_in(image: str) -> str:
-    return f"nvcr.io/nvidia/{image}:{TAG}-py3"
+        subprocess.run(["docker", "image", "rm", *STAND_INS.values()], capture_output=True)
 
 
 def build_stand_ins(project: Project) -> None:
     """From the very images of the cpu flavour."""
     project.made("up", FLAVOUR="cpu", COMPOSE_OVERRIDE="")
     project.made("down")
-    for image, base in STAND_INS.items():
-        command = ["docker", "buildx", "build", "--build-arg", base.format(project.path.name)]
-        command += ["--tag", stand_in(image)]
-        command += ["--file", str(REHEARSAL / "images" / f"{image}.Dockerfile"), str(REHEARSAL)]
+    ca = project.settings["CA_BUNDLE"] or ROOT / "docker" / "no-ca.pem"
+    for name, image in STAND_INS.items():
+        command = ["docker", "buildx", "build", "--tag", image, "--secret", f"id=ca,src={ca}"]
+        for base in ("export", "server"):
+            command += ["--build-arg", f"{base.upper()}={project.path.name}-{base}"]
+        command += ["--file", str(REHEARSAL / "images" / f"{name}.Dockerfile"), str(REHEARSAL)]
         built = subprocess.run(command, capture_output=True, text=True)
         assert built.returncode == 0, built.stderr
 
@@ -79,6 +89,35 @@ def test_from_weights_to_an_answer(gpu: Project) -> None:
 def test_classify_names_the_mug(gpu: Project, assets: Path) -> None:
     out = gpu.made("classify", IMG=str(assets / "images" / "mug.jpg"), JSON="1")
     assert json.loads(out)["labels"][0]["label"] == "coffee mug"
+
+
+def test_the_client_asks_from_the_sdk_image(gpu: Project) -> None:
+    """Under the names that the user gave, as on the host, and with the client's own exit code."""
+    (gpu.path / "my photos").mkdir()
+    (gpu.path / "my photos" / "one.png").write_bytes(picture(kind="PNG"))
+    asked = gpu.make("classify", IMG="'my photos' missing.jpg", JSON="1")
+    assert asked.returncode != 0
+    answers = [json.loads(line) for line in asked.stdout.splitlines()]
+    assert [answer["source"] for answer in answers] == ["my photos/one.png", "missing.jpg"]
+    assert len(answers[0]["labels"]) == 5
+    (line,) = error_lines(asked.stderr)
+    assert "missing.jpg: no such file" in line and not (gpu.path / "missing.jpg").exists()
+    subprocess.run(["docker", "image", "inspect", f"{gpu.path.name}-sdk-gpu"], check=True)
+
+
+def test_perf_analyzer_asks_from_the_sdk_image(gpu: Project) -> None:
+    program = """
+from pathlib import Path
+from scripts.host import client_side, state
+
+side = client_side.of(state.load())
+load = ["perf_analyzer", "-m", "resnet50_trt", "--request-count", "10", "-f", "loads/first.csv"]
+side.run([*load, "-i", "grpc", "-u", side.grpc], writes=Path("loads")).check_returncode()
+"""
+    (gpu.path / "loads").mkdir()
+    asked = [gpu.path / ".venv" / "bin" / "python", "-c", program]
+    subprocess.run(asked, cwd=gpu.path, env=gpu.environment(), check=True)
+    assert "Inferences/Second" in (gpu.path / "loads" / "first.csv").read_text()
 
 
 def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
@@ -193,6 +232,56 @@ def test_a_plan_that_fails_the_gate_is_not_published(gpu: Project) -> None:
     gpu.made("up")
 
 
+def test_dali_makes_the_pixels_that_torchvision_makes(gpu: Project) -> None:
+    """The pipeline as it is shipped, on the real DALI's CPU operators: within a level or two, where
+    it rounds otherwise. That to_pixels with decode="full" is torchvision's, other tests hold."""
+    said = gpu.made("up", PREPROCESS="dali")
+    assert "- ensemble: top-1 equal" in said
+    recipe = gpu.path / "model_repository" / "preprocessing_dali" / "1" / "transform.json"
+    how = replace(Transform.load(recipe), decode="full")
+    with InferenceServerClient(gpu.http) as server:
+        for name, file in photographs().items():
+            pixels = ask_dali(server, file + bytes(100))  # as clients pad files of one request
+            difference = np.abs(pixels.astype(int) - to_pixels(file, how))
+            assert difference.max() <= 2 and difference.mean() < 0.5, name
+        with pytest.raises(InferenceServerException, match="400"):
+            ask_dali(server, b"no picture at all")
+        ask_dali(server, picture())  # the next one is answered again
+
+
+def photographs() -> dict[str, bytes]:
+    """Sizes that round in every way, each way up, and the modes that photos come in."""
+    sizes = [(640, 480), (501, 333), (333, 502), (701, 500), (1001, 90), (80, 100), (1, 1)]
+    files = {str(size): picture(size) for size in sizes}
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = orientation
+        files[f"orientation {orientation}"] = saved("RGB", "JPEG", exif=exif)
+    for mode, kind in (
+        ("L", "JPEG"),
+        ("CMYK", "JPEG"),
+        ("P", "PNG"),
+        ("L", "PNG"),
+        ("RGB", "WEBP"),
+    ):
+        files[f"{mode} {kind}"] = saved(mode, kind)
+    return files
+
+
+def saved(mode: str, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    Image.open(io.BytesIO(picture((400, 300)))).convert(mode).save(file, kind, **options)
+    return file.getvalue()
+
+
+def ask_dali(server: InferenceServerClient, file: bytes) -> NDArray[np.uint8]:
+    tensor = InferInput("INPUT_0", [1, len(file)], "UINT8")
+    tensor.set_data_from_numpy(np.frombuffer(file, np.uint8)[None])
+    answer = server.infer("preprocessing_dali", [tensor])
+    pixels: NDArray[np.uint8] = answer.as_numpy("OUTPUT_0")[0]
+    return pixels
+
+
 def test_without_a_gpu_there_is_one_clear_line(tmp_path: Path) -> None:
     require_docker()
     project = Project.copy(tmp_path / "nogpu", FLAVOUR="gpu")
@@ -200,6 +289,9 @@ def test_without_a_gpu_there_is_one_clear_line(tmp_path: Path) -> None:
     assert refused.returncode != 0
     (line,) = error_lines(refused.stderr)
     assert "no container sees a GPU" in line and "FLAVOUR=cpu" in line
+    refused = project.make("up", FLAVOUR="cpu", PREPROCESS="dali")
+    (line,) = error_lines(refused.stderr)
+    assert "PREPROCESS=dali needs a GPU" in line
 
 
 def test_compose_takes_all_images_of_one_tag() -> None:

@@ -17,7 +17,7 @@ from scripts.errors import UserError
 from scripts.pipeline import engine, quantise, samples
 from scripts.pipeline.agreement import Bound, compare
 from scripts.pipeline.manifest import Manifest, Wanted, why_export
-from scripts.pipeline.repository import CPU, Decoding, Share, generated, lay_out
+from scripts.pipeline.repository import CPU, GPU, Decoding, Share, generated, lay_out
 from tests.project import ROOT, picture
 
 
@@ -121,6 +121,25 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
     assert "count: 3" in preprocessing and 'string_value: "2"' in preprocessing
     labels = (repository / PIPELINE / "labels.txt").read_text()
     assert labels == "cat (untrained weights)\ndog: big (untrained weights)\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "first"), [("python", "preprocessing"), ("dali", "preprocessing_dali")]
+)
+def test_on_a_gpu_the_ensemble_begins_as_wished(
+    artefact: Path, repository: Path, step: str, first: str
+) -> None:
+    plan = repository.parent / "plan"
+    files.write(plan / "model.plan", "a plan")
+    files.write(plan / "manifest.json", "{}")
+    lay_out(artefact, GPU, plan, repository, Decoding(step), Share(3, 2), Share(4, 1))
+    ensemble = (repository / PIPELINE / "configs" / "gpu.pbtxt").read_text()
+    assert f'"{first}"' in ensemble
+    laid_out = (repository / first / "configs" / "gpu.pbtxt").read_text()
+    assert laid_out.count("dims: 299") == 2
+    assert json.loads((repository / first / "1" / "transform.json").read_text())["crop"] == 299
+    for model in {"preprocessing", "preprocessing_dali"} - {first}:
+        assert not (repository / model / "configs").exists()
 
 
 def test_laying_out_twice_changes_nothing(artefact: Path, repository: Path) -> None:

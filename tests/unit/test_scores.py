@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -60,3 +62,30 @@ def test_what_is_no_score_is_refused(bad: float) -> None:
     scores[2, 999] = bad
     with pytest.raises(ScoresError, match="NaN or infinity; its weights are damaged"):
         softmax(scores)
+
+
+class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array that, like one on a GPU, is not to be had as numpy's."""
+
+    def __init__(self, held: NDArray[np.float32]) -> None:
+        self.held = held
+
+    def __array__(self, *_: object) -> None:
+        raise TypeError("implicit conversion to a numpy array is not allowed")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *arrays: object) -> Elsewhere:
+        held = [each.held if isinstance(each, Elsewhere) else each for each in arrays]
+        return Elsewhere(getattr(ufunc, method)(*held))
+
+    def __getattr__(self, name: str) -> Any:  # all, max, sum, astype
+        return lambda *words, **named: Elsewhere(getattr(self.held, name)(*words, **named))
+
+    def __bool__(self) -> bool:
+        return bool(self.held)
+
+
+def test_an_array_of_another_library_stays_where_it_is() -> None:
+    scores = np.random.default_rng(3).normal(0, 10, (5, 1000)).astype(np.float32)
+    answered: Any = softmax(Elsewhere(scores))  # type: ignore[arg-type]
+    assert isinstance(answered, Elsewhere)
+    assert np.array_equal(answered.held, softmax(scores))

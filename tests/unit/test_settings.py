@@ -38,6 +38,7 @@ def test_an_empty_setting_is_no_setting(tmp_path: Path) -> None:
     [
         {"PRECISION": "fp8"},
         {"FLAVOUR": "mainframe"},
+        {"PREPROCESS": "by hand"},
         {"HTTP_PORT": "0"},
         {"HTTP_PORT": "65536"},
         {"GRPC_PORT": "grpc"},

@@ -1,6 +1,19 @@
-# Rehearsal: stands for NVIDIA's tritonserver image. PyPI's server where theirs lies, and in the
-# place of the tensorrt backend one that refuses what the real one refuses.
+# Rehearsal: stands for NVIDIA's tritonserver image. PyPI's server where theirs lies; in the place of
+# the tensorrt backend one that refuses what the real one refuses, and in that of the dali backend
+# the real DALI, which can do without a GPU.
+ARG EXPORT
 ARG SERVER
+FROM ${EXPORT} AS dali
+USER root
+# The version that the backend's own DALI_VERSION names for 26.06, the last one published; of what it
+# needs, that without which it decodes nothing on a CPU.
+RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+    pip install --no-compile --no-deps --target /wheel \
+        nvidia-dali-cuda130==2.1.1 nvidia-nvimgcodec-cu13==0.7.0.11 astunparse==1.6.3 gast==0.7.0 \
+        makefun==1.16.0 nvtx==0.2.17 optree==0.20.0 packaging==26.0 six==1.17.0 \
+        typing_extensions==4.16.0 wheel==0.48.0
+
 FROM ${SERVER}
 USER root
 RUN apt-get update && apt-get install -y --no-install-recommends python3-pip \
@@ -9,5 +22,7 @@ COPY --chmod=0755 images/tritonserver /opt/tritonserver/bin/tritonserver
 COPY --chmod=0755 images/nvidia-smi /usr/bin/nvidia-smi
 RUN python3 -c "from pathlib import Path; from bundle_serving import start_server as s; \
     s.assemble_backends(s._tritonserver()[0], Path('/opt/tritonserver/backends'))"
+COPY --from=dali /wheel /opt/tritonserver/backends/dali/wheel/dali
 COPY tensorrt_backend /opt/tritonserver/backends/tensorrt
-ENV PIP_BREAK_SYSTEM_PACKAGES=1
+COPY dali_backend /opt/tritonserver/backends/dali
+ENV PIP_BREAK_SYSTEM_PACKAGES=1 PYTHONPATH=/opt/tritonserver/backends/dali/wheel/dali

@@ -1,0 +1,11 @@
+# Who asks, on a GPU: NVIDIA's sdk image with perf_analyzer and tritonclient, and our client.
+ARG TRITON_TAG
+FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}-py3-sdk
+COPY requirements/constraints.txt /requirements/
+RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+    grep -E '^rich==' /requirements/constraints.txt > /requirements/added.txt \
+ && pip install --no-compile --disable-pip-version-check -r /requirements/added.txt
+COPY client/bundle_client /opt/bundle/bundle_client
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/opt/bundle
+USER 1000:1000
