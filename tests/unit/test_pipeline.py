@@ -139,7 +139,7 @@ def test_on_a_gpu_the_ensemble_begins_as_wished(
     assert laid_out.count("dims: 299") == 2
     assert json.loads((repository / first / "1" / "transform.json").read_text())["crop"] == 299
     for model in {"preprocessing", "preprocessing_dali"} - {first}:
-        assert not (repository / model / "configs").exists()
+        assert not (repository / model / "configs" / "gpu.pbtxt").exists()
 
 
 def test_laying_out_twice_changes_nothing(artefact: Path, repository: Path) -> None:
