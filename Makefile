@@ -5,7 +5,7 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify status logs down clean test lint
+.PHONY: help demo doctor up classify bench status logs down clean test lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
@@ -26,6 +26,10 @@ classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1)
 	$(TOOLS)
 	@$(RUN).classify
 
+bench: ## How fast it answers, and where the time goes: a report (QUICK=1, IMAGES=, COMPARE=)
+	$(TOOLS) bench perf_analyzer
+	@$(RUN).bench
+
 status: ## Does it answer, what does it serve, what was that made from
 	$(TOOLS)
 	@$(RUN).status
@@ -43,6 +47,6 @@ clean: ## Stop it, and remove all that was made here
 	@$(RUN).clean
 
 test: ## All tests and checks (what needs Docker is skipped where there is none)
-	@python3 scripts/bootstrap.py tools serve export test
+	@python3 scripts/bootstrap.py tools serve export bench perf_analyzer test
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 	@.venv/bin/python -m pytest $(ARGS)

@@ -38,6 +38,10 @@ NAMES = ("python3", "python3.12", "python3.11", "python3.13", "python3.14")
 SERVES = ((3, 11), (3, 12))
 OLDEST = (3, 11)
 
+# Layers that stand apart from the environment, in a folder of their own: for a program that a
+# package carries. Their files name versions and hashes themselves.
+APART = ("perf_analyzer",)
+
 # PyTorch's own index of CPU builds; on PyPI, torch for Linux brings gigabytes of CUDA with it.
 CPU_TORCH = "https://download.pytorch.org/whl/cpu"
 
@@ -83,7 +87,11 @@ def _install(layer: str) -> None:
         _create()
     command = [str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input"]
     command += ["-r", str(REQUIREMENTS / f"{layer}.txt")]
-    command += ["-c", str(REQUIREMENTS / "constraints.txt")]
+    if layer in APART:
+        command += ["--no-deps", "--require-hashes", "--upgrade", "--target", str(VENV / layer)]
+        command += ["--platform", "manylinux1_x86_64", "--only-binary", ":all:"]
+    else:
+        command += ["-c", str(REQUIREMENTS / "constraints.txt")]
     if layer in ("export", "test"):
         command += torch_index()
     _pip(command, f"installing {layer} (requirements/{layer}.txt)")

@@ -19,10 +19,8 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts.errors import INTERRUPTED, UserError, guarded
 from scripts.host import client_side, settings, state
+from scripts.host.settings import NOT_SERVED
 from scripts.host.state import State
-
-# A change of these is no change of what the server answers.
-NOT_SERVED = {"START_TIMEOUT", "CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES"}
 
 
 def main() -> int:

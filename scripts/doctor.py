@@ -27,6 +27,7 @@ from scripts.errors import UserError, guarded
 from scripts.host import console, docker_stack, flavour, ports, settings, state
 from scripts.host.gpu_stack import GpuStack
 from scripts.host.settings import PORTS, Settings
+from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 
 OK, WARNING, FAILURE = "[green]ok[/]", "[yellow]note[/]", "[red]fail[/]"
 
@@ -81,6 +82,7 @@ def examine(wished: Settings) -> Iterator[Finding]:
     yield _memory()
     yield from _ports(wished)
     yield _weights(wished)
+    yield _libb64()
     yield _installer()
 
 
@@ -196,6 +198,12 @@ def _weights(wished: Settings) -> Finding:
         reason = getattr(fault, "reason", fault)
         fix = "WEIGHTS=file.pth, or WEIGHTS=random to see it run (make demo does)"
         return Finding("weights", WARNING, f"torchvision's are out of reach: {reason}", fix)
+
+
+def _libb64() -> Finding:
+    if has_libb64():
+        return Finding("libb64", OK, "is there, for make bench")
+    return Finding("libb64", WARNING, "is not here; make bench needs it", LIBB64_REMEDY)
 
 
 def _installer() -> Finding:

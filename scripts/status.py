@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import sys
-import urllib.request
-from typing import Any
 
 from rich.table import Table
 
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts.errors import UserError, guarded
-from scripts.host import console, state
-from scripts.host.engines import DECISION, PLAN
+from scripts.host import console, state, triton_api
+from scripts.host.engines import PLAN, decision
 from scripts.host.state import State
 from scripts.up import described
 
@@ -42,23 +40,18 @@ def _engine(known: State) -> str:
     if known.flavour == "gpu":
         built = json.loads((PLAN / "manifest.json").read_text())
         return f"plan of TensorRT {built['identity']['TensorRT']} for {built['gpu']['name']}"
-    decision = json.loads((DECISION / "engine.json").read_text())
-    return f"precision {decision['precision']}: {decision['why']}"
+    proved = json.loads((decision(known.started_with) / "engine.json").read_text())
+    return f"precision {proved['precision']}: {proved['why']}"
 
 
 def _models(address: str) -> Table:
     table = Table("model", "version", "answered", "failed", "ms each", box=None)
-    for model in _get(f"http://{address}/v2/models/stats")["model_stats"]:
+    for model in triton_api.get(address, "/models/stats")["model_stats"]:
         counts = model["inference_stats"]
         done, failed = counts["success"]["count"], counts["fail"]["count"]
         each = counts["success"]["ns"] / done / 1e6 if done else 0
         table.add_row(model["name"], model["version"], str(done), str(failed), f"{each:.1f}")
     return table
-
-
-def _get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return json.load(answer)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,8 @@ def _export(stack: Stack, wished: Settings) -> None:
         return
     console.note(f"export: {reason}")
     weights = wanted.weights if wanted.named else Path(wanted.weights)
-    samples: list[str | Path] = ["--samples", wished.samples] if wished.samples else []
+    folder = wished.folder("SAMPLES")
+    samples: list[str | Path] = ["--samples", folder] if folder else []
     stack.run_step(
         "export",
         *("--arch", wanted.arch, "--weights", weights, "--precision", precision),

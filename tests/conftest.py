@@ -8,6 +8,18 @@ import pytest
 from scripts.host.docker_stack import why_not_docker
 from tests.project import ASSETS, Project
 
+# What costs most to make is made once: tests that share it are run by one worker. Each file of
+# end-to-end tests stays together for the same reason.
+COSTLY = ("served", "exported")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        shared = next((name for name in COSTLY if name in fixtures), None)
+        if shared or "end_to_end" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group(shared or item.path.stem))
+
 
 @pytest.fixture(scope="session")
 def assets() -> Path:

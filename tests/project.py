@@ -25,13 +25,19 @@ ASSETS = Path(os.environ["TEST_ASSETS"]).resolve() if os.environ.get("TEST_ASSET
 LONGEST_S = 600
 
 
+# Below those that the kernel gives to outgoing connections, and a thousand for each worker.
+_next_port = 20_000 + 1_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Never the same twice: a port may be asked for long before it is opened."""
+    global _next_port
+    ports: list[int] = []
+    while len(ports) < count:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", _next_port)):
+                ports.append(_next_port)
+        _next_port += 1
     return ports
 
 
@@ -74,7 +80,11 @@ class Project:
 
     @classmethod
     def copy(cls, path: Path, environment: bool = True, **settings: str) -> Project:
-        """The files that git knows or would take; with this checkout's .venv, if wanted."""
+        """The files that git knows or would take; with this checkout's .venv, if wanted.
+
+        The folder's name is the Compose project's: no other run of these tests may have the same.
+        """
+        path = path / f"{path.name}-{os.getpid()}"
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT,

@@ -34,11 +34,14 @@ class Host:
         reads: Sequence[str] = (),
         writes: Path | None = None,
         quiet: bool = False,
+        timeout: float | None = None,
     ) -> Done:
         """Runs a program that is given these files and folders; `quiet` keeps what it says."""
         path = f"{VENV / 'bin'}:{os.environ.get('PATH', '')}"
         environment = os.environ | {"PATH": path}
-        return subprocess.run(program, env=environment, text=True, capture_output=quiet)
+        return subprocess.run(
+            program, env=environment, text=True, capture_output=quiet, timeout=timeout
+        )
 
 
 class Sdk:
@@ -56,6 +59,7 @@ class Sdk:
         reads: Sequence[str] = (),
         writes: Path | None = None,
         quiet: bool = False,
+        timeout: float | None = None,
     ) -> Done:
         """As on the host: files and folders are mounted under the names they have there, and the
         container's user is whoever asks."""
@@ -66,10 +70,13 @@ class Sdk:
             options += ["--volume", mount]
         if quiet or not all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr)):
             options.append("-T")
-        return self._stack.run_sdk(options, program, quiet)
+        return self._stack.run_sdk(options, program, quiet, timeout)
 
 
-def of(server: State) -> Host | Sdk:
+Side = Host | Sdk
+
+
+def of(server: State) -> Side:
     stack = flavour.stack(server.flavour, server.started_with)
     return Sdk(stack) if isinstance(stack, GpuStack) else Host(server)
 

@@ -111,7 +111,7 @@ class DockerStack:
             raise AlreadyTold(code)
 
     def prepare_step(self, step: str) -> None:
-        if step == "export":
+        if step in ("export", "quantise"):
             _fetch_torch()
             self.build("export")
 
@@ -213,6 +213,7 @@ class DockerStack:
         wanted: State | None = None,
         quiet: bool = False,
         progress: str = "quiet",
+        timeout: float | None = None,
     ) -> subprocess.CompletedProcess[str]:
         instances = sum(
             Share.of(self._settings.cores, self._settings.number(name)).instances
@@ -228,7 +229,9 @@ class DockerStack:
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in files for word in ("--file", file)]
         command += arguments
-        return subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=quiet)
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, text=True, capture_output=quiet, timeout=timeout
+        )
 
 
 def _give(folder: Path, owner: str) -> None:

@@ -9,15 +9,17 @@ from pathlib import Path
 
 from scripts import files
 from scripts.bootstrap import ROOT
+from scripts.errors import UserError
 from scripts.host import console
 from scripts.host.flavour import Stack
 from scripts.host.gpu_stack import GpuStack
 from scripts.host.settings import Settings
-from scripts.pipeline import engine, plan
+from scripts.pipeline import engine, plan, quantise
 from scripts.pipeline.repository import CPU, GPU, Engine
 
 ONNX = ROOT / "build" / "onnx"
 DECISION = ROOT / "build" / "engine"
+INT8 = ROOT / "build" / "int8"
 PLAN = ROOT / "build" / "plan"
 CANDIDATE = ROOT / "build" / "candidate"
 TIMING_CACHE = ROOT / "build" / "cache" / "timing.cache"
@@ -35,11 +37,31 @@ def make(stack: Stack, wished: Settings, lay_out: LayOut) -> Path:
         _build_plan(stack, wished)
         _pass_the_gate(stack, wished, lay_out)
         return PLAN
-    if not engine.fits(ONNX, wished["PRECISION"], DECISION):
-        stack.run_step(
-            "engine", "--onnx", ONNX, "--precision", wished["PRECISION"], "--out", DECISION
+    precision, out = wished["PRECISION"], decision(wished)
+    if precision == "int8":
+        _quantise(stack, wished.folder("CALIBRATION"))
+    network = INT8 if precision == "int8" else ONNX
+    if not engine.fits(network, precision, out):
+        stack.run_step("engine", "--onnx", network, "--precision", precision, "--out", out)
+    return out
+
+
+def decision(wished: Settings) -> Path:
+    """Where the engine's step for a CPU puts what was proved."""
+    return INT8 if wished["PRECISION"] == "int8" else DECISION
+
+
+def _quantise(stack: Stack, calibration: Path | None) -> None:
+    reason = quantise.why_quantise(INT8, ONNX, calibration)
+    if reason is None:
+        return
+    if calibration is None:
+        raise UserError(
+            f"PRECISION=int8 takes its scales from pictures ({reason})",
+            "name a folder with a few hundred photos: CALIBRATION=photos",
         )
-    return DECISION
+    console.note(f"int8: {reason}")
+    stack.run_step("quantise", "--onnx", ONNX, "--calibration", calibration, "--out", INT8)
 
 
 def _build_plan(stack: GpuStack, wished: Settings) -> None:

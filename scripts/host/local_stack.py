@@ -24,7 +24,7 @@ LOG = RUN / "server.log"
 # Marks this project's server and its stubs among all processes, and their shared memory.
 SHM_PREFIX = f"triton_bundle_{hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]}_"
 
-LAYERS = {"export": "export", "engine": "serve"}
+LAYERS = {"export": "export", "quantise": "export", "engine": "serve"}
 
 
 class LocalStack:

@@ -14,12 +14,14 @@ from dotenv import dotenv_values
 
 from scripts.bootstrap import CPU_TORCH, ROOT
 from scripts.errors import UserError
+from scripts.pipeline.engine import PRECISIONS
 
 DEFAULTS = {
     # what is served
     "ARCH": "resnet50",
     "WEIGHTS": "default",
     "PRECISION": "auto",
+    "CALIBRATION": "",
     "DECODE": "reduced",
     "MAX_MEGAPIXELS": "50",
     "SAMPLES": "",
@@ -49,11 +51,13 @@ DEFAULTS = {
 }
 
 CHOICES = {
-    "PRECISION": ("auto", "fp32", "bf16"),
+    "PRECISION": PRECISIONS,
     "DECODE": ("reduced", "full"),
     "FLAVOUR": ("", "gpu", "cpu", "local"),
     "PREPROCESS": ("python", "dali"),
 }
+# A change of these is no change of what the server answers.
+NOT_SERVED = {"START_TIMEOUT", "CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION"}
 PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
 WHOLE_NUMBERS = (
     *PORTS,
@@ -88,9 +92,12 @@ class Settings:
         value = self.values["WEIGHTS"]
         return value if value in ("default", "random") else str(Path(value).expanduser().resolve())
 
-    @property
-    def samples(self) -> Path | None:
-        return Path(self["SAMPLES"]).expanduser().resolve() if self["SAMPLES"] else None
+    def folder(self, name: str) -> Path | None:
+        """The folder of photos that a setting names, if it names one."""
+        path = Path(self[name]).expanduser().resolve()
+        if self[name] and not path.is_dir():
+            raise UserError(f"{name}={path} is no folder", "name a folder with photos in it")
+        return path if self[name] else None
 
     def replaced(self, **values: str) -> Settings:
         return Settings(self.values | values, self.given)

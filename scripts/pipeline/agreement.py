@@ -15,13 +15,26 @@ TIE = 0.02
 
 
 @dataclass(frozen=True)
+class Bound:
+    """How far a network may be from its reference and still be trusted."""
+
+    difference: float  # of any class's probability on any picture
+    top1: float = 1.0  # the share of pictures that keep their label
+
+    def __str__(self) -> str:
+        share = "" if self.top1 == 1 else f"top-1 on {self.top1:.0%}, "
+        return f"bound: {share}{self.difference:g}"
+
+
+@dataclass(frozen=True)
 class Agreement:
     pictures: int
     top1_equal: int
     max_difference: float  # of any class's probability on any picture
 
-    def within(self, bound: float) -> bool:
-        return self.top1_equal == self.pictures and self.max_difference <= bound
+    def within(self, bound: Bound) -> bool:
+        enough = self.top1_equal >= bound.top1 * self.pictures
+        return enough and self.max_difference <= bound.difference
 
     def __str__(self) -> str:
         return (
@@ -29,8 +42,8 @@ class Agreement:
             f"probabilities within {self.max_difference:.2g}"
         )
 
-    def record(self, bound: float) -> dict[str, Any]:
-        return asdict(self) | {"bound": bound}
+    def record(self, bound: Bound) -> dict[str, Any]:
+        return asdict(self) | {"bound": asdict(bound)}
 
 
 def compare(reference: NDArray[Any], scores: NDArray[Any]) -> Agreement:

@@ -11,18 +11,19 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 from scripts import files
 from scripts.errors import UserError, guarded
+from scripts.pipeline.agreement import Bound
 from scripts.pipeline.manifest import Manifest, Wanted, why_export
+from scripts.pipeline.progress import step
 
 # The most that any class's probability may differ from PyTorch's in float32: the same arithmetic,
 # and half the digits.
-BOUNDS = {"fp32": 0.001, "fp16": 0.05}
+BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
 def export(wanted: Wanted, samples: Path | None, out: Path) -> None:
     import numpy as np
 
-    with _step(f"loading {wanted.arch}, weights {wanted.weights}"):
+    with step(f"loading {wanted.arch}, weights {wanted.weights}"):
         from bundle_serving.pictures import Transform
         from scripts.pipeline import networks
         from scripts.pipeline.samples import noise, pictures
@@ -55,9 +56,9 @@ def export(wanted: Wanted, samples: Path | None, out: Path) -> None:
         model = networks.Pixels(network, wanted.precision).eval()
     with files.whole_folder(out) as draft:
         onnx_path = draft / "model.onnx"
-        with _step("exporting to ONNX"):
+        with step("exporting to ONNX"):
             _to_onnx(model, network.transform["crop"], onnx_path)
-        with _step("comparing ONNX with PyTorch"):
+        with step("comparing ONNX with PyTorch"):
             how = Transform(**network.transform, decode="full")
             shown = pictures(samples, how)
             pixels = np.stack([*noise(how), *(each for _, each in shown)])
@@ -118,7 +119,7 @@ def _pytorch(model: Any, pictures: Any) -> Any:
         return torch.cat([model(torch.from_numpy(p[None])) for p in pictures]).numpy()
 
 
-def _check(path: Path, pictures: Any, reference: Any, bound: float) -> Any:
+def _check(path: Path, pictures: Any, reference: Any, bound: Bound) -> Any:
     import onnxruntime
 
     from scripts.pipeline.agreement import compare
@@ -128,24 +129,10 @@ def _check(path: Path, pictures: Any, reference: Any, bound: float) -> Any:
     agreement = compare(reference, scores)
     if not agreement.within(bound):
         raise UserError(
-            f"the ONNX graph disagrees with PyTorch ({agreement}; bound {bound})",
+            f"the ONNX graph disagrees with PyTorch ({agreement}; {bound})",
             "nothing was put in place; this architecture does not export faithfully",
         )
     return agreement
-
-
-class _step:
-    """One line when it begins, the seconds when it is done."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-    def __enter__(self) -> None:
-        self.began = time.monotonic()
-        print(f"- {self.what} … ", end="", flush=True)
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        print(f"{time.monotonic() - self.began:.1f} s" if kind is None else "failed", flush=True)
 
 
 if __name__ == "__main__":

@@ -29,11 +29,11 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
 from scripts.errors import UserError, guarded
-from scripts.pipeline.agreement import Agreement, compare
+from scripts.pipeline.agreement import Agreement, Bound, compare
 
 # The most that any class's probability may differ from PyTorch's in float32: by the arithmetic
 # of the engine, and beside that by decoding at reduced scale.
-BOUNDS = {"network": 0.05, "ensemble": 0.1}
+BOUNDS = {"network": Bound(0.05), "ensemble": Bound(0.1)}
 
 START_TIMEOUT_S = 120
 # The candidate runs in a container, or beside a server: these are nobody's usual ports.
@@ -64,7 +64,7 @@ def judge(step: str, agreement: Agreement) -> None:
     print(f"- {step}: {agreement}", flush=True)
     if not agreement.within(BOUNDS[step]):
         raise UserError(
-            f"the accuracy gate stops at the {step}: {agreement}, bound {BOUNDS[step]}",
+            f"the accuracy gate stops at the {step}: {agreement}, {BOUNDS[step]}",
             "nothing was published; what was served before still is",
         )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from scripts.pipeline.manifest import Manifest
 PREPROCESSING = {"python": "preprocessing", "dali": "preprocessing_dali"}
 
 VERSION = "1"
+INT8_VERSION = "2"  # of its own: the network that it was quantised from stays beside it
 
 # Past this many processes of one model, memory grows faster than throughput.
 MOST_INSTANCES = 4
@@ -81,13 +83,17 @@ def lay_out(
     preprocessing: Share,
     network: Share,
 ) -> None:
-    """`made` is what the engine's step made: a decision on precision, or a plan."""
+    """`made` is what the engine's step made: a decision on precision, a plan, an int8 network."""
     manifest = Manifest.load(onnx / "manifest.json")
     if manifest is None:
         raise UserError(f"{onnx} holds no exported network", "export one: make up")
 
-    source = onnx if engine is CPU else made
-    version = repository / engine.model / VERSION
+    decision = json.loads((made / "engine.json").read_text()) if engine is CPU else {}
+    int8 = decision.get("precision") == "int8"
+    source = made if (made / engine.file).exists() else onnx
+    version = repository / engine.model / (INT8_VERSION if int8 else VERSION)
+    if not int8:  # the highest version is the one that is served
+        shutil.rmtree(repository / engine.model / INT8_VERSION, ignore_errors=True)
     if _differs(source / "manifest.json", version / "manifest.json", version / engine.file):
         # The manifest goes last: where it stands, the file it describes stands too.
         (version / "manifest.json").unlink(missing_ok=True)
@@ -115,7 +121,6 @@ def lay_out(
     config.input[0].dims[:] = pixels
     config.model_warmup[0].inputs["input"].dims[:] = pixels
     if engine is CPU:
-        decision = json.loads((made / "engine.json").read_text())
         config.parameters["precision"].string_value = decision["precision"]
         _share(config, network)
     _save(repository, config, engine)
@@ -133,16 +138,14 @@ def generated(repository: Path) -> list[Path]:
         repository / PIPELINE / "labels.txt",
         repository / PIPELINE / "configs" / f"{GPU.config}.pbtxt",
     ]
-    for engine in (CPU, GPU):
-        written += [
-            repository / engine.model / VERSION / engine.file,
-            repository / engine.model / VERSION / "manifest.json",
-            repository / engine.model / "configs" / f"{engine.config}.pbtxt",
-            repository / PREPROCESSING["python"] / "configs" / f"{engine.config}.pbtxt",
-        ]
-    for first in PREPROCESSING.values():
-        written.append(repository / first / VERSION / "transform.json")
-    written.append(repository / PREPROCESSING["dali"] / "configs" / f"{GPU.config}.pbtxt")
+    for engine, versions in ((CPU, (VERSION, INT8_VERSION)), (GPU, (VERSION,))):
+        for version in versions:
+            written.append(repository / engine.model / version / engine.file)
+            written.append(repository / engine.model / version / "manifest.json")
+        for model in (engine.model, *PREPROCESSING.values()):
+            written.append(repository / model / "configs" / f"{engine.config}.pbtxt")
+    for model in PREPROCESSING.values():
+        written.append(repository / model / VERSION / "transform.json")
     return written
 
 

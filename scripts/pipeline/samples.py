@@ -34,23 +34,27 @@ def pictures(folder: Path | None, how: Transform) -> list[tuple[bytes, NDArray[n
     """Image files and their pixels [3, crop, crop]: a drawing, and what the folder holds."""
     drawing = io.BytesIO()
     mug().save(drawing, "PNG")
-    files = [drawing.getvalue(), *_read(folder, how)]
+    files = [drawing.getvalue(), *(read(folder, MOST_PICTURES, "SAMPLES") if folder else [])]
     return [(file, to_pixels(file, how)) for file in files]
 
 
-def _read(folder: Path | None, how: Transform) -> list[bytes]:
-    if folder is None:
-        return []
+def read(folder: Path, most: int, setting: str) -> list[bytes]:
+    """The image files in a folder and those below it."""
     if not folder.is_dir():
-        raise UserError(f"SAMPLES={folder} is no folder", "name a folder with a few photos in it")
-    read: list[bytes] = []
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and len(read) < MOST_PICTURES:
-            try:
-                to_pixels(path.read_bytes(), how)
-            except PictureError:
-                continue  # a note or a licence among the photos
-            read.append(path.read_bytes())
-    if not read:
-        raise UserError(f"SAMPLES={folder} holds no picture", "put a few photos in it")
-    return read
+        raise UserError(f"{setting}={folder} is no folder", "name a folder with photos in it")
+    found: list[bytes] = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and len(found) < most and _is_picture(path.read_bytes()):
+            found.append(path.read_bytes())
+    if not found:
+        raise UserError(f"{setting}={folder} holds no picture", "put a few photos in it")
+    return found
+
+
+def _is_picture(file: bytes) -> bool:
+    """A note or a licence may lie among the photos."""
+    try:
+        to_pixels(file, Transform(resize=8, crop=8))
+    except PictureError:
+        return False
+    return True

@@ -11,7 +11,7 @@ import pytest
 
 import docker
 from tests.conftest import require_docker
-from tests.project import ROOT, Project, interrupt, wait_until
+from tests.project import ROOT, Project, interrupt, picture, wait_until
 
 MOST_ADDED_BYTES = 600e6
 
@@ -72,6 +72,17 @@ def test_the_server_image_stays_small(container: Any, engine: docker.DockerClien
 def test_torch_is_in_no_serving_image(container: Any) -> None:
     code, _ = container.exec_run(["python3", "-c", "import torch"])
     assert code != 0
+
+
+@in_containers
+def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.jpg").write_bytes(picture())
+    try:
+        served.made("up", PRECISION="int8", CALIBRATION=str(tmp_path))
+        assert "precision int8" in served.made("status")
+    finally:
+        served.made("up")
 
 
 def compose_config() -> dict[str, Any]:

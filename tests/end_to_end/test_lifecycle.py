@@ -22,6 +22,8 @@ def project(tmp_path: Path, exported: Path) -> Project:
     for step in ("onnx", "engine"):
         shutil.copytree(exported / step, made.path / "build" / step)
     yield made
+    for process in stubs(made):
+        process.kill()  # quicker than to let it stop in order
     made.make("down")
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bundle_serving.openvino_engine import Engine
+from bundle_serving.pictures import Transform
 from bundle_serving.start_server import PIPELINE
 from scripts import files
 from scripts.errors import UserError
-from scripts.pipeline import engine
-from scripts.pipeline.agreement import compare
+from scripts.pipeline import engine, quantise, samples
+from scripts.pipeline.agreement import Bound, compare
 from scripts.pipeline.manifest import Manifest, Wanted, why_export
 from scripts.pipeline.repository import CPU, GPU, Decoding, Share, generated, lay_out
-from tests.project import ROOT
+from tests.project import ROOT, picture
 
 
 @pytest.fixture
@@ -160,10 +162,10 @@ def test_shares_of_the_machine(cores: int, share: Share) -> None:
 
 def test_agreement_counts_what_differs() -> None:
     reference = np.array([[9.0, 0.0], [0.0, 9.0]], np.float32)
-    assert compare(reference, reference).within(0)
+    assert compare(reference, reference).within(Bound(0))
     other = compare(reference, reference[::-1].copy())
     assert other.top1_equal == 0 and other.max_difference > 0.9
-    assert not compare(reference, np.full_like(reference, np.nan)).within(1)
+    assert not compare(reference, np.full_like(reference, np.nan)).within(Bound(1))
 
 
 def test_a_tie_is_no_disagreement() -> None:
@@ -180,3 +182,74 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         raise RuntimeError
     assert (target / "a").read_text() == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["onnx"]
+
+
+# Quantisation, of the network that was really exported.
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Noise, and one file that is no picture."""
+    folder = tmp_path_factory.mktemp("photos")
+    for number in range(8):
+        (folder / f"{number}.jpg").write_bytes(picture())
+    (folder / "LICENCE").write_text("no picture")
+    return folder
+
+
+def test_few_pictures_are_shown_in_more_views(photos: Path) -> None:
+    how = Transform(resize=64, crop=56)
+    read = samples.read(photos, 400, "CALIBRATION")
+    shown = list(quantise.views(read, how))
+    assert len(read) == 8 and len(shown) == 8 * 2 * 4
+    assert all(view.shape == (3, 56, 56) for view in shown)
+    assert np.array_equal(shown[8], shown[0][:, :, ::-1])
+    assert len(list(quantise.views(read * 20, how))) == 160  # enough: each as it is
+
+
+def test_a_quantised_network_keeps_its_labels(
+    exported: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx, out = exported / "onnx", tmp_path / "int8"
+    order = ["--onnx", str(onnx), "--calibration", str(photos), "--out", str(out)]
+    assert quantise.main(order) == 0
+    assert "few pictures (6): 48 views" in capsys.readouterr().out
+    assert (out / "model.onnx").stat().st_size < 0.4 * (onnx / "model.onnx").stat().st_size
+    quantise.main(order)
+    assert "nothing to quantise" in capsys.readouterr().out
+    assert quantise.why_quantise(out, onnx, None) is None
+    (photos / "more.jpg").write_bytes(picture())
+    assert "calibration" in str(quantise.why_quantise(out, onnx, photos))
+
+    # Judged by its own scores it passes; by those of one that sees something else it does not.
+    network = Engine(out / "model.onnx", "int8", 1)
+    pixels = np.load(out / "reference.npz")["pixels"]
+    scores = np.concatenate([network({"input": p[None]}, ["output"])["output"] for p in pixels])
+    np.savez(out / "reference.npz", pixels=pixels, scores=scores)
+    assert engine.decide(out, "int8")["check"]["top1_equal"] == 2
+    scores[:, 7] = 1000
+    np.savez(out / "reference.npz", pixels=pixels, scores=scores)
+    with pytest.raises(UserError, match="int8 fails the accuracy check"):
+        engine.decide(out, "int8")
+
+
+def test_one_picture_is_too_few_to_quantise(exported: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.jpg").write_bytes(picture())
+    with pytest.raises(UserError, match="one to judge by"):
+        quantise.quantise(exported / "onnx", tmp_path / "photos", tmp_path / "int8")
+    assert not (tmp_path / "int8").exists()
+
+
+def test_int8_is_laid_beside_what_it_was_made_from(artefact: Path, repository: Path) -> None:
+    network = repository / "resnet50_onnx"
+    laid_out(artefact, repository)
+    made = repository.parent / "int8"
+    files.write(made / "engine.json", '{"precision": "int8"}')
+    files.write(made / "model.onnx", "eight bits")
+    files.write(made / "manifest.json", "{}")
+    lay_out(artefact, CPU, made, repository, Decoding(), Share(1, 1), Share(1, 1))
+    assert (network / "2" / "model.onnx").read_text() == "eight bits"
+    assert (network / "1" / "model.onnx").read_text() == "network"
+    laid_out(artefact, repository)
+    assert not (network / "2").exists()

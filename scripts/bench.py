@@ -1,0 +1,114 @@
+"""Measures the server with perf_analyzer, shows where the time goes, and writes a report.
+
+    make bench                       about five minutes; the server is brought up if it is not
+    make bench QUICK=1               what a minute allows
+    make bench IMAGES=photos         your pictures, in place of photos of two sizes drawn here
+    make bench COMPARE=old.json      and what changed since the run that wrote it
+
+The report is build/bench/<time>/report.html; beside it are results.json, results.csv and the plots.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.table import Table
+
+from bundle_serving.pictures import Transform
+from bundle_serving.start_server import PIPELINE
+from scripts import files
+from scripts.bootstrap import ROOT
+from scripts.classify import running_server
+from scripts.errors import guarded
+from scripts.host import console, engines, flavour, lock
+from scripts.host.state import State
+from scripts.measuring import compare, machine, photos, report, results, terminal, workload
+from scripts.measuring.measurement import MOST_SPREAD, Measurement
+from scripts.measuring.perf_analyzer import at_hand
+from scripts.measuring.rounds import measure, seconds_each
+from scripts.measuring.workload import Target
+from scripts.pipeline.repository import PREPROCESSING, VERSION
+from scripts.up import REPOSITORY, described
+
+REPORTS = ROOT / "build" / "bench"
+
+ROUNDS = 3
+# For measuring alone; what is left of six minutes, or of one, goes to drawing and to warming up.
+SECONDS, QUICK_SECONDS = 290, 38
+
+
+def main() -> int:
+    quick, earlier = bool(os.environ.get("QUICK")), os.environ.get("COMPARE")
+    old = results.load(Path(earlier)) if earlier else None
+    server = running_server()
+    console.note(f"measuring {described(server)}")
+    first = PREPROCESSING[server.started_with["PREPROCESS"]]
+    recipe = Transform.load(REPOSITORY / first / VERSION / "transform.json")
+    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), recipe)
+    for inputs in pictures:
+        console.note(f"sent: {inputs.described}")
+
+    ensemble, network = targets(server)
+    pixels = photos.pixels_of(pictures[-1], recipe)
+    choose = workload.a_few if quick else workload.everything
+    configurations = choose(ensemble, network, [], pictures, pixels)
+    seconds = seconds_each(QUICK_SECONDS if quick else SECONDS, configurations, ROUNDS)
+
+    began = datetime.now(UTC)
+    folder = REPORTS / began.strftime("%Y%m%dT%H%M%SZ")
+    with lock.one_at_a_time(), files.whole_folder(folder) as draft:
+        scratch = draft / "scratch"
+        scratch.mkdir()
+        analyzer = at_hand(server, scratch)
+        measurements = measure(configurations, analyzer, ROUNDS, seconds)
+        shutil.rmtree(scratch)
+        about = {
+            **machine.described(server, [ensemble], analyzer),
+            "sent": {inputs.name: inputs.described for inputs in pictures},
+            "rounds": ROUNDS,
+            "seconds": round(seconds, 2),
+            "most_spread": MOST_SPREAD,
+        }
+        found = results.as_dict(f"{began:%Y-%m-%d %H:%M} UTC", about, measurements)
+        comparison = compare.compare(old, found) if old else None
+        report.write(draft, found, measurements, comparison)
+    show(measurements, comparison)
+    console.note(f"report: {folder.relative_to(ROOT) / 'report.html'}")
+    return 0
+
+
+def targets(server: State) -> tuple[Target, Target]:
+    """The ensemble, and the network in it, of the server that is up."""
+    stack = flavour.stack(server.flavour, server.started_with)
+    return (
+        Target.asked(workload.ENSEMBLE, PIPELINE, server.http, server.grpc),
+        Target.asked(workload.NETWORK, engines.of(stack).model, server.http, server.grpc),
+    )
+
+
+def show(measurements: list[Measurement], comparison: compare.Comparison | None) -> None:
+    def put(table: Table) -> None:
+        console.out.print(table, markup=False)  # a folder's name may look like some
+
+    put(terminal.figures(measurements))
+    if shown := report.for_the_waterfall(measurements):
+        put(terminal.waterfalls(shown))
+    if comparison:
+        for warning in comparison.warnings:
+            console.note(f"not the same circumstances: {warning}")
+        for cause in comparison.causes:
+            console.note(f"changed: {cause}")
+        put(terminal.comparison(comparison))
+    if unstable := sum(not one.stable for one in measurements):
+        console.note(
+            f"{unstable} of {len(measurements)} are unstable, so no figures: "
+            "the report says why; mostly something else is at work on the machine"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,51 @@
+"""What changed since an earlier run, as ratios."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from scripts.pipeline.manifest import differences
+
+# Other differences than these are what a user changed on purpose, and compares.
+CIRCUMSTANCES = ("machine", "sent")
+CAUSES = ("served", "settings", "models", "versions")
+
+
+@dataclass(frozen=True)
+class Change:
+    """New over old: a throughput above 1 is faster, a latency below 1 is."""
+
+    name: str
+    throughput: float | None
+    p50: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    when: str
+    changes: list[Change]
+    warnings: list[str]  # the runs cannot be compared fairly
+    causes: list[str]  # what was set otherwise
+
+
+def compare(old: dict[str, Any], new: dict[str, Any]) -> Comparison:
+    before = {one["name"]: one for one in old["measurements"]}
+    return Comparison(
+        old["when"],
+        [_change(before[one["name"]], one) for one in new["measurements"] if one["name"] in before],
+        [d for part in CIRCUMSTANCES for d in differences(old[part], new[part], part)],
+        [d for part in CAUSES for d in differences(old[part], new[part], part)],
+    )
+
+
+def _change(old: dict[str, Any], new: dict[str, Any]) -> Change:
+    if not (old["stable"] and new["stable"]):
+        whose = " and ".join(w for w, one in (("then", old), ("now", new)) if not one["stable"])
+        return Change(new["name"], None, None, f"unstable {whose}")
+    return Change(
+        new["name"],
+        new["throughput"]["median"] / old["throughput"]["median"],
+        new["latency_ms"]["p50"]["median"] / old["latency_ms"]["p50"]["median"],
+    )

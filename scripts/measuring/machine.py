@@ -1,0 +1,99 @@
+"""What was measured, and on what: a figure without it is worth nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from scripts.errors import UserError
+from scripts.host import triton_api
+from scripts.host.engines import ONNX, PLAN, decision
+from scripts.host.settings import NOT_SERVED, PORTS
+from scripts.host.state import State
+from scripts.measuring.perf_analyzer import PerfAnalyzer
+from scripts.measuring.workload import Target
+from scripts.pipeline.manifest import pinned
+
+# Of the processor's abilities, those that decide how fast a network runs.
+ABILITIES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
+
+
+def described(server: State, targets: list[Target], analyzer: PerfAnalyzer) -> dict[str, Any]:
+    return {
+        "machine": machine(server),
+        "versions": versions(server) | {"perf_analyzer": analyzer.version},
+        "served": served(server),
+        "settings": {
+            name: value
+            for name, value in server.settings.items()
+            if name not in NOT_SERVED and name not in PORTS
+        },
+        "models": {
+            step: _instances(triton_api.get(target.http, f"/models/{step}/config"))
+            for target in targets
+            for step in target.steps
+        },
+    }
+
+
+def machine(server: State) -> dict[str, Any]:
+    cpuinfo = Path("/proc/cpuinfo").read_text()
+    model = re.search(r"^model name\s*: (.*)$", cpuinfo, re.MULTILINE)
+    flags = re.search(r"^flags\s*: (.*)$", cpuinfo, re.MULTILINE)
+    has = flags[1].split() if flags else []
+    seen = {
+        "processor": model[1] if model else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "abilities": " ".join(ability for ability in ABILITIES if ability in has),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "system": platform.freedesktop_os_release().get("PRETTY_NAME", "Linux"),
+        "kernel": platform.release(),
+    }
+    if server.flavour == "gpu":
+        seen["GPU"] = _read(PLAN / "manifest.json")["gpu"]["name"]
+    return seen
+
+
+def versions(server: State) -> dict[str, str]:
+    used = ("pillow",) if server.flavour == "gpu" else ("pillow", "openvino")
+    return {
+        "tritonserver": triton_api.get(server.http)["version"],
+        "python": platform.python_version(),
+        **pinned(*used),
+    }
+
+
+def served(server: State) -> dict[str, Any]:
+    manifest = _read(ONNX / "manifest.json")
+    if server.flavour == "gpu":
+        precision = manifest["identity"]["precision"]
+    else:
+        precision = _read(decision(server.started_with) / "engine.json")["precision"]
+    return {
+        "network": manifest["identity"]["arch"],
+        "weights": manifest["identity"]["weights"],
+        "onnx": manifest["onnx"]["sha256"],
+        "precision": precision,
+        "flavour": server.flavour,
+    }
+
+
+def _instances(config: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "instances": sum(group["count"] for group in config["instance_group"]),
+        "batching": "dynamic_batching" in config,
+        **{name: value["string_value"] for name, value in config["parameters"].items()},
+    }
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        raise UserError(f"{path.name} of the served network is gone", "make up") from None

@@ -1,0 +1,131 @@
+"""What came of measuring one configuration in several rounds. Pure functions on numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from scripts.measuring import waterfall
+from scripts.measuring.waterfall import Counters, Waterfall
+from scripts.measuring.workload import ENSEMBLE, NETWORK, Configuration
+
+# Rounds that differ by more than this share of their median are no measurement of the server:
+# something else was at work on the machine.
+MOST_SPREAD = 0.15
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One round: pictures a second, latencies in milliseconds, and what the server counted."""
+
+    throughput: float = 0.0
+    mean: float = 0.0
+    p50: float = 0.0
+    p95: float = 0.0
+    p99: float = 0.0
+    requests: int = 0
+    counted: dict[str, Counters] = field(default_factory=dict)
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median of the rounds, between the least and the most."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(median(values), min(values), max(values))
+
+    @property
+    def share(self) -> float:
+        return (self.high - self.low) / self.median if self.median else 0.0
+
+
+@dataclass(frozen=True)
+class Measurement:
+    configuration: Configuration
+    samples: tuple[Sample, ...]
+
+    @property
+    def why_unstable(self) -> str:
+        """Empty where the rounds agree, and every request was answered."""
+        failures = [sample.failure for sample in self.samples if sample.failure]
+        if failures:
+            return failures[0]
+        if self.throughput.share > MOST_SPREAD:
+            return f"the rounds differ by {self.throughput.share:.0%}"
+        return ""
+
+    @property
+    def stable(self) -> bool:
+        return not self.why_unstable
+
+    @property
+    def throughput(self) -> Spread:
+        return self._spread("throughput")
+
+    @property
+    def mean(self) -> Spread:
+        return self._spread("mean")
+
+    @property
+    def p50(self) -> Spread:
+        return self._spread("p50")
+
+    @property
+    def p95(self) -> Spread:
+        return self._spread("p95")
+
+    @property
+    def p99(self) -> Spread:
+        return self._spread("p99")
+
+    @property
+    def requests(self) -> int:
+        return sum(sample.requests for sample in self._good)
+
+    @property
+    def waterfall(self) -> Waterfall | None:
+        target = self.configuration.target
+        counted = waterfall.together(sample.counted for sample in self._good)
+        seen = sum(sample.mean * sample.requests for sample in self._good)
+        return waterfall.of(target.model, target.steps, counted, seen / max(1, self.requests))
+
+    @property
+    def _good(self) -> list[Sample]:
+        return [sample for sample in self.samples if not sample.failure]
+
+    def _spread(self, name: str) -> Spread:
+        return Spread.of([getattr(sample, name) for sample in self._good] or [0.0])
+
+
+@dataclass(frozen=True)
+class Against:
+    """The ensemble beside the bare network, asked alike in the same run."""
+
+    share: float  # of its throughput
+    added: float  # to its median latency, in milliseconds
+
+
+def against_the_network(one: Measurement, others: Sequence[Measurement]) -> Against | None:
+    asked = one.configuration
+    if asked.target.label != ENSEMBLE or not one.stable:
+        return None
+    for other in others:
+        alike = other.configuration
+        if (
+            alike.target.label == NETWORK
+            and other.stable
+            and (alike.protocol, alike.batch, alike.concurrency)
+            == (asked.protocol, asked.batch, asked.concurrency)
+        ):
+            return Against(
+                one.throughput.median / other.throughput.median,
+                one.p50.median - other.p50.median,
+            )
+    return None

@@ -1,0 +1,182 @@
+"""NVIDIA's perf_analyzer: where it is, how it is called, and what it says."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import ctypes
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts import bootstrap
+from scripts.bootstrap import REQUIREMENTS, VENV
+from scripts.errors import UserError
+from scripts.host import client_side
+from scripts.host.client_side import Sdk, Side
+from scripts.host.state import State
+from scripts.measuring.photos import Inputs
+from scripts.measuring.workload import Configuration
+
+BINARY = VENV / "perf_analyzer" / "bin" / "perf_analyzer"
+LIBB64 = "libb64.so.0d"
+LIBB64_REMEDY = "apt-get install libb64-0d"
+
+# perf_analyzer reports the mean of its last three windows, once they agree within what it is told.
+# Our rounds judge that, farther apart in time: so it is told to be content with any first three.
+WINDOWS = 3
+CONTENT = ["--stability-percentage", "999", "--max-trials", str(WINDOWS)]
+
+# What it says of a window in which nothing was answered, and how long a run is then tried at most.
+TOO_SHORT = "No valid requests recorded"
+LONGEST_S = 20
+
+# Beyond the measurement itself: reading the inputs, and the last requests that are on their way.
+LONGEST_EXTRA_S = 60
+
+
+class Failed(Exception):
+    """perf_analyzer measured nothing; the message is its reason."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one run: pictures a second, latencies in milliseconds, requests."""
+
+    throughput: float
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+    requests: int
+
+
+@dataclass(frozen=True)
+class PerfAnalyzer:
+    """How the program is reached: on this machine, or in the sdk image of the gpu flavour."""
+
+    side: Side
+    command: list[str]
+    version: str
+    folder: Path  # for what it reads and writes
+    addresses_there: Mapping[str, str] = field(default_factory=dict)  # where it is known by others
+
+    def run(self, configuration: Configuration, seconds: float) -> Figures:
+        """Longer where a request takes longer than a window."""
+        try:
+            return self._run(configuration, seconds)
+        except Failed as fault:
+            if TOO_SHORT not in str(fault) or seconds > LONGEST_S:
+                raise
+        return self.run(configuration, 4 * seconds)
+
+    def _run(self, configuration: Configuration, seconds: float) -> Figures:
+        data = self._data(configuration.inputs, configuration.target.input, configuration.batch)
+        report = self.folder / "report.csv"
+        report.unlink(missing_ok=True)
+        address = getattr(configuration.target, configuration.protocol)
+        command = [
+            *self.command,
+            *("-m", configuration.target.model),
+            *("-i", configuration.protocol),
+            *("-u", self.addresses_there.get(address, address)),
+            *("-b", str(configuration.batch)),
+            *("--concurrency-range", str(configuration.concurrency)),
+            *("--input-data", str(data)),
+            *("--measurement-interval", str(round(seconds * 1000 / WINDOWS))),
+            *CONTENT,
+            *("--verbose-csv", "-f", str(report)),
+        ]
+        try:
+            ran = self.side.run(
+                command, writes=self.folder, quiet=True, timeout=seconds + LONGEST_EXTRA_S
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed("no answer in time") from None
+        if ran.returncode or not report.exists():
+            raise Failed(reason(ran.stdout + ran.stderr))
+        return parse(report.read_text(), ran.stdout)
+
+    def _data(self, inputs: Inputs, name: str, batch: int) -> Path:
+        """Written once for each kind of input; the pictures of one request share one length."""
+        padded = "padded" if batch > 1 else "whole"
+        path = self.folder / f"{re.sub(r'[^a-zA-Z0-9]+', '-', inputs.name)}-{name}-{padded}.json"
+        if not path.exists():
+            path.write_text(input_data(inputs, name, padded=batch > 1))
+        return path
+
+
+def at_hand(server: State, folder: Path) -> PerfAnalyzer:
+    """Ready to measure this server; `folder` takes its files."""
+    side = client_side.of(server)
+    if isinstance(side, Sdk):
+        addresses = {server.http: side.http, server.grpc: side.grpc}
+        version = f"of the sdk image {server.settings['TRITON_TAG']}"
+        analyzer = PerfAnalyzer(side, ["perf_analyzer"], version, folder, addresses)
+    else:
+        (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
+        analyzer = PerfAnalyzer(side, _installed(), version, folder)
+    tried = side.run([*analyzer.command, "--version"], quiet=True)
+    if tried.returncode:
+        raise UserError(f"perf_analyzer does not run here: {reason(tried.stderr)}", "make doctor")
+    return analyzer
+
+
+def _installed() -> list[str]:
+    """PyPI's, in the project's environment."""
+    if not has_libb64():
+        raise UserError(f"perf_analyzer needs {LIBB64}, which is not here", LIBB64_REMEDY)
+    bootstrap.ensure("perf_analyzer")
+    (cuda_runtime,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
+    return ["env", f"LD_LIBRARY_PATH={cuda_runtime}", str(BINARY)]
+
+
+def has_libb64() -> bool:
+    try:
+        ctypes.CDLL(LIBB64)
+    except OSError:
+        return False
+    return True
+
+
+def input_data(inputs: Inputs, name: str, padded: bool) -> str:
+    longest = max(map(len, inputs.rows))
+    rows = [row.ljust(longest, b"\0") for row in inputs.rows] if padded else inputs.rows
+    return json.dumps(
+        {
+            "data": [
+                {
+                    name: {
+                        "content": {"b64": base64.b64encode(row).decode()},
+                        "shape": list(inputs.shape or [len(row)]),
+                    }
+                }
+                for row in rows
+            ]
+        }
+    )
+
+
+def parse(report: str, said: str) -> Figures:
+    """Its CSV has everything but the number of requests."""
+    (row,) = csv.DictReader(report.splitlines())
+    requests = re.search(r"Request count: (\d+)", said)
+    return Figures(
+        throughput=float(row["Inferences/Second"]),
+        mean=float(row["Avg latency"]) / 1000,
+        p50=float(row["p50 latency"]) / 1000,
+        p95=float(row["p95 latency"]) / 1000,
+        p99=float(row["p99 latency"]) / 1000,
+        requests=int(requests[1]) if requests else 0,
+    )
+
+
+def reason(said: str) -> str:
+    """The line of its output that tells why it gave up."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(f"error:|{TOO_SHORT}", line)]
+    found = (telling or lines or ["it said nothing"])[0]
+    return re.sub(r"^(error:|Thread \[\d+\] had error:) ", "", found)[:300]

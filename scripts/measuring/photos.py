@@ -1,0 +1,140 @@
+"""The pictures that are sent: the user's own, or photos of two sizes that are drawn here.
+
+A drawn photo has what makes a real one cost what it costs to send and to decode: detail at every
+scale, edges, and a sensor's noise. A flat drawing would be a tenth of the size.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from bundle_client.sources import pictures_in
+from bundle_serving.pictures import PictureError, Transform, to_pixels
+from scripts import files
+from scripts.bootstrap import ROOT
+from scripts.errors import UserError
+from scripts.host import console
+
+DRAWN = ROOT / "build" / "cache" / "photos"
+SIZES = {"8.5 MP": (3361, 2521), "500x375": (500, 375)}
+OF_EACH = 3  # so that no cache holds the one picture
+QUALITY = 90
+
+# Each octave of detail is this much fainter than the one twice its size.
+FADING = 1.5
+SENSOR_NOISE = 5
+# Finer than this the eye, and so a JPEG, keeps brightness alone.
+FINEST_COLOUR = 100
+
+# Of a folder, so many bytes are sent in turn: perf_analyzer reads them anew for every measurement.
+MOST_BYTES = 32_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What is sent in turn: the bytes of image files, or of tensors of one shape."""
+
+    name: str
+    rows: tuple[bytes, ...]
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def described(self) -> str:
+        kilobytes = sum(map(len, self.rows)) / len(self.rows) / 1e3
+        return f"{self.name}: {len(self.rows)} pictures of {kilobytes:.0f} kB"
+
+
+def given_or_drawn(images: str, transform: Transform) -> list[Inputs]:
+    return [_from_disk(Path(images).expanduser(), transform)] if images else _drawn()
+
+
+def pixels_of(pictures: Inputs, transform: Transform) -> Inputs:
+    """The same pictures as the network is fed them."""
+    arrays = [to_pixels(row, transform) for row in pictures.rows]
+    return Inputs("pixels", tuple(array.tobytes() for array in arrays), arrays[0].shape)
+
+
+def _from_disk(path: Path, transform: Transform) -> Inputs:
+    found = [path] if path.is_file() else [Path(str(each)) for each in pictures_in(path)]
+    rows: list[bytes] = []
+    for file in found:
+        data = file.read_bytes()
+        if rows and sum(map(len, rows)) + len(data) > MOST_BYTES:
+            console.note(f"the first {len(rows)} pictures of {path} are sent, of {len(found)}")
+            break
+        try:
+            to_pixels(data, transform)
+        except PictureError as fault:
+            console.note(f"left out: {file.name}: {fault}")
+        else:
+            rows.append(data)
+    if not rows:
+        raise UserError(f"no picture at {path}", "name a folder: make bench IMAGES=photos")
+    return Inputs(path.resolve().name, tuple(rows))
+
+
+def _drawn() -> list[Inputs]:
+    """Drawn once, and kept."""
+    recipe = json.dumps([SIZES, OF_EACH, QUALITY, FADING, SENSOR_NOISE, FINEST_COLOUR])
+    made_by = DRAWN / "recipe.json"
+    if not made_by.exists() or made_by.read_text() != recipe:
+        with console.waiting("drawing photos"), files.whole_folder(DRAWN) as draft:
+            for name, size in SIZES.items():
+                for seed in range(OF_EACH):
+                    (draft / f"{name} {seed}.jpg").write_bytes(draw(size, seed))
+            (draft / made_by.name).write_text(recipe)
+    return [
+        Inputs(name, tuple((DRAWN / f"{name} {seed}.jpg").read_bytes() for seed in range(OF_EACH)))
+        for name in SIZES
+    ]
+
+
+def draw(size: tuple[int, int], seed: int) -> bytes:
+    """A JPEG of a scene that nobody has seen."""
+    random = np.random.default_rng(seed)
+    scene = Image.fromarray(_landscape(size, random))
+    for _ in range(14):
+        _place_object(scene, random)
+    noise = SENSOR_NOISE * random.standard_normal((size[1], size[0], 1), np.float32)
+    photo = (np.asarray(scene) + noise).clip(0, 255).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(photo).save(file, "JPEG", quality=QUALITY)
+    return file.getvalue()
+
+
+def _landscape(size: tuple[int, int], random: np.random.Generator) -> NDArray[np.uint8]:
+    """Random shades from coarse to fine, as clouds and foliage have them."""
+    width, height = size
+    total = np.zeros((height, width, 3), np.float32)
+    cells, amplitude = 3, 1.0
+    while cells < max(size) / 2:
+        coarse = (max(2, cells * height // max(size)), max(2, cells * width // max(size)))
+        total += amplitude * _enlarged(random.standard_normal(coarse, np.float32), size)[..., None]
+        if cells < FINEST_COLOUR:
+            for channel in range(3):
+                tint = _enlarged(random.standard_normal(coarse, np.float32), size)
+                total[..., channel] += 0.35 * amplitude * tint
+        cells, amplitude = cells * 2, amplitude / FADING
+    shades: NDArray[np.uint8] = (128 + 52 * total / total.std()).clip(0, 255).astype(np.uint8)
+    return shades
+
+
+def _enlarged(grid: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
+    return np.asarray(Image.fromarray(grid).resize(size, Image.Resampling.BICUBIC))
+
+
+def _place_object(scene: Image.Image, random: np.random.Generator) -> None:
+    x, y = random.uniform(0, scene.width), random.uniform(0, scene.height)
+    wide = random.uniform(0.04, 0.18) * scene.width
+    high = wide * random.uniform(0.5, 1.5)
+    shape = Image.new("L", scene.size, 0)
+    ImageDraw.Draw(shape).ellipse((x - wide, y - high, x + wide, y + high), fill=150)
+    red, green, blue = (int(value) for value in random.integers(20, 235, 3))
+    scene.paste((red, green, blue), (0, 0), shape)

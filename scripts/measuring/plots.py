@@ -1,0 +1,203 @@
+"""The results as plots. A measurement that was unstable is in none of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from scripts.measuring.measurement import Measurement
+from scripts.measuring.waterfall import Waterfall
+from scripts.measuring.workload import NETWORK
+
+STYLE = Path(__file__).with_suffix(".mplstyle")
+
+# Told apart by colour-blind readers too (Okabe and Ito's palette).
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+NETWORK_COLOUR = "#64748b"
+PARTS = {"queue": "#e69f00", "input": "#56b4e9", "compute": "#0072b2", "output": "#009e73"}
+OUTSIDE = "#94a3b8"
+
+
+def svg(figure: Figure) -> str:
+    """For a page: the drawing alone, without the head of a file."""
+    file = io.StringIO()
+    with style.context(STYLE):
+        figure.savefig(file, format="svg")
+    return file.getvalue()[file.getvalue().index("<svg") :]
+
+
+def png(figure: Figure, path: Path) -> None:
+    with style.context(STYLE):
+        figure.savefig(path)
+
+
+def throughput(measurements: Sequence[Measurement]) -> Figure:
+    """Pictures a second over latency, a line for each thing that was asked, a dot a concurrency."""
+    shown = [one for one in measurements if one.stable and one.configuration.batch == 1]
+    colours = _colours(shown)
+    with style.context(STYLE):
+        if not shown:
+            return _nothing()
+        figure = Figure(figsize=(8, 4.6))
+        axes = figure.subplots()
+        for series, points in _series(shown):
+            name, inputs, protocol = series
+            colour = colours[name, inputs]
+            xs = [one.p50.median for one in points]
+            ys = [one.throughput.median for one in points]
+            spread = [
+                [y - one.throughput.low for one, y in zip(points, ys, strict=True)],
+                [one.throughput.high - y for one, y in zip(points, ys, strict=True)],
+            ]
+            axes.errorbar(
+                xs,
+                ys,
+                yerr=spread,
+                color=colour,
+                linestyle="--" if protocol == "http" else "-",
+                marker="s" if protocol == "http" else "o",
+                markerfacecolor="white" if protocol == "http" else colour,
+                linewidth=1.8,
+                markersize=6,
+                elinewidth=1,
+                label=f"{name}, {inputs}, {protocol}",
+            )
+            for one, x, y in zip(points, xs, ys, strict=True):
+                above = protocol == "grpc"
+                axes.annotate(
+                    str(one.configuration.concurrency),
+                    (x, y),
+                    xytext=(5, 5 if above else -12),
+                    textcoords="offset points",
+                    color=colour,
+                    fontsize=9,
+                    fontweight="bold",
+                )
+        axes.set_xlabel("median latency, ms (left is better)")
+        axes.set_ylabel("pictures a second (up is better)")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.margins(x=0.08, y=0.12)
+        axes.set_title("Throughput over latency; the numbers are requests at a time", pad=12)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=9)
+        return figure
+
+
+def latencies(measurements: Sequence[Measurement]) -> Figure:
+    """p50, p95 and p99 of each configuration, on one line."""
+    shown = [one for one in measurements if one.stable]
+    colours = _colours(shown)
+    with style.context(STYLE):
+        if not shown:
+            return _nothing()
+        figure = Figure(figsize=(8, 1.3 + 0.28 * len(shown)))
+        axes = figure.subplots()
+        for row, one in enumerate(shown):
+            colour = colours[one.configuration.target.label, one.configuration.inputs.name]
+            values = [one.p50.median, one.p95.median, one.p99.median]
+            axes.plot([values[0], values[-1]], [row, row], color=colour, linewidth=2, alpha=0.5)
+            for value, marker in zip(values, "o|D", strict=True):
+                axes.plot(value, row, marker, color=colour, markersize=9 if marker == "|" else 6)
+            axes.annotate(
+                "  ".join(f"{value:.0f}" for value in values),
+                (values[-1], row),
+                xytext=(8, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+            )
+        axes.set_yticks(range(len(shown)), [one.configuration.name for one in shown], fontsize=9)
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
+        axes.margins(x=0.18)
+        axes.set_xlim(left=0)
+        axes.set_xlabel("latency, ms (left is better)")
+        axes.set_title("Latency: half, 95 % and 99 % of the requests were answered by", pad=26)
+        for label, marker in (("p50", "o"), ("p95", "|"), ("p99", "D")):
+            axes.plot([], [], marker, color="#334155", label=label)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=9, borderpad=0.2)
+        return figure
+
+
+def waterfall(measurements: Sequence[Measurement]) -> Figure:
+    """A panel for each measurement: a request's way through the server, step after step."""
+    panels = [(one, flow) for one in measurements if (flow := one.waterfall)]
+    with style.context(STYLE):
+        if not panels:
+            return _nothing()
+        rows = -(-len(panels) // 2)
+        columns = 2 if len(panels) > 1 else 1
+        figure = Figure(figsize=(11 if columns == 2 else 8, 0.5 + 2.3 * rows))
+        grid = figure.subplots(rows, columns, squeeze=False)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for axes, (one, flow) in zip(grid.flat, panels, strict=False):
+            _panel(axes, one, flow)
+        handles = [Patch(color=c) for c in (*PARTS.values(), OUTSIDE)]
+        names = [*PARTS, "outside the steps"]
+        figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=5)
+        figure.tight_layout(w_pad=2, h_pad=1.5)
+        return figure
+
+
+def _panel(axes: Axes, one: Measurement, flow: Waterfall) -> None:
+    at = flow.wire
+    axes.barh(0, flow.wire, color=OUTSIDE, height=0.62)
+    ends = [(flow.wire, f"{flow.wire:.1f}")]
+    for row, step in enumerate(flow.steps, start=1):
+        for part, colour in PARTS.items():
+            length = getattr(step, part)
+            axes.barh(row, length, left=at, color=colour, height=0.62)
+            at += length
+        batch = f", batch {step.batch:.1f}" if step.batch >= 1.05 else ""
+        ends.append((at, f"{step.total:.1f}{batch}"))
+    last = len(flow.steps) + 1
+    axes.barh(last, flow.overhead, left=at, color=OUTSIDE, height=0.62)
+    ends.append((at + flow.overhead, f"{flow.overhead:.1f}"))
+    for row, (end, text) in enumerate(ends):
+        axes.annotate(
+            text, (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5
+        )
+    names = ["wire and client", *(step.name for step in flow.steps), "from step to step"]
+    axes.set_yticks(range(last + 1), names, fontsize=9)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.set_xlim(0, flow.client * 1.3)
+    axes.set_xlabel("ms", fontsize=9)
+    asked = one.configuration
+    axes.set_title(
+        f"{asked.inputs.name}, {asked.concurrency} at a time: {flow.client:.0f} ms", fontsize=10
+    )
+
+
+def _nothing() -> Figure:
+    figure = Figure(figsize=(8, 1.2))
+    axes = figure.subplots()
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, "no stable measurement", ha="center", color=OUTSIDE)
+    return figure
+
+
+def _colours(shown: Sequence[Measurement]) -> dict[tuple[str, str], str]:
+    asked = [(one.configuration.target.label, one.configuration.inputs.name) for one in shown]
+    own = [pair for pair in dict.fromkeys(asked) if pair[0] != NETWORK]
+    return {pair: NETWORK_COLOUR for pair in asked} | {
+        pair: COLOURS[number % len(COLOURS)] for number, pair in enumerate(own)
+    }
+
+
+def _series(
+    shown: Sequence[Measurement],
+) -> list[tuple[tuple[str, str, str], list[Measurement]]]:
+    def key(one: Measurement) -> tuple[str, str, str]:
+        asked = one.configuration
+        return asked.target.label, asked.inputs.name, asked.protocol
+
+    return [(name, list(points)) for name, points in groupby(shown, key)]

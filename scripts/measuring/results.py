@@ -1,0 +1,96 @@
+"""A run's figures as files: JSON that a later run is compared with, CSV for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from scripts.errors import UserError
+from scripts.measuring.measurement import Measurement
+
+KIND = "triton-bundle benchmark"
+SCHEMA = 1
+LATENCIES = ("mean", "p50", "p95", "p99")
+
+
+def as_dict(when: str, about: dict[str, Any], measurements: list[Measurement]) -> dict[str, Any]:
+    return {
+        "kind": KIND,
+        "schema": SCHEMA,
+        "when": when,
+        **about,
+        "measurements": [_measurement(one) for one in measurements],
+    }
+
+
+def _measurement(one: Measurement) -> dict[str, Any]:
+    """What is unstable has its range, and no figure that could be taken for a result."""
+    asked = one.configuration
+    flow = one.waterfall
+    return {
+        "name": asked.name,
+        "target": asked.target.label,
+        "inputs": asked.inputs.name,
+        "protocol": asked.protocol,
+        "batch": asked.batch,
+        "concurrency": asked.concurrency,
+        "stable": one.stable,
+        "why_unstable": one.why_unstable,
+        "requests": one.requests,
+        "throughput": asdict(one.throughput) if one.stable else _range(one),
+        "latency_ms": {n: asdict(getattr(one, n)) for n in LATENCIES} if one.stable else None,
+        "waterfall_ms": flow.as_dict() if one.stable and flow else None,
+        "rounds": [_round(sample) for sample in one.samples],
+    }
+
+
+def _range(one: Measurement) -> dict[str, float]:
+    return {"low": one.throughput.low, "high": one.throughput.high}
+
+
+def _round(sample: Any) -> dict[str, Any]:
+    return {name: value for name, value in asdict(sample).items() if name != "counted"}
+
+
+def load(path: Path) -> dict[str, Any]:
+    remedy = "give the results.json of an earlier make bench"
+    try:
+        results: dict[str, Any] = json.loads(path.read_text())
+        known = results["kind"] == KIND and results["schema"] == SCHEMA
+    except OSError:
+        raise UserError(f"COMPARE={path} cannot be read", remedy) from None
+    except (ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise UserError(f"COMPARE={path} is no result of this benchmark", remedy)
+    return results
+
+
+COLUMNS = (
+    *("target", "inputs", "protocol", "batch", "concurrency", "stable", "requests"),
+    *("pictures_per_second", "pictures_per_second_low", "pictures_per_second_high"),
+    *(f"{name}_ms" for name in LATENCIES),
+)
+
+
+def as_csv(results: dict[str, Any]) -> str:
+    """Empty cells where a measurement was unstable."""
+    text = io.StringIO()
+    table = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
+    for one in results["measurements"]:
+        speed, latency = one["throughput"], one["latency_ms"] or {}
+        table.writerow(
+            one
+            | {
+                "pictures_per_second": speed.get("median", ""),
+                "pictures_per_second_low": speed["low"],
+                "pictures_per_second_high": speed["high"],
+                **{f"{name}_ms": latency[name]["median"] for name in latency},
+            }
+        )
+    return text.getvalue()

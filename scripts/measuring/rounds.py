@@ -1,0 +1,117 @@
+"""Measures configurations in turn, several times over: what disturbs the machine hits all alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from scripts.host import console
+from scripts.measuring import waterfall
+from scripts.measuring.measurement import Measurement, Sample
+from scripts.measuring.perf_analyzer import Failed, PerfAnalyzer
+from scripts.measuring.workload import Configuration
+
+# Of each run, beside the measuring itself.
+START_S = 0.5
+WARM_UP_S = 1.0
+
+
+def measure(
+    configurations: Sequence[Configuration],
+    analyzer: PerfAnalyzer,
+    rounds: int,
+    seconds: float,
+) -> list[Measurement]:
+    """Each configuration `rounds` times for `seconds`; what is asked first is warmed up before."""
+    samples: list[list[Sample]] = [[] for _ in configurations]
+    warm_ups = _hardest_of_each(configurations)
+    work = len(warm_ups) * WARM_UP_S + rounds * len(configurations) * seconds
+    runs = len(warm_ups) + rounds * len(configurations)
+    with _progress(work + runs * START_S) as progress:
+        for configuration in warm_ups:
+            progress.show(f"warming up: {configuration.name}")
+            _sample(analyzer, configuration, WARM_UP_S)
+            progress.advance(WARM_UP_S + START_S)
+        for number in range(rounds):
+            progress.say(f"round {number + 1} of {rounds}")
+            for configuration, taken in zip(configurations, samples, strict=True):
+                progress.show(f"round {number + 1} of {rounds}: {configuration.name}")
+                taken.append(_sample(analyzer, configuration, seconds))
+                progress.advance(seconds + START_S)
+    return [
+        Measurement(configuration, tuple(taken))
+        for configuration, taken in zip(configurations, samples, strict=True)
+    ]
+
+
+def seconds_each(budget: float, configurations: Sequence[Configuration], rounds: int) -> float:
+    """How long each may be measured for all of them to be done within the budget."""
+    free = budget - len(_hardest_of_each(configurations)) * (WARM_UP_S + START_S)
+    return max(1.0, free / (rounds * len(configurations)) - START_S)
+
+
+def _hardest_of_each(configurations: Sequence[Configuration]) -> list[Configuration]:
+    """Of each target and kind of input, the one with the most requests at a time."""
+    hardest = {
+        (one.target.label, one.inputs.name): one
+        for one in sorted(configurations, key=lambda one: one.concurrency)
+    }
+    return list(hardest.values())
+
+
+def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float) -> Sample:
+    target = configuration.target
+    before = waterfall.fetch(target.http)
+    try:
+        figures = analyzer.run(configuration, seconds)
+    except Failed as fault:
+        return Sample(failure=str(fault))
+    counted = waterfall.between(before, waterfall.fetch(target.http))
+    failed = counted[target.model].failed
+    return Sample(
+        **dataclasses.asdict(figures),
+        counted={name: counted[name] for name in {target.model, *target.steps}},
+        failure=f"{failed} requests failed" if failed else "",
+    )
+
+
+class _Shown:
+    """A line that moves in a terminal; elsewhere a line a round."""
+
+    def __init__(self, progress: Progress, task: TaskID, total: float) -> None:
+        self._progress, self._task, self._total = progress, task, total
+        self._began = time.monotonic()
+        self._done = 0.0
+
+    def show(self, what: str) -> None:
+        self._progress.update(self._task, description=what, left=self._left())
+
+    def say(self, what: str) -> None:
+        if not console.out.is_terminal:
+            console.note(f"{what}, {self._left()}")
+
+    def advance(self, planned: float) -> None:
+        self._done += planned
+        self._progress.advance(self._task, planned)
+
+    def _left(self) -> str:
+        pace = (time.monotonic() - self._began) / self._done if self._done else 1.0
+        minutes, seconds = divmod(round((self._total - self._done) * pace), 60)
+        return f"{minutes}:{seconds:02} left"
+
+
+@contextmanager
+def _progress(total: float) -> Iterator[_Shown]:
+    columns = (
+        BarColumn(20),
+        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(
+        *columns, console=console.out, transient=True, disable=not console.out.is_terminal
+    ) as bar:
+        yield _Shown(bar, bar.add_task("", total=total, left=""), total)

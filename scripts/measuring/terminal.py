@@ -1,0 +1,95 @@
+"""The results as tables and bars in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from scripts.host import console
+from scripts.measuring.compare import Comparison
+from scripts.measuring.measurement import Measurement, against_the_network
+from scripts.measuring.waterfall import Waterfall
+
+# What the figures of the waterfall leave of a line is for its bars.
+FIGURES, LONGEST_BAR = 64, 40
+
+
+def figures(measurements: list[Measurement]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("requests at a time", no_wrap=True)
+    for heading in ("", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", "of net", "ms"):
+        table.add_column(heading, justify="right")
+    before = ""
+    for one in measurements:
+        asked = one.configuration
+        group = f"{asked.target.label}, {asked.inputs.name}, {asked.protocol}"
+        each = f"{asked.concurrency} of {asked.batch}" if asked.batch > 1 else asked.concurrency
+        table.add_row("" if group == before else group, str(each), *_cells(one, measurements))
+        before = group
+    return table
+
+
+def _cells(one: Measurement, measurements: list[Measurement]) -> list[str | Text]:
+    if not one.stable:
+        low, high = one.throughput.low, one.throughput.high
+        return [Text("unstable", "yellow"), "", f"{low:.0f}-{high:.0f}" if high else ""]
+    bare = against_the_network(one, measurements)
+    half = (one.throughput.high - one.throughput.low) / 2 / one.throughput.median
+    return [
+        f"{one.throughput.median:.1f}",
+        f"{half:.0%}",
+        *(f"{getattr(one, name).median:.1f}" for name in ("p50", "p95", "p99")),
+        f"{bare.share:.0%}" if bare else "",
+        f"{bare.added:+.1f}" if bare else "",
+    ]
+
+
+def waterfalls(shown: Sequence[Measurement]) -> Table:
+    """Each line begins where the one above it ended, as the request goes its way."""
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("a request's way", no_wrap=True)
+    for heading in ("queue", "input", "compute", "output", "ms", "batch"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for one in shown:
+        flow = one.waterfall
+        if not flow:
+            continue
+        asked = one.configuration
+        table.add_row(Text(f"{asked.inputs.name}, {asked.concurrency} at a time", "bold"))
+        at = 0.0
+        for cells, length in _rows(flow):
+            table.add_row(*cells, _bar(at, length, flow.client))
+            at += length
+        table.add_row("  together", "", "", "", "", f"{flow.client:.1f}")
+    return table
+
+
+def _rows(flow: Waterfall) -> Iterator[tuple[list[str], float]]:
+    yield ["  wire and client", "", "", "", "", f"{flow.wire:.1f}", ""], flow.wire
+    for step in flow.steps:
+        parts = (step.queue, step.input, step.compute, step.output, step.total, step.batch)
+        yield [f"  {step.name}", *(f"{part:.1f}" for part in parts)], step.total
+    yield ["  from step to step", "", "", "", "", f"{flow.overhead:.1f}", ""], flow.overhead
+
+
+def _bar(start: float, length: float, whole: float) -> Text:
+    longest = min(LONGEST_BAR, console.out.width - FIGURES)
+    before, upto = (round(longest * at / whole) for at in (start, start + length))
+    return Text(" " * before + ("█" * (upto - before) or "▏"), style="blue")
+
+
+def comparison(found: Comparison) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column(f"against {found.when}")
+    table.add_column("pictures/s", justify="right")
+    table.add_column("p50", justify="right")
+    for change in found.changes:
+        table.add_row(change.name, ratio(change.throughput) or change.note, ratio(change.p50))
+    return table
+
+
+def ratio(value: float | None) -> str:
+    return f"x {value:.2f}" if value else ""

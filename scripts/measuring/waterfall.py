@@ -1,0 +1,130 @@
+"""Where the time of a request goes, from Triton's own counters before and after a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
+from typing import Any
+
+from scripts.host import triton_api
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What Triton counts of one model since its start; durations are nanoseconds."""
+
+    requests: int = 0
+    failed: int = 0
+    pictures: int = 0
+    executions: int = 0
+    total: int = 0
+    queue: int = 0
+    input: int = 0
+    compute: int = 0
+    output: int = 0
+
+    @classmethod
+    def parse(cls, model: dict[str, Any]) -> Counters:
+        """One entry of /v2/models/stats."""
+        stats = model["inference_stats"]
+        return cls(
+            requests=stats["success"]["count"],
+            failed=stats["fail"]["count"],
+            pictures=model["inference_count"],
+            executions=model["execution_count"],
+            total=stats["success"]["ns"],
+            queue=stats["queue"]["ns"],
+            input=stats["compute_input"]["ns"],
+            compute=stats["compute_infer"]["ns"],
+            output=stats["compute_output"]["ns"],
+        )
+
+    def __add__(self, other: Counters) -> Counters:
+        return Counters(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __sub__(self, other: Counters) -> Counters:
+        return Counters(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
+def parse(statistics: dict[str, Any]) -> dict[str, Counters]:
+    return {model["name"]: Counters.parse(model) for model in statistics["model_stats"]}
+
+
+def fetch(address: str) -> dict[str, Counters]:
+    return parse(triton_api.get(address, "/models/stats"))
+
+
+def between(before: Mapping[str, Counters], after: Mapping[str, Counters]) -> dict[str, Counters]:
+    return {name: after[name] - before.get(name, Counters()) for name in after}
+
+
+def together(rounds: Iterable[Mapping[str, Counters]]) -> dict[str, Counters]:
+    total: dict[str, Counters] = {}
+    for counted in rounds:
+        for name, counters in counted.items():
+            total[name] = total.get(name, Counters()) + counters
+    return total
+
+
+@dataclass(frozen=True)
+class Step:
+    """Of one model, in milliseconds a request."""
+
+    name: str
+    queue: float
+    input: float
+    compute: float
+    output: float
+    batch: float  # pictures that were computed together, on average
+
+    @property
+    def total(self) -> float:
+        return self.queue + self.input + self.compute + self.output
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """A request's mean way through a server, in milliseconds."""
+
+    client: float  # as the client saw it, from end to end
+    server: float  # within the server
+    steps: tuple[Step, ...]
+
+    @property
+    def wire(self) -> float:
+        """Sending, receiving, and the client's own work."""
+        return max(0.0, self.client - self.server)
+
+    @property
+    def overhead(self) -> float:
+        """What leading a request from step to step takes."""
+        return max(0.0, self.server - sum(step.total for step in self.steps))
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"wire": self.wire, "overhead": self.overhead}
+
+
+def of(
+    model: str, steps: Sequence[str], counted: Mapping[str, Counters], client: float
+) -> Waterfall | None:
+    """None where the server counted nothing."""
+    whole = counted.get(model, Counters())
+    if not whole.requests:
+        return None
+    return Waterfall(
+        client,
+        whole.total / whole.requests / 1e6,
+        tuple(_step(name, counted[name]) for name in steps if counted[name].requests),
+    )
+
+
+def _step(name: str, counters: Counters) -> Step:
+    each = 1e6 * counters.requests
+    return Step(
+        name,
+        counters.queue / each,
+        counters.input / each,
+        counters.compute / each,
+        counters.output / each,
+        counters.pictures / counters.executions if counters.executions else 0.0,
+    )

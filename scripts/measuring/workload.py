@@ -1,0 +1,79 @@
+"""What is measured: which models, asked with what, over which protocol, by how many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scripts.host import triton_api
+from scripts.measuring.photos import Inputs
+
+ENSEMBLE, NETWORK = "ensemble", "bare network"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A model of a server, and what the server tells about it."""
+
+    label: str
+    model: str
+    http: str
+    grpc: str
+    input: str
+    steps: tuple[str, ...]  # of an ensemble, in the order of its configuration; else itself
+
+    @classmethod
+    def asked(cls, label: str, model: str, http: str, grpc: str) -> Target:
+        config = triton_api.get(http, f"/models/{model}/config")
+        steps = config.get("ensemble_scheduling", {}).get("step", [])
+        names = tuple(step["model_name"] for step in steps) or (model,)
+        return cls(label, model, http, grpc, config["input"][0]["name"], names)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    target: Target
+    inputs: Inputs
+    protocol: str  # grpc or http
+    batch: int  # pictures in one request
+    concurrency: int  # requests on their way at any time
+
+    @property
+    def name(self) -> str:
+        each = f", {self.batch} in each" if self.batch > 1 else ""
+        return (
+            f"{self.target.label}, {self.inputs.name}, {self.protocol}, "
+            f"{self.concurrency} at a time{each}"
+        )
+
+
+def everything(
+    ensemble: Target,
+    network: Target,
+    contenders: Sequence[Target],
+    pictures: Sequence[Inputs],
+    pixels: Inputs,
+) -> list[Configuration]:
+    found = []
+    for sent in pictures:
+        found += [Configuration(ensemble, sent, "grpc", 1, each) for each in (1, 2, 4, 8)]
+        found += [Configuration(ensemble, sent, "http", 1, each) for each in (1, 4)]
+        found += [Configuration(ensemble, sent, "grpc", 8, 1)]
+        found += [Configuration(one, sent, "grpc", 1, c) for one in contenders for c in (1, 4)]
+    return found + [Configuration(network, pixels, "grpc", 1, each) for each in (1, 4, 8)]
+
+
+def a_few(
+    ensemble: Target,
+    network: Target,
+    contenders: Sequence[Target],
+    pictures: Sequence[Inputs],
+    pixels: Inputs,
+) -> list[Configuration]:
+    """What a minute allows."""
+    found = []
+    for sent in pictures:
+        found += [Configuration(ensemble, sent, "grpc", 1, each) for each in (1, 4)]
+        found += [Configuration(one, sent, "grpc", 1, 4) for one in contenders]
+    found += [Configuration(ensemble, pictures[-1], "http", 1, 4)]
+    return found + [Configuration(network, pixels, "grpc", 1, each) for each in (1, 4)]

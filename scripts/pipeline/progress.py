@@ -1,0 +1,19 @@
+"""A step's one line: what it is at, and the seconds that it took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    began = time.monotonic()
+    print(f"- {what} … ", end="", flush=True)
+    try:
+        yield
+    except BaseException:
+        print("failed", flush=True)
+        raise
+    print(f"{time.monotonic() - began:.1f} s", flush=True)

@@ -1,0 +1,213 @@
+"""From perf_analyzer's and Triton's own words to a figure, or to the refusal of one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bundle_serving.pictures import Transform
+from scripts.errors import UserError
+from scripts.measuring import perf_analyzer, photos, results, waterfall
+from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
+from scripts.measuring.measurement import Measurement, Sample, Spread, against_the_network
+from scripts.measuring.photos import Inputs
+from scripts.measuring.report import headlines
+from scripts.measuring.waterfall import Counters
+from scripts.measuring.workload import Configuration, Target, a_few, everything
+from tests.project import picture
+
+# What a real run on a real server left.
+RECORDED = Path(__file__).parent / "recorded"
+STATISTICS = json.loads((RECORDED / "statistics.json").read_text())
+STEPS = ("preprocessing", "resnet50_onnx", "postprocessing")
+PIPELINE = "ensemble_python_resnet50"
+
+ENSEMBLE = Target("ensemble", PIPELINE, "host:1", "host:2", "INPUT", STEPS)
+NETWORK = Target("bare network", "resnet50_onnx", "host:1", "host:2", "input", STEPS[1:2])
+SMALL = Inputs("small", (b"ab", b"abcd"))
+PIXELS = Inputs("pixels", (b"abc",), (3, 1, 1))
+RECIPE = Transform(resize=8, crop=8)
+
+
+def recorded() -> dict[str, Counters]:
+    before, after = (waterfall.parse(STATISTICS[when]) for when in ("before", "after"))
+    return waterfall.between(before, after)
+
+
+def measured(
+    *throughputs: float,
+    target: Target = ENSEMBLE,
+    inputs: Inputs = SMALL,
+    concurrency: int = 4,
+    failure: str = "",
+) -> Measurement:
+    samples = [Sample(t, 100 / t, 100 / t, 200 / t, 300 / t, 50) for t in throughputs]
+    if failure:
+        samples.append(Sample(failure=failure))
+    asked = Configuration(target, inputs, "grpc", 1, concurrency)
+    return Measurement(asked, tuple(samples))
+
+
+def found(*measurements: Measurement, **about: Any) -> dict[str, Any]:
+    parts: dict[str, Any] = {part: {} for part in (*CIRCUMSTANCES, *CAUSES)}
+    return json.loads(json.dumps(results.as_dict("then", parts | about, list(measurements))))
+
+
+def test_a_figure_is_the_median_of_its_rounds() -> None:
+    one = measured(50, 53, 51)
+    assert one.stable
+    assert one.throughput == Spread(51, 50, 53)
+    assert one.requests == 150
+
+
+def test_rounds_that_differ_are_no_figure() -> None:
+    one = measured(50, 40, 51)
+    assert not one.stable and "differ by 22%" in one.why_unstable
+
+
+def test_a_failed_request_is_no_figure() -> None:
+    assert measured(50, 50, failure="3 requests failed").why_unstable == "3 requests failed"
+    assert not measured(failure="no answer in time").stable
+
+
+def test_the_waterfall_of_a_real_run() -> None:
+    flow = waterfall.of(PIPELINE, STEPS, recorded(), client=111.0)
+    assert flow
+    assert [step.name for step in flow.steps] == list(STEPS)
+    _, network, _ = flow.steps
+    # perf_analyzer's own account of the same run, in the file beside; its windows leave out what
+    # was on its way at the end.
+    assert network.total == pytest.approx(97.1, rel=0.1)
+    assert network.queue == pytest.approx(18.5, rel=0.1)
+    assert network.batch == pytest.approx(76 / 61, rel=0.05)
+    assert flow.wire == pytest.approx(111 - flow.server)
+    parts = flow.wire + sum(step.total for step in flow.steps) + flow.overhead
+    assert parts == pytest.approx(flow.client, rel=0.02)
+
+
+def test_rounds_are_counted_together() -> None:
+    twice = waterfall.together([recorded(), recorded()])
+    assert twice[PIPELINE].requests == 2 * recorded()[PIPELINE].requests
+    once, double = (waterfall.of(PIPELINE, STEPS, c, 111.0) for c in (recorded(), twice))
+    assert once == double
+
+
+def test_a_server_that_counted_nothing_has_no_waterfall() -> None:
+    nothing = waterfall.between(recorded(), recorded())
+    assert waterfall.of(PIPELINE, STEPS, nothing, client=1.0) is None
+
+
+def test_what_perf_analyzer_reports() -> None:
+    report = (RECORDED / "perf_analyzer.csv").read_text()
+    figures = perf_analyzer.parse(report, (RECORDED / "perf_analyzer.txt").read_text())
+    assert figures.throughput == pytest.approx(34.5633)
+    assert (figures.p50, figures.p95, figures.p99) == (107.832, 193.390, 241.783)
+    assert figures.requests == 76
+
+
+def test_why_perf_analyzer_gave_up() -> None:
+    said = (
+        "Request concurrency: 4\nFailed to maintain requested inference load. Worker thread(s) "
+        "failed to generate concurrent requests.\nThread [0] had error: not a picture\n\n"
+    )
+    assert perf_analyzer.reason(said) == "not a picture"
+    assert perf_analyzer.reason("") == "it said nothing"
+
+
+def test_pictures_of_one_request_share_a_length() -> None:
+    whole = json.loads(perf_analyzer.input_data(SMALL, "INPUT", padded=False))["data"]
+    padded = json.loads(perf_analyzer.input_data(SMALL, "INPUT", padded=True))["data"]
+    assert [row["INPUT"]["shape"] for row in whole] == [[2], [4]]
+    assert [row["INPUT"]["shape"] for row in padded] == [[4], [4]]
+    pixels = json.loads(perf_analyzer.input_data(PIXELS, "input", padded=False))["data"]
+    assert pixels[0]["input"]["shape"] == [3, 1, 1]
+
+
+@pytest.mark.parametrize("choose", [a_few, everything])
+def test_what_is_measured(choose: Any) -> None:
+    rival = Target("rival", "other", "host:3", "host:4", "INPUT", ("other",))
+    chosen = choose(ENSEMBLE, NETWORK, [rival], [SMALL], PIXELS)
+    names = [one.name for one in chosen]
+    assert len(set(names)) == len(names)
+    for target in (ENSEMBLE, NETWORK, rival):
+        assert any(one.target == target and one.concurrency == 4 for one in chosen)
+
+
+def test_the_ensemble_beside_the_bare_network() -> None:
+    ensemble, network = measured(45, 45), measured(50, 50, target=NETWORK, inputs=PIXELS)
+    beside = against_the_network(ensemble, [ensemble, network])
+    assert beside and beside.share == pytest.approx(0.9)
+    assert beside.added == pytest.approx(100 / 45 - 100 / 50)
+    assert against_the_network(ensemble, [measured(9, 1, target=NETWORK)]) is None
+
+
+def test_the_headline_is_the_best_that_is_certain() -> None:
+    best = headlines([measured(40, 41), measured(80, 20), measured(30, 30, concurrency=1)])
+    assert [(one.what, one.value) for one in best] == [("ensemble, small", "40.5")]
+    assert "answered in 3 ms" in best[0].note
+
+
+def test_csv_has_no_figure_for_what_is_unstable() -> None:
+    table = results.as_csv(found(measured(50, 51), measured(10, 20, concurrency=8)))
+    steady, shaky = csv.DictReader(io.StringIO(table))
+    assert (steady["pictures_per_second"], steady["stable"]) == ("50.5", "True")
+    assert float(steady["p50_ms"]) == pytest.approx((100 / 50 + 100 / 51) / 2)
+    assert (shaky["pictures_per_second"], shaky["p50_ms"]) == ("", "")
+    assert (shaky["pictures_per_second_low"], shaky["pictures_per_second_high"]) == ("10", "20")
+
+
+def test_what_changed_is_a_ratio() -> None:
+    old = found(measured(25, 25), measured(9, 20, concurrency=8), machine={"cores": 2})
+    new = found(
+        measured(50, 50), measured(9, 9, concurrency=8), measured(9, 9, concurrency=1),
+        machine={"cores": 4}, settings={"PRECISION": "bf16"},
+    )  # fmt: skip
+    comparison = compare(old, new)
+    faster, unknown = comparison.changes  # the third was not measured then
+    assert (faster.throughput, faster.p50) == (2, 0.5)
+    assert (unknown.throughput, unknown.note) == (None, "unstable then")
+    assert comparison.warnings == ["machine.cores: 2 -> 4"]
+    assert comparison.causes == ["settings.PRECISION: none -> bf16"]
+
+
+def test_only_our_own_results_are_compared(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    ours = found(measured(50, 51))
+    for content in ("no JSON", "[]", "{}", json.dumps(ours | {"schema": 0})):
+        path.write_text(content)
+        with pytest.raises(UserError, match="no result of this benchmark"):
+            results.load(path)
+    with pytest.raises(UserError, match="cannot be read"):
+        results.load(tmp_path / "missing.json")
+    path.write_text(json.dumps(ours))
+    assert results.load(path) == ours
+
+
+def test_drawn_photos_are_as_large_as_real_ones() -> None:
+    small = photos.draw(photos.SIZES["500x375"], seed=0)
+    assert 40_000 < len(small) < 110_000
+    assert Image.open(io.BytesIO(small)).size == (500, 375)
+    assert small == photos.draw((500, 375), seed=0) != photos.draw((500, 375), seed=1)
+
+
+def test_pictures_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "good.jpg").write_bytes(picture())
+    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    (sent,) = photos.given_or_drawn(str(tmp_path), RECIPE)
+    assert (sent.name, len(sent.rows)) == (tmp_path.name, 1)
+    assert "left out: broken.jpg" in capsys.readouterr().out
+    pixels = photos.pixels_of(sent, RECIPE)
+    assert pixels.shape == (3, 8, 8)
+    assert np.frombuffer(pixels.rows[0], np.uint8).size == 3 * 8 * 8
+
+
+def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no picture"):
+        photos.given_or_drawn(str(tmp_path), RECIPE)
