@@ -5,7 +5,7 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify bench status logs down clean test lint
+.PHONY: help demo doctor up classify bench rivals tune status logs down clean test lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
@@ -29,6 +29,14 @@ classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1)
 bench: ## How fast it answers, and where the time goes: a report (QUICK=1, IMAGES=, COMPARE=)
 	$(TOOLS) bench perf_analyzer
 	@$(RUN).bench
+
+rivals: ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
+	$(TOOLS) rivals
+	@.venv/bin/python -m benchmark.compare
+
+tune: ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5)
+	$(TOOLS) bench perf_analyzer
+	@$(RUN).tune
 
 status: ## Does it answer, what does it serve, what was that made from
 	$(TOOLS)

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from rich.table import Table
 
-from bundle_serving.pictures import Transform
 from bundle_serving.start_server import PIPELINE
 from scripts import files
 from scripts.bootstrap import ROOT
@@ -31,7 +30,7 @@ from scripts.measuring.measurement import MOST_SPREAD, Measurement
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.rounds import measure, seconds_each
 from scripts.measuring.workload import Target
-from scripts.pipeline.repository import PREPROCESSING, VERSION
+from scripts.pipeline.repository import recipe
 from scripts.up import REPOSITORY, described
 
 REPORTS = ROOT / "build" / "bench"
@@ -46,14 +45,13 @@ def main() -> int:
     old = results.load(Path(earlier)) if earlier else None
     server = running_server()
     console.note(f"measuring {described(server)}")
-    first = PREPROCESSING[server.started_with["PREPROCESS"]]
-    recipe = Transform.load(REPOSITORY / first / VERSION / "transform.json")
-    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), recipe)
+    how = recipe(REPOSITORY, server.started_with["PREPROCESS"])
+    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), how)
     for inputs in pictures:
         console.note(f"sent: {inputs.described}")
 
     ensemble, network = targets(server)
-    pixels = photos.pixels_of(pictures[-1], recipe)
+    pixels = photos.pixels_of(pictures[-1], how)
     choose = workload.a_few if quick else workload.everything
     configurations = choose(ensemble, network, [], pictures, pixels)
     seconds = seconds_each(QUICK_SECONDS if quick else SECONDS, configurations, ROUNDS)

@@ -42,6 +42,8 @@ OLDEST = (3, 11)
 # package carries. Their files name versions and hashes themselves.
 APART = ("perf_analyzer",)
 
+WITH_TORCH = ("export", "rivals", "test")
+
 # PyTorch's own index of CPU builds; on PyPI, torch for Linux brings gigabytes of CUDA with it.
 CPU_TORCH = "https://download.pytorch.org/whl/cpu"
 
@@ -92,7 +94,7 @@ def _install(layer: str) -> None:
         command += ["--platform", "manylinux1_x86_64", "--only-binary", ":all:"]
     else:
         command += ["-c", str(REQUIREMENTS / "constraints.txt")]
-    if layer in ("export", "test"):
+    if layer in WITH_TORCH:
         command += torch_index()
     _pip(command, f"installing {layer} (requirements/{layer}.txt)")
     STAMP.write_text(json.dumps(_layers() | {layer: _digest(layer)}, indent=2))

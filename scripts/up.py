@@ -49,12 +49,12 @@ def bring_up(wished: Settings) -> State:
             )
         stack = flavour.stack(name, wished)
         stack.prepare()
-        _export(stack, wished)
-        _lay_out(wished, engines.of(stack), _engine(stack, wished), REPOSITORY)
+        export(stack, wished)
+        lay_out(wished, engines.of(stack), _engine(stack, wished), REPOSITORY)
         return _serve(stack, wished)
 
 
-def _export(stack: Stack, wished: Settings) -> None:
+def export(stack: Stack, wished: Settings) -> None:
     precision = "fp16" if engines.of(stack) is GPU else "fp32"
     wanted = Wanted(wished["ARCH"], wished.weights, precision)
     reason = why_export(ONNX, wanted)
@@ -72,10 +72,10 @@ def _export(stack: Stack, wished: Settings) -> None:
 
 
 def _engine(stack: Stack, wished: Settings) -> Path:
-    return engines.make(stack, wished, partial(_lay_out, wished))
+    return engines.make(stack, wished, partial(lay_out, wished))
 
 
-def _lay_out(wished: Settings, engine: Engine, made: Path, target: Path) -> None:
+def lay_out(wished: Settings, engine: Engine, made: Path, target: Path) -> None:
     def share(model: str) -> Share:
         return Share.of(
             wished.cores, wished.number(f"{model}_INSTANCES"), wished.number(f"{model}_THREADS")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -142,6 +143,15 @@ class Project:
     @property
     def grpc(self) -> str:
         return f"127.0.0.1:{self.settings['GRPC_PORT']}"
+
+    def temporary_servers(self) -> list[psutil.Process]:
+        """Those that a measurement brings up for itself, and their models."""
+        return [
+            process
+            for process in psutil.process_iter(["cmdline", "cwd"])
+            if process.info["cwd"] == str(self.path)
+            and any("triton_temporary" in word for word in process.info["cmdline"] or [])
+        ]
 
     def shared_memory(self) -> list[Path]:
         return [path for path in Path("/dev/shm").glob(f"{self.shm_prefix}*")]

@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
 
 import docker
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import AlreadyTold, UserError
-from scripts.host import console, ports, state
+from scripts.host import console, ports, state, temporary
 from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.pipeline.manifest import pinned
@@ -133,6 +136,41 @@ class DockerStack:
                 "make doctor tells what is wrong",
             )
 
+    @contextmanager
+    def temporary(self, repository: Path, log: Path) -> Iterator[tuple[str, str]]:
+        """A server for as long as a block lasts, and where it is asked over HTTP and gRPC."""
+        http, grpc = temporary.free_ports(2)
+        container = self._engine.containers.run(
+            self._image("server"),
+            detach=True,
+            init=True,
+            read_only=True,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges:true"],
+            tmpfs={"/run/triton": "exec,uid=1000,gid=1000", "/tmp": ""},
+            volumes={str(repository): {"bind": "/models", "mode": "ro"}},
+            ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
+            shm_size=self._shm_size,
+            mem_limit=self._settings["MEMORY"],
+        )
+
+        def alive() -> bool:
+            container.reload()
+            return container.status in ("created", "running")
+
+        address = f"127.0.0.1:{http}"
+        try:
+            temporary.until_it_answers(
+                "the server",
+                lambda: reason_not_to_trust(f"http://{address}", PIPELINE),
+                alive,
+                lambda: container.logs().decode(errors="replace"),
+            )
+            yield address, f"127.0.0.1:{grpc}"
+        finally:
+            log.write_bytes(container.logs())
+            container.remove(force=True)
+
     def alive(self) -> bool:
         container = self._server()
         # "restarting" is what Docker says between two failures of a server that cannot start.
@@ -207,6 +245,14 @@ class DockerStack:
         user, group = (os.getuid(), os.getgid()) if os.getuid() else (1000, 1000)
         return f"{user}:{group}"
 
+    @property
+    def _shm_size(self) -> str:
+        instances = sum(
+            Share.of(self._settings.cores, self._settings.number(name)).instances
+            for name in ("PREPROCESS_INSTANCES", "NETWORK_INSTANCES")
+        )
+        return f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m"
+
     def compose(
         self,
         *arguments: str,
@@ -215,14 +261,10 @@ class DockerStack:
         progress: str = "quiet",
         timeout: float | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        instances = sum(
-            Share.of(self._settings.cores, self._settings.number(name)).instances
-            for name in ("PREPROCESS_INSTANCES", "NETWORK_INSTANCES")
-        )
         environment = os.environ | self._settings.values
         environment |= {
             "RUN_AS": self._run_as,
-            "SHM_SIZE": f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m",
+            "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
         }
         files = [*self.compose_files, *filter(None, [self._settings["COMPOSE_OVERRIDE"]])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from scripts import files
@@ -37,13 +38,17 @@ def make(stack: Stack, wished: Settings, lay_out: LayOut) -> Path:
         _build_plan(stack, wished)
         _pass_the_gate(stack, wished, lay_out)
         return PLAN
-    precision, out = wished["PRECISION"], decision(wished)
-    if precision == "int8":
+    if wished["PRECISION"] == "int8":
         _quantise(stack, wished.folder("CALIBRATION"))
+    out = decision(wished)
+    prove(stack, wished["PRECISION"], out)
+    return out
+
+
+def prove(stack: Stack, precision: str, out: Path) -> None:
     network = INT8 if precision == "int8" else ONNX
     if not engine.fits(network, precision, out):
         stack.run_step("engine", "--onnx", network, "--precision", precision, "--out", out)
-    return out
 
 
 def decision(wished: Settings) -> Path:
@@ -78,6 +83,13 @@ def _build_plan(stack: GpuStack, wished: Settings) -> None:
     )
 
 
+def candidate(target: Path, lay_out: Callable[[Path], None]) -> None:
+    """A repository to be tried, beside the one that is served."""
+    own = shutil.ignore_patterns("model.onnx", "model.plan", "__pycache__")
+    shutil.copytree(ROOT / "model_repository", target, ignore=own)
+    lay_out(target)
+
+
 def _pass_the_gate(stack: GpuStack, wished: Settings, lay_out: LayOut) -> None:
     """Serves the plan from a repository of its own, and asks it, before anyone else can."""
     plan_hash = json.loads((PLAN / "manifest.json").read_text())["plan"]["sha256"]
@@ -87,9 +99,7 @@ def _pass_the_gate(stack: GpuStack, wished: Settings, lay_out: LayOut) -> None:
         return
     console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
     with files.whole_folder(CANDIDATE) as draft:
-        own = shutil.ignore_patterns("model.onnx", "model.plan", "__pycache__")
-        shutil.copytree(ROOT / "model_repository", draft / "repository", ignore=own)
-        lay_out(GPU, PLAN, draft / "repository")
+        candidate(draft / "repository", partial(lay_out, GPU, PLAN))
     repository = CANDIDATE / "repository"
     try:
         stack.run_step(

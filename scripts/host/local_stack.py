@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from bundle_serving.start_server import EXIT_TIMEOUT_S, StartError, libpython_fo
 from scripts import bootstrap
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.host import ports, state
+from scripts.host import ports, state, temporary
 from scripts.host.settings import Settings
 from scripts.host.state import State
 
@@ -82,6 +83,10 @@ class LocalStack:
                 start_new_session=True,  # Ctrl-C in this terminal is not meant for the server
             )
         replace(wanted, pid=server.pid, started=psutil.Process(server.pid).create_time()).save()
+
+    def temporary(self, repository: Path, log: Path) -> AbstractContextManager[tuple[str, str]]:
+        """A server for as long as a block lasts, and where it is asked over HTTP and gRPC."""
+        return temporary.triton("the server", repository, log)
 
     def alive(self) -> bool:
         return _server() is not None

@@ -32,7 +32,7 @@ def identity(onnx: Path, precision: str) -> dict[str, Any]:
     return {
         "onnx": json.loads((onnx / "manifest.json").read_text())["onnx"]["sha256"],
         "wanted": precision,
-        "processor": _processor(),
+        "processor": processor(),
         **pinned("openvino"),
     }
 
@@ -100,7 +100,7 @@ def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
     }
 
 
-def _processor() -> str:
+def processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)

@@ -16,24 +16,7 @@ from torch import nn
 from scripts import files
 from scripts.errors import NoWeights, UserError
 from scripts.pipeline.manifest import Wanted
-
-
-def _import_torchvision() -> Any:
-    """torchvision of PyPI is built beside CUDA torch; next to a CPU-only torch its import stops at
-    two operators for detection that no classifier uses. Declaring them is enough."""
-    try:
-        torch._C._dispatch_has_kernel_for_dispatch_key("torchvision::nms", "Meta")
-    except RuntimeError:
-        library = torch.library.Library("torchvision", "DEF")
-        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _import_torchvision.library = library  # type: ignore[attr-defined]  # or it is undone
-    import torchvision
-
-    return torchvision
-
-
-torchvision = _import_torchvision()
+from scripts.pipeline.vision import torchvision
 
 
 @dataclass(frozen=True)

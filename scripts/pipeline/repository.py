@@ -132,6 +132,11 @@ def lay_out(
     files.let_all_read(repository)
 
 
+def recipe(repository: Path, step: str) -> Transform:
+    """What is done to pictures before the network that is laid out."""
+    return Transform.load(repository / PREPROCESSING[step] / VERSION / "transform.json")
+
+
 def generated(repository: Path) -> list[Path]:
     """What lay_out writes; all else in the repository is the project's own."""
     written = [

@@ -1,0 +1,1 @@
+"""What the bundle is compared with, and the command that compares: see docs/comparison.md."""

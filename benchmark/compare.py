@@ -1,0 +1,241 @@
+"""The bundle beside the textbook recipe and the services that one would write, in one run.
+
+    make rivals                        all that there are, on a large photo and a small one
+    make rivals QUICK=1                a minute's worth of it
+    make rivals IMAGES=photos          on pictures of yours
+    make rivals ONLY=textbook,fastapi  with some of them
+
+All are up at once, and are asked in turn, round after round, by the same closed loop of clients.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from benchmark import contenders
+from benchmark.contenders import SERVICES, Contender
+from benchmark.load import Round, measure
+from benchmark.textbook.server import HERE
+from scripts import down, files
+from scripts.bootstrap import ROOT
+from scripts.classify import running_server
+from scripts.errors import UserError, guarded
+from scripts.host import console, lock, settings, state
+from scripts.host.state import State
+from scripts.measuring import machine, photos
+from scripts.measuring.photos import Inputs
+from scripts.pipeline.repository import recipe
+from scripts.up import REPOSITORY, described
+
+OURS, TEXTBOOK = "bundle", "textbook"
+
+
+@dataclass(frozen=True)
+class Plan:
+    concurrencies: tuple[int, ...]
+    rounds: int
+    seconds: float  # for all rounds together, however much there is to measure
+    longest: float  # seconds for one contender in one round, however little there is
+    warm_up: float  # seconds for each contender and photo, that count for nothing
+
+
+FULL = Plan(concurrencies=(1, 4, 8), rounds=3, seconds=270, longest=5, warm_up=1)
+QUICK = Plan(concurrencies=(4,), rounds=2, seconds=32, longest=1.5, warm_up=0.5)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One contender on one photo at one concurrency."""
+
+    photo: str
+    concurrency: int
+    contender: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    images_per_second: float  # the median of the rounds
+    lowest: float
+    highest: float
+    p50_ms: float
+    p95_ms: float
+    bundle_is: float  # so many times as fast
+
+    @property
+    def spread(self) -> float:
+        return (self.highest - self.lowest) / self.images_per_second
+
+
+Results = dict[Cell, list[Round]]
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
+    plan = QUICK if os.environ.get("QUICK") else FULL
+    asked = wanted(os.environ.get("ONLY", ""))
+    with our_server() as server, lock.one_at_a_time(), others(asked) as up:
+        how = recipe(REPOSITORY, server.started_with["PREPROCESS"])
+        pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), how)
+        ours = contenders.triton(OURS, server.http)
+        labels = {
+            inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (ours, *up)}
+            for inputs in pictures
+        }
+        results = measured([ours, *up], pictures, plan)
+        about = {"machine": machine.machine(server), "served": machine.served(server)}
+    figures = summed_up(results)
+    for inputs in pictures:
+        console.out.print(table(inputs.name, figures))
+    for photo, found in labels.items():
+        for name, label in found.items():
+            if label != found[OURS]:
+                console.note(f"{photo}: {name} sees {label}, and the bundle {found[OURS]}")
+    path = record(about | {"settings": server.settings, "labels": labels}, figures, results)
+    console.note(f"every latency is in {path.relative_to(ROOT)}")
+    return 0
+
+
+def wanted(only: str) -> list[str]:
+    known = [TEXTBOOK, *SERVICES]
+    asked = only.split(",") if only else known
+    for name in asked:
+        if name not in known:
+            raise UserError(f"ONLY={name} is not known", f"choose of: {', '.join(known)}")
+    return asked
+
+
+@contextmanager
+def our_server() -> Iterator[State]:
+    """As `make up` serves; left as it was found, up or down."""
+    was_up = state.load() is not None
+    server = running_server()
+    try:
+        if server.flavour == "gpu":
+            raise UserError(
+                "the others run on the CPU, and this server on a GPU",
+                "compare like with like: make rivals FLAVOUR=cpu",
+            )
+        console.note(f"bundle: {described(server)}")
+        yield server
+    finally:
+        if not was_up:
+            down.main()
+
+
+@contextmanager
+def others(asked: list[str]) -> Iterator[list[Contender]]:
+    """All at once: one that is not asked takes no time of the processor."""
+    setup = contenders.what_is_served(REPOSITORY, settings.load().cores)
+    with ExitStack() as up:
+        started = []
+        for name in asked:
+            with console.waiting(f"starting {name}"):
+                server = (
+                    contenders.textbook()
+                    if name == TEXTBOOK
+                    else contenders.running(SERVICES[name], setup)
+                )
+                started.append(up.enter_context(server))
+        yield started
+
+
+def measured(up: list[Contender], pictures: list[Inputs], plan: Plan) -> Results:
+    """Round after round, so that what disturbs the machine disturbs all alike."""
+    results: Results = {
+        Cell(inputs.name, concurrency, each.name): []
+        for inputs in pictures
+        for concurrency in plan.concurrencies
+        for each in up
+    }
+    questions = {
+        (inputs.name, each.name): each.question(inputs.rows) for inputs in pictures for each in up
+    }
+    seconds = min(plan.longest, plan.seconds / (plan.rounds * len(results)))
+    with console.waiting("measuring") as waiting:
+        for (photo, contender), question in questions.items():
+            waiting.show(f"warming up: {contender}, {photo}")
+            measure(question, max(plan.concurrencies), plan.warm_up)
+        for number in range(1, plan.rounds + 1):
+            if not console.out.is_terminal:
+                console.note(f"round {number} of {plan.rounds} …")
+            for cell, rounds in results.items():
+                waiting.show(
+                    f"round {number} of {plan.rounds}: {cell.photo}, {cell.concurrency} at a time, "
+                    f"{cell.contender}"
+                )
+                question = questions[cell.photo, cell.contender]
+                rounds.append(measure(question, cell.concurrency, seconds))
+    return results
+
+
+def summed_up(results: Results) -> dict[Cell, Figures]:
+    rates = {cell: [each.images_per_second for each in rounds] for cell, rounds in results.items()}
+    figures = {}
+    for cell, rounds in results.items():
+        latencies = sorted(1000 * each for one in rounds for each in one.latencies)
+        ours = median(rates[replace(cell, contender=OURS)])
+        figures[cell] = Figures(
+            images_per_second=median(rates[cell]),
+            lowest=min(rates[cell]),
+            highest=max(rates[cell]),
+            p50_ms=median(latencies),
+            p95_ms=latencies[int(0.95 * (len(latencies) - 1))],
+            bundle_is=ours / median(rates[cell]),
+        )
+    return figures
+
+
+def table(photo: str, figures: dict[Cell, Figures]) -> Table:
+    shown = Table(title=photo, title_justify="left", box=None)
+    shown.add_column("at a time")
+    shown.add_column("")
+    for head in ("images/s", "spread", "p50 ms", "p95 ms", "the bundle is"):
+        shown.add_column(head, justify="right")
+    before = 0
+    for cell, found in figures.items():
+        if cell.photo != photo:
+            continue
+        shown.add_row(
+            str(cell.concurrency) if cell.concurrency != before else "",
+            cell.contender,
+            f"{found.images_per_second:.1f}",
+            f"{found.spread:.0%}",
+            f"{found.p50_ms:.0f}",
+            f"{found.p95_ms:.0f}",
+            "" if cell.contender == OURS else f"{found.bundle_is:.2f} x",
+        )
+        before = cell.concurrency
+    return shown
+
+
+def record(about: dict[str, Any], figures: dict[Cell, Figures], results: Results) -> Path:
+    def entry(cell: Cell) -> dict[str, Any]:
+        rounds = [
+            {
+                "images_per_second": each.images_per_second,
+                "latencies_ms": [round(1000 * latency, 2) for latency in each.latencies],
+            }
+            for each in results[cell]
+        ]
+        return asdict(cell) | asdict(figures[cell]) | {"rounds": rounds}
+
+    path = HERE / f"{time.strftime('%Y-%m-%d-%H%M%S')}.json"
+    content = about | {"results": [entry(cell) for cell in figures]}
+    files.write(path, json.dumps(content, indent=1) + "\n")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

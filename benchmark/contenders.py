@@ -1,0 +1,166 @@
+"""What is compared: how each is started, and how it is asked."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from google.protobuf import text_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from benchmark.load import Question
+from benchmark.services.usual import SETUP, Setup
+from benchmark.textbook import server
+from benchmark.textbook.server import HERE
+from bundle_serving.health import PICTURE
+from bundle_serving.start_server import PIPELINE
+from scripts import files
+from scripts.host import temporary
+from scripts.host.engines import ONNX
+from scripts.pipeline.manifest import Manifest
+from scripts.pipeline.repository import CPU
+
+TRITON_PATH = f"/v2/models/{PIPELINE}/infer"
+TRITON_HEADERS = {"Inference-Header-Content-Length": "0"}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A server that is up."""
+
+    name: str
+    address: str
+    path: str
+    headers: dict[str, str]
+    label: Callable[[bytes], str]  # the first one of an answer
+
+    def question(self, pictures: Sequence[bytes]) -> Question:
+        return Question(self.address, self.path, self.headers, pictures)
+
+    def first_label(self, picture: bytes) -> str:
+        question = self.question([picture])
+        connection = question.connect()
+        try:
+            return self.label(question.ask(connection, picture))
+        finally:
+            connection.close()
+
+    def reason_to_wait(self) -> str | None:
+        """None once a picture is answered."""
+        try:
+            self.first_label(PICTURE)
+        except (OSError, http.client.HTTPException) as fault:
+            return str(fault) or type(fault).__name__
+        return None
+
+
+@dataclass(frozen=True)
+class Service:
+    """One of benchmark/services: the module whose presence says that it can be run, and how."""
+
+    name: str
+    package: str
+    command: tuple[str, ...]
+
+    @property
+    def installed(self) -> bool:
+        return find_spec(self.package) is not None
+
+
+SERVICES = {
+    service.name: service
+    for service in (
+        Service(
+            "fastapi",
+            "fastapi",
+            (
+                *("-m", "uvicorn", "benchmark.services.fastapi_service:app"),
+                *("--log-level", "warning", "--workers", "{workers}", "--port", "{port}"),
+            ),
+        ),
+        Service(
+            "litserve",
+            "litserve",
+            ("-m", "benchmark.services.litserve_service", "--port", "{port}"),
+        ),
+        Service(
+            "bentoml",
+            "bentoml",
+            (
+                *("-m", "bentoml", "serve", "benchmark.services.bentoml_service:Service"),
+                *("--host", "127.0.0.1", "--port", "{port}"),
+            ),
+        ),
+        Service(
+            "mosec",
+            "mosec",
+            (
+                *("-m", "benchmark.services.mosec_service", "--address", "127.0.0.1"),
+                *("--log-level", "warning", "--port", "{port}"),
+            ),
+        ),
+    )
+}
+
+
+def triton(name: str, address: str) -> Contender:
+    labels = (ONNX / "labels.txt").read_text().splitlines()
+
+    def label(answer: bytes) -> str:
+        probabilities = np.frombuffer(answer[-4 * len(labels) :], np.float32)
+        return labels[int(probabilities.argmax())]
+
+    return Contender(name, address, TRITON_PATH, TRITON_HEADERS, label)
+
+
+@contextmanager
+def textbook() -> Iterator[Contender]:
+    with server.served() as (address, _):
+        yield triton("textbook", address)
+
+
+@contextmanager
+def running(service: Service, setup: Setup) -> Iterator[Contender]:
+    told = HERE / "setup.json"
+    files.write(told, setup.dump())
+    (port,) = temporary.free_ports(1)
+    words = {"workers": str(setup.workers), "port": str(port)}
+    contender = Contender(
+        service.name,
+        f"127.0.0.1:{port}",
+        "/classify",
+        {"Content-Type": "image/jpeg"},
+        lambda answer: str(json.loads(answer)["label"]),
+    )
+    with temporary.running(
+        f"the {service.name} service",
+        [sys.executable, *(word.format(**words) for word in service.command)],
+        HERE / "logs" / f"{service.name}.log",
+        contender.reason_to_wait,
+        {SETUP: str(told)},
+    ):
+        yield contender
+
+
+def what_is_served(repository: Path, workers: int) -> Setup:
+    """The network as the bundle serves it now, for others to serve the same."""
+    manifest = Manifest.load(ONNX / "manifest.json")
+    assert manifest, "something is served, so something was exported"
+    text = (repository / CPU.model / "configs" / f"{CPU.config}.pbtxt").read_text()
+    config = text_format.Parse(text, ModelConfig())
+    *_, served = sorted((repository / CPU.model).glob(f"[0-9]*/{CPU.file}"))  # the last version
+    return Setup(
+        network=str(served),
+        precision=config.parameters["precision"].string_value,
+        labels=(ONNX / "labels.txt").read_text().splitlines(),
+        resize=manifest.transform["resize"],
+        crop=manifest.transform["crop"],
+        workers=workers,
+    )

@@ -1,0 +1,74 @@
+"""The textbook's repository with the bundle's own network in it, ready to be served.
+
+    python -m benchmark.textbook.layout --onnx build/onnx --out build/rivals/textbook
+
+The network is the exported one without its first nodes, cast and normalisation, which the textbook
+does in Python: the same weights, and a float32 picture as its input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import onnx
+from onnx.utils import Extractor
+
+from scripts import files
+from scripts.bootstrap import ROOT
+from scripts.errors import UserError, guarded
+from scripts.pipeline.manifest import Manifest
+
+REPOSITORY = Path(__file__).parent / "repository"
+
+# Lets torchvision be imported; a Python model sees the files beside it, and nothing else of ours.
+VISION = ROOT / "scripts" / "pipeline" / "vision.py"
+
+# What Pixels (scripts/pipeline/networks.py) becomes in the graph.
+NORMALISATION = ["Cast", "Sub", "Div"]
+
+
+def lay_out(exported: Path, target: Path) -> None:
+    manifest = Manifest.load(exported / "manifest.json")
+    if manifest is None:
+        raise UserError(f"{exported} holds no exported network", "export one: make up")
+    with files.whole_folder(target) as draft:
+        own = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(REPOSITORY, draft, dirs_exist_ok=True, ignore=own)
+        pictures = draft / "preprocessing" / "1"
+        (pictures / "recipe.json").write_text(json.dumps(manifest.transform))
+        shutil.copy(VISION, pictures)
+        network = onnx.load(exported / "model.onnx")
+        onnx.save(without_normalisation(network), draft / "resnet50" / "1" / "model.onnx")
+
+
+def without_normalisation(network: onnx.ModelProto) -> onnx.ModelProto:
+    first = network.graph.node[: len(NORMALISATION)]
+    if [node.op_type for node in first] != NORMALISATION:
+        raise UserError(
+            f"the exported graph begins with {', '.join(node.op_type for node in first)}",
+            f"the comparison knows how to leave out {', '.join(NORMALISATION)}",
+        )
+    normalised = first[-1].output[0]
+    rest = Extractor(network).extract_model([normalised], ["output"])
+    for node in rest.graph.node:
+        node.input[:] = ["input" if name == normalised else name for name in node.input]
+    rest.graph.input[0].name = "input"
+    onnx.checker.check_model(rest, full_check=True)
+    return rest
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--onnx", type=Path, required=True, help="what export made")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    lay_out(options.onnx, options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

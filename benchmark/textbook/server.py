@@ -1,0 +1,22 @@
+"""The textbook recipe, served beside whatever else is up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmark.textbook.layout import lay_out
+from scripts.bootstrap import ROOT
+from scripts.host import temporary
+from scripts.host.engines import ONNX
+
+HERE = ROOT / "build" / "rivals"
+
+
+@contextmanager
+def served() -> Iterator[tuple[str, str]]:
+    """Where it is asked over HTTP and gRPC, until the block ends."""
+    repository = HERE / "textbook"
+    lay_out(ONNX, repository)
+    with temporary.triton("the textbook server", repository, HERE / "logs" / "textbook.log") as at:
+        yield at

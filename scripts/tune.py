@@ -1,0 +1,175 @@
+"""Looks for the settings that suit this machine best, and writes them into .env.
+
+    make tune                     for the most pictures a second
+    make tune LATENCY_MS=50       for as many as there can be with 95% of the answers within 50 ms
+    make tune IMAGES=photos       for pictures of yours; MINUTES=10 for a longer search
+
+Tried are the precisions that are proved accurate, and the processes and threads of both steps; each
+on a server of its own, so what is up stays as it is until the next `make up`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from datetime import date
+from functools import partial
+from pathlib import Path
+
+from bundle_serving.pictures import Transform
+from scripts.bootstrap import ROOT
+from scripts.errors import AlreadyTold, UserError, guarded
+from scripts.host import console, dotenv_file, engines, flavour, lock, settings
+from scripts.host.flavour import Stack
+from scripts.host.gpu_stack import GpuStack
+from scripts.host.settings import Settings
+from scripts.host.state import State
+from scripts.measuring import photos
+from scripts.measuring.perf_analyzer import at_hand
+from scripts.pipeline.engine import processor
+from scripts.pipeline.manifest import Manifest
+from scripts.pipeline.repository import CPU, Share
+from scripts.tuning.arena import ROUNDS, Arena
+from scripts.tuning.goal import Goal, Score
+from scripts.tuning.search import Candidate, axes, descend
+from scripts.up import export, lay_out
+
+HERE = ROOT / "build" / "tune"
+
+MINUTES = 5
+# Of the last comparison, whose figures are written down.
+FINAL_ROUNDS = 3
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
+    goal, seconds = Goal.asked(), 60 * _minutes()
+    wished = settings.load()
+    with lock.one_at_a_time():
+        try:
+            return tune(wished, goal, seconds)
+        finally:
+            shutil.rmtree(HERE, ignore_errors=True)
+
+
+def tune(wished: Settings, goal: Goal, seconds: float) -> int:
+    name, why = flavour.choose(wished)
+    console.note(f"flavour {name}: {why}")
+    stack = flavour.stack(name, wished)
+    if isinstance(stack, GpuStack):
+        raise UserError(
+            "the settings that are searched for are those of a CPU",
+            "on a GPU, set OPT_BATCH to the batch size that make bench shows",
+        )
+    stack.prepare()
+    export(stack, wished)
+    made = proved(stack, wished)
+    manifest = Manifest.load(engines.ONNX / "manifest.json")
+    assert manifest, "it was exported just now"
+    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), Transform(**manifest.transform))
+    scratch = HERE / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
+
+    def lay_out_candidate(candidate: Candidate, target: Path) -> None:
+        lay_out(wished.replaced(**candidate.settings), CPU, made[candidate.precision], target)
+
+    start = as_it_is(wished)
+    console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
+    console.note(f"as it is: {start}")
+    began = time.monotonic()
+    analyzer = at_hand(State(name, "", wished.values), scratch)
+    with Arena(stack, lay_out_candidate, goal, wished.cores, pictures, analyzer, HERE) as arena:
+
+        def time_is_left() -> bool:
+            """For one more duel, and for the last one, which counts."""
+            left = began + seconds - time.monotonic()
+            console.note(f"{max(0, left):.0f} s of the search left")
+            return left > arena.duel_seconds * (1 + FINAL_ROUNDS / ROUNDS)
+
+        best = descend(start, axes(wished.cores, list(made)), arena.beats, time_is_left)
+        if best != start:
+            console.note(f"once more, longer: {best}, and as it is")
+            arena.duel(best, start, FINAL_ROUNDS)
+    return conclude(wished, goal, best, start, arena.scores, manifest)
+
+
+def proved(stack: Stack, wished: Settings) -> dict[str, Path]:
+    """The precisions that may be served, each with the folder of its proof; the first is what is
+    set. One that was named stays: only with `auto` others are tried."""
+    chosen = wished["PRECISION"]
+    made = {chosen: _prove(stack, wished)}
+    decision = json.loads((made[chosen] / "engine.json").read_text())["precision"]
+    others = ("int8", "fp32") if chosen == "auto" else ()
+    for other in others:
+        if other == decision:
+            continue
+        try:
+            made[other] = _prove(stack, wished.replaced(PRECISION=other))
+        except AlreadyTold:
+            console.note(f"{other} is left out")
+        except UserError as fault:
+            console.note(f"{other} is left out: {fault.cause}; {fault.remedy}")
+    return made
+
+
+def _prove(stack: Stack, wished: Settings) -> Path:
+    """Away from the proof of what is up, but for int8, which has a place of its own."""
+    precision = wished["PRECISION"]
+    if precision == "int8":
+        return engines.make(stack, wished, partial(lay_out, wished))
+    engines.prove(stack, precision, HERE / precision)
+    return HERE / precision
+
+
+def as_it_is(wished: Settings) -> Candidate:
+    def share(step: str) -> Share:
+        return Share.of(
+            wished.cores, wished.number(f"{step}_INSTANCES"), wished.number(f"{step}_THREADS")
+        )
+
+    return Candidate(wished["PRECISION"], share("NETWORK"), share("PREPROCESS"))
+
+
+def conclude(
+    wished: Settings,
+    goal: Goal,
+    winner: Candidate,
+    start: Candidate,
+    scores: dict[Candidate, Score],
+    manifest: Manifest,
+) -> int:
+    new, old = scores[winner], scores[start]
+    if not goal.met(new):
+        raise UserError(
+            f"nothing answers 95% within {goal.latency_ms:g} ms (the best: {new.p95:.0f} ms)",
+            "allow more, or take a smaller network; .env stays as it was",
+        )
+    if not goal.beats(new, old):
+        console.note(f"nothing is better than as it is ({old}): .env stays as it was")
+        return 0
+    figures = f"{new}, where it was {old}"
+    change = {name: value for name, value in winner.settings.items() if value != wished[name]}
+    circumstances = f"{manifest.describe()}; {processor()}, {wished.cores} cores"
+    dotenv_file.change(change, f"make tune: {date.today()}: {figures} ({goal}; {circumstances})")
+    console.note(f"{winner}: {figures}")
+    console.note(f".env now says {', '.join(f'{k}={v}' for k, v in change.items())}")
+    console.note("take it: make up")
+    return 0
+
+
+def _minutes() -> float:
+    said = os.environ.get("MINUTES") or str(MINUTES)
+    try:
+        if float(said) > 0:
+            return float(said)
+    except ValueError:
+        pass
+    raise UserError(f"MINUTES={said} is no number above 0", "MINUTES=5")
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

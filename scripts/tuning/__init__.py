@@ -1,0 +1,1 @@
+"""Looks for the settings that suit this machine best, by trying them."""

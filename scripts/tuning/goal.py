@@ -1,0 +1,85 @@
+"""What is wanted of a server, and which of two comes nearer to it. Pure functions on figures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from scripts.errors import UserError
+from scripts.measuring.measurement import Measurement
+
+# A lead smaller than this is not told from chance.
+LEAD = 1.03
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of one server: pictures a second over all kinds of pictures, and the slowest kind's p95."""
+
+    concurrency: int
+    throughput: float
+    p95: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.throughput:.1f} pictures a second at p95 {self.p95:.0f} ms, "
+            f"{self.concurrency} at a time"
+        )
+
+    @classmethod
+    def of(cls, concurrency: int, measurements: Sequence[Measurement]) -> Score:
+        """Rounds that failed are left out; with none that did not, it is of no use at all."""
+        rates = [each.throughput.median for each in measurements]
+        if not all(rates):
+            return cls(concurrency, 0.0, float("inf"))
+        return cls(
+            concurrency, geometric_mean(rates), max(each.p95.median for each in measurements)
+        )
+
+
+@dataclass(frozen=True)
+class Goal:
+    latency_ms: float | None  # the most that p95 may be; None: as many pictures as there can be
+
+    @classmethod
+    def asked(cls, said: Mapping[str, str] = os.environ) -> Goal:
+        goal, limit = said.get("GOAL") or "throughput", said.get("LATENCY_MS")
+        if goal != "throughput":
+            raise UserError(f"GOAL={goal} is not known", "GOAL=throughput, or LATENCY_MS=50")
+        try:
+            if limit and not float(limit) > 0:
+                raise ValueError
+        except ValueError:
+            raise UserError(
+                f"LATENCY_MS={limit} is no number above 0", "in milliseconds: LATENCY_MS=50"
+            ) from None
+        return cls(float(limit) if limit else None)
+
+    def __str__(self) -> str:
+        if self.latency_ms is None:
+            return "the most pictures a second"
+        return f"the most pictures a second with 95% of the answers within {self.latency_ms:g} ms"
+
+    def concurrencies(self, cores: int) -> list[int]:
+        """How many are asked at a time: enough to keep a server busy; under a limit, ever more."""
+        busy = 4 * cores
+        return [busy] if self.latency_ms is None else sorted({1, cores, 2 * cores, busy})
+
+    def met(self, score: Score) -> bool:
+        return self.latency_ms is None or score.p95 <= self.latency_ms
+
+    def best(self, scores: Sequence[Score]) -> Score:
+        """Of one server at several concurrencies."""
+        meeting = [score for score in scores if self.met(score)]
+        if meeting:
+            return max(meeting, key=lambda score: score.throughput)
+        return min(scores, key=lambda score: score.p95)
+
+    def beats(self, challenger: Score, best: Score) -> bool:
+        if self.met(challenger) != self.met(best):
+            return self.met(challenger)
+        if self.met(best):
+            return challenger.throughput > best.throughput * LEAD
+        return challenger.p95 * LEAD < best.p95

@@ -1,0 +1,85 @@
+"""Which settings are tried, and in which order. Pure: who wins is for others to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scripts.pipeline.repository import Share
+
+
+@dataclass(frozen=True)
+class Candidate:
+    precision: str
+    network: Share
+    preprocessing: Share
+
+    def __str__(self) -> str:
+        return (
+            f"{self.precision}, network {_words(self.network)}, "
+            f"preprocessing {_words(self.preprocessing)}"
+        )
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {
+            "PRECISION": self.precision,
+            "NETWORK_INSTANCES": str(self.network.instances),
+            "NETWORK_THREADS": str(self.network.threads),
+            "PREPROCESS_INSTANCES": str(self.preprocessing.instances),
+            "PREPROCESS_THREADS": str(self.preprocessing.threads),
+        }
+
+
+def _words(share: Share) -> str:
+    return f"{share.instances} x {share.threads}"
+
+
+# What is varied one at a time, the one that changes most first: a field, and what it may be.
+Axes = Mapping[str, Sequence[Any]]
+
+
+def axes(cores: int, precisions: Sequence[str]) -> Axes:
+    return {
+        "precision": precisions,
+        "network": list(shares(cores)),
+        "preprocessing": list(shares(cores)),
+    }
+
+
+def shares(cores: int) -> Iterator[Share]:
+    """From one process with all threads to one process a core; each also with twice the threads,
+    since a process that waits for work lends its core."""
+    instances = 1
+    while instances <= cores:
+        threads = max(1, cores // instances)
+        yield Share(instances, threads)
+        if instances > 1:
+            yield Share(instances, min(cores, 2 * threads))
+        instances *= 2
+
+
+def descend(
+    start: Candidate,
+    axes: Axes,
+    beats: Callable[[Candidate, Candidate], bool],
+    time_is_left: Callable[[], bool],
+) -> Candidate:
+    """Along one axis after the other, until none leads on. `beats` is asked about a challenger and
+    the best so far; nobody is a challenger twice."""
+    best, known = start, {start}
+    improved = True
+    while improved:
+        improved = False
+        for axis, values in axes.items():
+            for value in values:
+                challenger = replace(best, **{axis: value})
+                if challenger in known:
+                    continue
+                if not time_is_left():
+                    return best
+                known.add(challenger)
+                if beats(challenger, best):
+                    best, improved = challenger, True
+    return best

@@ -1,0 +1,60 @@
+"""The contenders are fair: the same network, and so the same answer; and they leave nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.project import ASSETS, Project, error_lines, interrupt, picture, wait_until
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Project]:
+    """A server that is up, and answers to the digit what PyTorch does."""
+    made = Project.copy(
+        tmp_path_factory.mktemp("comparison"), FLAVOUR="local", PRECISION="fp32", DECODE="full"
+    )
+    shutil.copytree(exported / "onnx", made.path / "build" / "onnx")
+    made.made("up")
+    yield made
+    made.make("down")
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> str:
+    if ASSETS:
+        return str(ASSETS / "images" / "mug.jpg")
+    (tmp_path / "noise.jpg").write_bytes(picture())
+    return str(tmp_path / "noise.jpg")
+
+
+def test_all_see_the_same_on_a_photo(project: Project, photo: str) -> None:
+    project.made("rivals", QUICK="1", IMAGES=photo, ONLY="textbook,fastapi")
+    (path,) = (project.path / "build" / "rivals").glob("*-*.json")
+    found = json.loads(path.read_text())
+    (labels,) = found["labels"].values()
+    assert labels.keys() == {"bundle", "textbook", "fastapi"}
+    assert len(set(labels.values())) == 1, labels
+    assert {each["contender"] for each in found["results"]} == labels.keys()
+    assert all(each["images_per_second"] > 0 for each in found["results"])
+    assert project.temporary_servers() == []
+    project.made("status")  # the bundle's own was up before, and still is
+
+
+def test_ctrl_c_leaves_nothing(project: Project, photo: str) -> None:
+    make = project.start_make("rivals", IMAGES=photo, ONLY="textbook")
+    wait_until(project.temporary_servers, "the textbook's server")
+    said = interrupt(make)
+    assert "interrupted" in said and "Traceback" not in said
+    assert project.temporary_servers() == []
+    project.made("status")
+
+
+def test_an_unknown_contender_is_one_line(project: Project) -> None:
+    refused = project.make("rivals", ONLY="nginx")
+    (line,) = error_lines(refused.stderr)
+    assert "ONLY=nginx" in line and "textbook" in line

@@ -1,0 +1,52 @@
+"""The search for settings: on servers of its own, and with nothing half done at the end."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scripts.measuring.perf_analyzer import has_libb64
+from tests.project import Project, interrupt, picture, wait_until
+
+MINE = "# mine\nNETWORK_INSTANCES=1\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, exported: Path) -> Project:
+    """Nothing is up; the .env wants fewer processes than suit any machine."""
+    if not has_libb64():
+        pytest.skip("no libb64 here, which perf_analyzer needs")
+    made = Project.copy(tmp_path / "project", FLAVOUR="local", PRECISION="fp32", CORES="2")
+    shutil.copytree(exported / "onnx", made.path / "build" / "onnx")
+    (made.path / ".env").write_text(MINE)
+    (tmp_path / "photo.jpg").write_bytes(picture())
+    made.settings["IMAGES"] = str(tmp_path / "photo.jpg")
+    return made
+
+
+def nothing_is_left(project: Project) -> bool:
+    return not project.temporary_servers() and not (project.path / "build" / "tune").exists()
+
+
+def test_the_winner_is_written_with_its_figures_or_nothing_is(project: Project) -> None:
+    """Which of the two depends on the machine, and on what else is at work on it."""
+    said = project.made("tune", MINUTES="0.3")
+    env = (project.path / ".env").read_text()
+    assert "network 1 x 2" in said and "pictures a second at p95" in said
+    if "make up" in said:
+        assert env.startswith("# mine\n# make tune: 20")
+        assert "pictures a second at p95" in env and "fp32" not in env
+    else:
+        assert env == MINE and "stays as it was" in said
+    assert nothing_is_left(project)
+
+
+def test_ctrl_c_leaves_the_settings_as_they_were(project: Project) -> None:
+    make = project.start_make("tune")
+    wait_until(project.temporary_servers, "a server to be tried", 120)
+    said = interrupt(make)
+    assert "interrupted" in said and "Traceback" not in said
+    assert (project.path / ".env").read_text() == MINE
+    assert nothing_is_left(project)
