@@ -36,7 +36,8 @@ from scripts.host import console, lock, settings, state
 from scripts.host.state import State
 from scripts.measuring import machine, photos
 from scripts.measuring.photos import Inputs
-from scripts.up import REPOSITORY, described, recipe
+from scripts.pipeline.repository import recipe
+from scripts.up import REPOSITORY, described
 
 OURS, TEXTBOOK = "bundle", "textbook"
 
@@ -85,7 +86,7 @@ def main() -> int:
     plan = QUICK if os.environ.get("QUICK") else FULL
     asked = wanted(os.environ.get("ONLY", ""))
     with our_server() as server, lock.one_at_a_time(), others(asked) as up:
-        how = recipe(server)
+        how = recipe(REPOSITORY, server.started_with["PREPROCESS"])
         pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), how)
         ours = contenders.triton(OURS, server.http)
         labels = {

@@ -30,7 +30,8 @@ from scripts.measuring.measurement import MOST_SPREAD, Measurement
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.rounds import measure, seconds_each
 from scripts.measuring.workload import Target
-from scripts.up import described, recipe
+from scripts.pipeline.repository import recipe
+from scripts.up import REPOSITORY, described
 
 REPORTS = ROOT / "build" / "bench"
 
@@ -44,7 +45,7 @@ def main() -> int:
     old = results.load(Path(earlier)) if earlier else None
     server = running_server()
     console.note(f"measuring {described(server)}")
-    how = recipe(server)
+    how = recipe(REPOSITORY, server.started_with["PREPROCESS"])
     pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), how)
     for inputs in pictures:
         console.note(f"sent: {inputs.described}")

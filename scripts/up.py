@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.pictures import Transform
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import PIPELINE
 from scripts.bootstrap import ROOT
@@ -27,7 +26,7 @@ from scripts.host.settings import PORTS, Settings
 from scripts.host.state import State
 from scripts.pipeline import repository
 from scripts.pipeline.manifest import Manifest, Wanted, why_export
-from scripts.pipeline.repository import GPU, PREPROCESSING, Decoding, Engine, Share
+from scripts.pipeline.repository import GPU, Decoding, Engine, Share
 
 REPOSITORY = ROOT / "model_repository"
 
@@ -133,12 +132,6 @@ def described(server: State) -> str:
     manifest = Manifest.load(ONNX / "manifest.json")
     what = manifest.describe() if manifest else "a network"
     return f"{what}, flavour {server.flavour}, HTTP {server.http}, gRPC {server.grpc}"
-
-
-def recipe(server: State) -> Transform:
-    """What the server's first step makes of a picture."""
-    first = PREPROCESSING[server.settings["PREPROCESS"]]
-    return Transform.load(REPOSITORY / first / repository.VERSION / "transform.json")
 
 
 def _fingerprint(stack: Stack, wished: Settings) -> str:

@@ -73,7 +73,10 @@ class Sdk:
         return self._stack.run_sdk(options, program, quiet, timeout)
 
 
-def of(server: State) -> Host | Sdk:
+Side = Host | Sdk
+
+
+def of(server: State) -> Side:
     stack = flavour.stack(server.flavour, server.started_with)
     return Sdk(stack) if isinstance(stack, GpuStack) else Host(server)
 

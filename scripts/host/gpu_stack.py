@@ -57,7 +57,11 @@ class GpuStack(DockerStack):
         self.build("sdk", announced=not there)
 
     def run_sdk(
-        self, options: Sequence[str], program: Sequence[str], quiet: bool, timeout: float | None
+        self,
+        options: Sequence[str],
+        program: Sequence[str],
+        quiet: bool,
+        timeout: float | None = None,
     ) -> subprocess.CompletedProcess[str]:
         name = f"{self.project}-sdk-{os.getpid()}"  # others may ask at the same time
         try:
@@ -67,7 +71,7 @@ class GpuStack(DockerStack):
                 timeout=timeout,
             )
         finally:
-            self.remove("sdk", name)  # Ctrl-C ends Compose, and not always the container
+            self.remove("sdk", name)  # Ctrl-C, or the time limit, ends Compose alone
 
 
 REMEDIES = (

@@ -6,10 +6,9 @@ import base64
 import csv
 import ctypes
 import json
-import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from scripts import bootstrap
 from scripts.bootstrap import REQUIREMENTS, VENV
 from scripts.errors import UserError
 from scripts.host import client_side
+from scripts.host.client_side import Sdk, Side
 from scripts.host.state import State
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration
@@ -56,13 +56,13 @@ class Figures:
 
 @dataclass(frozen=True)
 class PerfAnalyzer:
-    """How the program is reached."""
+    """How the program is reached: on this machine, or in the sdk image of the gpu flavour."""
 
-    launch: Callable[[list[str], float], subprocess.CompletedProcess[str]]  # within so many seconds
+    side: Side
+    command: list[str]
     version: str
     folder: Path  # for what it reads and writes
-    # Where the server is, as the program sees it.
-    addresses: Mapping[str, str] = field(default_factory=dict)
+    addresses_there: Mapping[str, str] = field(default_factory=dict)  # where it is known by others
 
     def run(self, configuration: Configuration, seconds: float) -> Figures:
         """Longer where a request takes longer than a window."""
@@ -78,10 +78,11 @@ class PerfAnalyzer:
         report = self.folder / "report.csv"
         report.unlink(missing_ok=True)
         address = getattr(configuration.target, configuration.protocol)
-        arguments = [
+        command = [
+            *self.command,
             *("-m", configuration.target.model),
             *("-i", configuration.protocol),
-            *("-u", self.addresses.get(address, address)),
+            *("-u", self.addresses_there.get(address, address)),
             *("-b", str(configuration.batch)),
             *("--concurrency-range", str(configuration.concurrency)),
             *("--input-data", str(data)),
@@ -90,7 +91,9 @@ class PerfAnalyzer:
             *("--verbose-csv", "-f", str(report)),
         ]
         try:
-            ran = self.launch(arguments, seconds + LONGEST_EXTRA_S)
+            ran = self.side.run(
+                command, writes=self.folder, quiet=True, timeout=seconds + LONGEST_EXTRA_S
+            )
         except subprocess.TimeoutExpired:
             raise Failed("no answer in time") from None
         if ran.returncode or not report.exists():
@@ -108,37 +111,27 @@ class PerfAnalyzer:
 
 def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     """Ready to measure this server; `folder` takes its files."""
-    return _in_the_sdk(server, folder) if server.flavour == "gpu" else _on_this_machine(folder)
-
-
-def _in_the_sdk(server: State, folder: Path) -> PerfAnalyzer:
     side = client_side.of(server)
+    if isinstance(side, Sdk):
+        addresses = {server.http: side.http, server.grpc: side.grpc}
+        version = f"of the sdk image {server.settings['TRITON_TAG']}"
+        analyzer = PerfAnalyzer(side, ["perf_analyzer"], version, folder, addresses)
+    else:
+        (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
+        analyzer = PerfAnalyzer(side, _installed(), version, folder)
+    tried = side.run([*analyzer.command, "--version"], quiet=True)
+    if tried.returncode:
+        raise UserError(f"perf_analyzer does not run here: {reason(tried.stderr)}", "make doctor")
+    return analyzer
 
-    def launch(arguments: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
-        return side.run(["perf_analyzer", *arguments], writes=folder, quiet=True, timeout=timeout)
 
-    version = f"of NVIDIA's sdk image {server.settings['TRITON_TAG']}"
-    return PerfAnalyzer(launch, version, folder, {server.http: side.http, server.grpc: side.grpc})
-
-
-def _on_this_machine(folder: Path) -> PerfAnalyzer:
+def _installed() -> list[str]:
+    """PyPI's, in the project's environment."""
     if not has_libb64():
         raise UserError(f"perf_analyzer needs {LIBB64}, which is not here", LIBB64_REMEDY)
     bootstrap.ensure("perf_analyzer")
     (cuda_runtime,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
-    environment = os.environ | {"LD_LIBRARY_PATH": str(cuda_runtime)}
-
-    def launch(arguments: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
-        command = [str(BINARY), *arguments]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=timeout
-        )
-
-    tried = launch(["--version"], LONGEST_EXTRA_S)
-    if tried.returncode:
-        raise UserError(f"perf_analyzer does not run here: {reason(tried.stderr)}", "make doctor")
-    (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
-    return PerfAnalyzer(launch, version, folder)
+    return ["env", f"LD_LIBRARY_PATH={cuda_runtime}", str(BINARY)]
 
 
 def has_libb64() -> bool:

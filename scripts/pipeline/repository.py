@@ -132,6 +132,11 @@ def lay_out(
     files.let_all_read(repository)
 
 
+def recipe(repository: Path, step: str) -> Transform:
+    """What is done to pictures before the network that is laid out."""
+    return Transform.load(repository / PREPROCESSING[step] / VERSION / "transform.json")
+
+
 def generated(repository: Path) -> list[Path]:
     """What lay_out writes; all else in the repository is the project's own."""
     written = [
@@ -142,11 +147,10 @@ def generated(repository: Path) -> list[Path]:
         for version in versions:
             written.append(repository / engine.model / version / engine.file)
             written.append(repository / engine.model / version / "manifest.json")
-        for model in (engine.model, PREPROCESSING["python"]):
+        for model in (engine.model, *PREPROCESSING.values()):
             written.append(repository / model / "configs" / f"{engine.config}.pbtxt")
-    for first in PREPROCESSING.values():
-        written.append(repository / first / VERSION / "transform.json")
-    written.append(repository / PREPROCESSING["dali"] / "configs" / f"{GPU.config}.pbtxt")
+    for model in PREPROCESSING.values():
+        written.append(repository / model / VERSION / "transform.json")
     return written
 
 
