@@ -26,7 +26,7 @@ classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1)
 	$(TOOLS)
 	@$(RUN).classify
 
-bench: ## How fast it answers, and where the time goes: a report (QUICK=1, IMAGES=, COMPARE=)
+bench: ## How fast it answers, and where the time goes: a report (QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
 	$(TOOLS) bench perf_analyzer
 	@$(RUN).bench
 

@@ -3,6 +3,7 @@
     make bench                       about five minutes; the server is brought up if it is not
     make bench QUICK=1               what a minute allows
     make bench IMAGES=photos         your pictures, in place of photos of two sizes drawn here
+    make bench TEXTBOOK=1            the textbook recipe beside it, served for as long as it takes
     make bench COMPARE=old.json      and what changed since the run that wrote it
 
 The report is build/bench/<time>/report.html; beside it are results.json, results.csv and the plots.
@@ -13,16 +14,18 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.table import Table
 
 from bundle_serving.start_server import PIPELINE
-from scripts import files
+from scripts import bootstrap, files
 from scripts.bootstrap import ROOT
 from scripts.classify import running_server
-from scripts.errors import guarded
+from scripts.errors import UserError, guarded
 from scripts.host import console, engines, flavour, lock
 from scripts.host.state import State
 from scripts.measuring import compare, machine, photos, report, results, terminal, workload
@@ -52,13 +55,12 @@ def main() -> int:
 
     ensemble, network = targets(server)
     pixels = photos.pixels_of(pictures[-1], how)
-    choose = workload.a_few if quick else workload.everything
-    configurations = choose(ensemble, network, [], pictures, pixels)
-    seconds = seconds_each(QUICK_SECONDS if quick else SECONDS, configurations, ROUNDS)
-
     began = datetime.now(UTC)
     folder = REPORTS / began.strftime("%Y%m%dT%H%M%SZ")
-    with lock.one_at_a_time(), files.whole_folder(folder) as draft:
+    with lock.one_at_a_time(), files.whole_folder(folder) as draft, contenders(server) as others:
+        choose = workload.a_few if quick else workload.everything
+        configurations = choose(ensemble, network, others, pictures, pixels)
+        seconds = seconds_each(QUICK_SECONDS if quick else SECONDS, configurations, ROUNDS)
         scratch = draft / "scratch"
         scratch.mkdir()
         analyzer = at_hand(server, scratch)
@@ -77,6 +79,23 @@ def main() -> int:
     show(measurements, comparison)
     console.note(f"report: {folder.relative_to(ROOT) / 'report.html'}")
     return 0
+
+
+@contextmanager
+def contenders(server: State) -> Iterator[list[Target]]:
+    """The textbook recipe, where it is asked for: on a CPU, by plain processes."""
+    if not os.environ.get("TEXTBOOK"):
+        yield []
+        return
+    if server.flavour == "gpu":
+        raise UserError("the textbook recipe is served on a CPU here", "leave TEXTBOOK out")
+    for layer in ("serve", "export"):  # it needs torchvision, as the recipe has it
+        bootstrap.ensure(layer)
+    from benchmark.textbook import server as textbook
+
+    console.note("starting the textbook recipe …")
+    with textbook.served() as (http, grpc):
+        yield [Target.asked(workload.TEXTBOOK, PIPELINE, http, grpc)]
 
 
 def targets(server: State) -> tuple[Target, Target]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scripts.host import triton_api
 from scripts.measuring.photos import Inputs
 
-ENSEMBLE, NETWORK = "ensemble", "bare network"
+ENSEMBLE, NETWORK, TEXTBOOK = "ensemble", "bare network", "textbook recipe"
 
 
 @dataclass(frozen=True)
