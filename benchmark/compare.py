@@ -51,7 +51,7 @@ class Plan:
     warm_up: float  # seconds for each contender and photo, that count for nothing
 
 
-FULL = Plan(concurrencies=(1, 4, 8), rounds=3, seconds=270, longest=5, warm_up=1)
+FULL = Plan(concurrencies=(1, 4, 8), rounds=3, seconds=255, longest=5, warm_up=1)
 QUICK = Plan(concurrencies=(4,), rounds=2, seconds=32, longest=1.5, warm_up=0.5)
 
 
