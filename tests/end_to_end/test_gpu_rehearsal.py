@@ -26,8 +26,8 @@ from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_u
 
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
-# Never the tag of a release: real images may lie on this machine.
-TAG = "26.07-rehearsal"
+# Never the tag of a release: real images may lie on this machine. And no other run's.
+TAG = f"26.07-rehearsal-{os.getpid()}"
 STAND_INS = {
     "pytorch": f"nvcr.io/nvidia/pytorch:{TAG}-py3",
     "tritonserver": f"nvcr.io/nvidia/tritonserver:{TAG}-py3",
