@@ -1,24 +1,39 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from scripts.host.docker_stack import why_not_docker
 from tests.project import ASSETS, Project
 
-# What costs most to make is made once: tests that share it are run by one worker. Each file of
-# end-to-end tests stays together for the same reason.
-COSTLY = ("served", "exported")
+# Whoever is started in the background by a shell ignores Ctrl-C, and so does all that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What costs most to make is made once: the files of tests that share it are run by one worker, and
+# each other file by one.
+TOGETHER = {
+    "test_serving.py": "served",
+    "test_containers.py": "served",
+    "test_bench.py": "served",
+    "test_lifecycle.py": "exported",
+    "test_comparison.py": "exported",
+    "test_tune.py": "exported",
+    "test_pipeline.py": "exported",
+}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        shared = next((name for name in COSTLY if name in fixtures), None)
-        if shared or "end_to_end" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group(shared or item.path.stem))
+class Together(LoadScopeScheduling):  # type: ignore[misc]
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0].rpartition("/")[2]
+        return TOGETHER.get(file, file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Together:
+    return Together(config, log)
 
 
 @pytest.fixture(scope="session")
