@@ -100,6 +100,7 @@ class DockerStack:
             elif argument.is_relative_to(ROOT / "build"):
                 words.append(str(Path("/bundle") / argument.relative_to(ROOT)))
             else:
+                self._require_readable(argument)
                 inside = f"/inputs/{number}/{argument.name}"
                 command += ["--volume", f"{argument}:{inside}:ro"]
                 words.append(inside)
@@ -252,6 +253,15 @@ class DockerStack:
             for name in ("PREPROCESS_INSTANCES", "NETWORK_INSTANCES")
         )
         return f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m"
+
+    def _require_readable(self, path: Path) -> None:
+        """By the steps' user, who is another one where make is root's."""
+        wanted = 0o5 if path.is_dir() else 0o4
+        if os.getuid() == 0 and path.exists() and path.stat().st_mode & wanted != wanted:
+            raise UserError(
+                f"{path} can be read by root alone, and the containers are not root's",
+                f"chmod -R a+rX {path}",
+            )
 
     def compose(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import docker
 from tests.conftest import require_docker
-from tests.project import ROOT, Project, interrupt, picture, wait_until
+from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
 MOST_ADDED_BYTES = 600e6
 
@@ -78,8 +79,14 @@ def test_torch_is_in_no_serving_image(container: Any) -> None:
 def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / f"{number}.jpg").write_bytes(picture())
+    eight = {"PRECISION": "int8", "CALIBRATION": str(tmp_path)}
     try:
-        served.made("up", PRECISION="int8", CALIBRATION=str(tmp_path))
+        tmp_path.chmod(0o700)
+        if os.getuid() == 0:
+            (line,) = error_lines(served.make("up", **eight).stderr)
+            assert "chmod -R a+rX" in line
+        tmp_path.chmod(0o755)
+        served.made("up", **eight)
         assert "precision int8" in served.made("status")
     finally:
         served.made("up")
