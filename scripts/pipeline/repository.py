@@ -69,9 +69,10 @@ class Share:
 
     @classmethod
     def of(cls, cores: int, instances: int | None = None, threads: int | None = None) -> Share:
-        """One process a core while they are few: they share the machine better than threads."""
+        """One process a core while they are few: they share the machine better than threads. Each
+        with the threads of two, since one that waits for work lends its core."""
         instances = instances or min(cores, MOST_INSTANCES)
-        return cls(instances, threads or max(1, cores // instances))
+        return cls(instances, threads or min(cores, 2 * max(1, cores // instances)))
 
 
 def lay_out(

@@ -154,7 +154,7 @@ def test_a_half_laid_out_network_is_mended(artefact: Path, repository: Path) -> 
 
 @pytest.mark.parametrize(
     ("cores", "share"),
-    [(1, Share(1, 1)), (2, Share(2, 1)), (4, Share(4, 1)), (16, Share(4, 4)), (6, Share(4, 1))],
+    [(1, Share(1, 1)), (2, Share(2, 2)), (4, Share(4, 2)), (16, Share(4, 8)), (6, Share(4, 2))],
 )
 def test_shares_of_the_machine(cores: int, share: Share) -> None:
     assert Share.of(cores) == share
