@@ -123,6 +123,9 @@ def load(environment: dict[str, str] | None = None, dotenv: Path = ROOT / ".env"
     for name in PORTS:
         if int(values[name]) > 65535:
             raise UserError(f"{name}={values[name]} is no port", "ports end at 65535")
+    if len({int(values[name]) for name in PORTS}) < len(PORTS):
+        said_twice = ", ".join(f"{name}={values[name]}" for name in PORTS)
+        raise UserError(f"two ports are the same ({said_twice})", "give each its own")
     try:
         if not float(values["MAX_MEGAPIXELS"]) > 0:
             raise ValueError

@@ -41,6 +41,7 @@ def test_an_empty_setting_is_no_setting(tmp_path: Path) -> None:
         {"PREPROCESS": "by hand"},
         {"HTTP_PORT": "0"},
         {"HTTP_PORT": "65536"},
+        {"HTTP_PORT": "8001"},
         {"GRPC_PORT": "grpc"},
         {"NETWORK_THREADS": "-1"},
         {"CORES": "2.5"},
