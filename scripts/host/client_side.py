@@ -12,12 +12,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scripts.bootstrap import VENV
 from scripts.errors import UserError
-from scripts.host import flavour
-from scripts.host.gpu_stack import GpuStack
 from scripts.host.state import State
+
+if TYPE_CHECKING:
+    from scripts.host.gpu_stack import GpuStack
 
 Done = subprocess.CompletedProcess[str]
 
@@ -77,8 +79,12 @@ Side = Host | Sdk
 
 
 def of(server: State) -> Side:
-    stack = flavour.stack(server.flavour, server.started_with)
-    return Sdk(stack) if isinstance(stack, GpuStack) else Host(server)
+    if server.flavour != "gpu":
+        return Host(server)
+    # What talks to Docker takes a third of a second to load, and a picture is asked in less.
+    from scripts.host.gpu_stack import GpuStack
+
+    return Sdk(GpuStack(server.started_with))
 
 
 def _mounts(reads: Sequence[str], writes: Path | None) -> Iterator[str]:
