@@ -1,0 +1,1 @@
+"""Model folders made of a recipe: what a pipeline is, said once."""

@@ -1,0 +1,120 @@
+"""A model's config.pbtxt, laid out as a person writes it. Pure functions on text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
+# Requests that come together share a batch; none waits for another to come.
+BATCHES_FORM_THEMSELVES = "dynamic_batching { }"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    name: str
+    data_type: str
+    dims: Sequence[int]
+    ragged: str = ""  # why requests of different lengths may share a batch
+    labels: str = ""  # the file that names the classes
+
+
+@dataclass(frozen=True)
+class Step:
+    model: str
+    inputs: Mapping[str, str]  # its tensor -> the ensemble's
+    outputs: Mapping[str, str]
+
+
+def config(comment: str, name: str, runs_by: str, max_batch_size: int, *blocks: str) -> str:
+    head = (f'name: "{name}"', runs_by, f"max_batch_size: {max_batch_size}")
+    return "\n".join([*(f"# {line}" for line in comment.splitlines()), *head, *blocks]) + "\n"
+
+
+def backend(name: str) -> str:
+    return f'backend: "{name}"'
+
+
+def platform(name: str) -> str:
+    return f'platform: "{name}"'
+
+
+def inputs(*tensors: Tensor) -> str:
+    return _tensors("input", tensors)
+
+
+def outputs(*tensors: Tensor) -> str:
+    return _tensors("output", tensors)
+
+
+def _tensors(direction: str, tensors: Sequence[Tensor]) -> str:
+    return f"{direction} [\n" + ",\n".join(map(_tensor, tensors)) + "\n]"
+
+
+def _tensor(tensor: Tensor) -> str:
+    lines = [
+        f'name: "{tensor.name}"',
+        f"data_type: TYPE_{tensor.data_type}",
+        f"dims: {_list(tensor.dims)}",
+    ]
+    if tensor.ragged:
+        lines.append(f"allow_ragged_batch: true  # {tensor.ragged}")
+    if tensor.labels:
+        lines.append(f'label_filename: "{tensor.labels}"')
+    return "  {\n" + "".join(f"    {line}\n" for line in lines) + "  }"
+
+
+def instances(count: int, kind: str, why: str = "") -> str:
+    return _said(why, f"instance_group [ {{ count: {count} kind: KIND_{kind} }} ]")
+
+
+def preferred_batches(sizes: Sequence[int], delay_us: int) -> str:
+    return (
+        "dynamic_batching {\n"
+        f"  preferred_batch_size: {_list(sizes)}\n"
+        f"  max_queue_delay_microseconds: {delay_us}\n"
+        "}"
+    )
+
+
+def warmup(name: str, *samples: str) -> str:
+    body = "".join(f"    {line}\n" for sample in samples for line in sample.splitlines())
+    return f'model_warmup [\n  {{\n    name: "{name}"\n    batch_size: 1\n{body}  }}\n]'
+
+
+def zeros(tensor: Tensor) -> str:
+    return _sample(tensor, "zero_data: true")
+
+
+def file(tensor: Tensor, name: str) -> str:
+    return _sample(tensor, f'input_data_file: "{name}"')
+
+
+def _sample(tensor: Tensor, data: str) -> str:
+    value = f"data_type: TYPE_{tensor.data_type} dims: {_list(tensor.dims)} {data}"
+    return f'inputs {{\n  key: "{tensor.name}"\n  value {{ {value} }}\n}}'
+
+
+def parameter(key: str, value: str, why: str = "") -> str:
+    return _said(why, f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}')
+
+
+def steps(*steps: Step) -> str:
+    return (
+        "ensemble_scheduling {\n  step [\n" + ",\n".join(_step(step) for step in steps) + "\n  ]\n}"
+    )
+
+
+def _step(step: Step) -> str:
+    lines = [f'model_name: "{step.model}"', "model_version: -1"]
+    for direction, tensors in (("input", step.inputs), ("output", step.outputs)):
+        lines += [f'{direction}_map {{ key: "{k}" value: "{v}" }}' for k, v in tensors.items()]
+    return "    {\n" + "".join(f"      {line}\n" for line in lines) + "    }"
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return f"[ {', '.join(map(str, numbers))} ]"
+
+
+def _said(why: str, line: str) -> str:
+    return f"# {why}\n{line}" if why else line

@@ -1,0 +1,128 @@
+"""What a pipeline is, read from its recipe, strictly: what is not understood is refused.
+
+recipe = load(Path("recipes/resnet50.yaml"))
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from scripts.errors import UserError
+from scripts.mould.signature import Signature, signature
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
+Count = Annotated[int, Field(ge=1)]
+Channels = tuple[float, float, float]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Models(Part):
+    """The folders of the repository."""
+
+    ensemble: Name
+    preprocessing: Name
+    network: Name
+    postprocessing: Name
+
+
+class Pictures(Part):
+    resize: Count
+    crop: Count
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+    mean: Channels
+    std: Channels
+
+
+class Batch(Part):
+    max: Count
+    optimal: Count
+    preferred: tuple[Count, ...]
+    max_delay_us: Annotated[int, Field(ge=0)]
+
+
+class Instances(Part):
+    preprocessing: Count
+    network: Count
+    network_on_gpu: Count
+
+
+class Image(Part):
+    """An image file -> the probability of each class."""
+
+    kind: Literal["image"]
+    models: Models
+    source: str  # torchvision/ARCH, or the path of an .onnx file
+    weights: str = "default"
+    labels: str = ""  # torchvision, or the path of a file; without any the classes have numbers
+    classes: Count
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    pictures: Pictures
+    batch: Batch
+    instances: Instances
+    warmup: str
+
+
+Recipe = Image
+RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
+
+
+def load(path: Path) -> Recipe:
+    """What a foreign network's own file says need not be said again, and must not be denied."""
+    said = _read(path)
+    source = said.get("source") if isinstance(said, dict) else None
+    if str(source).endswith(".onnx"):
+        said = _completed(said, path, signature(path.parent / str(source)))
+    try:
+        return RECIPE.validate_python(said)
+    except ValidationError as fault:
+        raise _refused(path, fault.errors()[0]) from None
+
+
+def _read(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text())
+    except OSError as fault:
+        raise UserError(
+            f"no recipe to be read at {path} ({fault.strerror})", "see recipes/"
+        ) from None
+    except yaml.YAMLError as fault:
+        detail = " ".join(str(fault).split())
+        raise UserError(f"{path} is no YAML ({detail})", "mend that line") from None
+
+
+def _completed(said: dict[str, Any], path: Path, network: Signature) -> dict[str, Any]:
+    pictures = said.get("pictures")
+    known = (("classes", said, network.classes), ("crop", pictures, network.crop))
+    for key, where, value in known:
+        if isinstance(where, dict) and where.setdefault(key, value) != value:
+            raise UserError(
+                f"{path}: {key}: {where[key]}, but the network of {said['source']} has {value}",
+                "leave it out: the file knows",
+            )
+    return said
+
+
+def _refused(path: Path, error: ErrorDetails) -> UserError:
+    key = ".".join(map(str, error["loc"])) or "the recipe"
+    if error["type"] == "extra_forbidden":
+        allowed = ", ".join(_part(error["loc"][:-1]).model_fields)
+        return UserError(f"{path}: {key} is not known", f"what can be said there: {allowed}")
+    if error["type"] == "missing":
+        return UserError(f"{path}: {key} is missing", "say it; recipes/resnet50.yaml shows how")
+    message = error["msg"]
+    return UserError(f"{path}: {key}: {error['input']!r}", message[:1].lower() + message[1:])
+
+
+def _part(keys: tuple[int | str, ...]) -> type[Part]:
+    found: Any = Recipe
+    for key in keys:
+        found = found.model_fields[key].annotation
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,97 @@
+"""Recipe -> model folders.
+
+    python -m scripts.mould.write --recipe recipes/resnet50.yaml --out model_repository
+
+Writes each model's config.pbtxt, and the files that all pipelines of one kind share. Of a foreign
+network (source: net.onnx) also the network itself and the labels: the folder can be served at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from bundle_serving.pictures import Transform
+from scripts import files
+from scripts.bootstrap import ROOT
+from scripts.errors import UserError, guarded
+from scripts.mould.configs import ON_CPU, configs
+from scripts.mould.recipe import Recipe, load
+
+# The first pipeline of the kind, whose code the others are given.
+MOULD = ROOT / "model_repository"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--recipe", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    recipe = load(options.recipe)
+    write(recipe, options.out)
+    if recipe.source.endswith(".onnx"):
+        place_network(recipe, options.recipe.parent, options.out)
+    files.let_all_read(options.out)
+    return 0
+
+
+def write(recipe: Recipe, out: Path) -> None:
+    warmup = Path("preprocessing", "warmup", recipe.warmup)
+    if not (MOULD / warmup).is_file():
+        raise UserError(f"no {warmup} in {MOULD.name}", "put the recipe's warmup picture there")
+    for path, text in configs(recipe, (MOULD / warmup).stat().st_size).items():
+        files.write(out / path, text)
+    models = recipe.models
+    for source, model in (
+        ("preprocessing", models.preprocessing),
+        ("preprocessing_dali", f"{models.preprocessing}_dali"),
+        ("postprocessing", models.postprocessing),
+    ):
+        if out / model != MOULD / source:
+            _copy(MOULD / source, out / model, ("1/*.py", "warmup/*"))
+    # Triton wants a version folder of an ensemble, and git a file in it.
+    files.write(out / models.ensemble / "1" / ".gitkeep", "")
+
+
+def _copy(source: Path, target: Path, patterns: tuple[str, ...]) -> None:
+    for pattern in patterns:
+        for path in source.glob(pattern):
+            place = target / path.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+
+
+def place_network(recipe: Recipe, beside: Path, out: Path) -> None:
+    from scripts.mould.foreign import adopted
+
+    models, pictures = recipe.models, recipe.pictures
+    labels = _labels(recipe, beside)
+    network = adopted(beside / recipe.source, pictures)
+    version = out / f"{models.network}_{ON_CPU}" / "1"
+    version.mkdir(parents=True, exist_ok=True)
+    (version / "model.onnx").write_bytes(network.SerializeToString())
+    transform = Transform(pictures.resize, pictures.crop, pictures.interpolation)
+    files.write(out / models.preprocessing / "1" / "transform.json", transform.dump())
+    files.write(out / models.ensemble / "labels.txt", "".join(f"{each}\n" for each in labels))
+
+
+def _labels(recipe: Recipe, beside: Path) -> list[str]:
+    if not recipe.labels:
+        return [f"class {number}" for number in range(recipe.classes)]
+    path = beside / recipe.labels
+    try:
+        labels = path.read_text().splitlines()
+    except OSError as fault:
+        raise UserError(f"no labels at {path} ({fault.strerror})", "name a file") from None
+    if len(labels) != recipe.classes:
+        raise UserError(
+            f"{path} has {len(labels)} lines, and the network {recipe.classes} classes",
+            "give one label a line, in the network's order",
+        )
+    return labels
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

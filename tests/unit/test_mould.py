@@ -1,0 +1,203 @@
+"""Recipes are read strictly, and what is made of them is what a person would have written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from bundle_serving.start_server import PIPELINE
+from scripts.errors import UserError
+from scripts.host.settings import DEFAULTS
+from scripts.mould import write
+from scripts.mould.configs import configs
+from scripts.mould.recipe import load
+from scripts.mould.signature import signature
+from tests.project import ROOT
+
+RECIPE = ROOT / "recipes" / "resnet50.yaml"
+REPOSITORY = ROOT / "model_repository"
+
+
+def test_the_repository_is_what_the_recipe_makes() -> None:
+    picture = REPOSITORY / "preprocessing" / "warmup" / "mug.jpg"
+    made = configs(load(RECIPE), picture.stat().st_size)
+    assert {path: (REPOSITORY / path).read_text() for path in made} == made
+
+
+def test_writing_changes_nothing_in_the_repository(tmp_path: Path) -> None:
+    assert write.main(["--recipe", str(RECIPE), "--out", str(tmp_path)]) == 0
+    written = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) == 13
+    for path in written:
+        assert (tmp_path / path).read_bytes() == (REPOSITORY / path).read_bytes(), path
+
+
+def test_the_recipe_says_what_the_settings_say() -> None:
+    recipe = load(RECIPE)
+    assert recipe.models.ensemble == PIPELINE
+    said = {"ARCH": recipe.source.removeprefix("torchvision/"), "WEIGHTS": recipe.weights}
+    said |= {"PRECISION": recipe.precision, "OPT_BATCH": str(recipe.batch.optimal)}
+    assert said == {name: DEFAULTS[name] for name in said}
+
+
+def test_the_recipe_says_what_the_weights_were_trained_with() -> None:
+    from scripts.pipeline.vision import torchvision
+
+    recipe = load(RECIPE)
+    weights = torchvision.models.get_model_weights("resnet50").DEFAULT
+    how = weights.transforms()
+    pictures = recipe.pictures
+    assert [pictures.resize, pictures.crop] == [how.resize_size[0], how.crop_size[0]]
+    assert pictures.interpolation == how.interpolation.value
+    assert [list(pictures.mean), list(pictures.std)] == [list(how.mean), list(how.std)]
+    assert recipe.classes == len(weights.meta["categories"])
+
+
+def changed(path: Path, **changes: Any) -> Path:
+    """The recipe with other values; a dot in a key leads into a part, None takes the key out."""
+    said = yaml.safe_load(RECIPE.read_text())
+    for key, value in changes.items():
+        *parts, last = key.split("__")
+        where = said
+        for part in parts:
+            where = where[part]
+        where.pop(last, None)
+        if value is not None:
+            where[last] = value
+    path.write_text(yaml.safe_dump(said))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause", "remedy"),
+    [
+        ({"colour": "red"}, "colour is not known", "kind, models, source"),
+        ({"pictures__size": 3}, "pictures.size is not known", "resize, crop, interpolation"),
+        ({"classes": None}, "classes is missing", "say it"),
+        ({"kind": "smell"}, "kind: 'smell'", "'image'"),
+        ({"pictures__crop": "wide"}, "pictures.crop: 'wide'", "integer"),
+        ({"pictures__interpolation": "cubic"}, "interpolation: 'cubic'", "'bilinear' or 'bicubic'"),
+        ({"pictures__mean": [1, 2]}, "pictures.mean", "missing"),
+        ({"batch__max": 0}, "batch.max: 0", "greater than or equal to 1"),
+        ({"models__network": "../x"}, "models.network: '../x'", "pattern"),
+        ({"warmup": "nobody.jpg"}, "no preprocessing/warmup/nobody.jpg", "put the recipe's"),
+    ],
+)
+def test_a_wrong_recipe_is_refused_in_one_line(
+    tmp_path: Path, changes: dict[str, Any], cause: str, remedy: str
+) -> None:
+    path = changed(tmp_path / "odd.yaml", **changes)
+    with pytest.raises(UserError) as refused:
+        write.main(["--recipe", str(path), "--out", str(tmp_path / "out")])
+    said = refused.value
+    assert cause in said.cause and remedy in f"{said.cause}; {said.remedy}"
+    assert "\n" not in f"{said.cause}{said.remedy}"
+
+
+def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no recipe to be read"):
+        load(tmp_path / "none.yaml")
+    for text, said in (("a: [", "is no YAML"), ("- 1", "the recipe"), ("", "the recipe")):
+        (tmp_path / "odd.yaml").write_text(text)
+        with pytest.raises(UserError, match=said):
+            load(tmp_path / "odd.yaml")
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Somebody's own network as they exported it: normalised floats in, probabilities out."""
+    import torch
+
+    class Tiny(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.features = torch.nn.Conv2d(3, 8, 7, stride=8)
+            self.classes = torch.nn.Linear(8, 5)
+
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return self.classes(self.features(pixels).relu().mean((2, 3))).softmax(1)
+
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("foreign") / "tiny.onnx"
+    torch.onnx.export(
+        Tiny().eval(),
+        (torch.zeros(2, 3, 96, 96),),
+        path,
+        input_names=["images"],
+        output_names=["likely"],
+        dynamic_shapes=({0: torch.export.Dim("batch")},),
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
+    return path
+
+
+def of(foreign: Path, **changes: Any) -> Path:
+    """A recipe for it, which leaves to the file what the file knows."""
+    models = {"ensemble": "tiny", "preprocessing": "tiny_pixels"}
+    models |= {"network": "tiny_network", "postprocessing": "tiny_scores"}
+    left_out = {"classes": None, "pictures__crop": None, "labels": None}
+    words = {"source": foreign.name, "models": models} | left_out | changes
+    return changed(foreign.with_name("tiny.yaml"), **words)
+
+
+def test_a_foreign_network_keeps_its_answers(foreign: Path, tmp_path: Path) -> None:
+    import onnxruntime
+
+    from bundle_serving.scores import softmax
+
+    assert write.main(["--recipe", str(of(foreign)), "--out", str(tmp_path)]) == 0
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 96, 96), np.uint8)
+    recipe = load(of(foreign))
+    mean, std = (
+        np.array(v, np.float32).reshape(1, 3, 1, 1)
+        for v in (recipe.pictures.mean, recipe.pictures.std)
+    )
+
+    def answer(path: Path, values: np.ndarray) -> np.ndarray:
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        return session.run(None, {session.get_inputs()[0].name: values})[0]
+
+    own = answer(foreign, (pixels / np.float32(255) - mean) / std)
+    ours = answer(tmp_path / "tiny_network_onnx" / "1" / "model.onnx", pixels)
+    assert own.shape == ours.shape == (3, 5)
+    assert np.abs(softmax(ours) - own).max() < 1e-5
+    assert "class 4" in (tmp_path / "tiny" / "labels.txt").read_text()
+    config = (tmp_path / "tiny_pixels" / "config.pbtxt").read_text()
+    assert "dims: [ 3, 96, 96 ]" in config
+
+
+def test_a_recipe_must_not_deny_what_the_file_says(foreign: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="classes: 7, but the network of tiny"):
+        load(of(foreign, classes=7))
+    (foreign.parent / "labels.txt").write_text("cat\ndog\n")
+    with pytest.raises(UserError, match="2 lines, and the network 5 classes"):
+        write.main(["--recipe", str(of(foreign, labels="labels.txt")), "--out", str(tmp_path)])
+
+
+def test_a_network_that_takes_no_pixels_is_refused(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, save
+
+    def tensor(name: str, *dims: int | str) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+
+    path = tmp_path / "odd.onnx"
+    for given, said in (
+        (("n", 10), "float .dynamic, 10., not float .batch, 3, side, side."),
+        ((1, 3, 8, 8), "float .1, 3, 8, 8., not"),
+    ):
+        node = helper.make_node("Identity", ["in"], ["out"])
+        graph = helper.make_graph([node], "odd", [tensor("in", *given)], [tensor("out", *given)])
+        save(helper.make_model(graph), path)
+        with pytest.raises(UserError, match=said):
+            signature(path)
+    path.write_text("no network")
+    with pytest.raises(UserError, match="cannot be read as ONNX"):
+        signature(path)
+    with pytest.raises(UserError, match="no network at"):
+        signature(tmp_path / "none.onnx")
