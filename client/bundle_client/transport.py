@@ -1,6 +1,7 @@
 """Connections to the server, over HTTP or gRPC, synchronous or not."""
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -8,6 +9,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from .faults import unreachable
+from .texts import question as texts_question
 from .wire import question
 
 Protocol = Literal["http", "grpc"]
@@ -111,6 +113,9 @@ class Connection:
 
     def infer(self, model: str, picture: bytes, top: int) -> Any:
         return self._stub.infer(**question(self._tensors, model, picture, top), **self._limits)
+
+    def judge(self, model: str, texts: Sequence[str]) -> Any:
+        return self._stub.infer(**texts_question(self._tensors, model, texts), **self._limits)
 
     def close(self) -> Any:
         return self._stub.close()

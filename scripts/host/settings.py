@@ -25,6 +25,7 @@ DEFAULTS = {
     "DECODE": "reduced",
     "MAX_MEGAPIXELS": "50",
     "SAMPLES": "",
+    "SENTIMENT": "",
     # where and how
     "FLAVOUR": "",
     "BIND": "127.0.0.1",
@@ -57,7 +58,15 @@ CHOICES = {
     "PREPROCESS": ("python", "dali"),
 }
 # A change of these is no change of what the server answers.
-NOT_SERVED = {"START_TIMEOUT", "CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION"}
+NOT_SERVED = {
+    "START_TIMEOUT",
+    "CA_BUNDLE",
+    "TORCH_INDEX",
+    "PYTHON",
+    "SAMPLES",
+    "CALIBRATION",
+    "SENTIMENT",
+}
 PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
 WHOLE_NUMBERS = (
     *PORTS,

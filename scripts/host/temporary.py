@@ -99,18 +99,21 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def triton(name: str, repository: Path, log: Path) -> Iterator[tuple[str, str]]:
+def triton(
+    name: str, repository: Path, log: Path, pipeline: str = PIPELINE
+) -> Iterator[tuple[str, str]]:
     """The server of the local flavour on a repository; where it is asked over HTTP and gRPC."""
     http, grpc, metrics = free_ports(3)
     address = f"127.0.0.1:{http}"
     with TemporaryDirectory() as run:
         command: list[str | Path] = [PYTHON, "-m", "bundle_serving.start_server"]
         command += ["--repository", repository, "--run-dir", run, "--config-name", CPU.config]
+        command += ["--load-model", pipeline]
         command += ["--http-port", str(http), "--grpc-port", str(grpc)]
         command += ["--metrics-port", str(metrics), "--shm-prefix", SHM_PREFIX + f"{http}_"]
         try:
             with running(
-                name, command, log, lambda: reason_not_to_trust(f"http://{address}", PIPELINE)
+                name, command, log, lambda: reason_not_to_trust(f"http://{address}", pipeline)
             ):
                 yield address, f"127.0.0.1:{grpc}"
         finally:

@@ -25,7 +25,7 @@ class Part(BaseModel):
 
 
 class Models(Part):
-    """The folders of the repository."""
+    """The folders of the repository, in the order of a request."""
 
     ensemble: Name
     preprocessing: Name
@@ -70,7 +70,42 @@ class Image(Part):
     warmup: str
 
 
-Recipe = Image
+class Words(Part):
+    """How texts become tokens."""
+
+    task_prefix: str = ""
+    max_seq_len: Annotated[int, Field(ge=8)]
+
+
+class TextBatch(Part):
+    max: Count
+
+
+class TextInstances(Part):
+    preprocessing: Count
+    network: Count
+
+
+class Text(Part):
+    """A text -> its label, and how sure that is."""
+
+    kind: Literal["text"]
+    models: Models
+    source: str  # a hub's name, or a folder with what a hub would give
+    labels: Annotated[tuple[str, ...], Field(min_length=2)]
+    words: Words
+    batch: TextBatch
+    instances: TextInstances
+    warmup: Annotated[str, Field(pattern=r"^[ -~]{1,100}$")]
+
+    @property
+    def classes(self) -> int:
+        return len(self.labels)
+
+
+Recipe = Annotated[Image | Text, Field(discriminator="kind")]
+KINDS: dict[str, type[Part]] = {"image": Image, "text": Text}
+EXAMPLES = {"image": "resnet50.yaml", "text": "sentiment.yaml"}
 RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
 
 
@@ -111,18 +146,21 @@ def _completed(said: dict[str, Any], path: Path, network: Signature) -> dict[str
 
 
 def _refused(path: Path, error: ErrorDetails) -> UserError:
-    key = ".".join(map(str, error["loc"])) or "the recipe"
+    kind, *keys = error["loc"] or ("",)
+    key = ".".join(map(str, keys)) or "the recipe"
     if error["type"] == "extra_forbidden":
-        allowed = ", ".join(_part(error["loc"][:-1]).model_fields)
+        allowed = ", ".join(_part(KINDS[str(kind)], keys[:-1]).model_fields)
         return UserError(f"{path}: {key} is not known", f"what can be said there: {allowed}")
     if error["type"] == "missing":
-        return UserError(f"{path}: {key} is missing", "say it; recipes/resnet50.yaml shows how")
+        return UserError(f"{path}: {key} is missing", f"say it; recipes/{EXAMPLES[str(kind)]} does")
+    if error["type"].startswith("union_tag"):
+        return UserError(f"{path}: kind is none of {', '.join(KINDS)}", "say which it is")
     message = error["msg"]
     return UserError(f"{path}: {key}: {error['input']!r}", message[:1].lower() + message[1:])
 
 
-def _part(keys: tuple[int | str, ...]) -> type[Part]:
-    found: Any = Recipe
+def _part(kind: type[Part], keys: list[int | str]) -> type[Part]:
+    found: Any = kind
     for key in keys:
         found = found.model_fields[key].annotation
     return found  # type: ignore[no-any-return]

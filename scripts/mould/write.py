@@ -17,10 +17,10 @@ from bundle_serving.pictures import Transform
 from scripts import files
 from scripts.bootstrap import ROOT
 from scripts.errors import UserError, guarded
-from scripts.mould.configs import ON_CPU, configs
-from scripts.mould.recipe import Recipe, load
+from scripts.mould import image, text
+from scripts.mould.recipe import Image, Recipe, load
 
-# The first pipeline of the kind, whose code the others are given.
+# The first pipelines of each kind, whose code the others are given.
 MOULD = ROOT / "model_repository"
 
 
@@ -31,28 +31,32 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     recipe = load(options.recipe)
     write(recipe, options.out)
-    if recipe.source.endswith(".onnx"):
+    if isinstance(recipe, Image) and recipe.source.endswith(".onnx"):
         place_network(recipe, options.recipe.parent, options.out)
     files.let_all_read(options.out)
     return 0
 
 
 def write(recipe: Recipe, out: Path) -> None:
+    contents = made(recipe)  # refused before anything is written
+    shared = image.shared(recipe) if isinstance(recipe, Image) else text.shared(recipe)
+    for source, model in shared.items():
+        if (out / model).resolve() != MOULD / source:
+            _copy(MOULD / source, out / model, ("1/*.py", "warmup/*"))
+    for path, content in contents.items():
+        files.write(out / path, content)
+    # Triton wants a version folder of an ensemble, and git a file in it.
+    files.write(out / recipe.models.ensemble / "1" / ".gitkeep", "")
+
+
+def made(recipe: Recipe) -> dict[str, str]:
+    """Path in the repository -> text."""
+    if not isinstance(recipe, Image):
+        return text.configs(recipe)
     warmup = Path("preprocessing", "warmup", recipe.warmup)
     if not (MOULD / warmup).is_file():
         raise UserError(f"no {warmup} in {MOULD.name}", "put the recipe's warmup picture there")
-    for path, text in configs(recipe, (MOULD / warmup).stat().st_size).items():
-        files.write(out / path, text)
-    models = recipe.models
-    for source, model in (
-        ("preprocessing", models.preprocessing),
-        ("preprocessing_dali", f"{models.preprocessing}_dali"),
-        ("postprocessing", models.postprocessing),
-    ):
-        if out / model != MOULD / source:
-            _copy(MOULD / source, out / model, ("1/*.py", "warmup/*"))
-    # Triton wants a version folder of an ensemble, and git a file in it.
-    files.write(out / models.ensemble / "1" / ".gitkeep", "")
+    return image.configs(recipe, (MOULD / warmup).stat().st_size)
 
 
 def _copy(source: Path, target: Path, patterns: tuple[str, ...]) -> None:
@@ -63,13 +67,13 @@ def _copy(source: Path, target: Path, patterns: tuple[str, ...]) -> None:
             shutil.copyfile(path, place)
 
 
-def place_network(recipe: Recipe, beside: Path, out: Path) -> None:
+def place_network(recipe: Image, beside: Path, out: Path) -> None:
     from scripts.mould.foreign import adopted
 
     models, pictures = recipe.models, recipe.pictures
     labels = _labels(recipe, beside)
     network = adopted(beside / recipe.source, pictures)
-    version = out / f"{models.network}_{ON_CPU}" / "1"
+    version = out / f"{models.network}_{image.ON_CPU}" / "1"
     version.mkdir(parents=True, exist_ok=True)
     (version / "model.onnx").write_bytes(network.SerializeToString())
     transform = Transform(pictures.resize, pictures.crop, pictures.interpolation)
@@ -77,7 +81,7 @@ def place_network(recipe: Recipe, beside: Path, out: Path) -> None:
     files.write(out / models.ensemble / "labels.txt", "".join(f"{each}\n" for each in labels))
 
 
-def _labels(recipe: Recipe, beside: Path) -> list[str]:
+def _labels(recipe: Image, beside: Path) -> list[str]:
     if not recipe.labels:
         return [f"class {number}" for number in range(recipe.classes)]
     path = beside / recipe.labels

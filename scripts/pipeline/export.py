@@ -9,9 +9,7 @@ reference.npz (pixels, and PyTorch's scores on them), pictures/ and manifest.jso
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -87,29 +85,12 @@ def export(wanted: Wanted, samples: Path | None, out: Path) -> None:
 
 
 def _to_onnx(model: Any, crop: int, path: Path) -> None:
-    import onnx
     import torch
 
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            model,
-            (torch.zeros(2, 3, crop, crop, dtype=torch.uint8),),
-            path,
-            input_names=["input"],
-            output_names=["output"],
-            dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=1024)},),
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
-    graph = onnx.load(path)
-    # The exporter's notes hold paths of this machine, and make equal networks differ in hash.
-    for node in graph.graph.node:
-        del node.metadata_props[:]
-    onnx.save(graph, path)
-    onnx.checker.check_model(path, full_check=True)
+    from scripts.pipeline.onnx_file import BATCH, save
+
+    example = torch.zeros(2, 3, crop, crop, dtype=torch.uint8)
+    save(model, {"input": example}, ({0: BATCH},), "output", path)
 
 
 def _pytorch(model: Any, pictures: Any) -> Any:

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from scripts import files
 from scripts.errors import UserError
@@ -14,6 +14,10 @@ from scripts.errors import UserError
 SCHEMA = 1
 CONSTRAINTS = Path(__file__).parents[2] / "requirements" / "constraints.txt"
 MAKERS = ("torch", "torchvision", "onnx", "onnxscript")
+
+
+class Identified(Protocol):
+    def identity(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Manifest:
         )
 
 
-def why_export(artefact: Path, wanted: Wanted) -> str | None:
+def why_export(artefact: Path, wanted: Identified) -> str | None:
     """None when the artefact fits; else what changed, in one line."""
     manifest = Manifest.load(artefact / "manifest.json")
     if manifest is None:

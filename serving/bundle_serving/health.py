@@ -13,6 +13,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
+from typing import Any
 
 from bundle_serving.start_server import PIPELINE
 
@@ -21,17 +22,16 @@ PICTURE = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55000000"
     "0a4944415478da63f80f00010101001cb08c990000000049454e44ae426082"
 )
+# What a pipeline is asked, by the type of its input.
+PROBES = {"UINT8": PICTURE, "BYTES": b"Are you there?"}
 
 
 def reason_not_to_trust(url: str, model: str, timeout: float = 5) -> str | None:
-    """None when the model answered a picture; else why not, in one line."""
-    request = urllib.request.Request(
-        f"{url}/v2/models/{model}/infer",
-        data=PICTURE,
-        headers={"Inference-Header-Content-Length": "0"},
-    )
+    """None when the model answered a question of its kind; else why not, in one line."""
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
+        with urllib.request.urlopen(f"{url}/v2/models/{model}", timeout=timeout) as answer:
+            signature = json.load(answer)
+        with urllib.request.urlopen(_question(url, signature), timeout=timeout) as answer:
             answer.read()
     except urllib.error.HTTPError as refusal:
         body = refusal.read().decode(errors="replace")
@@ -39,9 +39,18 @@ def reason_not_to_trust(url: str, model: str, timeout: float = 5) -> str | None:
             return str(json.loads(body)["error"])
         except (ValueError, KeyError):
             return f"HTTP {refusal.code}: {body[:200]}"
-    except (OSError, http.client.HTTPException) as fault:
+    except (OSError, ValueError, KeyError, http.client.HTTPException) as fault:
         return str(getattr(fault, "reason", fault)) or type(fault).__name__
     return None
+
+
+def _question(url: str, signature: dict[str, Any]) -> urllib.request.Request:
+    """A body of nothing but the first input: what lies in it, Triton knows by the signature."""
+    return urllib.request.Request(
+        f"{url}/v2/models/{signature['name']}/infer",
+        data=PROBES[signature["inputs"][0]["datatype"]],
+        headers={"Inference-Header-Content-Length": "0"},
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -99,6 +99,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repository", required=True)
     parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
+    parser.add_argument("--load-model", action="append", metavar="NAME", help="may be repeated")
     parser.add_argument("--config-name", default="cpu")
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--http-port", default="8000")
@@ -116,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
         f"--model-repository={options.repository}",
         f"--backend-directory={backends}",
         "--model-control-mode=explicit",
-        f"--load-model={PIPELINE}",
+        *(f"--load-model={name}" for name in options.load_model or [PIPELINE]),
         f"--model-config-name={options.config_name}",
         f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",

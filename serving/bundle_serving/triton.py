@@ -44,9 +44,12 @@ def answer(
     output: str = "OUTPUT_0",
     callers_faults: tuple[type[Exception], ...] = (),
 ) -> Any:
-    """The response to one request; what compute raises is that request's alone."""
+    """The response to one request; what compute raises is that request's alone. Of several
+    outputs it gives a mapping of their names."""
     try:
-        return pb.InferenceResponse([_as_tensor(output, compute(*arguments))])
+        result = compute(*arguments)
+        named = result if isinstance(result, Mapping) else {output: result}
+        return pb.InferenceResponse([_as_tensor(name, each) for name, each in named.items()])
     except Exception as fault:
         return failure(fault, isinstance(fault, callers_faults))
 

@@ -24,12 +24,13 @@ def config(path: Path) -> ModelConfig:
     return text_format.Parse(path.read_text(), ModelConfig())
 
 
-MADE_HERE = ("resnet50_onnx", "resnet50_trt")  # their versions are
+MADE_HERE = ("resnet50_onnx", "resnet50_trt", "sentiment_onnx")  # their versions are
+CONFIGS = sorted(REPOSITORY.glob("*/config.pbtxt"))
+MEMBERS = [path for path in CONFIGS if config(path).platform != "ensemble"]
 ENSEMBLES = [
-    REPOSITORY / PIPELINE / "config.pbtxt",
+    *(path for path in CONFIGS if path not in MEMBERS),
     REPOSITORY / PIPELINE / "configs" / "cpu.pbtxt",
 ]
-MEMBERS = [p for p in sorted(REPOSITORY.glob("*/config.pbtxt")) if p.parent.name != PIPELINE]
 
 
 @pytest.mark.parametrize("target", TARGETS)

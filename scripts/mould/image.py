@@ -1,15 +1,15 @@
-"""A recipe -> the config.pbtxt of each model of its pipeline. Pure functions on text."""
+"""The pipeline of pictures: its recipe -> the models' config.pbtxt. Pure functions on text."""
 
 from __future__ import annotations
 
 from scripts.mould import pbtxt
 from scripts.mould.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor
-from scripts.mould.recipe import Recipe
+from scripts.mould.recipe import Image
 
 ON_CPU, ON_GPU = "onnx", "trt"  # how the network's two folders end
 
 
-def configs(recipe: Recipe, warmup_bytes: int) -> dict[str, str]:
+def configs(recipe: Image, warmup_bytes: int) -> dict[str, str]:
     """Path in the repository -> text."""
     models = recipe.models
     return {
@@ -23,20 +23,30 @@ def configs(recipe: Recipe, warmup_bytes: int) -> dict[str, str]:
     }
 
 
+def shared(recipe: Image) -> dict[str, str]:
+    """Folder of the first pipeline of this kind -> the folder that gets its code."""
+    models = recipe.models
+    return {
+        "preprocessing": models.preprocessing,
+        "preprocessing_dali": f"{models.preprocessing}_dali",
+        "postprocessing": models.postprocessing,
+    }
+
+
 def _file(name: str, length: int = -1) -> Tensor:
     ragged = "image files of different lengths share a batch"
     return Tensor(name, "UINT8", [length], ragged=ragged)
 
 
-def _pixels(name: str, recipe: Recipe) -> Tensor:
+def _pixels(name: str, recipe: Image) -> Tensor:
     return Tensor(name, "UINT8", [3, recipe.pictures.crop, recipe.pictures.crop])
 
 
-def _scores(name: str, recipe: Recipe) -> Tensor:
+def _scores(name: str, recipe: Image) -> Tensor:
     return Tensor(name, "FP32", [recipe.classes])
 
 
-def preprocessing(recipe: Recipe, warmup_bytes: int) -> str:
+def preprocessing(recipe: Image, warmup_bytes: int) -> str:
     return pbtxt.config(
         "The bytes of an image file -> uint8 pixels, resized and cropped as the network was"
         " trained.\nCast and normalisation are the first nodes of the network's own graph.",
@@ -53,7 +63,7 @@ def preprocessing(recipe: Recipe, warmup_bytes: int) -> str:
     )
 
 
-def preprocessing_on_gpu(recipe: Recipe, warmup_bytes: int) -> str:
+def preprocessing_on_gpu(recipe: Image, warmup_bytes: int) -> str:
     return pbtxt.config(
         "The bytes of an image file -> uint8 pixels, decoded and resized on the GPU:"
         " PREPROCESS=dali.",
@@ -74,12 +84,12 @@ def preprocessing_on_gpu(recipe: Recipe, warmup_bytes: int) -> str:
     )
 
 
-def _warm_picture(recipe: Recipe, length: int) -> str:
+def _warm_picture(recipe: Image, length: int) -> str:
     name = recipe.warmup
     return pbtxt.warmup(name.partition(".")[0], pbtxt.file(_file("INPUT_0", length), name))
 
 
-def network(recipe: Recipe) -> str:
+def network(recipe: Image) -> str:
     pixels = _pixels("input", recipe)
     return pbtxt.config(
         "The network: pixels -> scores. In an NGC server the C++ ONNX Runtime backend runs this;"
@@ -98,7 +108,7 @@ def network(recipe: Recipe) -> str:
     )
 
 
-def network_on_gpu(recipe: Recipe) -> str:
+def network_on_gpu(recipe: Image) -> str:
     pixels = _pixels("input", recipe)
     return pbtxt.config(
         "The network on a GPU: a TensorRT plan, pixels -> scores.",
@@ -119,7 +129,7 @@ def network_on_gpu(recipe: Recipe) -> str:
     )
 
 
-def postprocessing(recipe: Recipe) -> str:
+def postprocessing(recipe: Image) -> str:
     scores = _scores("INPUT_0", recipe)
     return pbtxt.config(
         "The network's scores -> probabilities.",
@@ -141,7 +151,7 @@ def postprocessing(recipe: Recipe) -> str:
     )
 
 
-def ensemble(recipe: Recipe, engine: str) -> str:
+def ensemble(recipe: Image, engine: str) -> str:
     models = recipe.models
     where = {ON_CPU: ".", ON_GPU: "; with the network on a GPU."}[engine]
     return pbtxt.config(

@@ -1,0 +1,119 @@
+"""What it brings that texts are as long as they are: throughput on texts of mixed lengths, beside the
+same texts padded to the longest that the network takes. One server, one run, in turns.
+
+    .venv/bin/python -m benchmark.texts [--seconds 10]
+
+Before it: make sentiment TEXT=… (SENTIMENT=minilm).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc
+
+from bundle_serving.texts import TextRecipe, to_tokens
+from scripts.errors import UserError, guarded
+from scripts.host.temporary import triton
+from scripts.mould.text import RECIPE_FILE
+from scripts.mould.write import write
+from scripts.sentiment import MADE
+from scripts.texts import sentences
+from scripts.texts.export import RECIPE, recipe_of_texts
+from scripts.texts.repository import lay_out
+
+AT_ONCE = 8
+ROUNDS = 3
+# Of most texts a sentence, of some a paragraph, of few a page.
+TIMES = (1, 1, 2, 1, 6, 1, 2, 25)
+
+Ask = Callable[[str], Any]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
+    options = parser.parse_args(argv)
+    if not (MADE / "model.onnx").exists():
+        raise UserError("no classifier is exported", "make sentiment TEXT=hello SENTIMENT=minilm")
+    with TemporaryDirectory() as folder, served(Path(folder)) as ways:
+        rates: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(ROUNDS):
+            for name, ask in ways.items():
+                rates[name].append(rate(ask, options.seconds))
+                print(f"{name:<22} {rates[name][-1]:7.1f} texts/s", flush=True)
+    as_long, padded = (float(np.median(each)) for each in rates.values())
+    print(f"{as_long / padded:.1f} times the throughput")
+    return 0
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[dict[str, Ask]]:
+    """The two ways to ask one server: the pipeline, and the bare network with padded tokens."""
+    recipe = recipe_of_texts(RECIPE)
+    write(recipe, folder / "models")
+    lay_out(MADE, recipe, folder / "models")
+    tokens = folder / "models" / recipe.models.preprocessing / "1"
+    how = TextRecipe.load(tokens / RECIPE_FILE)
+    tokenizer = how.tokenizer(tokens)
+    tokenizer.enable_padding(length=how.max_seq_len)
+    mine = threading.local()
+
+    with triton("the server", folder / "models", folder / "log", recipe.models.ensemble) as (_, at):
+
+        def infer(model: str, named: dict[str, Any]) -> None:
+            if not hasattr(mine, "client"):
+                mine.client = tritonclient.grpc.InferenceServerClient(at)
+            tensors = []
+            for name, values in named.items():
+                kind = "BYTES" if values.dtype == np.object_ else "INT64"
+                tensors.append(tritonclient.grpc.InferInput(name, list(values.shape), kind))
+                tensors[-1].set_data_from_numpy(values)
+            mine.client.infer(model, tensors)
+
+        def as_long_as_it_is(text: str) -> None:
+            query = np.array([[text.encode()]], np.object_)
+            infer(recipe.models.ensemble, {"QUERY": query})
+
+        def padded(text: str) -> None:
+            infer(f"{recipe.models.network}_onnx", dict(to_tokens([text], tokenizer)))
+
+        yield {"as long as they are": as_long_as_it_is, f"padded to {how.max_seq_len}": padded}
+
+
+def rate(ask: Ask, seconds: float) -> float:
+    """Texts a second, so many at once."""
+    texts = itertools.cycle(
+        each.text * times
+        for each, times in zip(sentences.read(), itertools.cycle(TIMES), strict=False)
+    )
+    take = threading.Lock()
+    began = time.monotonic()
+
+    def work(_: int) -> int:
+        answered = 0
+        while time.monotonic() < began + seconds:
+            with take:
+                text = next(texts)
+            ask(text)
+            answered += 1
+        return answered
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answered = sum(pool.map(work, range(AT_ONCE)))
+    return answered / (time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,44 @@
+"""A PyTorch module -> an ONNX file that is checked, and the same whenever it is made."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+
+BATCH = torch.export.Dim("batch", min=1, max=1024)
+
+
+def save(
+    module: torch.nn.Module,
+    examples: Mapping[str, torch.Tensor],
+    dynamic: tuple[dict[int, Any], ...],
+    output: str,
+    path: Path,
+) -> None:
+    """The examples bear the inputs' names; what is dynamic of each stands in their order."""
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            tuple(examples.values()),
+            path,
+            input_names=list(examples),
+            output_names=[output],
+            dynamic_shapes=dynamic,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+    graph = onnx.load(path)
+    # The exporter's notes hold paths of this machine, and make equal networks differ in hash.
+    for node in graph.graph.node:
+        del node.metadata_props[:]
+    onnx.save(graph, path)
+    onnx.checker.check_model(path, full_check=True)

@@ -1,0 +1,106 @@
+"""Says how a text is meant; brings the server up if it is not.
+
+    make sentiment TEXT="What a day!"        JSON=1 for one line of JSON
+
+The classifier is exported and laid out when it does not fit yet, and loaded into the server that
+runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from dataclasses import asdict
+from pathlib import Path
+
+from bundle_client import Client, Sentiment
+from bundle_serving.health import reason_not_to_trust
+from scripts import bootstrap
+from scripts.bootstrap import PYTHON, ROOT
+from scripts.classify import all_output_on_stderr, running_server
+from scripts.errors import INTERRUPTED, AlreadyTold, UserError, guarded
+from scripts.host import console, lock, settings
+from scripts.host.settings import Settings
+from scripts.host.state import State
+from scripts.mould.recipe import Text
+from scripts.pipeline.manifest import why_export
+from scripts.texts.export import RECIPE, Wanted, recipe_of_texts
+from scripts.texts.repository import lay_out
+from scripts.texts.sources import MINILM
+
+REPOSITORY = ROOT / "model_repository"
+MADE = ROOT / "build" / "sentiment"
+# A classifier is read, compiled and warmed up in so long at most.
+LOAD_TIMEOUT_S = 120
+
+
+def main() -> int:
+    text = os.environ.get("TEXT", "")
+    if not text:
+        raise UserError("no text given", 'write one: make sentiment TEXT="What a day!"')
+    wished = settings.load()
+    recipe = recipe_of_texts(RECIPE)
+    with all_output_on_stderr():
+        with lock.one_at_a_time():
+            changed = prepare(wished, recipe)
+        server = running_server()
+        load(server, recipe.models.ensemble, changed)
+    with Client(server.http) as client:
+        (judged,) = client.sentiment(text, model=recipe.models.ensemble)
+    print(json.dumps(asdict(judged)) if os.environ.get("JSON") else for_people(judged))
+    return 0
+
+
+def for_people(judged: Sentiment) -> str:
+    return f"{judged.label}  {judged.score:.2%}"
+
+
+def prepare(wished: Settings, recipe: Text) -> bool:
+    """Exports and lays out what does not fit yet; whether there was such."""
+    source = _source(wished["SENTIMENT"]) or recipe.source
+    reason = why_export(MADE, Wanted(source, recipe.words.max_seq_len))
+    if reason:
+        console.note(f"sentiment: {reason}")
+        bootstrap.ensure("sentiment")
+        if source == MINILM:
+            bootstrap.ensure("minilm")
+        _export(source)
+    return lay_out(MADE, recipe, REPOSITORY)
+
+
+def _source(said: str) -> str:
+    path = Path(said).expanduser()
+    return str(path.resolve()) if said and path.is_dir() else said
+
+
+def _export(source: str) -> None:
+    command: list[str | Path] = [PYTHON, "-m", "scripts.texts.export"]
+    command += ["--source", source, "--out", MADE]
+    try:
+        code = subprocess.run(command, cwd=ROOT).returncode
+    except KeyboardInterrupt:  # the export got it too, and has said so
+        code = INTERRUPTED
+    if code:
+        raise AlreadyTold(code)
+
+
+def load(server: State, model: str, changed: bool) -> None:
+    """The server starts with the pipeline of pictures alone; this one comes beside it."""
+    url = f"http://{server.http}"
+    if not changed and reason_not_to_trust(url, model) is None:
+        return
+    request = urllib.request.Request(f"{url}/v2/repository/models/{model}/load", data=b"{}")
+    with console.waiting(f"loading {model}"):
+        try:
+            urllib.request.urlopen(request, timeout=LOAD_TIMEOUT_S).close()
+        except OSError as fault:
+            raise UserError(f"{model} cannot be loaded ({fault})", "see make logs") from None
+    if reason := reason_not_to_trust(url, model):
+        raise UserError(f"{model} does not answer: {reason}", "see make logs")
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

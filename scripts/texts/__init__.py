@@ -1,0 +1,1 @@
+"""The pipeline of texts: from a classifier to what the server serves."""

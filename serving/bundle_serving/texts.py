@@ -1,0 +1,93 @@
+"""Texts -> the tokens that a network is fed, and its scores -> labels. Pure functions: no Triton
+here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from bundle_serving.scores import softmax
+
+# Padded so, texts of nearly one length have the same, and may share a batch.
+MULTIPLE = 8
+# Tokenising takes a second for some millions of characters, of which the network reads a few
+# thousand.
+MAX_CHARACTERS = 1_000_000
+
+
+class TextError(ValueError):
+    """The caller's bytes are no text to be judged; the message says why and what would work."""
+
+
+@dataclass(frozen=True)
+class TextRecipe:
+    backbone_model_name: str  # a folder with tokenizer.json, or a hub's name
+    task_prefix: str
+    max_seq_len: int
+
+    @classmethod
+    def load(cls, path: Path) -> TextRecipe:
+        return cls(**yaml.safe_load(path.read_text()))
+
+    def tokenizer(self, beside: Path) -> Tokenizer:
+        """A folder is looked for beside the recipe."""
+        file = beside / self.backbone_model_name / "tokenizer.json"
+        if file.exists():
+            tokenizer = Tokenizer.from_file(str(file))
+        else:
+            tokenizer = Tokenizer.from_pretrained(self.backbone_model_name)
+        tokenizer.enable_truncation(self.max_seq_len)
+        pad = tokenizer.padding or {"pad_id": 0, "pad_token": "[PAD]"}
+        tokenizer.enable_padding(
+            pad_id=pad["pad_id"], pad_token=pad["pad_token"], pad_to_multiple_of=MULTIPLE
+        )
+        return tokenizer
+
+
+def to_texts(queries: NDArray[np.object_]) -> list[str]:
+    """The bytes of each text, as they came -> the texts."""
+    given = queries.ravel()
+    return [_text(raw, f"text {n} of {len(given)}") for n, raw in enumerate(given, 1)]
+
+
+def _text(raw: bytes, which: str) -> str:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as fault:
+        raise TextError(f"{which} is not UTF-8 (byte {fault.start}); send it as UTF-8") from None
+    if not text.strip():
+        raise TextError(f"{which} is empty; send a few words")
+    if len(text) > MAX_CHARACTERS:
+        raise TextError(
+            f"{which} has {len(text)} characters, more than the limit of {MAX_CHARACTERS}; "
+            "send a shorter one: only its beginning is read"
+        )
+    return text
+
+
+def to_tokens(
+    texts: Sequence[str], tokenizer: Tokenizer, task_prefix: str = ""
+) -> dict[str, NDArray[np.int64]]:
+    """Both [texts, tokens]: as long as the longest, rounded up to a multiple of 8."""
+    encoded = tokenizer.encode_batch([task_prefix + text for text in texts])
+    return {
+        "INPUT_IDS": np.array([each.ids for each in encoded], np.int64),
+        "ATTENTION_MASK": np.array([each.attention_mask for each in encoded], np.int64),
+    }
+
+
+def to_labels(scores: NDArray[np.float32], labels: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Scores [texts, labels] -> the likeliest label of each text, and its probability."""
+    probabilities = softmax(scores)
+    best = probabilities.argmax(axis=1)
+    return {
+        "LABEL": np.array([[labels[each].encode()] for each in best], np.object_),
+        "SCORE": np.take_along_axis(probabilities, best[:, None], axis=1),
+    }

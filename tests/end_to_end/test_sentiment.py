@@ -1,0 +1,185 @@
+"""The pipeline of texts, from a classifier to a served answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bundle_client import Client, TextRefused
+from scripts import bootstrap
+from scripts.errors import NoWeights, UserError
+from scripts.host import temporary
+from scripts.mould import write
+from scripts.mould.recipe import Text
+from scripts.texts import export, repository, sentences
+from tests.project import ROOT, Project
+
+RECIPE = ROOT / "recipes" / "sentiment.yaml"
+TEXTS = [
+    "What a lovely day!",
+    "I want my money back.",
+    "not bad at all 😀",
+    "Never again. " * 40,
+    "x" * 100_000,
+    "The worst meal of my life, and the rudest waiter. " * 2_000,
+    "Ça va très bien, merci",
+]
+
+
+def recipe() -> Text:
+    return export.recipe_of_texts(RECIPE)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The classifier that needs no hub."""
+    bootstrap.ensure("minilm")
+    out = tmp_path_factory.mktemp("sentiment") / "made"
+    assert export.main(["--source", "minilm", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def models(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write.write(recipe(), folder)
+    assert repository.lay_out(made, recipe(), folder)
+    assert not repository.lay_out(made, recipe(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(models: Path) -> Iterator[dict[str, str]]:
+    log = models.parent / "sentiment.log"
+    with temporary.triton("the server", models, log, recipe().models.ensemble) as (http, grpc):
+        yield {"http": http, "grpc": grpc}
+
+
+def test_the_classifier_knows_most_of_what_it_has_not_seen(made: Path) -> None:
+    check = json.loads((made / "manifest.json").read_text())["check"]
+    assert check["accuracy"] >= 0.85 and check["sentences"] > 600
+    assert check["max_difference"] <= 0.01
+
+
+def test_the_sentences_are_balanced_and_all_different() -> None:
+    read = sentences.read()
+    asked = [each for each in read if each.domain != sentences.TEACHES_ONLY]
+    positive = sum(each.label == "positive" for each in asked)
+    assert positive * 2 == len(asked)
+    assert len({each.text for each in read}) == len(read)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_answers_match_pytorch(served: dict[str, str], protocol: str) -> None:
+    """Text by text, in whatever company: alone, and in one request with others."""
+    import torch
+
+    from scripts.texts import classifiers
+
+    classifier = classifiers.build("minilm")
+    classifier.tokenizer.enable_truncation(512)
+    with Client(served[protocol], protocol) as client:  # type: ignore[arg-type]
+        together = client.sentiment(*TEXTS)
+        for text, judged in zip(TEXTS, together, strict=True):
+            ids = torch.tensor([classifier.tokenizer.encode(text).ids])
+            ids = ids[ids != 0][None]  # no padding at all
+            with torch.inference_mode():
+                expected = classifier.module(ids, torch.ones_like(ids)).softmax(1)[0].numpy()
+            (alone,) = client.sentiment(text)
+            for answer in (alone, judged):
+                assert answer.label == classifier.labels[int(expected.argmax())], text[:50]
+                assert answer.score == pytest.approx(expected.max(), abs=0.01)
+
+
+def test_many_at_once_of_many_lengths(served: dict[str, str]) -> None:
+    asked = [each.text * (1 + n % 7) for n, each in enumerate(sentences.read()[:120])]
+    with Client(served["http"]) as client, ThreadPoolExecutor(16) as pool:
+        alone = [client.sentiment(text)[0] for text in asked]
+        crowded = list(pool.map(lambda text: client.sentiment(text)[0], asked))
+    assert [each.label for each in alone] == [each.label for each in crowded]
+    differences = [abs(a.score - b.score) for a, b in zip(alone, crowded, strict=True)]
+    assert max(differences) < 1e-3
+
+
+def test_a_fault_is_its_own_requests_alone(served: dict[str, str]) -> None:
+    def judged(text: str) -> str:
+        with Client(served["grpc"], "grpc") as client:
+            try:
+                return client.sentiment(text)[0].label
+            except TextRefused as refusal:
+                return refusal.cause
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(judged, ["I love it", "", "I hate it", "a" * 1_000_001] * 8))
+    assert answers[0::4] == ["positive"] * 8
+    assert answers[2::4] == ["negative"] * 8
+    assert all("is empty" in answer for answer in answers[1::4])
+    assert all("more than the limit" in answer for answer in answers[3::4])
+
+
+def test_bytes_that_are_no_text_are_refused(served: dict[str, str]) -> None:
+    import tritonclient.http
+    from tritonclient.utils import InferenceServerException
+
+    client = tritonclient.http.InferenceServerClient(served["http"])
+    try:
+        tensor = tritonclient.http.InferInput("QUERY", [1, 1], "BYTES")
+        tensor.set_data_from_numpy(np.array([[b"\xff\xfe"]], np.object_))
+        with pytest.raises(InferenceServerException, match="not UTF-8") as refused:
+            client.infer(recipe().models.ensemble, [tensor])
+        assert refused.value.status() == "400"
+    finally:
+        client.close()
+
+
+def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
+    """A folder as a hub would give it, of the default's architecture and a thousandth its size."""
+    from scripts.texts.classifiers import ENCODER
+
+    folder = tiny_hub_classifier(tmp_path / "tiny", ENCODER, ["NEGATIVE", "POSITIVE"])
+    out = tmp_path / "made"
+    assert export.main(["--source", str(folder), "--out", str(out)]) == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["check"]["max_difference"] <= 0.01
+    assert manifest["onnx"]["labels"] == ["negative", "positive"]
+    other = tiny_hub_classifier(tmp_path / "other", ENCODER, ["BAD", "GOOD"])
+    with pytest.raises(UserError, match="labels are bad, good, and the recipe's negative"):
+        export.main(["--source", str(other), "--out", str(out)])
+
+
+def tiny_hub_classifier(folder: Path, tokens: Path, labels: list[str]) -> Path:
+    from transformers import DistilBertConfig, DistilBertForSequenceClassification
+
+    config = DistilBertConfig(
+        dim=16, hidden_dim=32, n_heads=2, n_layers=1, id2label=dict(enumerate(labels))
+    )
+    DistilBertForSequenceClassification(config).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        shutil.copy(tokens / name, folder / name)
+    return folder
+
+
+def test_a_hub_that_is_not_reached_is_named_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(NoWeights, match="is not to be had") as refused:
+        export.main(["--source", "nobody/nothing", "--out", str(tmp_path / "made")])
+    assert "SENTIMENT=minilm" in refused.value.remedy
+
+
+def test_make_sentiment_does_it_all(tmp_path: Path) -> None:
+    project = Project.copy(tmp_path, FLAVOUR="local", SENTIMENT="minilm", WEIGHTS="random")
+    try:
+        out = project.made("sentiment", TEXT="I love this place!", JSON="1")
+        assert json.loads(out.splitlines()[-1])["label"] == "positive"
+        assert "negative  " in project.made("sentiment", TEXT="I hate this place!")
+        assert "no text given" in project.make("sentiment").stderr
+    finally:
+        project.make("clean")
