@@ -1,5 +1,5 @@
-"""What it brings that texts are as long as they are: throughput on texts of mixed lengths, beside the
-same texts padded to the longest that the network takes. One server, one run, in turns.
+"""What it brings that texts are as long as they are: throughput on texts of mixed lengths, beside
+the same texts padded to the longest that the network takes. One server, one run, in turns.
 
     .venv/bin/python -m benchmark.texts [--seconds 10]
 

@@ -118,7 +118,7 @@ def test_a_wrong_recipe_is_refused_in_one_line(
 def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no recipe to be read"):
         load(tmp_path / "none.yaml")
-    for text, said in (("a: [", "is no YAML"), ("- 1", "the recipe"), ("", "kind is none")):
+    for text, said in (("a: [", "is no YAML"), ("- 1", "the recipe"), ("", "the recipe")):
         (tmp_path / "odd.yaml").write_text(text)
         with pytest.raises(UserError, match=said):
             load(tmp_path / "odd.yaml")
