@@ -2,6 +2,7 @@
 
     make classify IMG=photo.jpg        one picture, or several in quotes, a folder, a URL
     make classify IMG=photos JSON=1    one line of JSON a picture
+    make classify MODEL=places IMG=…   what kind of place they show
 
 Settings given here that differ from the running server's bring it up afresh with them.
 """
@@ -25,10 +26,20 @@ from scripts.host.state import State
 
 def main() -> int:
     pictures = _pictures(os.environ.get("IMG", ""))
+    if model := os.environ.get("MODEL"):
+        return _with(model, pictures)
     options = ["--top", os.environ.get("TOP") or "5"]
     if os.environ.get("JSON"):
         options.append("--json")
     return ask(running_server(), pictures, *options)
+
+
+def _with(model: str, pictures: list[str]) -> int:
+    if model != "places":
+        raise UserError(f"MODEL={model} is not known", "leave it out, or MODEL=places")
+    from scripts import places
+
+    return places.ask(pictures)
 
 
 def ask(server: State, pictures: list[str], *options: str) -> int:

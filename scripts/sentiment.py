@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import urllib.request
 from dataclasses import asdict
 from pathlib import Path
 
 from bundle_client import Client, Sentiment
-from bundle_serving.health import reason_not_to_trust
 from scripts import bootstrap
-from scripts.bootstrap import PYTHON, ROOT
+from scripts.bootstrap import ROOT
 from scripts.classify import all_output_on_stderr, running_server
-from scripts.errors import INTERRUPTED, AlreadyTold, UserError, guarded
-from scripts.host import console, lock, settings
+from scripts.errors import UserError, guarded
+from scripts.host import beside, console, lock, settings
 from scripts.host.settings import Settings
-from scripts.host.state import State
 from scripts.mould.recipe import Text
 from scripts.pipeline.manifest import why_export
 from scripts.texts.export import RECIPE, Wanted, recipe_of_texts
@@ -33,8 +29,6 @@ from scripts.texts.sources import MINILM
 
 REPOSITORY = ROOT / "model_repository"
 MADE = ROOT / "build" / "sentiment"
-# A classifier is read, compiled and warmed up in so long at most.
-LOAD_TIMEOUT_S = 120
 
 
 def main() -> int:
@@ -47,7 +41,7 @@ def main() -> int:
         with lock.one_at_a_time():
             changed = prepare(wished, recipe)
         server = running_server()
-        load(server, recipe.models.ensemble, changed)
+        beside.load(server, recipe.models.ensemble, changed)
     with Client(server.http) as client:
         (judged,) = client.sentiment(text, model=recipe.models.ensemble)
     print(json.dumps(asdict(judged)) if os.environ.get("JSON") else for_people(judged))
@@ -67,39 +61,13 @@ def prepare(wished: Settings, recipe: Text) -> bool:
         bootstrap.ensure("sentiment")
         if source == MINILM:
             bootstrap.ensure("minilm")
-        _export(source)
+        beside.make("scripts.texts.export", "--source", source, "--out", MADE)
     return lay_out(MADE, recipe, REPOSITORY)
 
 
 def _source(said: str) -> str:
     path = Path(said).expanduser()
     return str(path.resolve()) if said and path.is_dir() else said
-
-
-def _export(source: str) -> None:
-    command: list[str | Path] = [PYTHON, "-m", "scripts.texts.export"]
-    command += ["--source", source, "--out", MADE]
-    try:
-        code = subprocess.run(command, cwd=ROOT).returncode
-    except KeyboardInterrupt:  # the export got it too, and has said so
-        code = INTERRUPTED
-    if code:
-        raise AlreadyTold(code)
-
-
-def load(server: State, model: str, changed: bool) -> None:
-    """The server starts with the pipeline of pictures alone; this one comes beside it."""
-    url = f"http://{server.http}"
-    if not changed and reason_not_to_trust(url, model) is None:
-        return
-    request = urllib.request.Request(f"{url}/v2/repository/models/{model}/load", data=b"{}")
-    with console.waiting(f"loading {model}"):
-        try:
-            urllib.request.urlopen(request, timeout=LOAD_TIMEOUT_S).close()
-        except OSError as fault:
-            raise UserError(f"{model} cannot be loaded ({fault})", "see make logs") from None
-    if reason := reason_not_to_trust(url, model):
-        raise UserError(f"{model} does not answer: {reason}", "see make logs")
 
 
 if __name__ == "__main__":

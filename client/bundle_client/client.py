@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
+from .arrays import MODEL as ARRAY_MODEL
+from .arrays import labels as labels_of_arrays
 from .errors import ClientError, PictureRefused, TextRefused
 from .faults import translated
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
@@ -16,7 +18,7 @@ from .sources import Source, Sources, expand, name_of, read
 from .texts import MODEL as TEXT_MODEL
 from .texts import Sentiment, sentiments
 from .transport import Connection, Protocol, knock, load, server
-from .wire import Result, labels
+from .wire import Label, Result, labels
 
 Job: TypeAlias = tuple[Future[Result], Source]
 
@@ -85,6 +87,14 @@ class Client:
         except PictureRefused as exc:
             raise TextRefused(exc.cause, exc.remedy) from exc
         return sentiments(texts, answer)
+
+    def place(self, pixels: Any, model: str = ARRAY_MODEL) -> tuple[Label, ...]:
+        """The likeliest classes of pixels [height, width, 3], from 0 to 255; raises a
+        `ClientError`."""
+        connection = self._connection()
+        with translated(self.server.url, self.server.timeout):
+            answer = connection.place(model, pixels)
+        return labels_of_arrays(answer)
 
     def _many(self, sources: Sources, top: int, concurrency: int) -> Iterator[Result]:
         jobs: SimpleQueue[Job | None] = SimpleQueue()

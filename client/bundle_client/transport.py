@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
+from .arrays import question as arrays_question
 from .faults import unreachable
 from .texts import question as texts_question
 from .wire import question
@@ -116,6 +117,9 @@ class Connection:
 
     def judge(self, model: str, texts: Sequence[str]) -> Any:
         return self._stub.infer(**texts_question(self._tensors, model, texts), **self._limits)
+
+    def place(self, model: str, pixels: Any) -> Any:
+        return self._stub.infer(**arrays_question(self._tensors, model, pixels), **self._limits)
 
     def close(self) -> Any:
         return self._stub.close()

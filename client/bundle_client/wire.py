@@ -46,7 +46,11 @@ def question(tensors: Any, model: str, picture: bytes, top: int) -> dict[str, An
 
 def labels(answer: Any) -> tuple[Label, ...]:
     """The labels in a tritonclient `InferResult`."""
-    output = answer.as_numpy("OUTPUT")
+    return labels_of(answer, "OUTPUT")
+
+
+def labels_of(answer: Any, name: str) -> tuple[Label, ...]:
+    output = answer.as_numpy(name)
     if output is None or not output.size:
         raise not_understood("no labels in it")
     return tuple(parse_label(entry) for entry in output.ravel())

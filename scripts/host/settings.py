@@ -26,6 +26,7 @@ DEFAULTS = {
     "MAX_MEGAPIXELS": "50",
     "SAMPLES": "",
     "SENTIMENT": "",
+    "PLACES": "",
     # where and how
     "FLAVOUR": "",
     "BIND": "127.0.0.1",
@@ -66,6 +67,7 @@ NOT_SERVED = {
     "SAMPLES",
     "CALIBRATION",
     "SENTIMENT",
+    "PLACES",
 }
 PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
 WHOLE_NUMBERS = (

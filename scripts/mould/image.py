@@ -24,7 +24,6 @@ def configs(recipe: Image, warmup_bytes: int) -> dict[str, str]:
 
 
 def shared(recipe: Image) -> dict[str, str]:
-    """Folder of the first pipeline of this kind -> the folder that gets its code."""
     models = recipe.models
     return {
         "preprocessing": models.preprocessing,

@@ -103,9 +103,30 @@ class Text(Part):
         return len(self.labels)
 
 
-Recipe = Annotated[Image | Text, Field(discriminator="kind")]
-KINDS: dict[str, type[Part]] = {"image": Image, "text": Text}
-EXAMPLES = {"image": "resnet50.yaml", "text": "sentiment.yaml"}
+class Squares(Part):
+    """How arrays of pixels become what the network was trained with."""
+
+    side: Count
+    mean: Channels
+    std: Channels
+
+
+class Array(Part):
+    """Pixels, height by width by 3 -> the likeliest classes."""
+
+    kind: Literal["array"]
+    models: Models
+    source: str
+    classes: Count
+    answers: Count
+    pictures: Squares
+    batch: Batch
+    instances: Instances
+
+
+Recipe = Annotated[Image | Text | Array, Field(discriminator="kind")]
+KINDS: dict[str, type[Part]] = {"image": Image, "text": Text, "array": Array}
+EXAMPLES = {"image": "resnet50.yaml", "text": "sentiment.yaml", "array": "places365.yaml"}
 RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
 
 

@@ -35,7 +35,6 @@ def configs(recipe: Text) -> dict[str, str]:
 
 
 def shared(recipe: Text) -> dict[str, str]:
-    """Folder of the first pipeline of this kind -> the folder that gets its code."""
     models = recipe.models
     return {
         "sentiment_preprocessing": models.preprocessing,

@@ -17,8 +17,8 @@ from bundle_serving.pictures import Transform
 from scripts import files
 from scripts.bootstrap import ROOT
 from scripts.errors import UserError, guarded
-from scripts.mould import image, text
-from scripts.mould.recipe import Image, Recipe, load
+from scripts.mould import array, image, text
+from scripts.mould.recipe import Array, Image, Recipe, Text, load
 
 # The first pipelines of each kind, whose code the others are given.
 MOULD = ROOT / "model_repository"
@@ -39,8 +39,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def write(recipe: Recipe, out: Path) -> None:
     contents = made(recipe)  # refused before anything is written
-    shared = image.shared(recipe) if isinstance(recipe, Image) else text.shared(recipe)
-    for source, model in shared.items():
+    for source, model in shared(recipe).items():
         if (out / model).resolve() != MOULD / source:
             _copy(MOULD / source, out / model, ("1/*.py", "warmup/*"))
     for path, content in contents.items():
@@ -51,12 +50,21 @@ def write(recipe: Recipe, out: Path) -> None:
 
 def made(recipe: Recipe) -> dict[str, str]:
     """Path in the repository -> text."""
-    if not isinstance(recipe, Image):
+    if isinstance(recipe, Text):
         return text.configs(recipe)
+    if isinstance(recipe, Array):
+        return array.configs(recipe)
     warmup = Path("preprocessing", "warmup", recipe.warmup)
     if not (MOULD / warmup).is_file():
         raise UserError(f"no {warmup} in {MOULD.name}", "put the recipe's warmup picture there")
     return image.configs(recipe, (MOULD / warmup).stat().st_size)
+
+
+def shared(recipe: Recipe) -> dict[str, str]:
+    """Folder of the first pipeline of this kind -> the folder that gets its code."""
+    if isinstance(recipe, Text):
+        return text.shared(recipe)
+    return array.shared(recipe) if isinstance(recipe, Array) else image.shared(recipe)
 
 
 def _copy(source: Path, target: Path, patterns: tuple[str, ...]) -> None:

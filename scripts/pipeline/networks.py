@@ -105,7 +105,7 @@ def _from_file(wanted: Wanted, published: Any) -> tuple[nn.Module, Any, dict[str
     digest = files.sha256(path)
     module = torchvision.models.get_model(wanted.arch, weights=None)
     try:
-        module.load_state_dict(_read_state(path))
+        module.load_state_dict(read_state(path))
     except RuntimeError as fault:
         detail = " ".join(str(fault).split())[:160]
         raise UserError(
@@ -124,7 +124,7 @@ def _recipe_of(digest: str, published: Any) -> Any:
     return next(iter(published))
 
 
-def _read_state(path: Path) -> dict[str, torch.Tensor]:
+def read_state(path: Path) -> dict[str, torch.Tensor]:
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file

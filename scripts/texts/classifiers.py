@@ -54,15 +54,17 @@ class _Scores(nn.Module):  # type: ignore[misc]  # torch comes without types her
 def _of_hub(source: str) -> Classifier:
     if Path(source).is_dir():
         _stay_offline()
+    from huggingface_hub.utils import logging
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+    logging.set_verbosity_error()  # or each of five retries is told twice
     try:
         network = AutoModelForSequenceClassification.from_pretrained(source, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(source)
     except Exception as fault:  # the hub's client has errors of its own for all that can go wrong
-        detail = " ".join(str(fault).split())[:160]
+        detail = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise NoWeights(
-            f"the classifier {source} is not to be had ({type(fault).__name__}: {detail})",
+            f"the classifier {source} is not to be had ({detail})",
             f"give a folder with one (SENTIMENT=folder), or SENTIMENT={MINILM}, which needs no hub",
         ) from None
     return Classifier(

@@ -22,8 +22,9 @@ PICTURE = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55000000"
     "0a4944415478da63f80f00010101001cb08c990000000049454e44ae426082"
 )
-# What a pipeline is asked, by the type of its input.
-PROBES = {"UINT8": PICTURE, "BYTES": b"Are you there?"}
+# A body of nothing but the input, where Triton can tell its shape by the length.
+RAW = {"UINT8": PICTURE, "BYTES": b"Are you there?"}
+BLACK_PIXEL = {"shape": [1, 1, 1, 3], "datatype": "FP32", "data": [0, 0, 0]}
 
 
 def reason_not_to_trust(url: str, model: str, timeout: float = 5) -> str | None:
@@ -45,12 +46,14 @@ def reason_not_to_trust(url: str, model: str, timeout: float = 5) -> str | None:
 
 
 def _question(url: str, signature: dict[str, Any]) -> urllib.request.Request:
-    """A body of nothing but the first input: what lies in it, Triton knows by the signature."""
-    return urllib.request.Request(
-        f"{url}/v2/models/{signature['name']}/infer",
-        data=PROBES[signature["inputs"][0]["datatype"]],
-        headers={"Inference-Header-Content-Length": "0"},
-    )
+    """What a pipeline can answer, by the type of its input."""
+    to = f"{url}/v2/models/{signature['name']}/infer"
+    asked = signature["inputs"][0]
+    if asked["datatype"] in RAW:
+        raw = {"Inference-Header-Content-Length": "0"}
+        return urllib.request.Request(to, RAW[asked["datatype"]], raw)
+    body = {"inputs": [BLACK_PIXEL | {"name": asked["name"]}]}
+    return urllib.request.Request(to, json.dumps(body).encode())
 
 
 def main(argv: list[str] | None = None) -> int:

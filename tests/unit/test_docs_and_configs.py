@@ -24,7 +24,12 @@ def config(path: Path) -> ModelConfig:
     return text_format.Parse(path.read_text(), ModelConfig())
 
 
-MADE_HERE = ("resnet50_onnx", "resnet50_trt", "sentiment_onnx")  # their versions are
+MADE_HERE = (
+    "resnet50_onnx",
+    "resnet50_trt",
+    "sentiment_onnx",
+    "classification_places",
+)  # their versions are
 CONFIGS = sorted(REPOSITORY.glob("*/config.pbtxt"))
 MEMBERS = [path for path in CONFIGS if config(path).platform != "ensemble"]
 ENSEMBLES = [

@@ -1,0 +1,16 @@
+"""A network's scores in, the likeliest classes out: bundle_serving.arrays."""
+
+from bundle_serving.arrays import to_answers
+from bundle_serving.triton import answer, array, parameter, version_folder
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.names = (version_folder(args) / "labels.txt").read_text().splitlines()
+        self.most = int(parameter(args, "answers"))
+
+    def execute(self, requests):
+        return [answer(self.answers, request, output="post_output") for request in requests]
+
+    def answers(self, request):
+        return to_answers(array(request, "post_input"), self.names, self.most)

@@ -1,0 +1,20 @@
+"""Arrays of pixels in, squares out: bundle_serving.arrays."""
+
+import numpy as np
+
+from bundle_serving.arrays import ArrayError, Squares, to_square
+from bundle_serving.triton import answer, array, version_folder
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.how = Squares.load(version_folder(args) / "squares.json")
+
+    def execute(self, requests):
+        return [
+            answer(self.squares, request, output="pre_output", callers_faults=(ArrayError,))
+            for request in requests
+        ]
+
+    def squares(self, request):
+        return np.stack([to_square(pixels, self.how) for pixels in array(request, "pre_input")])

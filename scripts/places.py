@@ -1,0 +1,89 @@
+"""Says what kind of place pictures show; brings the server up if it is not.
+
+    make classify MODEL=places IMG=photo.jpg        JSON=1 for one line of JSON a picture
+
+The network is exported and laid out when it does not fit yet, and loaded into the server that runs.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from bundle_client import Client, ClientError, Result, Source, SourceError
+from bundle_client.settings import MAX_BYTES, TIMEOUT_S
+from bundle_client.show import as_error, as_json, as_table
+from bundle_client.sources import expand, name_of, read
+from scripts import bootstrap
+from scripts.arrays.export import RECIPE, UNTRAINED, Wanted, recipe_of_arrays
+from scripts.arrays.repository import lay_out
+from scripts.bootstrap import ROOT
+from scripts.host import beside, console, lock, settings
+from scripts.host.settings import Settings
+from scripts.mould.recipe import Array
+from scripts.pipeline.manifest import why_export
+
+REPOSITORY = ROOT / "model_repository"
+MADE = ROOT / "build" / "places"
+
+
+def ask(pictures: list[str]) -> int:
+    from scripts.classify import all_output_on_stderr, running_server
+
+    recipe = recipe_of_arrays(RECIPE)
+    with all_output_on_stderr():
+        with lock.one_at_a_time():
+            changed = prepare(settings.load(), recipe)
+        server = running_server()
+        beside.load(server, recipe.models.ensemble, changed)
+    failed = 0
+    with Client(server.http) as client:
+        for source in expand(pictures):
+            result = answer(client, source)
+            failed += result.error is not None
+            show(result)
+    return 1 if failed else 0
+
+
+def answer(client: Client, source: Source) -> Result:
+    try:
+        pixels = decoded(read(source, MAX_BYTES, TIMEOUT_S))
+        began = time.perf_counter()
+        found = client.place(pixels)
+    except ClientError as fault:
+        return Result(name_of(source), error=fault)
+    return Result(name_of(source), found, (time.perf_counter() - began) * 1e3)
+
+
+def decoded(file: bytes) -> NDArray[np.uint8]:
+    try:
+        with Image.open(io.BytesIO(file)) as image:
+            return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    except OSError:
+        raise SourceError("no picture that can be read here", "give another") from None
+
+
+def show(result: Result) -> None:
+    if result.error:
+        print(as_error(result), file=sys.stderr)
+    else:
+        print(as_json(result) if os.environ.get("JSON") else as_table(result, console.out))
+
+
+def prepare(wished: Settings, recipe: Array) -> bool:
+    """Exports and lays out what does not fit yet; whether there was such."""
+    said = wished["PLACES"]
+    weights = said if said in ("", UNTRAINED) else str(Path(said).expanduser().resolve())
+    reason = why_export(MADE, Wanted(recipe.source, weights))
+    if reason:
+        console.note(f"places: {reason}")
+        bootstrap.ensure("export")
+        beside.make("scripts.arrays.export", "--weights", weights, "--out", MADE)
+    return lay_out(MADE, recipe, REPOSITORY)

@@ -1,0 +1,70 @@
+"""Pixels of any size -> the square that a network is fed, and its scores -> the likeliest classes.
+Pure functions: no Triton here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from bundle_serving.scores import softmax
+
+MAX_MEGAPIXELS = 50
+
+
+class ArrayError(ValueError):
+    """The caller's array is no picture; the message says why and what would work."""
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Resized to a square, whatever the shape was, as Places365's networks were trained."""
+
+    side: int
+    mean: Sequence[float]
+    std: Sequence[float]
+
+    @classmethod
+    def load(cls, path: Path) -> Squares:
+        return cls(**json.loads(path.read_text()))
+
+
+def to_square(pixels: NDArray[np.float32], how: Squares) -> NDArray[np.float32]:
+    """[height, width, 3] of 0 to 255 -> normalised [3, side, side]."""
+    height, width, channels = pixels.shape
+    if channels != 3 or not height or not width:
+        raise ArrayError(
+            f"an array of {height}x{width}x{channels} is no picture; "
+            "send height x width x 3, RGB, from 0 to 255"
+        )
+    if height * width > MAX_MEGAPIXELS * 1e6:
+        raise ArrayError(
+            f"the picture has {width}x{height} pixels, more than the limit of "
+            f"{MAX_MEGAPIXELS} megapixels; send a smaller one"
+        )
+    if not np.isfinite(pixels).all():
+        raise ArrayError("the picture holds NaN or infinity; send values from 0 to 255")
+    levels = pixels.clip(0, 255).round().astype(np.uint8)
+    resized = Image.fromarray(levels).resize((how.side, how.side), Image.Resampling.BILINEAR)
+    scaled = np.asarray(resized, np.float32) / 255
+    normalised = (scaled - np.asarray(how.mean, np.float32)) / np.asarray(how.std, np.float32)
+    return np.ascontiguousarray(normalised.transpose(2, 0, 1))
+
+
+def to_answers(scores: NDArray[np.float32], names: Sequence[str], most: int) -> NDArray[np.object_]:
+    """Scores [pictures, classes] -> [pictures, most] of probability:number:name, likeliest first;
+    written as Triton's classification extension does."""
+    probabilities = softmax(scores)
+    best = np.argsort(-probabilities, axis=1, kind="stable")[:, :most]
+    return np.array(
+        [
+            [f"{row[n]:.6f}:{n}:{names[n]}".encode() for n in numbers]
+            for row, numbers in zip(probabilities, best, strict=True)
+        ],
+        np.object_,
+    )

@@ -1,0 +1,82 @@
+"""Arrays of pixels become squares, and scores become named answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bundle_client.wire import parse_label
+from bundle_serving.arrays import ArrayError, Squares, to_answers, to_square
+from scripts.arrays.export import CATEGORIES, Wanted, names
+from scripts.errors import NoWeights, UserError
+
+HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+
+
+@pytest.mark.parametrize("shape", [(300, 200, 3), (64, 900, 3), (1, 1, 3), (256, 256, 3)])
+def test_like_the_transforms_that_places365_was_trained_with(shape: tuple[int, ...]) -> None:
+    from scripts.pipeline.vision import torchvision
+
+    pixels = np.random.default_rng(0).integers(0, 256, shape).astype(np.float32)
+    usual = torchvision.transforms.Compose(
+        [
+            torchvision.transforms.Resize((256, 256)),
+            torchvision.transforms.ToTensor(),
+            torchvision.transforms.Normalize(HOW.mean, HOW.std),
+        ]
+    )
+    expected = usual(Image.fromarray(pixels.astype(np.uint8))).numpy()
+    square = to_square(pixels, HOW)
+    assert square.dtype == np.float32 and square.shape == (3, 256, 256)
+    assert np.abs(square - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ((8, 8, 1), "8x8x1 is no picture"),
+        ((8, 8, 4), "8x8x4 is no picture"),
+        ((0, 8, 3), "0x8x3 is no picture"),
+        ((8000, 7000, 3), "7000x8000 pixels, more than the limit of 50 megapixels"),
+    ],
+)
+def test_what_is_no_picture_is_refused(shape: tuple[int, ...], said: str) -> None:
+    pixels = np.broadcast_to(np.float32(0), shape)
+    with pytest.raises(ArrayError, match=said):
+        to_square(pixels, HOW)
+
+
+def test_numbers_that_are_no_colours() -> None:
+    pixels = np.full((4, 4, 3), 1e9, np.float32)
+    assert np.array_equal(to_square(pixels, HOW), to_square(np.full_like(pixels, 255), HOW))
+    pixels[0, 0, 0] = np.nan
+    with pytest.raises(ArrayError, match="NaN or infinity"):
+        to_square(pixels, HOW)
+
+
+def test_the_likeliest_first_as_a_client_of_triton_reads_it() -> None:
+    scores = np.log(np.array([[0.1, 0.6, 0.3], [0.5, 0.25, 0.25]], np.float32))
+    found = to_answers(scores, ["airfield", "bar: outside", "cafe"], 2)
+    assert found.shape == (2, 2)
+    first, second = (parse_label(each) for each in found[0])
+    assert (first.index, first.label, second.label) == (1, "bar: outside", "cafe")
+    assert first.probability == pytest.approx(0.6, abs=1e-5)
+
+
+def test_names_are_read_beside_the_checkpoint(tmp_path: Path) -> None:
+    wanted = Wanted("torchvision/resnet50", str(tmp_path / "resnet50_places365.pth.tar"))
+    assert names(wanted, 2) == ["class 0", "class 1"]
+    (tmp_path / CATEGORIES).write_text("/b/bar/outdoor 1\n/a/airfield 0\n")
+    assert names(wanted, 2) == ["airfield", "bar/outdoor"]
+    with pytest.raises(UserError, match="names no class 2"):
+        names(wanted, 3)
+    assert names(Wanted("", "random"), 1) == ["class 0 (untrained weights)"]
+
+
+def test_weights_that_are_not_there_are_named_with_where_they_are() -> None:
+    with pytest.raises(NoWeights) as refused:
+        Wanted("torchvision/resnet50", "/nowhere.pth.tar").identity()
+    assert "places2.csail.mit.edu" in refused.value.remedy
