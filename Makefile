@@ -22,7 +22,7 @@ up: ## Bring the server up (exports the network first, where that is needed)
 	$(TOOLS)
 	@$(RUN).up
 
-classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1, MODEL=places)
+classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1, MODEL=places or cascade)
 	$(TOOLS)
 	@$(RUN).classify
 

@@ -3,6 +3,7 @@
     make classify IMG=photo.jpg        one picture, or several in quotes, a folder, a URL
     make classify IMG=photos JSON=1    one line of JSON a picture
     make classify MODEL=places IMG=…   what kind of place they show
+    make classify MODEL=cascade IMG=…  by a small network first
 
 Settings given here that differ from the running server's bring it up afresh with them.
 """
@@ -23,23 +24,30 @@ from scripts.host import client_side, settings, state
 from scripts.host.settings import NOT_SERVED
 from scripts.host.state import State
 
+# What can be asked; empty: the pipeline of pictures.
+MODELS = ("", "places", "cascade")
+
 
 def main() -> int:
     pictures = _pictures(os.environ.get("IMG", ""))
-    if model := os.environ.get("MODEL"):
-        return _with(model, pictures)
+    model = os.environ.get("MODEL", "")
+    if model not in MODELS:
+        offered = ", ".join(filter(None, MODELS))
+        raise UserError(f"MODEL={model} is not known", f"leave it out, or choose: {offered}")
+    if model == "places":
+        from scripts import places
+
+        return places.ask(pictures)
     options = ["--top", os.environ.get("TOP") or "5"]
     if os.environ.get("JSON"):
         options.append("--json")
-    return ask(running_server(), pictures, *options)
+    server = running_server()
+    if model == "cascade":
+        from scripts import cascade
 
-
-def _with(model: str, pictures: list[str]) -> int:
-    if model != "places":
-        raise UserError(f"MODEL={model} is not known", "leave it out, or MODEL=places")
-    from scripts import places
-
-    return places.ask(pictures)
+        with all_output_on_stderr():
+            options += ["--model", cascade.prepare(server)]
+    return ask(server, pictures, *options)
 
 
 def ask(server: State, pictures: list[str], *options: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
@@ -28,16 +29,22 @@ def make(module: str, *arguments: str | Path) -> None:
         raise AlreadyTold(code)
 
 
-def load(server: State, pipeline: str, changed: bool) -> None:
-    """The server starts with the pipeline of pictures alone."""
+def load(server: State, pipeline: str, changed: bool, members: Sequence[str] = ()) -> None:
+    """The server starts with the pipeline of pictures alone. Members are named where Triton does
+    not know them: of an ensemble it does."""
     url = f"http://{server.http}"
     if not changed and reason_not_to_trust(url, pipeline) is None:
         return
-    request = urllib.request.Request(f"{url}/v2/repository/models/{pipeline}/load", data=b"{}")
     with console.waiting(f"loading {pipeline}"):
-        try:
-            urllib.request.urlopen(request, timeout=LOAD_TIMEOUT_S).close()
-        except OSError as fault:
-            raise UserError(f"{pipeline} cannot be loaded ({fault})", "see make logs") from None
+        for model in (*members, pipeline):
+            _load(url, model)
     if reason := reason_not_to_trust(url, pipeline):
         raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
+
+
+def _load(url: str, model: str) -> None:
+    request = urllib.request.Request(f"{url}/v2/repository/models/{model}/load", data=b"{}")
+    try:
+        urllib.request.urlopen(request, timeout=LOAD_TIMEOUT_S).close()
+    except OSError as fault:
+        raise UserError(f"{model} cannot be loaded ({fault})", "see make logs") from None

@@ -27,6 +27,7 @@ DEFAULTS = {
     "SAMPLES": "",
     "SENTIMENT": "",
     "PLACES": "",
+    "CASCADE": "default",
     # where and how
     "FLAVOUR": "",
     "BIND": "127.0.0.1",
@@ -68,6 +69,7 @@ NOT_SERVED = {
     "CALIBRATION",
     "SENTIMENT",
     "PLACES",
+    "CASCADE",
 }
 PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
 WHOLE_NUMBERS = (

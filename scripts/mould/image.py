@@ -7,6 +7,7 @@ from scripts.mould.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, T
 from scripts.mould.recipe import Image
 
 ON_CPU, ON_GPU = "onnx", "trt"  # how the network's two folders end
+LABELS = "labels.txt"
 
 
 def configs(recipe: Image, warmup_bytes: int) -> dict[str, str]:
@@ -159,7 +160,7 @@ def ensemble(recipe: Image, engine: str) -> str:
         pbtxt.platform("ensemble"),
         recipe.batch.max,
         pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
-        pbtxt.outputs(Tensor("OUTPUT", "FP32", [recipe.classes], labels="labels.txt")),
+        pbtxt.outputs(Tensor("OUTPUT", "FP32", [recipe.classes], labels=LABELS)),
         NEWEST_VERSION,
         pbtxt.steps(
             Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),

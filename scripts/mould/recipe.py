@@ -124,9 +124,39 @@ class Array(Part):
     instances: Instances
 
 
-Recipe = Annotated[Image | Text | Array, Field(discriminator="kind")]
-KINDS: dict[str, type[Part]] = {"image": Image, "text": Text, "array": Array}
-EXAMPLES = {"image": "resnet50.yaml", "text": "sentiment.yaml", "array": "places365.yaml"}
+class CascadeModels(Part):
+    cascade: Name
+    preprocessing: Name
+    first: Name
+    then: Name
+
+
+class CascadeInstances(Part):
+    cascade: Count
+    first: Count
+
+
+class Cascade(Part):
+    """An image file -> the probability of each class, by a small network or a large one."""
+
+    kind: Literal["cascade"]
+    models: CascadeModels
+    source: str
+    threshold: Annotated[float, Field(ge=0, le=1)]
+    classes: Count
+    crop: Count
+    max_batch_size: Count
+    instances: CascadeInstances
+
+
+Recipe = Annotated[Image | Text | Array | Cascade, Field(discriminator="kind")]
+KINDS: dict[str, type[Part]] = {"image": Image, "text": Text, "array": Array, "cascade": Cascade}
+EXAMPLES = {
+    "image": "resnet50.yaml",
+    "text": "sentiment.yaml",
+    "array": "places365.yaml",
+    "cascade": "cascade.yaml",
+}
 RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
 
 

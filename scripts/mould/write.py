@@ -17,8 +17,8 @@ from bundle_serving.pictures import Transform
 from scripts import files
 from scripts.bootstrap import ROOT
 from scripts.errors import UserError, guarded
-from scripts.mould import array, image, text
-from scripts.mould.recipe import Array, Image, Recipe, Text, load
+from scripts.mould import array, cascade, image, text
+from scripts.mould.recipe import Array, Cascade, Image, Recipe, Text, load
 
 # The first pipelines of each kind, whose code the others are given.
 MOULD = ROOT / "model_repository"
@@ -44,16 +44,20 @@ def write(recipe: Recipe, out: Path) -> None:
             _copy(MOULD / source, out / model, ("1/*.py", "warmup/*"))
     for path, content in contents.items():
         files.write(out / path, content)
-    # Triton wants a version folder of an ensemble, and git a file in it.
-    files.write(out / recipe.models.ensemble / "1" / ".gitkeep", "")
+    if not isinstance(recipe, Cascade):
+        # Triton wants a version folder of an ensemble, and git a file in it.
+        files.write(out / recipe.models.ensemble / "1" / ".gitkeep", "")
 
 
 def made(recipe: Recipe) -> dict[str, str]:
     """Path in the repository -> text."""
-    if isinstance(recipe, Text):
-        return text.configs(recipe)
-    if isinstance(recipe, Array):
-        return array.configs(recipe)
+    match recipe:
+        case Text():
+            return text.configs(recipe)
+        case Array():
+            return array.configs(recipe)
+        case Cascade():
+            return cascade.configs(recipe)
     warmup = Path("preprocessing", "warmup", recipe.warmup)
     if not (MOULD / warmup).is_file():
         raise UserError(f"no {warmup} in {MOULD.name}", "put the recipe's warmup picture there")
@@ -62,9 +66,14 @@ def made(recipe: Recipe) -> dict[str, str]:
 
 def shared(recipe: Recipe) -> dict[str, str]:
     """Folder of the first pipeline of this kind -> the folder that gets its code."""
-    if isinstance(recipe, Text):
-        return text.shared(recipe)
-    return array.shared(recipe) if isinstance(recipe, Array) else image.shared(recipe)
+    match recipe:
+        case Text():
+            return text.shared(recipe)
+        case Array():
+            return array.shared(recipe)
+        case Cascade():
+            return cascade.shared(recipe)
+    return image.shared(recipe)
 
 
 def _copy(source: Path, target: Path, patterns: tuple[str, ...]) -> None:

@@ -28,7 +28,7 @@ REPOSITORY = ROOT / "model_repository"
 def test_the_repository_is_what_the_recipes_make(name: str, tmp_path: Path) -> None:
     assert write.main(["--recipe", str(RECIPES / name), "--out", str(tmp_path)]) == 0
     written = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(written) > 8
+    assert len(written) > 3
     for path in written:
         assert (tmp_path / path).read_bytes() == (REPOSITORY / path).read_bytes(), path
 

@@ -1,0 +1,48 @@
+"""Which pictures go on to the second network, and whose answer is whose."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bundle_serving.cascade import Named, classify
+
+
+def sure(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """As sure of class 0 as the picture's first pixel says, in per cent."""
+    probability = pixels[:, 0, 0, 0] / np.float32(100)
+    return np.log(np.stack([probability, 1 - probability], axis=1))
+
+
+def run(levels: list[int], threshold: float) -> tuple[dict[str, NDArray[Any]], list[int]]:
+    asked: list[int] = []
+
+    async def first(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        return sure(pixels)
+
+    async def then(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        asked.extend(pixels[:, 0, 0, 0].tolist())
+        return np.log(np.tile(np.array([0.01, 0.99], np.float32), (len(pixels), 1)))
+
+    pixels = np.zeros((len(levels), 3, 4, 4), np.uint8)
+    pixels[:, 0, 0, 0] = levels
+    answers = asyncio.run(classify(pixels, Named("small", first), Named("large", then), threshold))
+    return answers, asked
+
+
+def test_only_what_the_first_is_unsure_of_goes_on() -> None:
+    answers, asked = run([95, 60, 70, 51], threshold=0.75)
+    assert asked == [60, 70, 51]
+    assert answers["ANSWERED_BY"].tolist() == [[b"small"], [b"large"], [b"large"], [b"large"]]
+    assert np.allclose(answers["OUTPUT"][:, 0], [0.95, 0.01, 0.01, 0.01], atol=1e-5)
+
+
+@pytest.mark.parametrize(("threshold", "goes_on"), [(0.0, []), (0.9, [60]), (1.0, [60, 95])])
+def test_the_threshold(threshold: float, goes_on: list[int]) -> None:
+    answers, asked = run([60, 95], threshold)
+    assert asked == goes_on
+    assert answers["OUTPUT"].dtype == np.float32 and answers["ANSWERED_BY"].shape == (2, 1)
