@@ -12,6 +12,7 @@ from scripts.bootstrap import ROOT, VENV
 from scripts.down import stop_server
 from scripts.errors import guarded
 from scripts.host import console, docker_stack, flavour, lock, settings
+from scripts.pipeline.placing import made_here
 from scripts.pipeline.repository import generated
 
 
@@ -22,7 +23,8 @@ def main() -> int:
             stack = flavour.stack(name, settings.load())
             if isinstance(stack, docker_stack.DockerStack):
                 stack.remove_images()
-        for path in generated(ROOT / "model_repository"):
+        repository = ROOT / "model_repository"
+        for path in (*generated(repository), *made_here(repository)):
             path.unlink(missing_ok=True)
         for wheel in docker_stack.WHEELS.glob("*.whl"):
             wheel.unlink()

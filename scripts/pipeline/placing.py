@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from scripts import files
 
 MANIFEST = "manifest.json"
+
+# What exports put into a repository; .gitignore names the same.
+PUT = ("*/1/model.onnx", "*/1/manifest.json", "*/1/labels.txt", "*/1/tokenizer/*", "*/labels.txt")
 
 
 def put(made: Path, places: Mapping[str, Path], network: Path) -> bool:
@@ -20,6 +23,11 @@ def put(made: Path, places: Mapping[str, Path], network: Path) -> bool:
         files.place(made / name, place)
     files.place(made / MANIFEST, network / MANIFEST)
     return True
+
+
+def made_here(repository: Path) -> Iterator[Path]:
+    for pattern in PUT:
+        yield from repository.glob(pattern)
 
 
 def _stands(made: Path, placed: Path) -> bool:

@@ -104,3 +104,5 @@ def test_make_classify_with_places(tmp_path: Path) -> None:
         assert "MODEL=smells is not known" in odd.stderr
     finally:
         project.make("clean")
+    assert not list(project.path.glob("model_repository/*/1/model.onnx"))
+    assert not list(project.path.glob("model_repository/**/labels.txt"))
