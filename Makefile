@@ -5,10 +5,10 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify sentiment bench rivals tune status logs down clean test lint
+.PHONY: help demo doctor up classify sentiment embeddings bench rivals tune status logs down clean test lint
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-10s\033[0m %s\n", $$1, $$2}' Makefile
 
 demo: ## The whole walk at once: a network, a server, a picture, an answer
 	$(TOOLS)
@@ -29,6 +29,10 @@ classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1, M
 sentiment: ## How a text is meant: make sentiment TEXT="What a day!" (JSON=1)
 	$(TOOLS)
 	@$(RUN).sentiment
+
+embeddings: ## A Python function as a service, by PyTriton: texts -> vectors (until Ctrl-C)
+	$(TOOLS) serve
+	@$(RUN).embeddings
 
 bench: ## How fast it answers, and where the time goes: a report (QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
 	$(TOOLS) bench perf_analyzer

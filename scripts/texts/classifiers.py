@@ -99,25 +99,29 @@ class _Judge(nn.Module):  # type: ignore[misc]
         return scores
 
 
-def _minilm() -> Classifier:
+def encoder() -> Encoder:
     _stay_offline()
     from transformers import AutoModel
 
-    network = AutoModel.from_pretrained(ENCODER)
-    encoder = Encoder(network).eval()
+    found: Encoder = Encoder(AutoModel.from_pretrained(ENCODER)).eval()
+    return found
+
+
+def _minilm() -> Classifier:
+    means = encoder()
     tokenizer = Tokenizer.from_file(str(ENCODER / "tokenizer.json"))
     lessons = sentences.read()
-    taught = head.teach(_features(encoder, tokenizer, [each.text for each in lessons]), lessons)
+    taught = head.teach(_features(means, tokenizer, [each.text for each in lessons]), lessons)
     if taught.accuracy < head.LEAST_ACCURACY:
         raise UserError(
             f"the classifier is right on {taught.accuracy:.1%} of the sentences it has not seen",
             f"mend {sentences.PATH.name}: {head.LEAST_ACCURACY:.0%} are wanted",
         )
     return Classifier(
-        _Judge(encoder, taught.last).eval(),
+        _Judge(means, taught.last).eval(),
         tokenizer,
         head.LABELS,
-        network.config.max_position_embeddings,
+        means.network.config.max_position_embeddings,
         {"accuracy": round(taught.accuracy, 4), "sentences": taught.judged},
     )
 

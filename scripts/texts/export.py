@@ -80,7 +80,7 @@ def export(wanted: Wanted, recipe: Text, out: Path) -> None:
     with files.whole_folder(out) as draft:
         onnx_path = draft / "model.onnx"
         with step("exporting to ONNX"):
-            _to_onnx(classifier.module, wanted.longest, onnx_path)
+            to_onnx(classifier.module, wanted.longest, "SCORES", onnx_path)
         with step("comparing ONNX with PyTorch"):
             check = _check(classifier, wanted.longest, onnx_path)
         print(f"  probabilities within {check['max_difference']:.2g}")
@@ -111,7 +111,7 @@ def _refuse_what_does_not_fit(classifier: Any, recipe: Text) -> None:
         )
 
 
-def _to_onnx(module: Any, longest: int, path: Path) -> None:
+def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
     import torch
 
     from scripts.pipeline.onnx_file import BATCH, save
@@ -120,7 +120,7 @@ def _to_onnx(module: Any, longest: int, path: Path) -> None:
     mask = torch.ones(2, 16, dtype=torch.int64)
     mask[1, 8:] = 0
     examples = {"INPUT_IDS": torch.full((2, 16), 2000), "ATTENTION_MASK": mask}
-    save(module, examples, ({0: BATCH, 1: tokens}, {0: BATCH, 1: tokens}), "SCORES", path)
+    save(module, examples, ({0: BATCH, 1: tokens}, {0: BATCH, 1: tokens}), output, path)
 
 
 def _check(classifier: Any, longest: int, path: Path) -> dict[str, Any]:
