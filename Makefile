@@ -8,7 +8,7 @@ TOOLS := @python3 scripts/bootstrap.py tools
 .PHONY: help demo doctor up classify sentiment embeddings bench rivals tune status logs down clean test lint
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-10s\033[0m %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-11s\033[0m %s\n", $$1, $$2}' Makefile
 
 demo: ## The whole walk at once: a network, a server, a picture, an answer
 	$(TOOLS)
