@@ -5,7 +5,7 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify bench rivals tune status logs down clean test lint
+.PHONY: help demo doctor up classify bench rivals tune publish rollout rollback history status logs down clean test lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
@@ -37,6 +37,22 @@ rivals: ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=,
 tune: ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5)
 	$(TOOLS) bench perf_analyzer
 	@$(RUN).tune
+
+publish: ## Make a new version, beside the one that serves (ARCH=, WEIGHTS=, PRECISION=)
+	$(TOOLS)
+	@$(RUN).publish
+
+rollout: ## Put it in the place of the old one, while that serves; back by itself (CANARY=10, VERSION=)
+	$(TOOLS)
+	@$(RUN).rollout
+
+rollback: ## Return to the version that served before, the same way
+	$(TOOLS)
+	@$(RUN).rollback
+
+history: ## Which version serves since when, and what became of each
+	$(TOOLS)
+	@$(RUN).history
 
 status: ## Does it answer, what does it serve, what was that made from
 	$(TOOLS)

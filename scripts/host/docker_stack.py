@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
@@ -68,6 +69,7 @@ class DockerStack:
     compose_files: tuple[str, ...] = ("compose.yaml",)
     images: tuple[str, ...] = ("export", "server")
     image_suffix = ""
+    run_dir = "/run/triton"  # in the container: where a server may put its programs together
     # The log goes with the container, and that goes when it does not start.
     log_hint = "see it whole: docker compose up server"
 
@@ -171,6 +173,16 @@ class DockerStack:
         finally:
             log.write_bytes(container.logs())
             container.remove(force=True)
+
+    def room(self) -> int | None:
+        """Bytes of memory that are left to the server, where Docker can tell."""
+        container = self._server()
+        seen: Any = container.stats(stream=False) if container else {}
+        memory = seen.get("memory_stats", {})
+        if not {"limit", "usage"} <= memory.keys():
+            return None
+        cached = memory.get("stats", {}).get("inactive_file", 0)
+        return int(memory["limit"] - memory["usage"] + cached)
 
     def alive(self) -> bool:
         container = self._server()

@@ -25,11 +25,12 @@ LOG = RUN / "server.log"
 # Marks this project's server and its stubs among all processes, and their shared memory.
 SHM_PREFIX = f"triton_bundle_{hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]}_"
 
-LAYERS = {"export": "export", "quantise": "export", "engine": "serve"}
+LAYERS = {"export": "export", "quantise": "export", "engine": "serve", "gate": "serve"}
 
 
 class LocalStack:
     flavour = "local"
+    run_dir = str(RUN)  # where a server may put its programs together
     log_hint = f"the whole log is in {LOG.relative_to(ROOT)}"
 
     def __init__(self, settings: Settings) -> None:
@@ -87,6 +88,10 @@ class LocalStack:
     def temporary(self, repository: Path, log: Path) -> AbstractContextManager[tuple[str, str]]:
         """A server for as long as a block lasts, and where it is asked over HTTP and gRPC."""
         return temporary.triton("the server", repository, log)
+
+    def room(self) -> int | None:
+        """Bytes of memory that are left to the server."""
+        return int(psutil.virtual_memory().available)
 
     def alive(self) -> bool:
         return _server() is not None
