@@ -21,6 +21,7 @@ TOGETHER = {
     "test_bench.py": "served",
     "test_lifecycle.py": "exported",
     "test_comparison.py": "exported",
+    "test_rollout.py": "exported",
     "test_tune.py": "exported",
     "test_pipeline.py": "exported",
 }

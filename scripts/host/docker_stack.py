@@ -88,6 +88,10 @@ class DockerStack:
         name = os.environ.get("COMPOSE_PROJECT_NAME") or ROOT.name
         return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-") or "triton-bundle"
 
+    @property
+    def start_timeout(self) -> str:
+        return self._settings["START_TIMEOUT"]
+
     def prepare(self) -> None:
         self.build("server")
 

@@ -150,7 +150,7 @@ def prove_served(
             *("--onnx", made.onnx, *quantised, "--precision", precision),
             *("--repository", CANDIDATE / "repository", "--run-dir", stack.run_dir),
             *("--network", layout.engine.model, "--config", layout.engine.config),
-            *("--out", CANDIDATE / "gate.json"),
+            *("--limit", stack.start_timeout, "--out", CANDIDATE / "gate.json"),
         )
         seen: dict[str, Any] = json.loads((CANDIDATE / "gate.json").read_text())
         return seen

@@ -42,7 +42,6 @@ BOUNDS = {"fp16": Bound(0.05)} | engine.BOUNDS
 # And what decoding at reduced scale may add.
 DECODING = 0.05
 
-START_TIMEOUT_S = 120
 # Of this server's shared memory, and so in the command line of each of its models.
 MARK = f"triton_gate_{os.getpid()}_"
 
@@ -56,6 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--network", required=True)
     parser.add_argument("--config", required=True)
     parser.add_argument("--run-dir", required=True)
+    parser.add_argument("--limit", type=float, default=120, help="seconds until it must answer")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     reference = np.load(options.onnx / "reference.npz")
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     pictures = sorted((options.onnx / "pictures").iterdir())
     expected = reference["scores"][-len(pictures) :]
     bound = BOUNDS[options.precision]
-    with served(options.repository, options.config, options.run_dir) as url:
+    with served(options.repository, options.config, options.run_dir, options.limit) as url:
         scores = [ask(url, options.network, "input", pixels) for pixels in judged["pixels"]]
         judge("network", compare(judged["scores"], np.stack(scores)), bound)
         answers = np.stack(
@@ -93,7 +93,7 @@ def judge(step: str, agreement: Agreement, bound: Bound) -> None:
 
 
 @contextmanager
-def served(repository: Path, config: str, run_dir: str) -> Iterator[str]:
+def served(repository: Path, config: str, run_dir: str, limit: float) -> Iterator[str]:
     with (
         tempfile.TemporaryDirectory(dir=run_dir) as run,
         tempfile.TemporaryFile("w+") as log,
@@ -105,13 +105,14 @@ def served(repository: Path, config: str, run_dir: str) -> Iterator[str]:
         url = f"http://127.0.0.1:{http}"
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
-            deadline = time.monotonic() + START_TIMEOUT_S
+            deadline = time.monotonic() + limit
             while reason := reason_not_to_trust(url, PIPELINE):
                 if server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
+                    said = first_error(log.read()) or f"no answer within {limit:.0f} s ({reason})"
                     raise UserError(
-                        f"the candidate cannot be served: {first_error(log.read()) or reason}",
-                        "nothing was published",
+                        f"the candidate cannot be served: {said}",
+                        "what was served before still is; mend it, and publish it again",
                     )
                 time.sleep(0.2)
             yield url

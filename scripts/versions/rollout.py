@@ -58,7 +58,8 @@ def found() -> Up:
         raise UserError("no server is up", "bring it up: make up")
     version = archive.load(serving)
     wished = settings.load().over(server.settings)
-    found = Up(server, flavour.stack(server.flavour, server.started_with), wished, version)
+    limits = server.started_with.replaced(START_TIMEOUT=wished["START_TIMEOUT"])
+    found = Up(server, flavour.stack(server.flavour, limits), wished, version)
     restored(server, version)
     if reason := reason_not_to_trust(f"http://{server.http}", PIPELINE):
         raise UserError(f"the server does not answer ({reason})", "bring it up: make up")
