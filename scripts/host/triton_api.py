@@ -59,4 +59,4 @@ def _said(refusal: urllib.error.HTTPError) -> str:
         body = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):
         body = f"HTTP {refusal.code}: {body}"
-    return " ".join(body.split())[:400]
+    return " ".join(body.split())[:400].rstrip("; ")
