@@ -40,7 +40,7 @@ def _ask(request: urllib.request.Request, timeout: float) -> Any:
         if refusal.code == http.client.FORBIDDEN:
             raise UserError(
                 f"{request.host} does not take the key in {admin_key.SHOWN}",
-                "it was started with another one: make down && make up",
+                "make up starts it afresh with this one",
             ) from None
         raise UserError(_said(refusal), "see make logs") from None
     except TimeoutError:

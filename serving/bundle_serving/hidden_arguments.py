@@ -47,9 +47,9 @@ class CannotHide(RuntimeError):
 
     def __init__(self, refusal: str) -> None:
         super().__init__(
-            f"the key cannot be kept out of the process list ({refusal}); let processes hold "
-            "others of their user (sysctl kernel.yama.ptrace_scope=1; in a container a seccomp "
-            "profile that allows ptrace, as Docker's own does)"
+            f"the key cannot be kept out of the process list (ptrace: {refusal}); allow it: sysctl "
+            "kernel.yama.ptrace_scope=1 (after 3, at the next boot), and in containers a seccomp "
+            "profile with ptrace, as Docker's own"
         )
 
 
