@@ -5,7 +5,8 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify bench rivals tune publish rollout rollback history status logs down clean test lint
+.PHONY: help demo doctor up classify bench rivals tune publish rollout rollback history status \
+	models load unload logs down clean test
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
@@ -57,6 +58,18 @@ history: ## Which version serves since when, and what became of each
 status: ## Does it answer, what does it serve, what was that made from
 	$(TOOLS)
 	@$(RUN).status
+
+models: ## The models that the server knows: version, state, and what each was made from
+	$(TOOLS)
+	@$(RUN).models
+
+load: ## Load a model of the repository, or what has changed of it: make load MODEL=resnet50_onnx
+	$(TOOLS)
+	@$(RUN).load
+
+unload: ## Unload a model that no picture needs: make unload MODEL=another
+	$(TOOLS)
+	@$(RUN).unload
 
 logs: ## The server's log
 	$(TOOLS)

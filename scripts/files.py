@@ -20,6 +20,7 @@ def write(path: Path, content: str, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        draft.touch(0o600)  # what others may not read, they never could
         draft.write_text(content)
         draft.chmod(mode)
         draft.replace(path)

@@ -19,7 +19,7 @@ from bundle_serving.server_log import first_error
 from bundle_serving.start_server import PIPELINE
 from scripts import files
 from scripts.errors import UserError, guarded
-from scripts.host import console, engines, flavour, lock, settings, state
+from scripts.host import admin_key, console, engines, flavour, lock, settings, state
 from scripts.host.flavour import Stack
 from scripts.host.settings import PORTS, Settings
 from scripts.host.state import State
@@ -164,6 +164,7 @@ def fingerprint(stack: Stack, wished: Settings) -> str:
             name = path.relative_to(live.REPOSITORY)
             hasher.update(f"{name}\0".encode() + path.read_bytes())
     started_with = [stack.version(), *(wished[name] for name in ("BIND", *PORTS, "MEMORY"))]
+    started_with.append(str(admin_key.mark()))
     hasher.update(json.dumps(started_with).encode())
     return hasher.hexdigest()
 

@@ -19,6 +19,7 @@ TOGETHER = {
     "test_serving.py": "served",
     "test_containers.py": "served",
     "test_bench.py": "served",
+    "test_guard.py": "served",
     "test_lifecycle.py": "exported",
     "test_comparison.py": "exported",
     "test_rollout.py": "exported",

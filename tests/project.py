@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,16 @@ class Project:
     @property
     def shm_prefix(self) -> str:
         return f"triton_bundle_{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}_"
+
+
+def words_shown_while(process: subprocess.Popen[Any]) -> set[str]:
+    """Every argument that the process list shows, of anyone, until this process has ended."""
+    shown: set[str] = set()
+    while process.poll() is None:
+        for other in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # ended meanwhile
+                shown |= set(other.read_text(errors="replace").split("\0"))
+    return shown
 
 
 def interrupt(make: subprocess.Popen[str]) -> str:

@@ -22,7 +22,7 @@ from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import AlreadyTold, UserError
-from scripts.host import console, ports, state, temporary
+from scripts.host import admin_key, console, ports, state, temporary
 from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.pipeline.manifest import pinned
@@ -93,6 +93,7 @@ class DockerStack:
         return self._settings["START_TIMEOUT"]
 
     def prepare(self) -> None:
+        admin_key.ensure(int(self._run_as.partition(":")[0]))
         self.build("server")
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
@@ -154,8 +155,12 @@ class DockerStack:
             read_only=True,
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
-            tmpfs={"/run/triton": "exec,uid=1000,gid=1000", "/tmp": ""},
-            volumes={str(repository): {"bind": "/models", "mode": "ro"}},
+            user=self._run_as,
+            tmpfs={"/run/triton": "exec,mode=1777", "/tmp": ""},
+            volumes={
+                str(repository): {"bind": "/models", "mode": "ro"},
+                str(admin_key.PATH): {"bind": "/run/secrets/admin_key", "mode": "ro"},
+            },
             ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
             shm_size=self._shm_size,
             mem_limit=self._settings["MEMORY"],
@@ -258,7 +263,8 @@ class DockerStack:
 
     @property
     def _run_as(self) -> str:
-        """Steps write into build/ as its owner; never as root."""
+        """Steps write into build/, and the server reads its key there, as the owner; never as
+        root."""
         user, group = (os.getuid(), os.getgid()) if os.getuid() else (1000, 1000)
         return f"{user}:{group}"
 
@@ -286,6 +292,7 @@ class DockerStack:
         quiet: bool = False,
         progress: str = "quiet",
         timeout: float | None = None,
+        stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         environment = os.environ | self._settings.values
         environment |= {
@@ -298,7 +305,13 @@ class DockerStack:
         command += [word for file in files for word in ("--file", file)]
         command += arguments
         return subprocess.run(
-            command, cwd=ROOT, env=environment, text=True, capture_output=quiet, timeout=timeout
+            command,
+            cwd=ROOT,
+            env=environment,
+            text=True,
+            capture_output=quiet,
+            timeout=timeout,
+            input=stdin,
         )
 
 

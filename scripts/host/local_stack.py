@@ -15,7 +15,7 @@ from bundle_serving.start_server import EXIT_TIMEOUT_S, StartError, libpython_fo
 from scripts import bootstrap
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.host import ports, state, temporary
+from scripts.host import admin_key, ports, state, temporary
 from scripts.host.settings import Settings
 from scripts.host.state import State
 
@@ -52,6 +52,7 @@ class LocalStack:
             cause, _, remedy = str(fault).rpartition("; ")
             raise UserError(cause, remedy) from None
         bootstrap.ensure("serve")
+        admin_key.ensure()
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         bootstrap.ensure(LAYERS[step])
@@ -76,6 +77,7 @@ class LocalStack:
         command: list[str | Path] = [PYTHON, "-m", "bundle_serving.start_server"]
         command += ["--repository", ROOT / "model_repository", "--run-dir", RUN]
         command += ["--shm-prefix", SHM_PREFIX, "--address", self._settings["BIND"]]
+        command += ["--admin-key-file", admin_key.PATH]
         for option in ("http-port", "grpc-port", "metrics-port"):
             command += [f"--{option}", self._settings[option.replace("-", "_").upper()]]
         with LOG.open("w") as log:

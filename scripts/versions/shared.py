@@ -58,4 +58,6 @@ class Shared:
 
 def _is_here(number: str, told: bytes | None) -> bool:
     record = archive.HERE / number / "version.json"
-    return told is not None and record.exists() and json.loads(record.read_text()) == json.loads(told)
+    return (
+        told is not None and record.exists() and json.loads(record.read_text()) == json.loads(told)
+    )

@@ -20,9 +20,18 @@ from PIL import ExifTags, Image
 from tritonclient.http import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
+from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.pictures import Transform, to_pixels
 from tests.conftest import require_docker
-from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
+from tests.project import (
+    ROOT,
+    Project,
+    error_lines,
+    interrupt,
+    picture,
+    wait_until,
+    words_shown_while,
+)
 
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
@@ -121,15 +130,19 @@ pixels = Inputs("black", (bytes(3 * 224 * 224),), (3, 224, 224))
 print(at_hand(server, folder).run(Configuration(network, pixels, "grpc", 1, 1), 1).throughput)
 """
     (gpu.path / "loads").mkdir()
-    asked = subprocess.run(
+    key = (gpu.path / "build" / "run" / "admin.key").read_text().strip()
+    with subprocess.Popen(
         [gpu.path / ".venv" / "bin" / "python", "-c", program],
         cwd=gpu.path,
         env=gpu.environment(),
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-    )
-    assert asked.returncode == 0, asked.stderr
-    assert float(asked.stdout.split()[-1]) > 0
+    ) as asking:
+        shown = words_shown_while(asking)
+        said = asking.communicate()[0]
+    assert asking.returncode == 0 and float(said.split()[-1]) > 0
+    assert not any(key in word for word in shown)
+    assert f"{GRPC_HEADER}:{{secret}}" in shown
 
 
 def test_doctor_looks_at_the_gpu(gpu: Project) -> None:

@@ -205,3 +205,44 @@ def test_the_server_does_not_hear_a_ctrl_c_meant_for_others(project: Project) ->
     logs = project.start_make("logs")
     interrupt(logs)
     project.made("status")
+
+
+def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
+    """Whatever becomes of its file, the next `up` serves with the key that is then there."""
+    file = project.path / "build" / "run" / "admin.key"
+    assert "a new key" in project.made("up")
+    first = file.read_text()
+    project.made("down")
+    assert "a new key" not in project.made("up") and file.read_text() == first
+
+    file.unlink()
+    (line,) = error_lines(project.make("models").stderr)
+    assert "admin.key, is gone" in line and "make up" in line
+    said = project.made("up")
+    assert "a new key" in said and "up:" in said and "up already" not in said
+    assert file.read_text() != first
+    assert "READY" in project.made("models")
+
+    file.write_text("a-key-of-the-operators-own\n")
+    (line,) = error_lines(project.make("models").stderr)
+    assert "does not take the key" in line and "make up" in line
+    file.chmod(0o644)
+    assert "up:" in project.made("up")
+    assert "READY" in project.made("models") and file.stat().st_mode & 0o777 == 0o600
+
+    for spoilt in ("", "two words and more"):
+        file.write_text(spoilt)
+        for command in ("models", "up"):
+            (line,) = error_lines(project.make(command).stderr)
+            assert "admin.key holds no key" in line and "rm build/run/admin.key" in line
+    assert project.make("classify", IMG="model_repository/preprocessing/warmup").returncode == 0
+
+
+def test_an_operator_without_a_server(project: Project) -> None:
+    for command in (("models",), ("load", "MODEL=resnet50_onnx"), ("unload", "MODEL=resnet50_trt")):
+        (line,) = error_lines(project.make(*command).stderr)
+        assert "no server is up" in line and "make up" in line
+    project.made("up")
+    os.kill(int(str(state(project)["pid"])), signal.SIGKILL)
+    (line,) = error_lines(project.make("load", "MODEL=resnet50_onnx").stderr)
+    assert project.settings["HTTP_PORT"] in line and "refused" in line
