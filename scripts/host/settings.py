@@ -39,6 +39,10 @@ DEFAULTS = {
     "MEMORY": "4g",
     "COMPOSE_OVERRIDE": "",
     "START_TIMEOUT": "120",
+    # the repository on S3
+    "REPOSITORY": "",
+    "S3_SERVER_CREDENTIALS": "",
+    "S3_PORT": "9000",
     # on a GPU
     "TRITON_TAG": "26.07",
     "OPT_BATCH": "32",
@@ -68,6 +72,7 @@ WHOLE_NUMBERS = (
     "NETWORK_THREADS",
     "START_TIMEOUT",
     "OPT_BATCH",
+    "S3_PORT",
 )
 
 
