@@ -26,6 +26,9 @@ from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.pipeline.manifest import pinned
 from scripts.pipeline.repository import Share
+from scripts.storage import on_demand
+from scripts.storage.from_containers import seen_from_containers
+from scripts.storage.location import wished
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
@@ -129,6 +132,7 @@ class DockerStack:
 
     def start(self, wanted: State) -> None:
         ports.require_free(self._settings)
+        on_demand.hand_over_keys(self._settings)
         wanted.save()
         started = self.compose("up", "--detach", "--no-build", "server", wanted=wanted, quiet=True)
         if started.returncode:
@@ -277,7 +281,12 @@ class DockerStack:
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
         }
-        files = [*self.compose_files, *filter(None, [self._settings["COMPOSE_OVERRIDE"]])]
+        files = [*self.compose_files]
+        if location := wished(self._settings):
+            files.append("compose.s3.yaml")
+            if wanted:
+                environment["S3_URL"] = str(seen_from_containers(location, self._settings))
+        files += filter(None, [self._settings["COMPOSE_OVERRIDE"]])
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in files for word in ("--file", file)]
         command += arguments

@@ -9,12 +9,15 @@ together, and its libraries found. Then this process becomes the server.
 from __future__ import annotations
 
 import argparse
+import configparser
 import ctypes
 import os
 import shutil
 import sys
 import sysconfig
 from pathlib import Path
+
+from bundle_serving import s3
 
 PIPELINE = "ensemble_python_resnet50"
 NGC = Path("/opt/tritonserver")
@@ -95,9 +98,18 @@ def assemble_backends(server: Path, folder: Path) -> None:
     shutil.copytree(ours, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
 
+def _with_keys(environment: dict[str, str], file: Path) -> dict[str, str]:
+    try:
+        return s3.with_keys(environment, file)
+    except (OSError, KeyError, configparser.Error) as fault:
+        raise StartError(f"the key for S3 cannot be read from {file}: {fault}") from None
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repository", required=True)
+    repository = os.environ.get("REPOSITORY")
+    parser.add_argument("--repository", default=repository, required=not repository)
+    parser.add_argument("--s3-credentials", default=os.environ.get("S3_CREDENTIALS"), type=Path)
     parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
     parser.add_argument("--config-name", default="cpu")
     parser.add_argument("--address", default="127.0.0.1")
@@ -108,6 +120,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         binary, backends, environment = prepared(options.run_dir)
+        if options.s3_credentials:
+            environment = _with_keys(environment, options.s3_credentials)
     except StartError as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
