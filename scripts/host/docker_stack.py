@@ -203,7 +203,7 @@ class DockerStack:
 
     def remove_images(self) -> None:
         """Our own; what they were built from may be others' too."""
-        for service in self.images:
+        for service in (*self.images, "s3"):
             with suppress(ImageNotFound):
                 self._engine.images.remove(self._image(service), force=True)
 

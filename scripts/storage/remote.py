@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from types_boto3_s3 import S3Client
 
 from scripts import files
+from scripts.errors import UserError
 from scripts.host import console
 from scripts.host.settings import Settings
 from scripts.storage import credentials, order
@@ -89,6 +90,8 @@ class Remote:
         with told(self.location, self._keys), files.whole_folder(folder) as draft:
             base = self._base(at)
             sizes = self._sizes(base)
+            if not sizes:
+                raise UserError(f"there is nothing below {base} on S3", "make s3-check tells more")
             with console.progress(f"from {self.location}", sum(sizes.values())) as advance:
                 for name in sizes:
                     path = draft / name

@@ -98,9 +98,13 @@ def assemble_backends(server: Path, folder: Path) -> None:
     shutil.copytree(ours, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def _with_keys(environment: dict[str, str], file: Path) -> dict[str, str]:
+def _for_s3(environment: dict[str, str], file: Path, run_dir: Path) -> dict[str, str]:
+    """Triton copies each model that it loads; of a server that was killed, the copies stay."""
+    copies = run_dir / "from-s3"
+    shutil.rmtree(copies, ignore_errors=True)
+    copies.mkdir(parents=True)
     try:
-        return s3.with_keys(environment, file)
+        return s3.with_keys(environment, file) | {"TRITON_AWS_MOUNT_DIRECTORY": str(copies)}
     except (OSError, KeyError, configparser.Error) as fault:
         raise StartError(f"the key for S3 cannot be read from {file}: {fault}") from None
 
@@ -121,7 +125,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         binary, backends, environment = prepared(options.run_dir)
         if options.s3_credentials:
-            environment = _with_keys(environment, options.s3_credentials)
+            environment = _for_s3(environment, options.s3_credentials, options.run_dir)
     except StartError as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
