@@ -21,6 +21,7 @@ def main() -> int:
         for name in flavour.possible():
             stack = flavour.stack(name, settings.load())
             if isinstance(stack, docker_stack.DockerStack):
+                stack.compose("--profile", "s3", "down", "--volumes", quiet=True)
                 stack.remove_images()
         repository.clear(repository.COMMITTED)
         for wheel in docker_stack.WHEELS.glob("*.whl"):

@@ -27,6 +27,9 @@ from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.pipeline.manifest import pinned
 from scripts.pipeline.repository import Share
+from scripts.storage import on_demand
+from scripts.storage.from_containers import seen_from_containers
+from scripts.storage.location import wished
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
@@ -136,6 +139,7 @@ class DockerStack:
 
     def start(self, wanted: State) -> None:
         ports.require_free(self._settings)
+        on_demand.hand_over_keys(self._settings)
         wanted.save()
         started = self.compose("up", "--detach", "--no-build", "server", wanted=wanted, quiet=True)
         if started.returncode:
@@ -220,7 +224,7 @@ class DockerStack:
 
     def remove_images(self) -> None:
         """Our own; what they were built from may be others' too."""
-        for service in self.images:
+        for service in (*self.images, "s3"):
             with suppress(ImageNotFound):
                 self._engine.images.remove(self._image(service), force=True)
 
@@ -300,7 +304,12 @@ class DockerStack:
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
         }
-        files = [*self.compose_files, *filter(None, [self._settings["COMPOSE_OVERRIDE"]])]
+        files = [*self.compose_files]
+        if location := wished(self._settings):
+            files.append("compose.s3.yaml")
+            if wanted:
+                environment["S3_URL"] = str(seen_from_containers(location, self._settings))
+        files += filter(None, [self._settings["COMPOSE_OVERRIDE"]])
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in files for word in ("--file", file)]
         command += arguments

@@ -18,6 +18,8 @@ from scripts.errors import INTERRUPTED, AlreadyTold, UserError
 from scripts.host import admin_key, ports, state, temporary
 from scripts.host.settings import Settings
 from scripts.host.state import State
+from scripts.storage import key_files, on_demand
+from scripts.storage.location import wished
 
 RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
@@ -75,7 +77,12 @@ class LocalStack:
         if LOG.exists():
             LOG.replace(LOG.with_suffix(".log.1"))
         command: list[str | Path] = [PYTHON, "-m", "bundle_serving.start_server"]
-        command += ["--repository", ROOT / "model_repository", "--run-dir", RUN]
+        if location := wished(self._settings):
+            on_demand.hand_over_keys(self._settings)
+            command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
+        else:
+            command += ["--repository", ROOT / "model_repository"]
+        command += ["--run-dir", RUN]
         command += ["--shm-prefix", SHM_PREFIX, "--address", self._settings["BIND"]]
         command += ["--admin-key-file", admin_key.PATH]
         for option in ("http-port", "grpc-port", "metrics-port"):

@@ -42,6 +42,10 @@ DEFAULTS = {
     # while a version is switched
     "WATCH_SECONDS": "3",
     "MOST_P99": "2",
+    # the repository on S3
+    "REPOSITORY": "",
+    "S3_SERVER_CREDENTIALS": "",
+    "S3_PORT": "9000",
     # on a GPU
     "TRITON_TAG": "26.07",
     "OPT_BATCH": "32",
@@ -75,6 +79,7 @@ WHOLE_NUMBERS = (
     "NETWORK_THREADS",
     "START_TIMEOUT",
     "OPT_BATCH",
+    "S3_PORT",
 )
 
 

@@ -17,7 +17,7 @@ REPOSITORY = ROOT / "model_repository"
 README = (ROOT / "README.md").read_text()
 EXAMPLE = (ROOT / ".env.example").read_text()
 COMPOSE = (ROOT / "compose.yaml").read_text()
-TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+TARGETS = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
 def config(path: Path) -> ModelConfig:
