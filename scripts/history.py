@@ -9,8 +9,9 @@ import sys
 from datetime import datetime
 
 from scripts.errors import UserError, guarded
-from scripts.host import console
+from scripts.host import console, settings, state
 from scripts.versions import history
+from scripts.versions.shared import Shared
 
 SAID = {
     history.PUBLISHED: "is there",
@@ -21,6 +22,8 @@ SAID = {
 
 
 def main() -> int:
+    known = state.load()
+    Shared(known.started_with if known else settings.load()).pull()
     events = history.read()
     if not events:
         raise UserError("nothing was served here yet", "bring it up: make up")

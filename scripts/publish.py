@@ -14,12 +14,15 @@ from scripts import up
 from scripts.errors import UserError, guarded
 from scripts.host import console, flavour, lock, settings, state
 from scripts.versions import history
+from scripts.versions.shared import Shared
 
 
 def main() -> int:
     wished = settings.load()
     with lock.one_at_a_time():
         known = state.load()
+        shared = Shared(known.started_with if known else wished)
+        shared.pull()
         serving = up.serving()
         if known is None or serving is None:
             raise UserError("there is no version yet to publish another one beside", "make up")
@@ -30,7 +33,8 @@ def main() -> int:
         if version == serving:
             console.note(f"nothing is new: {version.describe()} serves")
             return 0
-        history.add(history.PUBLISHED, version.number, "publish", version.what)
+        shared.push_version(version)
+        shared.record(history.PUBLISHED, version.number, "publish", version.what)
     console.note(f"published: {version.describe()}; next: make rollout")
     return 0
 

@@ -25,9 +25,14 @@ from scripts.host.settings import PORTS, Settings
 from scripts.host.state import State
 from scripts.pipeline import repository
 from scripts.pipeline.repository import Decoding, Engine, Layout, Share
+from scripts.storage import on_demand
 from scripts.versions import archive, history, live
 from scripts.versions.archive import Version
-from scripts.versions.order import restored
+from scripts.versions.order import restore
+from scripts.versions.shared import Shared
+
+# What is no file, and decides how a server runs.
+PLACE = ("BIND", "MEMORY", "REPOSITORY", "S3_SERVER_CREDENTIALS")
 
 # A network's hash stands in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
@@ -41,13 +46,16 @@ def main() -> int:
 def bring_up(wished: Settings) -> State:
     """What is not said stays as it is in the version that serves."""
     with lock.one_at_a_time():
+        on_demand.require_reachable(wished)
+        shared = Shared(wished)
+        shared.pull()
         seed = serving()
         if seed:
             wished = wished.over(seed.settings)
             known = state.load()
-            if known and not restored(known, seed):
+            if not restore(known, seed, shared) and known:
                 _stop(known)
-            history.end_what_was_cut_off()
+                restore(None, seed, shared)
         name, why = flavour.choose(wished)
         console.note(f"flavour {name}: {why}")
         if wished["PREPROCESS"] == "dali" and name != "gpu":
@@ -57,12 +65,15 @@ def bring_up(wished: Settings) -> State:
         stack = flavour.stack(name, wished)
         stack.prepare()
         version = made(stack, wished, seed)
+        if version != seed:
+            shared.push_version(version)
         live.place(version)
         live.leave_only(version)
         repository.configure(version.workspace, layout(wished, engines.of(stack)), live.REPOSITORY)
+        shared.push_live()
         server = _serve(stack, wished, version)
         if version != seed:
-            history.add(history.SERVES, version.number, "up", version.what)
+            shared.record(history.SERVES, version.number, "up", version.what)
         return server
 
 
@@ -163,7 +174,7 @@ def fingerprint(stack: Stack, wished: Settings) -> str:
         if path.is_file() and path.suffix not in NOT_HASHED:
             name = path.relative_to(live.REPOSITORY)
             hasher.update(f"{name}\0".encode() + path.read_bytes())
-    started_with = [stack.version(), *(wished[name] for name in ("BIND", *PORTS, "MEMORY"))]
+    started_with = [stack.version(), *(wished[name] for name in (*PLACE, *PORTS))]
     started_with.append(str(admin_key.mark()))
     hasher.update(json.dumps(started_with).encode())
     return hasher.hexdigest()

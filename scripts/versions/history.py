@@ -44,6 +44,11 @@ def add(what: str, version: int, how: str, note: str = "") -> None:
     files.write(PATH, "".join(json.dumps(asdict(each)) + "\n" for each in [*read(), event]))
 
 
+def replace(told: str) -> None:
+    """By what another machine had to add."""
+    files.write(PATH, told)
+
+
 def serving(events: Iterable[Event]) -> int | None:
     """The version that serves, or would if a server were up."""
     return next((event.version for event in _backwards(events) if event.what == SERVES), None)
@@ -66,11 +71,6 @@ def cut_off(events: Iterable[Event]) -> Event | None:
     """The switch that began and did not end."""
     last = next((e for e in _backwards(events) if e.what in (BEGINS, SERVES, STAYED)), None)
     return last if last and last.what == BEGINS else None
-
-
-def end_what_was_cut_off() -> None:
-    if cut := cut_off(read()):
-        add(STAYED, cut.version, cut.how, "cut off")
 
 
 def _backwards(events: Iterable[Event]) -> list[Event]:

@@ -8,10 +8,11 @@ from scripts.host.state import State
 from scripts.versions import history
 from scripts.versions.archive import Version
 from scripts.versions.control import Control
+from scripts.versions.shared import Shared
 from scripts.versions.switch import mend
 
 
-def restored(server: State, version: Version) -> bool:
+def restore(server: State | None, version: Version, shared: Shared) -> bool:
     """Says what it found. False where the server that is up cannot be put in order."""
     cut = history.cut_off(history.read())
     if cut is None:
@@ -20,9 +21,11 @@ def restored(server: State, version: Version) -> bool:
         f"the {cut.how} of version {cut.version} was cut off; version {version.number} stays"
     )
     try:
-        mend(Control(server.http, float(server.started_with["START_TIMEOUT"])), version)
+        if server:
+            limit = float(server.started_with["START_TIMEOUT"])
+            mend(Control(server.http, limit), version, shared)
     except UserError as fault:
         console.note(f"the server cannot be put in order ({fault.cause})")
         return False
-    history.end_what_was_cut_off()
+    shared.record(history.STAYED, cut.version, cut.how, "cut off")
     return True

@@ -24,8 +24,9 @@ from scripts.pipeline.agreement import compare
 from scripts.versions import archive, history, live
 from scripts.versions.archive import DECIDING, Version
 from scripts.versions.control import Control
-from scripts.versions.order import restored
+from scripts.versions.order import restore
 from scripts.versions.preflight import STAYS, require_room, require_sound
+from scripts.versions.shared import Shared
 from scripts.versions.stream import Stream, ask
 from scripts.versions.switch import CANDIDATE, Switch
 from scripts.versions.verdict import Figures, agreement, objection
@@ -44,6 +45,7 @@ class Up:
     stack: Stack
     wished: Settings
     version: Version
+    shared: Shared
 
     @property
     def control(self) -> Control:
@@ -53,14 +55,15 @@ class Up:
 def found() -> Up:
     """What is up; put in order first, where a switch was cut off."""
     server = state.load()
-    serving = history.serving(history.read())
-    if server is None or serving is None:
+    if server is None:
         raise UserError("no server is up", "bring it up: make up")
-    version = archive.load(serving)
+    shared = Shared(server.started_with)
+    shared.pull()
+    version = up.served_version()
     wished = settings.load().over(server.settings)
     limits = server.started_with.replaced(START_TIMEOUT=wished["START_TIMEOUT"])
-    found = Up(server, flavour.stack(server.flavour, limits), wished, version)
-    restored(server, version)
+    found = Up(server, flavour.stack(server.flavour, limits), wished, version, shared)
+    restore(server, version, shared)
     if reason := reason_not_to_trust(f"http://{server.http}", PIPELINE):
         raise UserError(f"the server does not answer ({reason})", "bring it up: make up")
     return found
@@ -76,8 +79,8 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
         up_now.stack, layout, new.workspace, lambda target: up.lay_out(new, layout, target)
     )
     require_room(seen["memory"], up_now.stack.room(), new)
-    history.add(history.BEGINS, target, how)
-    switch = Switch(up_now.control, layout.engine, old, new)
+    up_now.shared.record(history.BEGINS, target, how)
+    switch = Switch(up_now.control, layout.engine, old, new, up_now.shared)
     stream = Stream(up_now.server.http, _pictures(new), serves=old.number)
     try:
         with stream:
@@ -88,7 +91,7 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
         raise
     failed = sum(answer.label is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
-    history.add(history.SERVES, target, how, done)
+    up_now.shared.record(history.SERVES, target, how, done)
     _remember(up_now, new, how)
     console.note(f"version {target} serves; {done}")
 
@@ -186,7 +189,7 @@ def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
         live.leave_only(switch.old)
         console.note(f"the server could not be put in order ({second.cause}): make up does")
         return
-    history.add(history.STAYED, switch.new.number, how, why)
+    switch.shared.record(history.STAYED, switch.new.number, how, why)
     console.note(f"version {switch.old.number} serves, as before")
 
 

@@ -7,25 +7,16 @@ Everything is made in folders here first; S3 is given what has changed of them.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from scripts.host.settings import Settings
-from scripts.storage import location
+from scripts.storage import on_demand
 from scripts.versions import archive, history, live
 from scripts.versions.archive import Version
-
-if TYPE_CHECKING:
-    from scripts.storage.remote import Remote
 
 
 class Shared:
     def __init__(self, wished: Settings) -> None:
-        self._remote: Remote | None = None
-        if place := location.wished(wished):
-            # What talks to S3 is installed, and loaded, only where there is S3.
-            from scripts.storage.on_demand import remote
-
-            self._remote = remote(place, wished)
+        self._remote = on_demand.remote(wished)
 
     def pull(self) -> None:
         """What was published, and what happened, elsewhere."""

@@ -24,6 +24,7 @@ from scripts.pipeline.repository import Engine
 from scripts.versions import live
 from scripts.versions.archive import Version
 from scripts.versions.control import Control, pinned, serving_both
+from scripts.versions.shared import Shared
 
 CANDIDATE = f"{PIPELINE}_candidate"
 
@@ -34,6 +35,7 @@ class Switch:
     engine: Engine
     old: Version
     new: Version
+    shared: Shared
     _turned: bool = field(default=False, init=False)
 
     @property
@@ -45,6 +47,7 @@ class Switch:
         ensemble = self._config(PIPELINE)
         self.control.load(PIPELINE, pinned(ensemble, self.old.models))
         live.place(self.new)
+        self.shared.push_live()
         for model in self.changed:
             numbers = sorted((self.old.models[model], self.new.models[model]))
             self.control.load(model, serving_both(self._config(model), *numbers))
@@ -71,10 +74,12 @@ class Switch:
 
     def _fix(self, version: Version) -> None:
         _label(version)
+        self.shared.push_live()
         self.control.load(PIPELINE, pinned(self._config(PIPELINE), version.models))
 
     def _leave_only(self, version: Version) -> None:
         live.leave_only(version)
+        self.shared.push_live()
         with suppress(UserError):  # it may not have come so far
             self.control.unload(CANDIDATE)
         for model in self.changed:
@@ -85,11 +90,12 @@ class Switch:
         return repository.config_in_use(live.REPOSITORY, model, self.engine)
 
 
-def mend(control: Control, version: Version) -> None:
+def mend(control: Control, version: Version, shared: Shared) -> None:
     """After a switch that was cut off, wherever that was: this version alone, and nothing fixed."""
     live.place(version)
     live.leave_only(version)
     _label(version)
+    shared.push_live()
     for model in (*version.models, PIPELINE):
         control.load(model)
     with suppress(UserError):  # there may be none
