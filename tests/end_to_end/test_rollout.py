@@ -25,11 +25,11 @@ QUICK = {"WATCH_SECONDS": "1", "MOST_P99": "20", "START_TIMEOUT": "30"}
 
 
 def brought_up(folder: Path, exported: Path, flavour: str) -> Project:
-    project = Project.copy(folder, FLAVOUR=flavour, PRECISION="fp32", **QUICK)
+    project = Project.copy(folder, FLAVOUR=flavour, **QUICK)
     shutil.copytree(exported / "versions", project.path / "build" / "versions")
     project.made("up")
     # What is not said again stays as it is in the version that serves.
-    for name in ("ARCH", "WEIGHTS", "PRECISION"):
+    for name in ("ARCH", "WEIGHTS"):
         del project.settings[name]
     return project
 
