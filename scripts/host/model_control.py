@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -45,15 +46,22 @@ def in_memory(server: State, name: str) -> list[Model]:
     return [each for each in versions if each.state not in ("", "UNAVAILABLE")]
 
 
+def config(server: State, model: str) -> ModelConfig:
+    """As this server's flavour takes it; empty where Triton makes it up itself."""
+    name = engines.of(flavour.stack(server.flavour, server.started_with)).config
+    folder = REPOSITORY / model
+    files = (folder / "configs" / f"{name}.pbtxt", folder / "config.pbtxt")
+    file = next(filter(Path.exists, files), None)
+    try:
+        return text_format.Parse(file.read_text() if file else "", ModelConfig())
+    except text_format.ParseError as fault:
+        raise UserError(f"the configuration of {model} is none: {fault}", f"mend {file}") from None
+
+
 def pipeline(server: State) -> set[str]:
     """The ensemble that is served and its members, whether they are loaded or not."""
-    name = engines.of(flavour.stack(server.flavour, server.started_with)).config
-    folder = REPOSITORY / PIPELINE
-    config = folder / "configs" / f"{name}.pbtxt"
-    if not config.exists():
-        config = folder / "config.pbtxt"
-    ensemble = text_format.Parse(config.read_text(), ModelConfig())
-    return {PIPELINE} | {step.model_name for step in ensemble.ensemble_scheduling.step}
+    steps = config(server, PIPELINE).ensemble_scheduling.step
+    return {PIPELINE} | {step.model_name for step in steps}
 
 
 def named(server: State) -> str:

@@ -225,6 +225,12 @@ def test_load_and_unload(served: Project) -> None:
         (another / "1" / "model.py").write_text("raise ValueError('it is broken')")
         (line,) = error_lines(served.make("load", MODEL="another").stderr)
         assert "it is broken" in line
+        (another / "2").mkdir()
+        (line,) = error_lines(served.make("load", MODEL="another").stderr)
+        assert "no model.py in another/2" in line
+        (another / "config.pbtxt").write_text("name: ")
+        (line,) = error_lines(served.make("load", MODEL="another").stderr)
+        assert "configuration of another" in line and "mend" in line
     finally:
         for path in sorted(another.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
