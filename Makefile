@@ -5,10 +5,11 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify bench rivals tune status models load unload logs down clean test lint
+.PHONY: help demo doctor up classify bench rivals tune publish rollout rollback history s3-check s3-up s3-down status \
+	models load unload logs down clean test
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
 
 demo: ## The whole walk at once: a network, a server, a picture, an answer
 	$(TOOLS)
@@ -37,6 +38,34 @@ rivals: ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=,
 tune: ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5)
 	$(TOOLS) bench perf_analyzer
 	@$(RUN).tune
+
+publish: ## Make a new version, beside the one that serves (ARCH=, WEIGHTS=, PRECISION=)
+	$(TOOLS)
+	@$(RUN).publish
+
+rollout: ## Put it in the place of the old one, while that serves; back by itself (CANARY=10, VERSION=)
+	$(TOOLS)
+	@$(RUN).rollout
+
+rollback: ## Return to the version that served before, the same way
+	$(TOOLS)
+	@$(RUN).rollback
+
+history: ## Which version serves since when, and what became of each
+	$(TOOLS)
+	@$(RUN).history
+
+s3-check: ## Can the repository on S3 be reached, and who may do what there
+	$(TOOLS) s3
+	@$(RUN).s3_check
+
+s3-up: ## Start an S3 server of one's own in a container, to try REPOSITORY=s3://… with
+	$(TOOLS)
+	@$(RUN).s3_server up
+
+s3-down: ## Stop that S3 server; what it holds stays
+	$(TOOLS)
+	@$(RUN).s3_server down
 
 status: ## Does it answer, what does it serve, what was that made from
 	$(TOOLS)

@@ -12,14 +12,15 @@ from pathlib import Path
 
 from scripts.errors import UserError, guarded
 from scripts.host import console, model_control, triton_api
-from scripts.up import REPOSITORY
+from scripts.versions import live
 
 
 def main() -> int:
     server = model_control.server()
     name = model_control.named(server)
-    if model_control.config(server, name).backend == "python":
-        require_its_code(REPOSITORY / name)
+    folder = live.REPOSITORY / name
+    if folder.is_dir() and model_control.config(server, name).backend == "python":
+        require_its_code(folder)
     with console.waiting(f"loading {name}"):
         triton_api.post(
             server.http, f"/repository/models/{name}/load", timeout=model_control.LONGEST_S

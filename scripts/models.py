@@ -14,7 +14,7 @@ from rich.table import Table
 from scripts.errors import guarded
 from scripts.host import console, model_control
 from scripts.pipeline.manifest import Manifest
-from scripts.up import REPOSITORY
+from scripts.versions import live
 
 
 def main() -> int:
@@ -32,7 +32,7 @@ def main() -> int:
 
 def made_from(model: str, version: str) -> str:
     """From the manifest in the version's folder; empty where there is none."""
-    manifest = Manifest.load(REPOSITORY / model / version / "manifest.json")
+    manifest = Manifest.load(live.REPOSITORY / model / version / "manifest.json")
     return manifest.describe() if manifest else ""
 
 

@@ -22,6 +22,7 @@ TOGETHER = {
     "test_guard.py": "served",
     "test_lifecycle.py": "exported",
     "test_comparison.py": "exported",
+    "test_rollout.py": "exported",
     "test_tune.py": "exported",
     "test_pipeline.py": "exported",
 }

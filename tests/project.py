@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import signal
@@ -144,6 +145,14 @@ class Project:
     @property
     def grpc(self) -> str:
         return f"127.0.0.1:{self.settings['GRPC_PORT']}"
+
+    @property
+    def served_version(self) -> Path:
+        """The folder of the version that serves."""
+        versions = self.path / "build" / "versions"
+        events = map(json.loads, (versions / "history.jsonl").read_text().splitlines())
+        *_, last = (event["version"] for event in events if event["what"] == "serves")
+        return versions / str(last)
 
     def temporary_servers(self) -> list[psutil.Process]:
         """Those that a measurement brings up for itself, and their models."""

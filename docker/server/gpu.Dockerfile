@@ -13,9 +13,9 @@ COPY serving/bundle_serving /opt/bundle/bundle_serving
 RUN python3 -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
   | xargs -I{} sh -c 'echo /opt/bundle > {}/bundle.pth' \
  && chmod 0755 /opt/tritonserver/backends/python/triton_python_backend_stub
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 CUPY_CACHE_DIR=/tmp/cupy \
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 REPOSITORY=/models CUPY_CACHE_DIR=/tmp/cupy \
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/opt/bundle/nvidia/cuda_nvrtc/lib
 USER 1000:1000
-CMD ["python3", "-m", "bundle_serving.start_server", "--repository", "/models", \
+CMD ["python3", "-m", "bundle_serving.start_server", \
      "--run-dir", "/run/triton", "--admin-key-file", "/run/secrets/admin_key", \
      "--address", "0.0.0.0", "--config-name", "gpu"]

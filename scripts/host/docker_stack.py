@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
@@ -26,6 +27,9 @@ from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.pipeline.manifest import pinned
 from scripts.pipeline.repository import Share
+from scripts.storage import on_demand
+from scripts.storage.from_containers import seen_from_containers
+from scripts.storage.location import wished
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
@@ -68,6 +72,7 @@ class DockerStack:
     compose_files: tuple[str, ...] = ("compose.yaml",)
     images: tuple[str, ...] = ("export", "server")
     image_suffix = ""
+    run_dir = "/run/triton"  # in the container: where a server may put its programs together
     # The log goes with the container, and that goes when it does not start.
     log_hint = "see it whole: docker compose up server"
 
@@ -85,6 +90,10 @@ class DockerStack:
     def project(self) -> str:
         name = os.environ.get("COMPOSE_PROJECT_NAME") or ROOT.name
         return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-") or "triton-bundle"
+
+    @property
+    def start_timeout(self) -> str:
+        return self._settings["START_TIMEOUT"]
 
     def prepare(self) -> None:
         admin_key.ensure(int(self._run_as.partition(":")[0]))
@@ -130,6 +139,7 @@ class DockerStack:
 
     def start(self, wanted: State) -> None:
         ports.require_free(self._settings)
+        on_demand.hand_over_keys(self._settings)
         wanted.save()
         started = self.compose("up", "--detach", "--no-build", "server", wanted=wanted, quiet=True)
         if started.returncode:
@@ -177,6 +187,16 @@ class DockerStack:
             log.write_bytes(container.logs())
             container.remove(force=True)
 
+    def room(self) -> int | None:
+        """Bytes of memory that are left to the server, where Docker can tell."""
+        container = self._server()
+        seen: Any = container.stats(stream=False) if container else {}
+        memory = seen.get("memory_stats", {})
+        if not {"limit", "usage"} <= memory.keys():
+            return None
+        cached = memory.get("stats", {}).get("inactive_file", 0)
+        return int(memory["limit"] - memory["usage"] + cached)
+
     def alive(self) -> bool:
         container = self._server()
         # "restarting" is what Docker says between two failures of a server that cannot start.
@@ -204,7 +224,7 @@ class DockerStack:
 
     def remove_images(self) -> None:
         """Our own; what they were built from may be others' too."""
-        for service in self.images:
+        for service in (*self.images, "s3"):
             with suppress(ImageNotFound):
                 self._engine.images.remove(self._image(service), force=True)
 
@@ -284,7 +304,12 @@ class DockerStack:
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
         }
-        files = [*self.compose_files, *filter(None, [self._settings["COMPOSE_OVERRIDE"]])]
+        files = [*self.compose_files]
+        if location := wished(self._settings):
+            files.append("compose.s3.yaml")
+            if wanted:
+                environment["S3_URL"] = str(seen_from_containers(location, self._settings))
+        files += filter(None, [self._settings["COMPOSE_OVERRIDE"]])
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in files for word in ("--file", file)]
         command += arguments

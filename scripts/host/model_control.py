@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.start_server import PIPELINE
 from scripts.errors import UserError
 from scripts.host import engines, flavour, state, triton_api
 from scripts.host.state import State
-from scripts.up import REPOSITORY
+from scripts.pipeline.repository import config_in_use
+from scripts.versions import live
 
 # A model that hangs while it loads keeps the call open for good.
 LONGEST_S = 60
@@ -47,15 +46,9 @@ def in_memory(server: State, name: str) -> list[Model]:
 
 
 def config(server: State, model: str) -> ModelConfig:
-    """As this server's flavour takes it; empty where Triton makes it up itself."""
-    name = engines.of(flavour.stack(server.flavour, server.started_with)).config
-    folder = REPOSITORY / model
-    files = (folder / "configs" / f"{name}.pbtxt", folder / "config.pbtxt")
-    file = next(filter(Path.exists, files), None)
-    try:
-        return text_format.Parse(file.read_text() if file else "", ModelConfig())
-    except text_format.ParseError as fault:
-        raise UserError(f"the configuration of {model} is none: {fault}", f"mend {file}") from None
+    """As this server's flavour takes it."""
+    engine = engines.of(flavour.stack(server.flavour, server.started_with))
+    return config_in_use(live.REPOSITORY, model, engine)
 
 
 def pipeline(server: State) -> set[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import configparser
 import ctypes
 import os
 import secrets
@@ -19,7 +20,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from bundle_serving import guard
+from bundle_serving import guard, s3
 from bundle_serving.hidden_arguments import CannotHide, become
 
 PIPELINE = "ensemble_python_resnet50"
@@ -101,9 +102,22 @@ def assemble_backends(server: Path, folder: Path) -> None:
     shutil.copytree(ours, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
 
+def _for_s3(environment: dict[str, str], file: Path, run_dir: Path) -> dict[str, str]:
+    """Triton copies each model that it loads; of a server that was killed, the copies stay."""
+    copies = run_dir / "from-s3"
+    shutil.rmtree(copies, ignore_errors=True)
+    copies.mkdir(parents=True)
+    try:
+        return s3.with_keys(environment, file) | {"TRITON_AWS_MOUNT_DIRECTORY": str(copies)}
+    except (OSError, KeyError, configparser.Error) as fault:
+        raise StartError(f"the key for S3 cannot be read from {file}: {fault}") from None
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repository", required=True)
+    repository = os.environ.get("REPOSITORY")
+    parser.add_argument("--repository", default=repository, required=not repository)
+    parser.add_argument("--s3-credentials", default=os.environ.get("S3_CREDENTIALS"), type=Path)
     parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
     parser.add_argument("--config-name", default="cpu")
     parser.add_argument("--address", default="127.0.0.1")
@@ -116,6 +130,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         key = guard.read(options.admin_key_file) if options.admin_key_file else secrets.token_hex()
         binary, backends, environment = prepared(options.run_dir)
+        if options.s3_credentials:
+            environment = _for_s3(environment, options.s3_credentials, options.run_dir)
     except (StartError, guard.NoKey) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
