@@ -23,6 +23,7 @@ TOGETHER = {
     "test_comparison.py": "exported",
     "test_tune.py": "exported",
     "test_pipeline.py": "exported",
+    "test_s3.py": "exported",
 }
 
 

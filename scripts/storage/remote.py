@@ -82,6 +82,7 @@ class Remote:
                     went += 0 if source else each.size
             if delete:
                 self._delete(base + name for name in surplus)
+                self._renew([each for each in wanted if each.name in _configs_of(surplus)], base)
         removed = len(surplus) if delete else 0
         return Pushed(len(changed), len(wanted) - len(changed), removed, went)
 
@@ -195,6 +196,16 @@ class Remote:
                     Config=PARTS,
                 )
 
+    def _renew(self, configs: Iterable[Local], base: str) -> None:
+        """Triton loads afresh when something is newer than before, and what is gone is not: a
+        version that was removed went on being served."""
+        for config in configs:
+            self._put(config, base, None, lambda _: None)
+
     def _delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._quick.delete_object(Bucket=self.location.bucket, Key=key)
+
+
+def _configs_of(names: Iterable[str]) -> set[str]:
+    return {f"{name.partition('/')[0]}/config.pbtxt" for name in names}

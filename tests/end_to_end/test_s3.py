@@ -107,7 +107,7 @@ def test_a_mirror_sends_what_changed_and_nothing_else(
 
     labels = folder / PIPELINE / "labels.txt"
     labels.write_text(labels.read_text().swapcase())  # of the same size
-    (folder / "preprocessing" / "warmup" / "mug.jpg").unlink()
+    shutil.rmtree(folder / "preprocessing" / "warmup")
     kept = live.mirror(folder, delete=False)
     assert (kept.uploaded, kept.removed) == (1, 0)
     assert live.mirror(folder).removed == 1
@@ -178,7 +178,7 @@ def test_a_server_answers_from_s3_and_takes_a_new_version(
     assert "2" in ready_versions(served)
     with Client(url=served) as client:
         assert client.classify(picture(), top=1).labels
-    live.mirror(models)
+    assert live.mirror(models).uploaded == 0, "only taken away"
     client_of(served).load_model(NETWORK)
     assert "1" in ready_versions(served)
 
@@ -257,15 +257,16 @@ def test_each_fault_of_a_place_has_its_own_words(place: Place) -> None:
 
 
 def test_who_may_not_write_is_told_and_so_is_a_server_that_may(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    operators = str(place.keys("operator"))
-    stranger = keys_of(place.keys("operator"))
-    assert stranger["AWS_ACCESS_KEY_ID"] == "bundle:operator"
+    place.remote("live").write("labels.txt", b"")
+    too_much = tmp_path / "server.credentials"
+    too_much.write_text(place.keys("operator").read_text() + "region = us-east-1\n")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    said = complaint(place, place.url("live"), S3_SERVER_CREDENTIALS=str(too_much))
+    assert "the server's key bundle:operator may write" in said
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(place.keys("server")))
     assert "may not write" in complaint(place, place.url("live"))
-    said = complaint(place, place.url("live"), S3_SERVER_CREDENTIALS=operators)
-    assert "may not write" in said
 
 
 def test_s3_check_says_that_all_is_well(place: Place, models: Path) -> None:
