@@ -5,7 +5,8 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify bench rivals tune s3-check s3-up s3-down status logs down clean test lint
+.PHONY: help demo doctor up classify bench rivals tune publish rollout rollback history s3-check s3-up s3-down status \
+	models load unload logs down clean test
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1mmake %-9s\033[0m %s\n", $$1, $$2}' Makefile
@@ -38,6 +39,22 @@ tune: ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAG
 	$(TOOLS) bench perf_analyzer
 	@$(RUN).tune
 
+publish: ## Make a new version, beside the one that serves (ARCH=, WEIGHTS=, PRECISION=)
+	$(TOOLS)
+	@$(RUN).publish
+
+rollout: ## Put it in the place of the old one, while that serves; back by itself (CANARY=10, VERSION=)
+	$(TOOLS)
+	@$(RUN).rollout
+
+rollback: ## Return to the version that served before, the same way
+	$(TOOLS)
+	@$(RUN).rollback
+
+history: ## Which version serves since when, and what became of each
+	$(TOOLS)
+	@$(RUN).history
+
 s3-check: ## Can the repository on S3 be reached, and who may do what there
 	$(TOOLS) s3
 	@$(RUN).s3_check
@@ -53,6 +70,18 @@ s3-down: ## Stop that S3 server; what it holds stays
 status: ## Does it answer, what does it serve, what was that made from
 	$(TOOLS)
 	@$(RUN).status
+
+models: ## The models that the server knows: version, state, and what each was made from
+	$(TOOLS)
+	@$(RUN).models
+
+load: ## Load a model of the repository, or what has changed of it: make load MODEL=resnet50_onnx
+	$(TOOLS)
+	@$(RUN).load
+
+unload: ## Unload a model that no picture needs: make unload MODEL=another
+	$(TOOLS)
+	@$(RUN).unload
 
 logs: ## The server's log
 	$(TOOLS)

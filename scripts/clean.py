@@ -12,7 +12,7 @@ from scripts.bootstrap import ROOT, VENV
 from scripts.down import stop_server
 from scripts.errors import guarded
 from scripts.host import console, docker_stack, flavour, lock, settings
-from scripts.pipeline.repository import generated
+from scripts.pipeline import repository
 
 
 def main() -> int:
@@ -23,8 +23,7 @@ def main() -> int:
             if isinstance(stack, docker_stack.DockerStack):
                 stack.compose("--profile", "s3", "down", "--volumes", quiet=True)
                 stack.remove_images()
-        for path in generated(ROOT / "model_repository"):
-            path.unlink(missing_ok=True)
+        repository.clear(repository.COMMITTED)
         for wheel in docker_stack.WHEELS.glob("*.whl"):
             wheel.unlink()
         shutil.rmtree(ROOT / "build", ignore_errors=True)

@@ -17,4 +17,5 @@ ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 REPOSITORY=/models CUPY_CACHE_D
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/opt/bundle/nvidia/cuda_nvrtc/lib
 USER 1000:1000
 CMD ["python3", "-m", "bundle_serving.start_server", \
-     "--run-dir", "/run/triton", "--address", "0.0.0.0", "--config-name", "gpu"]
+     "--run-dir", "/run/triton", "--admin-key-file", "/run/secrets/admin_key", \
+     "--address", "0.0.0.0", "--config-name", "gpu"]

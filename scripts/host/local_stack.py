@@ -15,7 +15,7 @@ from bundle_serving.start_server import EXIT_TIMEOUT_S, StartError, libpython_fo
 from scripts import bootstrap
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.host import ports, state, temporary
+from scripts.host import admin_key, ports, state, temporary
 from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.storage import key_files, on_demand
@@ -27,15 +27,20 @@ LOG = RUN / "server.log"
 # Marks this project's server and its stubs among all processes, and their shared memory.
 SHM_PREFIX = f"triton_bundle_{hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]}_"
 
-LAYERS = {"export": "export", "quantise": "export", "engine": "serve"}
+LAYERS = {"export": "export", "quantise": "export", "engine": "serve", "gate": "serve"}
 
 
 class LocalStack:
     flavour = "local"
+    run_dir = str(RUN)  # where a server may put its programs together
     log_hint = f"the whole log is in {LOG.relative_to(ROOT)}"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+
+    @property
+    def start_timeout(self) -> str:
+        return self._settings["START_TIMEOUT"]
 
     def prepare(self) -> None:
         if not bootstrap.can_serve():
@@ -49,6 +54,7 @@ class LocalStack:
             cause, _, remedy = str(fault).rpartition("; ")
             raise UserError(cause, remedy) from None
         bootstrap.ensure("serve")
+        admin_key.ensure()
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         bootstrap.ensure(LAYERS[step])
@@ -78,6 +84,7 @@ class LocalStack:
             command += ["--repository", ROOT / "model_repository"]
         command += ["--run-dir", RUN]
         command += ["--shm-prefix", SHM_PREFIX, "--address", self._settings["BIND"]]
+        command += ["--admin-key-file", admin_key.PATH]
         for option in ("http-port", "grpc-port", "metrics-port"):
             command += [f"--{option}", self._settings[option.replace("-", "_").upper()]]
         with LOG.open("w") as log:
@@ -94,6 +101,10 @@ class LocalStack:
     def temporary(self, repository: Path, log: Path) -> AbstractContextManager[tuple[str, str]]:
         """A server for as long as a block lasts, and where it is asked over HTTP and gRPC."""
         return temporary.triton("the server", repository, log)
+
+    def room(self) -> int | None:
+        """Bytes of memory that are left to the server."""
+        return int(psutil.virtual_memory().available)
 
     def alive(self) -> bool:
         return _server() is not None

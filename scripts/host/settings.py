@@ -39,6 +39,9 @@ DEFAULTS = {
     "MEMORY": "4g",
     "COMPOSE_OVERRIDE": "",
     "START_TIMEOUT": "120",
+    # while a version is switched
+    "WATCH_SECONDS": "3",
+    "MOST_P99": "2",
     # the repository on S3
     "REPOSITORY": "",
     "S3_SERVER_CREDENTIALS": "",
@@ -61,7 +64,11 @@ CHOICES = {
     "PREPROCESS": ("python", "dali"),
 }
 # A change of these is no change of what the server answers.
-NOT_SERVED = {"START_TIMEOUT", "CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION"}
+NOT_SERVED = {
+    *("START_TIMEOUT", "WATCH_SECONDS", "MOST_P99"),
+    *("CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION"),
+}
+NUMBERS = ("MAX_MEGAPIXELS", "WATCH_SECONDS", "MOST_P99")
 PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
 WHOLE_NUMBERS = (
     *PORTS,
@@ -131,11 +138,12 @@ def load(environment: dict[str, str] | None = None, dotenv: Path = ROOT / ".env"
     if len({int(values[name]) for name in PORTS}) < len(PORTS):
         said_twice = ", ".join(f"{name}={values[name]}" for name in PORTS)
         raise UserError(f"two ports are the same ({said_twice})", "give each its own")
-    try:
-        if not float(values["MAX_MEGAPIXELS"]) > 0:
-            raise ValueError
-    except ValueError:
-        raise UserError(
-            f"MAX_MEGAPIXELS={values['MAX_MEGAPIXELS']} is no number above 0", "mend it, or .env"
-        ) from None
+    for name in NUMBERS:
+        try:
+            if not float(values[name]) > 0:
+                raise ValueError
+        except ValueError:
+            raise UserError(
+                f"{name}={values[name]} is no number above 0", "mend it, or .env"
+            ) from None
     return Settings(values, frozenset(given))

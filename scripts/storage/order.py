@@ -15,6 +15,9 @@ from pathlib import Path
 from bundle_serving.start_server import PIPELINE
 from scripts import files
 
+# The record of a version that is kept: where it stands, all the rest does.
+LAST = "version.json"
+
 
 @dataclass(frozen=True)
 class Local:
@@ -46,6 +49,8 @@ def _passing(name: str) -> bool:
 
 def place(name: str, size: int = 0) -> tuple[int, int, str]:
     """A sort key, for the order in which things come; of its kind the largest is first."""
+    if name == LAST:
+        return 7, 0, name
     model, _, rest = name.partition("/")
     folder, _, file = rest.partition("/")
     if model == PIPELINE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 
 import openvino  # noqa: E402
+
+TYPES = {"u8": "UINT8", "i32": "INT32", "i64": "INT64", "f16": "FP16", "f32": "FP32"}
 
 # The eight bits of int8 are in the graph itself; this is for the few layers that have none.
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
@@ -25,22 +28,42 @@ def has_bf16() -> bool:
 
 class Engine:
     def __init__(self, onnx: Path, precision: str, threads: int) -> None:
-        self._request = (
-            openvino.Core()
-            .compile_model(
-                onnx,
-                "CPU",
-                {
-                    "INFERENCE_PRECISION_HINT": HINTS[precision],
-                    "INFERENCE_NUM_THREADS": threads,
-                    "NUM_STREAMS": 1,
-                    # Pinning is decided a process: several of one thread each would all sit on
-                    # core 0.
-                    "ENABLE_CPU_PINNING": False,
-                },
-            )
-            .create_infer_request()
+        self._network = openvino.Core().compile_model(
+            onnx,
+            "CPU",
+            {
+                "INFERENCE_PRECISION_HINT": HINTS[precision],
+                "INFERENCE_NUM_THREADS": threads,
+                "NUM_STREAMS": 1,
+                # Pinning is decided a process: several of one thread each would all sit on core 0.
+                "ENABLE_CPU_PINNING": False,
+            },
         )
+        self._request = self._network.create_infer_request()
+
+    def require(self, config: Mapping[str, Any]) -> None:
+        """That the network takes and gives what a Triton config says, as Triton's own backends do:
+        else each request would find it out."""
+        for what, tensors in (("input", self._network.inputs), ("output", self._network.outputs)):
+            has = {
+                tensor.any_name: (
+                    f"TYPE_{TYPES.get(tensor.element_type.get_type_name())}",
+                    [-1 if size.is_dynamic else size.get_length() for size in tensor.partial_shape],
+                )
+                for tensor in tensors
+            }
+            for wanted in config[what]:
+                name, dims = wanted["name"], [-1, *(int(size) for size in wanted["dims"])]
+                if name not in has:
+                    raise ValueError(
+                        f"the network has no {what} '{name}', only {', '.join(sorted(has))}"
+                    )
+                if has[name] != (wanted["data_type"], dims):
+                    kind, shape = has[name]
+                    raise ValueError(
+                        f"the network's {what} '{name}' is {kind} {shape}, "
+                        f"and the pipeline's {wanted['data_type']} {dims}"
+                    )
 
     def __call__(
         self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
