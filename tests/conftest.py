@@ -25,6 +25,7 @@ TOGETHER = {
     "test_rollout.py": "exported",
     "test_tune.py": "exported",
     "test_pipeline.py": "exported",
+    "test_s3.py": "exported",
 }
 
 

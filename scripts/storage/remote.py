@@ -67,7 +67,7 @@ class Remote:
             there = self._sizes(base)
             wanted = order.contents(folder)
             changed = self._changed(wanted, base, there)
-            copies = self._copies(changed, known)
+            copies = self._copies(changed, base, known)
             surplus = sorted(
                 there.keys() - {each.name for each in wanted},
                 key=lambda name: order.place(name, there[name]),
@@ -82,6 +82,7 @@ class Remote:
                     went += 0 if source else each.size
             if delete:
                 self._delete(base + name for name in surplus)
+                self._renew([each for each in wanted if each.name in _configs_of(surplus)], base)
         removed = len(surplus) if delete else 0
         return Pushed(len(changed), len(wanted) - len(changed), removed, went)
 
@@ -155,13 +156,14 @@ class Remote:
             if each.name not in there or (each.path and sums.get(base + each.name) != each.sha256)
         ]
 
-    def _copies(self, changed: Sequence[Local], known: str) -> dict[str, str]:
-        """By hash, where S3 has that content already."""
+    def _copies(self, changed: Sequence[Local], base: str, known: str) -> dict[str, str]:
+        """By hash, where S3 has that content already, and will still have it when it is copied."""
         sizes = {each.size for each in changed if each.size}
         if not known or not sizes:
             return {}
-        alike = [known + name for name, size in self._sizes(known).items() if size in sizes]
-        return {sha256: key for key, sha256 in self._sums(alike).items() if sha256}
+        alike = {known + name for name, size in self._sizes(known).items() if size in sizes}
+        alike -= {base + each.name for each in changed}
+        return {sha256: key for key, sha256 in self._sums(sorted(alike)).items() if sha256}
 
     def _sums(self, keys: Sequence[str]) -> dict[str, str]:
         """The hashes put beside the objects; S3's own ETag is none where a file went in parts."""
@@ -195,6 +197,16 @@ class Remote:
                     Config=PARTS,
                 )
 
+    def _renew(self, configs: Iterable[Local], base: str) -> None:
+        """Triton loads afresh when something is newer than before, and what is gone is not: a
+        version that was removed went on being served."""
+        for config in configs:
+            self._put(config, base, None, lambda _: None)
+
     def _delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._quick.delete_object(Bucket=self.location.bucket, Key=key)
+
+
+def _configs_of(names: Iterable[str]) -> set[str]:
+    return {f"{name.partition('/')[0]}/config.pbtxt" for name in names}

@@ -94,7 +94,17 @@ def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
 
 def compose_config() -> dict[str, Any]:
     asked = subprocess.run(
-        ["docker", "compose", "--profile", "steps", "config", "--format", "json"],
+        [
+            "docker",
+            "compose",
+            "--profile",
+            "steps",
+            "--profile",
+            "s3",
+            "config",
+            "--format",
+            "json",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

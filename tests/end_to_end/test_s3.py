@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import secrets
 import shutil
 import subprocess
 import threading
@@ -16,20 +17,22 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from bundle_client import Client
+from bundle_serving import guard
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts.bootstrap import PYTHON
 from scripts.errors import UserError
 from scripts.host import settings, temporary
 from scripts.host.settings import Settings
-from scripts.pipeline import repository
 from scripts.storage import check
 from scripts.storage.location import parse
 from scripts.storage.remote import Remote
 from tests.conftest import require_docker
-from tests.project import ROOT, Project, free_ports, picture
+from tests.project import Project, free_ports, picture
 
 NETWORK = "resnet50_onnx"
+
+ADMIN_KEY = {guard.HEADER: secrets.token_hex(32)}
 
 # Triton asks a closed port again and again before it gives up.
 LOAD_S = 120
@@ -76,20 +79,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def models(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository that is laid out; the ensemble's version folder is empty."""
     folder = tmp_path_factory.mktemp("models") / "live"
-    listed = subprocess.run(
-        ["git", "ls-files", "model_repository"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in listed.stdout.splitlines():
-        target = folder / Path(name).relative_to("model_repository")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.name != ".gitkeep":
-            shutil.copyfile(ROOT / name, target)
-    layout = ["--onnx", str(exported / "onnx"), "--made", str(exported / "engine")]
-    assert repository.main([*layout, "--repository", str(folder)]) == 0
+    ignored = shutil.ignore_patterns(".gitkeep", "__pycache__")
+    shutil.copytree(exported.parent / "model_repository", folder, ignore=ignored)
     return folder
 
 
@@ -107,7 +98,7 @@ def test_a_mirror_sends_what_changed_and_nothing_else(
 
     labels = folder / PIPELINE / "labels.txt"
     labels.write_text(labels.read_text().swapcase())  # of the same size
-    (folder / "preprocessing" / "warmup" / "mug.jpg").unlink()
+    shutil.rmtree(folder / "preprocessing" / "warmup")
     kept = live.mirror(folder, delete=False)
     assert (kept.uploaded, kept.removed) == (1, 0)
     assert live.mirror(folder).removed == 1
@@ -146,7 +137,8 @@ def served(place: Place, models: Path, tmp_path_factory: pytest.TempPathFactory)
     command: list[str | Path] = [PYTHON, "-m", "bundle_serving.start_server", "--run-dir", run]
     command += ["--repository", place.url("live"), "--s3-credentials", place.keys("server")]
     command += ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
-    command += ["--shm-prefix", f"triton_temporary_s3_{http}_"]
+    command += ["--shm-prefix", f"triton_temporary_s3_{http}_", "--admin-key-file", run / "key"]
+    (run / "key").write_text(ADMIN_KEY[guard.HEADER])
     address = f"127.0.0.1:{http}"
     log = run / "server.log"
     with temporary.running(
@@ -162,7 +154,7 @@ def client_of(address: str) -> Any:
 
 
 def ready_versions(address: str) -> list[str]:
-    index = client_of(address).get_model_repository_index()
+    index = client_of(address).get_model_repository_index(headers=ADMIN_KEY)
     return [m["version"] for m in index if m["name"] == NETWORK and m.get("state") == "READY"]
 
 
@@ -174,12 +166,12 @@ def test_a_server_answers_from_s3_and_takes_a_new_version(
     shutil.copytree(network / "1", network / "2")
     live = place.remote("live")
     assert live.mirror(tmp_path / "live", known=live.prefix).bytes == 0
-    client_of(served).load_model(NETWORK)
+    client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
     assert "2" in ready_versions(served)
     with Client(url=served) as client:
         assert client.classify(picture(), top=1).labels
-    live.mirror(models)
-    client_of(served).load_model(NETWORK)
+    assert live.mirror(models).uploaded == 0, "only taken away"
+    client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
     assert "1" in ready_versions(served)
 
 
@@ -189,7 +181,7 @@ def test_s3_that_goes_away_costs_no_request(place: Place, served: str) -> None:
 
     def load() -> None:
         with pytest.raises(InferenceServerException):
-            client_of(served).load_model(NETWORK)
+            client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
         loaded.set()
 
     place.project.made("s3-down")
@@ -209,7 +201,7 @@ def test_s3_that_goes_away_costs_no_request(place: Place, served: str) -> None:
             place.remote("live").list()
     finally:
         place.project.made("s3-up")
-    client_of(served).load_model(NETWORK)
+    client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
     with Client(url=served) as client:
         assert client.classify(picture(), top=1).labels
 
@@ -257,15 +249,16 @@ def test_each_fault_of_a_place_has_its_own_words(place: Place) -> None:
 
 
 def test_who_may_not_write_is_told_and_so_is_a_server_that_may(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    operators = str(place.keys("operator"))
-    stranger = keys_of(place.keys("operator"))
-    assert stranger["AWS_ACCESS_KEY_ID"] == "bundle:operator"
+    place.remote("live").write("labels.txt", b"")
+    too_much = tmp_path / "server.credentials"
+    too_much.write_text(place.keys("operator").read_text() + "region = us-east-1\n")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    said = complaint(place, place.url("live"), S3_SERVER_CREDENTIALS=str(too_much))
+    assert "the server's key bundle:operator may write" in said
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(place.keys("server")))
     assert "may not write" in complaint(place, place.url("live"))
-    said = complaint(place, place.url("live"), S3_SERVER_CREDENTIALS=operators)
-    assert "may not write" in said
 
 
 def test_s3_check_says_that_all_is_well(place: Place, models: Path) -> None:

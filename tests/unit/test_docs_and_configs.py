@@ -42,7 +42,7 @@ def test_every_setting_is_explained_with_its_default() -> None:
 
 
 def test_compose_and_settings_agree_on_defaults() -> None:
-    for name, default in re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", COMPOSE):
+    for name, default in re.findall(r"\$\{([A-Z0-9_]+):-([^}]*)\}", COMPOSE):
         if DEFAULTS.get(name):
             assert default == DEFAULTS[name], name
 
