@@ -101,8 +101,8 @@ def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> 
 
 
 def _as_committed(control: Control, engine: Engine, models: Iterable[str]) -> None:
-    """The configs are given, though they are those of the repository: of a load without one Triton
-    makes nothing where no file is newer than before, and on S3 a folder that goes shows in none."""
+    """The configs are given, though they are those of the repository: a load without one does
+    nothing where no file is newer than before, and leaves what was fixed as it is."""
     for model in models:
         control.load(model, repository.config_in_use(live.REPOSITORY, model, engine))
 
