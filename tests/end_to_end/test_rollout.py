@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import shutil
 import signal
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +16,16 @@ from pathlib import Path
 import onnx
 import psutil
 import pytest
+from google.protobuf import json_format, text_format
 from onnx import TensorProto, helper
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from benchmark.rollouts import clients
+from bundle_client import Client
+from bundle_serving.start_server import PIPELINE
 from scripts import files
 from tests.conftest import require_docker
-from tests.project import Project, error_lines, interrupt, wait_until
+from tests.project import Project, error_lines, interrupt, picture, wait_until
 
 # Short looks at each version: what is tested here is not which of two is faster.
 QUICK = {"WATCH_SECONDS": "1", "MOST_P99": "20", "START_TIMEOUT": "30"}
@@ -88,33 +95,65 @@ def own_program(local: Project) -> Iterator[Project]:
 
 
 def test_there_and_back(project: Project) -> None:
-    first = serving(project)
+    first, process = serving(project), started(project)
     new = published(project, MAX_MEGAPIXELS="40")
     assert serving(project) == first
     with nobody_waits_in_vain(project):
-        said = project.made("rollout")
-        assert f"version {new} serves; 0 of " in said and "p99" in said
+        said = project.made("rollout", CANARY="20", WATCH_SECONDS="0.5")
+        assert f"version {new} serves; 0 of " in said and "20% of the requests" in said
         assert f"version {new} serves" in project.made("history")
         assert f"version {new}" in project.made("status")
         assert "up already" in project.made("up")  # nothing is left to change
+        assert f"version {new}: " in project.made("rollout")  # it serves already
         assert f"version {first} serves; 0 of " in project.made("rollback")
-    assert "0 of" in project.made("rollout", CANARY="20")
-    assert serving(project) == new
-    assert f"version {new}: " in project.made("rollout")  # it serves already
-    project.made("rollback")
     live = project.path / "model_repository" / "resnet50_onnx"
     assert [path.name for path in live.glob("[0-9]*")] == [str(first)]
+    assert started(project) == process  # of the server, which was never restarted
 
 
-def test_a_rollout_is_no_restart(project: Project) -> None:
-    def started() -> object:
-        return json.loads((project.path / "build/run/state.json").read_text())["started"]
+def started(project: Project) -> object:
+    return json.loads((project.path / "build/run/state.json").read_text())["started"]
 
-    before = started()
-    published(project, MAX_MEGAPIXELS="41")
-    project.made("rollout")
-    assert started() == before
-    project.made("rollback")
+
+def test_a_canary_gets_its_share_of_our_clients(project: Project) -> None:
+    """The candidate as a rollout loads it, for a share of 100 in 100."""
+    config = (project.path / f"model_repository/{PIPELINE}/configs/cpu.pbtxt").read_text()
+    candidate = text_format.Parse(config, ModelConfig())
+    candidate.name = f"{PIPELINE}_candidate"
+    candidate.parameters["share"].string_value = "100"
+    labels = (project.path / "model_repository" / PIPELINE / "labels.txt").read_bytes()
+    told = {
+        "config": json_format.MessageToJson(candidate, preserving_proto_field_name=True),
+        "file:1/none": base64.b64encode(b"none").decode(),
+        "file:labels.txt": base64.b64encode(labels).decode(),
+    }
+    control(project, candidate.name, "load", {"parameters": told})
+    with Client(url=project.http) as http, Client(url=project.grpc, protocol="grpc") as grpc:
+        for client in (http, grpc):
+            assert client.classify(picture()).labels
+        assert asked(project, candidate.name) == 2
+        control(project, candidate.name, "unload", {})
+        for client in (http, grpc):  # which do not know yet that it is gone
+            assert client.classify(picture()).labels
+
+
+def control(project: Project, model: str, action: str, body: dict[str, object]) -> None:
+    key = (project.path / "build" / "run" / "admin.key").read_text().strip()
+    request = urllib.request.Request(
+        f"http://{project.http}/v2/repository/models/{model}/{action}",
+        json.dumps(body).encode(),
+        {"admin-key": key},
+    )
+    urllib.request.urlopen(request, timeout=60).close()
+
+
+def asked(project: Project, model: str) -> int:
+    """From the metrics, which are open."""
+    port = project.settings["METRICS_PORT"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    (count,) = re.findall(rf'nv_inference_request_success{{model="{model}".*}} (\d+)', text)
+    return int(count)
 
 
 def test_no_way_back_and_nothing_to_roll_out(local: Project) -> None:
