@@ -8,14 +8,19 @@ The version that was served goes on until the new one is ready, and stays where 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from scripts.errors import guarded
+from scripts.errors import UserError, guarded
 from scripts.host import console, model_control, triton_api
+from scripts.versions import live
 
 
 def main() -> int:
     server = model_control.server()
     name = model_control.named(server)
+    folder = live.REPOSITORY / name
+    if folder.is_dir() and model_control.config(server, name).backend == "python":
+        require_its_code(folder)
     with console.waiting(f"loading {name}"):
         triton_api.post(
             server.http, f"/repository/models/{name}/load", timeout=model_control.LONGEST_S
@@ -24,6 +29,16 @@ def main() -> int:
         if model.state == "READY":
             console.note(f"loaded: {name}, version {model.version}")
     return 0
+
+
+def require_its_code(model: Path) -> None:
+    """Triton hangs over a version without it, and then over each later call for that model."""
+    for version in model.iterdir():
+        if version.name.isdecimal() and not (version / "model.py").exists():
+            raise UserError(
+                f"there is no model.py in {model.name}/{version.name}",
+                "put it there, or remove the folder",
+            )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def main() -> int:
         shared.pull()
         serving = up.serving()
         if known is None or serving is None:
-            raise UserError("there is no version yet to publish another one beside", "make up")
+            raise UserError("no server is up, beside whose version another one could be", "make up")
         wished = wished.over(known.settings | serving.settings)
         stack = flavour.stack(known.flavour, wished)
         stack.prepare()

@@ -65,8 +65,7 @@ def bring_up(wished: Settings) -> State:
         stack = flavour.stack(name, wished)
         stack.prepare()
         version = made(stack, wished, seed)
-        if version != seed:
-            shared.push_version(version)
+        shared.push_version(version)
         live.place(version)
         live.leave_only(version)
         repository.configure(version.workspace, layout(wished, engines.of(stack)), live.REPOSITORY)
@@ -74,6 +73,7 @@ def bring_up(wished: Settings) -> State:
         server = _serve(stack, wished, version)
         if version != seed:
             shared.record(history.SERVES, version.number, "up", version.what)
+        shared.push_history()
         return server
 
 

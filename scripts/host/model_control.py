@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
 from bundle_serving.start_server import PIPELINE
 from scripts.errors import UserError
 from scripts.host import engines, flavour, state, triton_api
@@ -43,11 +45,16 @@ def in_memory(server: State, name: str) -> list[Model]:
     return [each for each in versions if each.state not in ("", "UNAVAILABLE")]
 
 
+def config(server: State, model: str) -> ModelConfig:
+    """As this server's flavour takes it."""
+    engine = engines.of(flavour.stack(server.flavour, server.started_with))
+    return config_in_use(live.REPOSITORY, model, engine)
+
+
 def pipeline(server: State) -> set[str]:
     """The ensemble that is served and its members, whether they are loaded or not."""
-    engine = engines.of(flavour.stack(server.flavour, server.started_with))
-    ensemble = config_in_use(live.REPOSITORY, PIPELINE, engine)
-    return {PIPELINE} | {step.model_name for step in ensemble.ensemble_scheduling.step}
+    steps = config(server, PIPELINE).ensemble_scheduling.step
+    return {PIPELINE} | {step.model_name for step in steps}
 
 
 def named(server: State) -> str:

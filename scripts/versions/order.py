@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.errors import UserError
-from scripts.host import console
+from scripts.host import console, engines, flavour
 from scripts.host.state import State
 from scripts.versions import history
 from scripts.versions.archive import Version
@@ -23,7 +23,8 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
     try:
         if server:
             limit = float(server.started_with["START_TIMEOUT"])
-            mend(Control(server.http, limit), version, shared)
+            engine = engines.of(flavour.stack(server.flavour, server.started_with))
+            mend(Control(server.http, limit), engine, version, shared)
     except UserError as fault:
         console.note(f"the server cannot be put in order ({fault.cause})")
         return False

@@ -91,7 +91,7 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
         raise
     failed = sum(answer.label is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
-    up_now.shared.record(history.SERVES, target, how, done)
+    up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
     _remember(up_now, new, how)
     console.note(f"version {target} serves; {done}")
 

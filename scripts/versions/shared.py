@@ -43,6 +43,9 @@ class Shared:
 
     def record(self, what: str, version: int, how: str, note: str = "") -> None:
         history.add(what, version, how, note)
+        self.push_history()
+
+    def push_history(self) -> None:
         if self._remote:
             self._remote.archive.write(history.PATH.name, history.PATH.read_bytes())
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import http.client
-import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,7 +67,8 @@ class Stream:
     def _ask_on(self, offset: int) -> None:
         connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT_S)
         owed = 0.0
-        for number in itertools.count(offset):
+        asked: Counter[int] = Counter({self.serves: offset})
+        while True:
             if self._stop.wait(PAUSE_S):
                 return
             model, version = PIPELINE, self.serves
@@ -75,7 +76,8 @@ class Stream:
             if self.candidate and owed >= 1:
                 owed -= 1
                 model, version = self.candidate
-            picture = number % len(self.pictures)
+            picture = asked[version] % len(self.pictures)
+            asked[version] += 1
             began = time.perf_counter()
             label, fault = None, ""
             try:

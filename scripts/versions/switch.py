@@ -11,6 +11,7 @@ asked before anyone else is sent there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -73,8 +74,8 @@ class Switch:
         self._leave_only(self.old)
 
     def _fix(self, version: Version) -> None:
-        _label(version)
-        self.shared.push_live()
+        if _label(version):
+            self.shared.push_live()
         self.control.load(PIPELINE, pinned(self._config(PIPELINE), version.models))
 
     def _leave_only(self, version: Version) -> None:
@@ -82,26 +83,34 @@ class Switch:
         self.shared.push_live()
         with suppress(UserError):  # it may not have come so far
             self.control.unload(CANDIDATE)
-        for model in self.changed:
-            self.control.load(model)
-        self.control.load(PIPELINE)
+        _as_committed(self.control, self.engine, [*self.changed, PIPELINE])
 
     def _config(self, model: str) -> ModelConfig:
         return repository.config_in_use(live.REPOSITORY, model, self.engine)
 
 
-def mend(control: Control, version: Version, shared: Shared) -> None:
+def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> None:
     """After a switch that was cut off, wherever that was: this version alone, and nothing fixed."""
     live.place(version)
     live.leave_only(version)
     _label(version)
     shared.push_live()
-    for model in (*version.models, PIPELINE):
-        control.load(model)
+    _as_committed(control, engine, [*version.models, PIPELINE])
     with suppress(UserError):  # there may be none
         control.unload(CANDIDATE)
 
 
-def _label(version: Version) -> None:
-    labels = live.REPOSITORY / PIPELINE / "labels.txt"
-    files.write(labels, repository.labels(version.workspace))
+def _as_committed(control: Control, engine: Engine, models: Iterable[str]) -> None:
+    """The configs are given, though they are those of the repository: a load without one does
+    nothing where no file is newer than before, and leaves what was fixed as it is."""
+    for model in models:
+        control.load(model, repository.config_in_use(live.REPOSITORY, model, engine))
+
+
+def _label(version: Version) -> bool:
+    """Whether other labels are there now."""
+    labels, wanted = live.REPOSITORY / PIPELINE / "labels.txt", repository.labels(version.workspace)
+    if labels.exists() and labels.read_text() == wanted:
+        return False
+    files.write(labels, wanted)
+    return True

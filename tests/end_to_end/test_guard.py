@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from tritonclient.utils import InferenceServerException
 import docker
 from bundle_serving.guard import GRPC_HEADER, HEADER
 from scripts.measuring.perf_analyzer import has_libb64
+from tests.end_to_end.test_readme import blocks
 from tests.project import Project, error_lines, picture, words_shown_while
 
 PIPELINE = "ensemble_python_resnet50"
@@ -186,6 +188,16 @@ def test_the_commands_use_the_key(served: Project) -> None:
     assert "mobilenet_v2" in models  # what the network was made from
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
+def test_the_readmes_curl_commands_are_obeyed(served: Project) -> None:
+    index, load = blocks("**Control models with curl.**")
+    for command in (index, load):
+        here = command.replace("localhost:8000", served.http).replace("curl", "curl -sS --fail")
+        done = subprocess.run(here, shell=True, cwd=served.path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert (PIPELINE in done.stdout) == (command is index)
+
+
 def test_a_load_changes_nothing_where_nothing_changed(served: Project) -> None:
     """Python itself would have written into the models' folders after the start."""
     version = served.path / "model_repository" / "postprocessing" / "1"
@@ -225,6 +237,12 @@ def test_load_and_unload(served: Project) -> None:
         (another / "1" / "model.py").write_text("raise ValueError('it is broken')")
         (line,) = error_lines(served.make("load", MODEL="another").stderr)
         assert "it is broken" in line
+        (another / "2").mkdir()
+        (line,) = error_lines(served.make("load", MODEL="another").stderr)
+        assert "no model.py in another/2" in line
+        (another / "config.pbtxt").write_text("name: ")
+        (line,) = error_lines(served.make("load", MODEL="another").stderr)
+        assert "another/config.pbtxt is no model config" in line and "mend" in line
     finally:
         for path in sorted(another.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
