@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import docker
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.start_server import PIPELINE
 from tests.conftest import require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
@@ -53,6 +55,16 @@ def test_it_becomes_healthy_by_answering_a_picture(container: Any) -> None:
         return bool(container.attrs["State"]["Health"]["Status"] == "healthy")
 
     wait_until(healthy, "the container's healthcheck")
+
+
+@in_containers
+def test_it_serves_again_after_a_restart(served: Project, container: Any) -> None:
+    """As Docker does it by itself when the server ends, or the machine was off."""
+    container.restart(timeout=40)
+    wait_until(
+        lambda: reason_not_to_trust(f"http://{served.http}", PIPELINE) is None,
+        "an answer of the container that was started again",
+    )
 
 
 def test_it_is_given_more_time_to_stop_than_triton_takes() -> None:
