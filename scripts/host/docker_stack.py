@@ -35,6 +35,10 @@ WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
 INSTALL = "https://docs.docker.com/engine/install"
 
+# Who the containers run as where make is root's: 1000 would be the first user of many a machine, who
+# could then read the operator's key.
+NOBODYS = 65532
+
 # Each Python process and Triton share a region that grows with the tensors that pass through it.
 SHM_BASE_MB, SHM_INSTANCE_MB = 256, 64
 
@@ -269,7 +273,7 @@ class DockerStack:
     def _run_as(self) -> str:
         """Steps write into build/, and the server reads its key there, as the owner; never as
         root."""
-        user, group = (os.getuid(), os.getgid()) if os.getuid() else (1000, 1000)
+        user, group = (os.getuid(), os.getgid()) if os.getuid() else (NOBODYS, NOBODYS)
         return f"{user}:{group}"
 
     @property
