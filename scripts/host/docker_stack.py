@@ -35,8 +35,8 @@ WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
 INSTALL = "https://docs.docker.com/engine/install"
 
-# Who the containers run as where make is root's: 1000 would be the first user of many a machine, who
-# could then read the operator's key.
+# Who the containers run as where make is root's. 1000 would be the first user of many a machine,
+# who could then read the operator's key.
 NOBODYS = 65532
 
 # Each Python process and Triton share a region that grows with the tensors that pass through it.
