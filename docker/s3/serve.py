@@ -1,4 +1,5 @@
-"""Swift's four servers in one container: an operator who may do all, a server that may read.
+"""Swift's four servers in one container: an operator who may do all, and a server that may
+read what is in the bucket, and nothing else.
 
 The keys come from the two files of /run/secrets, the port from S3_PORT, the bucket from S3_BUCKET.
 """
@@ -18,6 +19,7 @@ CONFIG = Path("/etc/swift")
 PROXY = Path("/tmp/proxy-server.conf")
 STORAGE = {"account": 6202, "container": 6201, "object": 6200}
 ACCOUNT = "AUTH_bundle"  # tempauth's name for what belongs to bundle:operator
+READER = "bundle:server"
 START_S = 30
 
 
@@ -50,6 +52,7 @@ def main():
     # Before the proxy opens: who reaches the port finds the bucket there.
     client = InternalClient(str(CONFIG / "setup.conf"), "setup", 3)
     client.create_container(ACCOUNT, os.environ["S3_BUCKET"])
+    client.set_container_metadata(ACCOUNT, os.environ["S3_BUCKET"], {"X-Container-Read": READER})
     running.append(subprocess.Popen(["swift-proxy-server", PROXY, "-v"]))
 
     def stop(*_):

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -22,7 +23,8 @@ from s3transfer.exceptions import RetriesExceededError
 from urllib3.exceptions import HTTPError
 
 from scripts.errors import UserError
-from scripts.storage.client import CONNECT_S
+from scripts.host.settings import Settings
+from scripts.storage.client import CONNECT_S, connect
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location
 
@@ -34,19 +36,22 @@ MAY = {
 }
 MAY_WRITE = ("write to", "s3:PutObject")
 
+# A key that no server knows, of the length that AWS's have.
+NOBODY = "NOBODYHASTHISKEYHERE"
+
 
 @contextmanager
-def told(location: Location, keys: Keys) -> Iterator[None]:
+def told(location: Location, keys: Keys, settings: Settings) -> Iterator[None]:
     """Whatever S3 or the way to it does wrong inside becomes one line."""
     try:
         yield
     except ClientError as fault:
-        raise _answered(fault, location, keys) from None
+        raise _answered(fault, location, keys, settings) from None
     except (BotoCoreError, HTTPError, ResponseParserError, RetriesExceededError) as fault:
         raise _unanswered(fault, location) from None
 
 
-def _answered(fault: ClientError, location: Location, keys: Keys) -> UserError:
+def _answered(fault: ClientError, location: Location, keys: Keys, settings: Settings) -> UserError:
     error = fault.response.get("Error", {})
     code, said = str(error.get("Code", "")), str(error.get("Message", ""))
     headers = fault.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
@@ -56,10 +61,15 @@ def _answered(fault: ClientError, location: Location, keys: Keys) -> UserError:
             "check AWS_ACCESS_KEY_ID, and that it belongs to this server",
         )
     if code == "SignatureDoesNotMatch":
-        # AWS says so of the secret alone; other servers, of a key that they do not know as well.
-        unknown = f", or there is no key {keys.key}" if location.endpoint else ""
+        if _knows_strangers(location, keys, settings):
+            return UserError(
+                f"the secret of {keys.whose} {keys.key} is wrong",
+                "check it, character by character",
+            )
         return UserError(
-            f"the secret of {keys.whose} is wrong{unknown}", "check both, character by character"
+            f"the secret of {keys.whose} is wrong, or there is no key {keys.key}: this server says "
+            "the same of both",
+            "check both, character by character",
         )
     if code in ("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"):
         return UserError(f"the session token of {keys.whose} is over: {said}", "log in again")
@@ -84,6 +94,20 @@ def _answered(fault: ClientError, location: Location, keys: Keys) -> UserError:
     if location.endpoint and not location.tls and _speaks_tls(location):
         return _wants_https(location)
     return UserError(f"S3 refuses {fault.operation_name}: {code} {said}".rstrip(), "see docs/s3.md")
+
+
+def _knows_strangers(location: Location, keys: Keys, settings: Settings) -> bool:
+    """Whether this server has other words for a key that it does not know, as AWS has."""
+    if location.endpoint is None:
+        return True
+    stranger = connect(location, replace(keys, key=NOBODY, token=""), settings)
+    try:
+        stranger.list_objects_v2(Bucket=location.bucket, MaxKeys=1)
+    except ClientError as fault:
+        return fault.response.get("Error", {}).get("Code") == "InvalidAccessKeyId"
+    except BotoCoreError:
+        pass
+    return False
 
 
 def _unanswered(fault: Exception, location: Location) -> UserError:

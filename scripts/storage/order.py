@@ -49,14 +49,17 @@ def _passing(name: str) -> bool:
 
 def place(name: str, size: int = 0) -> tuple[int, int, str]:
     """A sort key, for the order in which things come; of its kind the largest is first."""
-    if name == LAST:
-        return 7, 0, name
+    return rank(name), -size, name
+
+
+def rank(name: str) -> int:
+    """What has the same one may come in any order."""
     model, _, rest = name.partition("/")
     folder, _, file = rest.partition("/")
+    if name == LAST:
+        return 7
     if model == PIPELINE:
-        rank = 6 if name.endswith(".pbtxt") else 5
-    elif folder.isdecimal():
-        rank = 2 if file.startswith("model.") else 3
-    else:
-        rank = 4 if name.endswith(".pbtxt") else 1
-    return rank, -size, name
+        return 6 if name.endswith(".pbtxt") else 5
+    if folder.isdecimal():
+        return 2 if file.startswith("model.") else 3
+    return 4 if name.endswith(".pbtxt") else 1

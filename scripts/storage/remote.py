@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 
-from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
-from types_boto3_s3 import S3Client
 
 from scripts import files
 from scripts.errors import UserError
 from scripts.host import console
 from scripts.host.settings import Settings
 from scripts.storage import credentials, order
-from scripts.storage.client import STORED_S, connect
+from scripts.storage.bucket import Bucket, Stored, at_once, in_parts
 from scripts.storage.credentials import Keys
 from scripts.storage.diagnosis import told
 from scripts.storage.location import Location
 from scripts.storage.order import Local
 
-# A larger file goes in parts, each signed by itself; 8 MB a part suits a slow line too.
-PARTS = TransferConfig(multipart_threshold=16 << 20, multipart_chunksize=8 << 20)
-ASKED_AT_ONCE = 8
+# What is smaller is sent sooner than S3 is asked whether it has it elsewhere.
+WORTH_A_COPY = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -37,175 +34,160 @@ class Pushed:
 
 
 class Remote:
-    def __init__(self, location: Location, settings: Settings, keys: Keys | None = None) -> None:
+    def __init__(
+        self,
+        location: Location,
+        settings: Settings,
+        keys: Keys | None = None,
+        bucket: Bucket | None = None,
+    ) -> None:
         self.location = location
         self._settings = settings
         self._keys = keys or credentials.of_operator(location)
+        self._bucket = bucket or Bucket(location, settings, self._keys)
 
-    @property
+    @cached_property
     def archive(self) -> Remote:
-        return Remote(self.location.archive, self._settings, self._keys)
+        return Remote(self.location.archive, self._settings, self._keys, self._bucket)
 
     @property
     def prefix(self) -> str:
         """Of every key below this folder, inside the bucket."""
         return f"{self.location.path}/"
 
-    @cached_property
-    def _quick(self) -> S3Client:
-        return connect(self.location, self._keys, self._settings)
-
-    @cached_property
-    def _patient(self) -> S3Client:
-        return connect(self.location, self._keys, self._settings, STORED_S)
-
     def mirror(self, folder: Path, to: str = "", delete: bool = True, known: str = "") -> Pushed:
         """Makes the folder on S3 equal to the local one. Below the prefix `known` S3 may hold the
         same content already, and then copies it by itself."""
-        with told(self.location, self._keys):
+        with told(self.location, self._keys, self._settings):
             base = self._base(to)
-            there = self._sizes(base)
+            there = self._bucket.below(base)
             wanted = order.contents(folder)
-            changed = self._changed(wanted, base, there)
+            changed = self._changed(wanted, there)
             copies = self._copies(changed, base, known)
-            surplus = sorted(
-                there.keys() - {each.name for each in wanted},
-                key=lambda name: order.place(name, there[name]),
-                reverse=True,
-            )
+            surplus = {name: there[name].size for name in there.keys() - {w.name for w in wanted}}
             total = sum(each.size for each in changed)
-            went = 0
             with console.progress(f"to {self.location}", total) as advance:
-                for each in changed:
-                    source = copies.get(each.sha256)
-                    self._put(each, base, source, advance)
-                    went += 0 if source else each.size
+                self._put(changed, base, copies, advance)
             if delete:
-                self._delete(base + name for name in surplus)
+                self._delete(surplus, base)
                 self._renew([each for each in wanted if each.name in _configs_of(surplus)], base)
+            went = sum(each.size for each in changed if each.sha256 not in copies)
         removed = len(surplus) if delete else 0
         return Pushed(len(changed), len(wanted) - len(changed), removed, went)
 
     def fetch(self, at: str, folder: Path) -> None:
         """The whole of it, or nothing."""
-        with told(self.location, self._keys), files.whole_folder(folder) as draft:
+        with told(self.location, self._keys, self._settings), files.whole_folder(folder) as draft:
             base = self._base(at)
-            sizes = self._sizes(base)
-            if not sizes:
+            there = self._bucket.below(base)
+            if not there:
                 raise UserError(f"there is nothing below {base} on S3", "make s3-check tells more")
-            with console.progress(f"from {self.location}", sum(sizes.values())) as advance:
-                for name in sizes:
+            total = sum(each.size for each in there.values())
+            with console.progress(f"from {self.location}", total) as advance:
+                for name, each in there.items():
                     path = draft / name
                     if name.endswith("/"):
                         path.mkdir(parents=True, exist_ok=True)
                         continue
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    with path.open("wb") as file:
-                        self._patient.download_fileobj(
-                            self.location.bucket, base + name, file, Callback=advance, Config=PARTS
-                        )
+                    self._bucket.download(each.key, path, advance)
 
     def read(self, name: str) -> bytes | None:
         """None where there is no such object."""
-        with told(self.location, self._keys):
+        with told(self.location, self._keys, self._settings):
             try:
-                got = self._quick.get_object(Bucket=self.location.bucket, Key=self.prefix + name)
-                return got["Body"].read()
+                return self._bucket.read(self.prefix + name)
             except ClientError as fault:
                 if fault.response.get("Error", {}).get("Code") == "NoSuchKey":
                     return None
                 raise
 
     def write(self, name: str, content: bytes) -> None:
-        with told(self.location, self._keys):
-            self._quick.put_object(
-                Bucket=self.location.bucket, Key=self.prefix + name, Body=content
-            )
+        with told(self.location, self._keys, self._settings):
+            self._bucket.write(self.prefix + name, content)
 
     def list(self, prefix: str = "") -> list[str]:
         """Every name below this folder that begins so, in order."""
-        with told(self.location, self._keys):
-            sizes = self._sizes(self.prefix + prefix)
-        return sorted(prefix + name for name in sizes)
+        with told(self.location, self._keys, self._settings):
+            there = self._bucket.below(self.prefix + prefix)
+        return sorted(prefix + name for name in there)
 
     def remove(self, prefix: str) -> None:
         """Everything whose name begins so."""
-        names = sorted(self.list(prefix), key=order.place, reverse=True)
-        with told(self.location, self._keys):
-            self._delete(self.prefix + name for name in names)
+        with told(self.location, self._keys, self._settings):
+            base = self.prefix + prefix
+            there = self._bucket.below(base)
+            self._delete({name: each.size for name, each in there.items()}, base)
 
     def _base(self, folder: str) -> str:
         return f"{self.prefix}{folder}/" if folder else self.prefix
 
-    def _sizes(self, base: str) -> dict[str, int]:
-        """By what is left of each key behind the base."""
-        pages = self._quick.get_paginator("list_objects_v2").paginate(
-            Bucket=self.location.bucket, Prefix=base
-        )
-        found = (each for page in pages for each in page.get("Contents", []))
-        return {each["Key"].removeprefix(base): each["Size"] for each in found}
+    def _changed(self, wanted: Sequence[Local], there: dict[str, Stored]) -> Sequence[Local]:
+        def here(each: Local) -> Stored | None:
+            found = there.get(each.name)
+            return found if found and found.size == each.size else None
 
-    def _changed(
-        self, wanted: Sequence[Local], base: str, there: dict[str, int]
-    ) -> Sequence[Local]:
-        same_size = [each for each in wanted if there.get(each.name) == each.size]
-        sums = self._sums([base + each.name for each in same_size if each.path])
+        sums = self._bucket.sums([found for each in wanted if each.path and (found := here(each))])
         return [
             each
             for each in wanted
-            if each.name not in there or (each.path and sums.get(base + each.name) != each.sha256)
+            if each.name not in there
+            or (each.path and sums.get(there[each.name].key) != each.sha256)
         ]
 
     def _copies(self, changed: Sequence[Local], base: str, known: str) -> dict[str, str]:
         """By hash, where S3 has that content already, and will still have it when it is copied."""
-        sizes = {each.size for each in changed if each.size}
-        if not known or not sizes:
+        large = {each.sha256: each.size for each in changed if each.size >= WORTH_A_COPY}
+        if not known or not large:
             return {}
-        alike = {known + name for name, size in self._sizes(known).items() if size in sizes}
-        alike -= {base + each.name for each in changed}
-        return {sha256: key for key, sha256 in self._sums(sorted(alike)).items() if sha256}
+        overwritten = {base + each.name for each in changed}
+        lasting = [e for e in self._bucket.below(known).values() if e.key not in overwritten]
 
-    def _sums(self, keys: Sequence[str]) -> dict[str, str]:
-        """The hashes put beside the objects; S3's own ETag is none where a file went in parts."""
+        def find(content: tuple[str, int]) -> str | None:
+            sha256, size = content
+            return self._bucket.newest_with(sha256, (e for e in lasting if e.size == size))
 
-        def ask(key: str) -> str:
-            head = self._quick.head_object(Bucket=self.location.bucket, Key=key)
-            return head["Metadata"].get("sha256", "")
-
-        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-            return dict(zip(keys, pool.map(ask, keys), strict=True))
+        found = at_once(find, large.items())
+        return {sha256: key for sha256, key in zip(large, found, strict=True) if key}
 
     def _put(
-        self, each: Local, base: str, source: str | None, advance: Callable[[int], object]
+        self,
+        changed: Iterable[Local],
+        base: str,
+        copies: dict[str, str],
+        advance: Callable[[int], object],
     ) -> None:
-        bucket, key = self.location.bucket, base + each.name
-        if each.path is None:
-            self._quick.put_object(Bucket=bucket, Key=key)
-        elif source:
-            self._patient.copy_object(
-                Bucket=bucket, Key=key, CopySource={"Bucket": bucket, "Key": source}
-            )
-            advance(each.size)
-        else:
-            with each.path.open("rb") as file:
-                self._patient.upload_fileobj(
-                    file,
-                    bucket,
-                    key,
-                    ExtraArgs={"Metadata": {"sha256": each.sha256}},
-                    Callback=advance,
-                    Config=PARTS,
-                )
+        """Together only what may become visible in any order; by itself, what goes in parts."""
+
+        def put(each: Local) -> None:
+            key = base + each.name
+            if each.path is None:
+                self._bucket.write(key)
+            elif source := copies.get(each.sha256):
+                self._bucket.copy(source, key, each.sha256)
+                advance(each.size)
+            else:
+                self._bucket.send(each.path, key, each.sha256, advance)
+
+        for _, rank in groupby(changed, key=lambda each: order.rank(each.name)):
+            together = []
+            for each in rank:
+                if in_parts(each.size) and each.sha256 not in copies:
+                    put(each)
+                else:
+                    together.append(each)
+            at_once(put, together)
 
     def _renew(self, configs: Iterable[Local], base: str) -> None:
         """Triton loads afresh when something is newer than before, and what is gone is not: a
         version that was removed went on being served."""
-        for config in configs:
-            self._put(config, base, None, lambda _: None)
+        self._put(configs, base, {}, lambda _: None)
 
-    def _delete(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._quick.delete_object(Bucket=self.location.bucket, Key=key)
+    def _delete(self, sizes: dict[str, int], base: str) -> None:
+        """The other way round than it came."""
+        last_first = sorted(sizes, key=lambda name: order.place(name, sizes[name]), reverse=True)
+        for _, rank in groupby(last_first, key=order.rank):
+            at_once(self._bucket.delete, [base + name for name in rank])
 
 
 def _configs_of(names: Iterable[str]) -> set[str]:

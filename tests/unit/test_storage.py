@@ -137,7 +137,7 @@ def test_what_aws_answers_becomes_a_cause_and_a_remedy(
     code: str, operation: str, words: tuple[str, ...]
 ) -> None:
     answer = {"Error": {"Code": code, "Message": "…", "Region": "eu-north-1"}}
-    with pytest.raises(UserError) as refused, told(AWS, KEYS):
+    with pytest.raises(UserError) as refused, told(AWS, KEYS, wishing()):
         raise ClientError(answer, operation)  # type: ignore[arg-type]
     line = f"{refused.value.cause}; {refused.value.remedy}"
     assert all(word in line for word in words)
