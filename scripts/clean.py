@@ -12,7 +12,6 @@ from scripts.bootstrap import ROOT, VENV
 from scripts.down import stop_server
 from scripts.errors import guarded
 from scripts.host import console, docker_stack, flavour, lock, settings
-from scripts.pipeline import repository
 
 
 def main() -> int:
@@ -23,7 +22,6 @@ def main() -> int:
             if isinstance(stack, docker_stack.DockerStack):
                 stack.compose("--profile", "s3", "down", "--volumes", quiet=True)
                 stack.remove_images()
-        repository.clear(repository.COMMITTED)
         for wheel in docker_stack.WHEELS.glob("*.whl"):
             wheel.unlink()
         shutil.rmtree(ROOT / "build", ignore_errors=True)

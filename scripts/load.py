@@ -1,4 +1,4 @@
-"""Loads a model of the repository, or what has changed of one that is loaded.
+"""Loads a model of model_repository, or what has changed of one that is loaded.
 
     make load MODEL=resnet50_onnx
 
@@ -7,16 +7,23 @@ The version that was served goes on until the new one is ready, and stays where 
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+from bundle_serving.start_server import PIPELINE
 from scripts.errors import UserError, guarded
 from scripts.host import console, model_control, triton_api
+from scripts.pipeline import repository
 from scripts.versions import live
+from scripts.versions.shared import Shared
 
 
 def main() -> int:
     server = model_control.server()
+    if (named := os.environ.get("MODEL", "")) in own_models():
+        repository.furnish_with(named, live.REPOSITORY)
+        Shared(server.started_with).push_live()
     name = model_control.named(server)
     folder = live.REPOSITORY / name
     if folder.is_dir() and model_control.config(server, name).backend == "python":
@@ -29,6 +36,12 @@ def main() -> int:
         if model.state == "READY":
             console.note(f"loaded: {name}, version {model.version}")
     return 0
+
+
+def own_models() -> set[str]:
+    """In model_repository beside the pipeline's, which come with a version of it."""
+    there = {path.name for path in repository.COMMITTED.iterdir() if path.is_dir()}
+    return there - {*repository.MEMBERS, PIPELINE}
 
 
 def require_its_code(model: Path) -> None:

@@ -66,6 +66,7 @@ def bring_up(wished: Settings) -> State:
         stack.prepare()
         version = made(stack, wished, seed)
         shared.push_version(version)
+        repository.furnish(live.REPOSITORY)
         live.place(version)
         live.leave_only(version)
         repository.configure(version.workspace, layout(wished, engines.of(stack)), live.REPOSITORY)
@@ -109,7 +110,7 @@ def lay_out(version: Version, how: Layout, target: Path) -> None:
     """Its very files, as the only version in a repository."""
     for model in version.models:
         for source in version.member(model).iterdir():
-            files.place(source, target / model / str(repository.FIRST) / source.name)
+            files.place(source, target / model / "1" / source.name)
     repository.configure(version.workspace, how, target)
 
 

@@ -118,9 +118,7 @@ def _build_plan(stack: GpuStack, wished: Settings, made: Workspace) -> None:
 
 def candidate(target: Path, lay_out: Callable[[Path], None]) -> None:
     """A repository to be tried, beside the one that is served."""
-    large = shutil.ignore_patterns("model.onnx", "model.plan", "__pycache__")
-    shutil.copytree(repository.COMMITTED, target, ignore=large)
-    repository.clear(target)
+    repository.furnish(target)
     lay_out(target)
 
 

@@ -20,6 +20,7 @@ from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.storage import key_files, on_demand
 from scripts.storage.location import wished
+from scripts.versions import live
 
 RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
@@ -81,7 +82,7 @@ class LocalStack:
             on_demand.hand_over_keys(self._settings)
             command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
         else:
-            command += ["--repository", ROOT / "model_repository"]
+            command += ["--repository", live.REPOSITORY]
         command += ["--run-dir", RUN]
         command += ["--shm-prefix", SHM_PREFIX, "--address", self._settings["BIND"]]
         command += ["--admin-key-file", admin_key.PATH]

@@ -109,7 +109,9 @@ def served(repository: Path, config: str, run_dir: str, limit: float) -> Iterato
             while reason := reason_not_to_trust(url, PIPELINE):
                 if server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
-                    said = first_error(log.read()) or f"no answer within {limit:.0f} s ({reason})"
+                    said = first_error(log.read()) or reason
+                    if server.poll() is None:
+                        said = f"no answer within {limit:.0f} s ({reason})"
                     raise UserError(
                         f"the candidate cannot be served: {said}",
                         "what was served before still is; mend it, and publish it again",

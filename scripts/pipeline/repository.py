@@ -1,10 +1,10 @@
-"""What the steps made + the committed folders -> what Triton serves on this machine.
+"""What the steps made + the folders of model_repository -> what Triton serves on this machine.
 
-    python -m scripts.pipeline.repository --made build/versions/1 --repository model_repository \
-        --cores 2
+    python -m scripts.pipeline.repository --made build/versions/1 --repository build/live --cores 2
 
-Writes what the committed folders leave open: the members' version folders, the labels, and the
-members' configs/ with this machine's instance counts.
+Copies the models' configs, and adds what they leave open: the members' version folders, the labels,
+and the members' configs/ with this machine's instance counts. Nothing is served from
+model_repository itself: what is edited there comes to serve with the next version, and not before.
 """
 
 from __future__ import annotations
@@ -37,9 +37,6 @@ PROGRAMS = {
     "postprocessing": "model.py",
 }
 
-# The version folder that a member is committed with, where it is a program.
-FIRST = 1
-
 # Past this many processes of one model, memory grows faster than throughput.
 MOST_INSTANCES = 4
 
@@ -60,6 +57,9 @@ class Engine:
 
 CPU = Engine("resnet50_onnx", "cpu", "model.onnx")
 GPU = Engine("resnet50_trt", "gpu", "model.plan")
+
+# The models whose version folders come with a version of the whole pipeline.
+MEMBERS = (CPU.model, GPU.model, *PROGRAMS)
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,9 @@ def contents(made: Workspace, layout: Layout) -> Contents:
         decode=layout.decoding.decode,
         max_megapixels=layout.decoding.max_megapixels,
     )
+    # As texts: to a file that someone edits there must be no link.
     steps: dict[str, dict[str, Path | str]] = {
-        model: {PROGRAMS[model]: COMMITTED / model / str(FIRST) / PROGRAMS[model]}
+        model: {PROGRAMS[model]: (COMMITTED / model / "1" / PROGRAMS[model]).read_text()}
         for model in (layout.first, "postprocessing")
     }
     steps[layout.first]["transform.json"] = transform.dump()
@@ -130,11 +131,34 @@ def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
     }
 
 
+def furnish(repository: Path) -> None:
+    """With all that model_repository holds, but the versions of the pipeline's members."""
+    models = {path.name for path in COMMITTED.iterdir() if path.is_dir()}
+    for model in models:
+        furnish_with(model, repository)
+    for gone in repository.iterdir():
+        if gone.name not in models:
+            shutil.rmtree(gone)
+
+
+def furnish_with(model: str, repository: Path) -> None:
+    for source in sorted((COMMITTED / model).rglob("*")):
+        name = source.relative_to(COMMITTED)
+        of_a_version = model in MEMBERS and name.parts[1].isdecimal()
+        if of_a_version or "__pycache__" in name.parts or not source.is_file():
+            continue
+        target = repository / name
+        if not target.exists() or target.read_bytes() != source.read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+
+
 def lay_out(made: Workspace, layout: Layout, repository: Path) -> None:
-    """Into a repository that serves nothing yet: all of it, each member as its first version."""
+    """All of it, each member as its first version."""
+    furnish(repository)
     for model, content in contents(made, layout).items():
         for name, source in content.items():
-            target = repository / model / str(FIRST) / name
+            target = repository / model / "1" / name
             if isinstance(source, Path):
                 files.place(source, target)
             else:
@@ -169,20 +193,6 @@ def configure(made: Workspace, layout: Layout, repository: Path) -> None:
         ensemble.ensemble_scheduling.step[0].model_name = layout.first
         _save(repository, ensemble, engine)
     files.let_all_read(repository)
-
-
-def clear(repository: Path) -> None:
-    """Removes what is not the project's own: all that make has put there."""
-    (repository / PIPELINE / "labels.txt").unlink(missing_ok=True)
-    (repository / PIPELINE / "configs" / f"{GPU.config}.pbtxt").unlink(missing_ok=True)
-    for model in (CPU.model, GPU.model, *PROGRAMS):
-        for engine in (CPU, GPU):
-            (repository / model / "configs" / f"{engine.config}.pbtxt").unlink(missing_ok=True)
-        for number in version_numbers(repository, model):
-            if model not in PROGRAMS or number != FIRST:
-                shutil.rmtree(repository / model / str(number))
-    for model in PREPROCESSING.values():
-        (repository / model / str(FIRST) / "transform.json").unlink(missing_ok=True)
 
 
 def version_numbers(repository: Path, model: str) -> list[int]:

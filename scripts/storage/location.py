@@ -62,7 +62,7 @@ def parse(url: str) -> Location:
     if re.match(r"https?://", url):
         raise refuse("s3:// is missing", f"write s3://{url}")
     if not url.startswith("s3://"):
-        raise refuse("this is no place on S3", f"{EXAMPLES}; empty for the folder model_repository")
+        raise refuse("this is no place on S3", f"{EXAMPLES}; empty for a folder here")
     scheme, rest = _scheme(url.removeprefix("s3://"))
     first, _, after = rest.partition("/")
     host, colon, port = first.partition(":")

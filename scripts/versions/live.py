@@ -1,18 +1,17 @@
-"""The version folders in the repository that Triton reads: those of the version that serves, and
-during a switch those of two."""
+"""The repository that Triton reads: the version folders of the version that serves, and during a
+switch those of two, beside the models' configs."""
 
 from __future__ import annotations
 
 import py_compile
 import shutil
-from pathlib import Path
 
 from scripts import files
-from scripts.errors import UserError
-from scripts.pipeline.repository import COMMITTED, FIRST, PROGRAMS, version_numbers
+from scripts.bootstrap import ROOT
+from scripts.pipeline.repository import version_numbers
 from scripts.versions.archive import Version
 
-REPOSITORY = COMMITTED
+REPOSITORY = ROOT / "build" / "live"
 
 
 def place(version: Version) -> None:
@@ -22,12 +21,6 @@ def place(version: Version) -> None:
             target = REPOSITORY / model / str(number) / source.name
             if target.exists() and files.sha256(target) == version.hashes[model][source.name]:
                 continue
-            if _committed(model, number, target):
-                raise UserError(
-                    f"{target.relative_to(REPOSITORY.parent)} has changed since "
-                    f"version {version.number} was made",
-                    "take the change back, or make a new version of it: make publish",
-                )
             files.place(source, target)
             if target.suffix == ".py":  # else Python does it at the load, and Triton sees a change
                 py_compile.compile(str(target), doraise=False, quiet=2)
@@ -35,12 +28,8 @@ def place(version: Version) -> None:
 
 
 def leave_only(version: Version) -> None:
-    """All other versions go; what the project comes with stays, below any later version."""
+    """The folders of all other versions go."""
     for model, number in version.models.items():
         for other in version_numbers(REPOSITORY, model):
-            if other != number and not (model in PROGRAMS and other == FIRST):
+            if other != number:
                 shutil.rmtree(REPOSITORY / model / str(other))
-
-
-def _committed(model: str, number: int, target: Path) -> bool:
-    return PROGRAMS.get(model) == target.name and number == FIRST and target.exists()

@@ -32,7 +32,7 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
                 )
     for model in (*new.models, PIPELINE):
         repository.config_in_use(live.REPOSITORY, model, engine)
-        repository.config(live.REPOSITORY, model)  # what make up would take
+        repository.config(repository.COMMITTED, model)  # what make up would take
     takes, serves = (version.workspace.manifest.onnx["input"] for version in (new, old))
     if takes != serves:
         raise UserError(

@@ -41,9 +41,10 @@ def objection(old: Figures, new: Figures, most_p99: float) -> str | None:
         return f"{new.failed} of {new.asked:,} requests failed"
     if old.failed:
         return f"{old.failed} of {old.asked:,} requests to the version that serves failed"
-    if new.asked < FEW:
-        return f"only {new.asked} requests were answered, too few to judge by"
     allowed = most_p99 * old.p99 + SLACK_MS
+    few = new.asked < FEW
+    if few and new.p50 <= allowed:
+        return f"only {new.asked} requests were answered, too few to judge by"
     if new.p99 > allowed:
         return (
             f"p99 {old.p99:.0f} -> {new.p99:.0f} ms, and MOST_P99={most_p99:g} allows {allowed:.0f}"

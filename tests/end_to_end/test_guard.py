@@ -200,7 +200,7 @@ def test_the_readmes_curl_commands_are_obeyed(served: Project) -> None:
 
 def test_a_load_changes_nothing_where_nothing_changed(served: Project) -> None:
     """Python itself would have written into the models' folders after the start."""
-    version = served.path / "model_repository" / "postprocessing" / "1"
+    version = served.path / "build" / "live" / "postprocessing" / "1"
     before = [path.stat().st_mtime_ns for path in (version, *sorted(version.rglob("*")))]
     loads = served.made("logs").count("loading: postprocessing")
     assert "loaded: postprocessing, version 1" in served.made("load", MODEL="postprocessing")

@@ -162,7 +162,7 @@ def test_a_change_is_named_and_served(project: Project) -> None:
     said = project.made("up", ARCH="squeezenet1_1", WEIGHTS="random")
     assert "arch: mobilenet_v2 -> squeezenet1_1" in said
     assert "squeezenet1_1" in project.made("status")
-    labels = project.path / "model_repository" / "ensemble_python_resnet50" / "labels.txt"
+    labels = project.path / "build" / "live" / "ensemble_python_resnet50" / "labels.txt"
     assert "untrained" in labels.read_text()
 
 

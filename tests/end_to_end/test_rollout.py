@@ -106,7 +106,7 @@ def test_there_and_back(project: Project) -> None:
         assert "up already" in project.made("up")  # nothing is left to change
         assert f"version {new}: " in project.made("rollout")  # it serves already
         assert f"version {first} serves; 0 of " in project.made("rollback")
-    live = project.path / "model_repository" / "resnet50_onnx"
+    live = project.path / "build" / "live" / "resnet50_onnx"
     assert [path.name for path in live.glob("[0-9]*")] == [str(first)]
     assert started(project) == process  # of the server, which was never restarted
 
@@ -117,11 +117,11 @@ def started(project: Project) -> object:
 
 def test_a_canary_gets_its_share_of_our_clients(project: Project) -> None:
     """The candidate as a rollout loads it, for a share of 100 in 100."""
-    config = (project.path / f"model_repository/{PIPELINE}/configs/cpu.pbtxt").read_text()
+    config = (project.path / f"build/live/{PIPELINE}/configs/cpu.pbtxt").read_text()
     candidate = text_format.Parse(config, ModelConfig())
     candidate.name = f"{PIPELINE}_candidate"
     candidate.parameters["share"].string_value = "100"
-    labels = (project.path / "model_repository" / PIPELINE / "labels.txt").read_bytes()
+    labels = (project.path / "build" / "live" / PIPELINE / "labels.txt").read_bytes()
     told = {
         "config": json_format.MessageToJson(candidate, preserving_proto_field_name=True),
         "file:1/none": base64.b64encode(b"none").decode(),
@@ -324,8 +324,8 @@ def test_the_next_good_one_comes_to_serve(local: Project) -> None:
 
 def in_the_middle(project: Project, number: int) -> bool:
     """The new version's folder stands beside the old one."""
-    return (project.path / "model_repository" / "resnet50_onnx" / str(number)).exists() or (
-        project.path / "model_repository" / "preprocessing" / str(number)
+    return (project.path / "build" / "live" / "resnet50_onnx" / str(number)).exists() or (
+        project.path / "build" / "live" / "preprocessing" / str(number)
     ).exists()
 
 

@@ -85,7 +85,7 @@ def models(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository that is laid out; the ensemble's version folder is empty."""
     folder = tmp_path_factory.mktemp("models") / "live"
     ignored = shutil.ignore_patterns(".gitkeep", "__pycache__")
-    shutil.copytree(exported.parent / "model_repository", folder, ignore=ignored)
+    shutil.copytree(exported / "live", folder, ignore=ignored)
     return folder
 
 

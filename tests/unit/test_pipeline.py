@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from scripts.pipeline.repository import (
     Engine,
     Layout,
     Share,
-    clear,
+    configure,
     contents,
     lay_out,
 )
@@ -108,10 +107,7 @@ def made(artefact: Path) -> Workspace:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    target = tmp_path / "model_repository"
-    shutil.copytree(ROOT / "model_repository", target)
-    clear(target)
-    return target
+    return tmp_path / "live"
 
 
 def layout(engine: Engine = CPU, step: str = "python") -> Layout:
@@ -126,9 +122,10 @@ def laid_out(made: Workspace, repository: Path) -> dict[Path, str]:
 def test_the_repository_is_laid_out_for_this_network_and_machine(
     made: Workspace, repository: Path
 ) -> None:
-    before = {path for path in repository.rglob("*") if path.is_file()}
-    after = laid_out(made, repository).keys()
-    assert {str(path.relative_to(repository)) for path in after - before} == {
+    there = {str(path.relative_to(repository)) for path in laid_out(made, repository)}
+    committed = ROOT / "model_repository"
+    of_the_project = {str(p.relative_to(committed)) for p in committed.rglob("*") if p.is_file()}
+    assert there - of_the_project == {
         f"{PIPELINE}/labels.txt",
         "preprocessing/1/transform.json",
         "preprocessing/configs/cpu.pbtxt",
@@ -144,8 +141,6 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
     assert "count: 3" in preprocessing and 'string_value: "2"' in preprocessing
     labels = (repository / PIPELINE / "labels.txt").read_text()
     assert labels == "cat (untrained weights)\ndog: big (untrained weights)\n"
-    clear(repository)
-    assert {path for path in repository.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
@@ -182,9 +177,10 @@ def test_eight_bits_are_served_where_they_were_proved(made: Workspace) -> None:
 
 
 def test_a_broken_config_is_told_in_one_line(made: Workspace, repository: Path) -> None:
+    lay_out(made, layout(), repository)
     (repository / "preprocessing" / "config.pbtxt").write_text("name: preprocessing {")
     with pytest.raises(UserError, match=r"preprocessing/config\.pbtxt is no model config"):
-        lay_out(made, layout(), repository)
+        configure(made, layout(), repository)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_place_is_read_as_triton_reads_it(url: str, meant: Location) -> None:
     ("url", "word"),
     [
         ("http://s3.me:9000/models/a", "s3://http://s3.me:9000"),
-        ("/srv/models", "model_repository"),
+        ("/srv/models", "a folder here"),
         ("s3:/models/a", "s3://bucket/path"),
         ("s3://", "bucket is missing"),
         ("s3:///a", "bucket is missing"),

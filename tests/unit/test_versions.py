@@ -106,9 +106,7 @@ def test_an_ensemble_and_its_members_fixed_to_versions() -> None:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
     monkeypatch.setattr(archive, "DRAFT", tmp_path / "versions" / ".draft")
-    monkeypatch.setattr(live, "REPOSITORY", tmp_path / "model_repository")
-    for model in ("preprocessing", "postprocessing"):
-        files.write(tmp_path / "model_repository" / model / "1" / "model.py", "first")
+    monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
     return tmp_path
 
 
@@ -146,7 +144,7 @@ def test_a_draft_that_fails_leaves_nothing(here: Path) -> None:
 
 
 def live_numbers(here: Path, model: str) -> list[str]:
-    return sorted(path.name for path in (here / "model_repository" / model).glob("[0-9]*"))
+    return sorted(path.name for path in (here / "live" / model).glob("[0-9]*"))
 
 
 def test_two_versions_are_live_during_a_switch_and_one_after_it(here: Path) -> None:
@@ -157,16 +155,8 @@ def test_two_versions_are_live_during_a_switch_and_one_after_it(here: Path) -> N
     assert live_numbers(here, "resnet50_onnx") == ["1", "2"]
     live.leave_only(second)
     assert live_numbers(here, "resnet50_onnx") == ["2"]
-    assert live_numbers(here, "preprocessing") == ["1", "2"]  # what the project comes with stays
+    assert live_numbers(here, "preprocessing") == ["2"]
+    assert live_numbers(here, "postprocessing") == ["1"]  # of both
     live.place(first)
     live.leave_only(first)
     assert live_numbers(here, "resnet50_onnx") == live_numbers(here, "preprocessing") == ["1"]
-
-
-def test_a_program_that_was_edited_is_not_overwritten(here: Path) -> None:
-    first = kept(None, "a network")
-    edited = here / "model_repository" / "preprocessing" / "1" / "model.py"
-    edited.write_text("my work")
-    with pytest.raises(UserError, match="has changed since version 1 was made"):
-        live.place(first)
-    assert edited.read_text() == "my work"
