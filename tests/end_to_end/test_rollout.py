@@ -308,8 +308,8 @@ def test_a_program_that_fails_at_every_picture(own_program: Project) -> None:
 
 def test_a_program_that_is_slow(own_program: Project) -> None:
     line = "        pending = ["
-    another_program(own_program, line, f"        import time; time.sleep(3)\n{line}")
-    refused(own_program, "MOST_P99=", one_more(own_program), MOST_P99="2", WATCH_SECONDS="6")
+    another_program(own_program, line, f"        import time; time.sleep(1)\n{line}")
+    refused(own_program, "MOST_P99=", one_more(own_program), MOST_P99="2", WATCH_SECONDS="2")
 
 
 def test_the_next_good_one_comes_to_serve(local: Project) -> None:
