@@ -5,10 +5,11 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify sentiment embeddings bench rivals tune status logs down clean test lint
+.PHONY: help demo doctor up classify sentiment embeddings bench rivals tune publish rollout rollback history \
+	s3-check s3-up s3-down status models load unload logs down clean test
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1mmake %-11s\033[0m %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1mmake %-11s\033[0m %s\n", $$1, $$2}' Makefile
 
 demo: ## The whole walk at once: a network, a server, a picture, an answer
 	$(TOOLS)
@@ -46,9 +47,49 @@ tune: ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAG
 	$(TOOLS) bench perf_analyzer
 	@$(RUN).tune
 
+publish: ## Make a new version, beside the one that serves (ARCH=, WEIGHTS=, PRECISION=)
+	$(TOOLS)
+	@$(RUN).publish
+
+rollout: ## Put it in the place of the old one, while that serves; back by itself (CANARY=10, VERSION=)
+	$(TOOLS)
+	@$(RUN).rollout
+
+rollback: ## Return to the version that served before, the same way
+	$(TOOLS)
+	@$(RUN).rollback
+
+history: ## Which version serves since when, and what became of each
+	$(TOOLS)
+	@$(RUN).history
+
+s3-check: ## Can the repository on S3 be reached, and who may do what there
+	$(TOOLS) s3
+	@$(RUN).s3_check
+
+s3-up: ## Start an S3 server of one's own in a container, to try REPOSITORY=s3://… with
+	$(TOOLS)
+	@$(RUN).s3_server up
+
+s3-down: ## Stop that S3 server; what it holds stays
+	$(TOOLS)
+	@$(RUN).s3_server down
+
 status: ## Does it answer, what does it serve, what was that made from
 	$(TOOLS)
 	@$(RUN).status
+
+models: ## The models that the server knows: version, state, and what each was made from
+	$(TOOLS)
+	@$(RUN).models
+
+load: ## Load a model of the repository, or what has changed of it: make load MODEL=resnet50_onnx
+	$(TOOLS)
+	@$(RUN).load
+
+unload: ## Unload a model that no picture needs: make unload MODEL=another
+	$(TOOLS)
+	@$(RUN).unload
 
 logs: ## The server's log
 	$(TOOLS)
@@ -63,6 +104,6 @@ clean: ## Stop it, and remove all that was made here
 	@$(RUN).clean
 
 test: ## All tests and checks (what needs Docker is skipped where there is none)
-	@python3 scripts/bootstrap.py tools serve export bench perf_analyzer test
+	@python3 scripts/bootstrap.py tools serve export bench perf_analyzer minilm test
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 	@.venv/bin/python -m pytest $(ARGS)

@@ -36,8 +36,7 @@ from scripts.host import console, lock, settings, state
 from scripts.host.state import State
 from scripts.measuring import machine, photos
 from scripts.measuring.photos import Inputs
-from scripts.pipeline.repository import recipe
-from scripts.up import REPOSITORY, described
+from scripts.up import described, served_transform, served_version
 
 OURS, TEXTBOOK = "bundle", "textbook"
 
@@ -86,7 +85,7 @@ def main() -> int:
     plan = QUICK if os.environ.get("QUICK") else FULL
     asked = wanted(os.environ.get("ONLY", ""))
     with our_server() as server, lock.one_at_a_time(), others(asked) as up:
-        how = recipe(REPOSITORY, server.started_with["PREPROCESS"])
+        how = served_transform()
         pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), how)
         ours = contenders.triton(OURS, server.http)
         labels = {
@@ -127,7 +126,7 @@ def our_server() -> Iterator[State]:
                 "the others run on the CPU, and this server on a GPU",
                 "compare like with like: make rivals FLAVOUR=cpu",
             )
-        console.note(f"bundle: {described(server)}")
+        console.note(f"bundle: {described(server, served_version())}")
         yield server
     finally:
         if not was_up:
@@ -137,7 +136,7 @@ def our_server() -> Iterator[State]:
 @contextmanager
 def others(asked: list[str]) -> Iterator[list[Contender]]:
     """All at once: one that is not asked takes no time of the processor."""
-    setup = contenders.what_is_served(REPOSITORY, settings.load().cores)
+    setup = contenders.what_is_served(served_version(), settings.load().cores)
     with ExitStack() as up:
         started = []
         for name in asked:

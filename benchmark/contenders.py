@@ -9,11 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
-from google.protobuf import text_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from benchmark.load import Question
 from benchmark.services.usual import SETUP, Setup
@@ -23,9 +20,9 @@ from bundle_serving.health import PICTURE
 from bundle_serving.start_server import PIPELINE
 from scripts import files
 from scripts.host import temporary
-from scripts.host.engines import ONNX
-from scripts.pipeline.manifest import Manifest
 from scripts.pipeline.repository import CPU
+from scripts.up import served_version
+from scripts.versions.archive import Version
 
 TRITON_PATH = f"/v2/models/{PIPELINE}/infer"
 TRITON_HEADERS = {"Inference-Header-Content-Length": "0"}
@@ -111,7 +108,7 @@ SERVICES = {
 
 
 def triton(name: str, address: str) -> Contender:
-    labels = (ONNX / "labels.txt").read_text().splitlines()
+    labels = labels_of(served_version())
 
     def label(answer: bytes) -> str:
         probabilities = np.frombuffer(answer[-4 * len(labels) :], np.float32)
@@ -149,18 +146,19 @@ def running(service: Service, setup: Setup) -> Iterator[Contender]:
         yield contender
 
 
-def what_is_served(repository: Path, workers: int) -> Setup:
+def what_is_served(version: Version, workers: int) -> Setup:
     """The network as the bundle serves it now, for others to serve the same."""
-    manifest = Manifest.load(ONNX / "manifest.json")
-    assert manifest, "something is served, so something was exported"
-    text = (repository / CPU.model / "configs" / f"{CPU.config}.pbtxt").read_text()
-    config = text_format.Parse(text, ModelConfig())
-    *_, served = sorted((repository / CPU.model).glob(f"[0-9]*/{CPU.file}"))  # the last version
+    made = version.workspace
+    transform = made.manifest.transform
     return Setup(
-        network=str(served),
-        precision=config.parameters["precision"].string_value,
-        labels=(ONNX / "labels.txt").read_text().splitlines(),
-        resize=manifest.transform["resize"],
-        crop=manifest.transform["crop"],
+        network=str(version.member(CPU.model) / CPU.file),
+        precision=made.decision["precision"],
+        labels=labels_of(version),
+        resize=transform["resize"],
+        crop=transform["crop"],
         workers=workers,
     )
+
+
+def labels_of(version: Version) -> list[str]:
+    return (version.workspace.onnx / "labels.txt").read_text().splitlines()

@@ -33,8 +33,7 @@ from scripts.measuring.measurement import MOST_SPREAD, Measurement
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.rounds import measure, seconds_each
 from scripts.measuring.workload import Target
-from scripts.pipeline.repository import recipe
-from scripts.up import REPOSITORY, described
+from scripts.up import described, served_transform, served_version
 
 REPORTS = ROOT / "build" / "bench"
 
@@ -47,8 +46,8 @@ def main() -> int:
     quick, earlier = bool(os.environ.get("QUICK")), os.environ.get("COMPARE")
     old = results.load(Path(earlier)) if earlier else None
     server = running_server()
-    console.note(f"measuring {described(server)}")
-    how = recipe(REPOSITORY, server.started_with["PREPROCESS"])
+    console.note(f"measuring {described(server, served_version())}")
+    how = served_transform()
     pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), how)
     for inputs in pictures:
         console.note(f"sent: {inputs.described}")

@@ -20,12 +20,13 @@ from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.mould.image import LABELS
 from scripts.mould.recipe import Cascade, load
-from scripts.pipeline import placing, repository
+from scripts.pipeline import placing
 from scripts.pipeline.manifest import Manifest, Wanted, why_export
 from scripts.pipeline.repository import UNTRAINED
+from scripts.up import served_transform
+from scripts.versions import live
 
 RECIPE = ROOT / "recipes" / "cascade.yaml"
-REPOSITORY = ROOT / "model_repository"
 MADE = ROOT / "build" / "cascade"
 
 
@@ -41,8 +42,9 @@ def prepare(server: State) -> str:
     recipe = recipe_of_cascade(RECIPE)
     with lock.one_at_a_time():
         _export(settings.load(), recipe)
-        _refuse_other_pixels(server, recipe)
-        changed = lay_out(MADE, recipe, REPOSITORY)
+        _refuse_other_pixels(recipe)
+        furnished = beside.furnish(recipe)
+        changed = lay_out(MADE, recipe, live.REPOSITORY) or furnished
     beside.load(server, recipe.models.cascade, changed, members=(f"{recipe.models.first}_onnx",))
     return recipe.models.cascade
 
@@ -58,9 +60,9 @@ def _export(wished: Settings, recipe: Cascade) -> None:
         beside.make("scripts.pipeline.export", *words)
 
 
-def _refuse_other_pixels(server: State, recipe: Cascade) -> None:
+def _refuse_other_pixels(recipe: Cascade) -> None:
     """Both networks are given the same."""
-    served = repository.recipe(REPOSITORY, server.settings["PREPROCESS"])
+    served = served_transform()
     manifest = Manifest.load(MADE / placing.MANIFEST)
     crops = {recipe.crop, served.crop, manifest.transform["crop"] if manifest else recipe.crop}
     if len(crops) > 1:
@@ -74,7 +76,10 @@ def lay_out(made: Path, recipe: Cascade, models: Path) -> bool:
     """Whether there was anything to be changed."""
     network = models / f"{recipe.models.first}_onnx" / "1"
     changed = placing.put(made, {"model.onnx": network / "model.onnx"}, network)
-    files.write(models / recipe.models.cascade / LABELS, _labels(made, models))
+    labels, wanted = models / recipe.models.cascade / LABELS, _labels(made, models)
+    if not labels.exists() or labels.read_text() != wanted:
+        files.write(labels, wanted)
+        changed = True
     files.let_all_read(models)
     return changed
 

@@ -12,8 +12,6 @@ from scripts.bootstrap import ROOT, VENV
 from scripts.down import stop_server
 from scripts.errors import guarded
 from scripts.host import console, docker_stack, flavour, lock, settings
-from scripts.pipeline.placing import made_here
-from scripts.pipeline.repository import generated
 
 
 def main() -> int:
@@ -22,10 +20,8 @@ def main() -> int:
         for name in flavour.possible():
             stack = flavour.stack(name, settings.load())
             if isinstance(stack, docker_stack.DockerStack):
+                stack.compose("--profile", "s3", "down", "--volumes", quiet=True)
                 stack.remove_images()
-        repository = ROOT / "model_repository"
-        for path in (*generated(repository), *made_here(repository)):
-            path.unlink(missing_ok=True)
         for wheel in docker_stack.WHEELS.glob("*.whl"):
             wheel.unlink()
         shutil.rmtree(ROOT / "build", ignore_errors=True)

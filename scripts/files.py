@@ -20,6 +20,7 @@ def write(path: Path, content: str, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        draft.touch(0o600)  # what others may not read, they never could
         draft.write_text(content)
         draft.chmod(mode)
         draft.replace(path)
@@ -41,14 +42,25 @@ def place(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        try:
-            os.link(source, draft)
-        except OSError:
-            shutil.copyfile(source, draft)
+        _link(str(source), str(draft))
         draft.chmod(0o644)
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """A copy that takes no room. Files are replaced here, never written into: no other copy sees a
+    change of one."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # of another user's file, or on another file system
+        shutil.copy2(source, target)
 
 
 @contextlib.contextmanager

@@ -29,8 +29,8 @@ from scripts.host import beside, console, lock, settings
 from scripts.host.settings import Settings
 from scripts.mould.recipe import Array
 from scripts.pipeline.manifest import why_export
+from scripts.versions import live
 
-REPOSITORY = ROOT / "model_repository"
 MADE = ROOT / "build" / "places"
 
 
@@ -86,4 +86,5 @@ def prepare(wished: Settings, recipe: Array) -> bool:
         console.note(f"places: {reason}")
         bootstrap.ensure("export")
         beside.make("scripts.arrays.export", "--weights", weights, "--out", MADE)
-    return lay_out(MADE, recipe, REPOSITORY)
+    furnished = beside.furnish(recipe)
+    return lay_out(MADE, recipe, live.REPOSITORY) or furnished

@@ -26,8 +26,8 @@ from scripts.pipeline.manifest import why_export
 from scripts.texts.export import RECIPE, Wanted, recipe_of_texts
 from scripts.texts.repository import lay_out
 from scripts.texts.sources import MINILM
+from scripts.versions import live
 
-REPOSITORY = ROOT / "model_repository"
 MADE = ROOT / "build" / "sentiment"
 
 
@@ -62,7 +62,8 @@ def prepare(wished: Settings, recipe: Text) -> bool:
         if source == MINILM:
             bootstrap.ensure("minilm")
         beside.make("scripts.texts.export", "--source", source, "--out", MADE)
-    return lay_out(MADE, recipe, REPOSITORY)
+    furnished = beside.furnish(recipe)
+    return lay_out(MADE, recipe, live.REPOSITORY) or furnished
 
 
 def _source(said: str) -> str:

@@ -16,9 +16,9 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts.errors import UserError, guarded
 from scripts.host import console, state, triton_api
-from scripts.host.engines import PLAN, decision
 from scripts.host.state import State
-from scripts.up import described
+from scripts.up import described, served_version
+from scripts.versions.archive import Version
 
 REMEDY = "bring it up: make up"
 
@@ -30,17 +30,19 @@ def main() -> int:
     reason = reason_not_to_trust(f"http://{known.http}", PIPELINE)
     if reason:
         raise UserError(f"the {known.flavour} server does not answer ({reason})", REMEDY)
-    console.note(f"answers: {described(known)}")
-    console.note(_engine(known))
+    version = served_version()
+    console.note(f"answers: {described(known, version)}")
+    console.note(_engine(known, version))
     console.out.print(_models(known.http))
     return 0
 
 
-def _engine(known: State) -> str:
+def _engine(known: State, version: Version) -> str:
+    made = version.workspace
     if known.flavour == "gpu":
-        built = json.loads((PLAN / "manifest.json").read_text())
+        built = json.loads((made.plan / "manifest.json").read_text())
         return f"plan of TensorRT {built['identity']['TensorRT']} for {built['gpu']['name']}"
-    proved = json.loads((decision(known.started_with) / "engine.json").read_text())
+    proved = made.decision
     return f"precision {proved['precision']}: {proved['why']}"
 
 

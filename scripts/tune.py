@@ -10,17 +10,16 @@ on a server of its own, so what is up stays as it is until the next `make up`.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import sys
 import time
 from datetime import date
-from functools import partial
 from pathlib import Path
 
 from bundle_serving.pictures import Transform
+from scripts import files
 from scripts.bootstrap import ROOT
 from scripts.errors import AlreadyTold, UserError, guarded
 from scripts.host import console, dotenv_file, engines, flavour, lock, settings
@@ -32,11 +31,12 @@ from scripts.measuring import photos
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.pipeline.engine import processor
 from scripts.pipeline.manifest import Manifest
-from scripts.pipeline.repository import CPU, Share
+from scripts.pipeline.repository import CPU, Share, lay_out
+from scripts.pipeline.workspace import Workspace
 from scripts.tuning.arena import ROUNDS, Arena
 from scripts.tuning.goal import Goal, Score
 from scripts.tuning.search import Candidate, axes, descend
-from scripts.up import export, lay_out
+from scripts.up import layout, serving
 
 HERE = ROOT / "build" / "tune"
 
@@ -66,16 +66,15 @@ def tune(wished: Settings, goal: Goal, seconds: float) -> int:
             "on a GPU, set OPT_BATCH to the batch size that make bench shows",
         )
     stack.prepare()
-    export(stack, wished)
     made = proved(stack, wished)
-    manifest = Manifest.load(engines.ONNX / "manifest.json")
-    assert manifest, "it was exported just now"
+    manifest = made[wished["PRECISION"]].manifest
     pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), Transform(**manifest.transform))
     scratch = HERE / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
 
     def lay_out_candidate(candidate: Candidate, target: Path) -> None:
-        lay_out(wished.replaced(**candidate.settings), CPU, made[candidate.precision], target)
+        how = layout(wished.replaced(**candidate.settings), CPU)
+        lay_out(made[candidate.precision], how, target)
 
     start = as_it_is(wished)
     console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
@@ -97,32 +96,29 @@ def tune(wished: Settings, goal: Goal, seconds: float) -> int:
     return conclude(wished, goal, best, start, arena.scores, manifest)
 
 
-def proved(stack: Stack, wished: Settings) -> dict[str, Path]:
-    """The precisions that may be served, each with the folder of its proof; the first is what is
-    set. One that was named stays: only with `auto` others are tried."""
+def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
+    """The precisions that may be served, each with what its proof needs; the first is what is set.
+    One that was named stays: only with `auto` others are tried."""
     chosen = wished["PRECISION"]
-    made = {chosen: _prove(stack, wished)}
-    decision = json.loads((made[chosen] / "engine.json").read_text())["precision"]
+    made = {chosen: Workspace(HERE / chosen)}
+    if seed := serving():
+        files.link_tree(seed.folder, made[chosen].folder)
+    engines.export(stack, wished, made[chosen])
+    engines.prove(stack, wished, made[chosen])
     others = ("int8", "fp32") if chosen == "auto" else ()
     for other in others:
-        if other == decision:
+        if other == made[chosen].decision["precision"]:
             continue
         try:
-            made[other] = _prove(stack, wished.replaced(PRECISION=other))
+            tried = Workspace(HERE / other)
+            files.link_tree(made[chosen].folder, tried.folder)
+            engines.prove(stack, wished.replaced(PRECISION=other), tried)
+            made[other] = tried
         except AlreadyTold:
             console.note(f"{other} is left out")
         except UserError as fault:
             console.note(f"{other} is left out: {fault.cause}; {fault.remedy}")
     return made
-
-
-def _prove(stack: Stack, wished: Settings) -> Path:
-    """Away from the proof of what is up, but for int8, which has a place of its own."""
-    precision = wished["PRECISION"]
-    if precision == "int8":
-        return engines.make(stack, wished, partial(lay_out, wished))
-    engines.prove(stack, precision, HERE / precision)
-    return HERE / precision
 
 
 def as_it_is(wished: Settings) -> Candidate:

@@ -11,24 +11,28 @@ import hashlib
 import json
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.pictures import Transform
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import PIPELINE
-from scripts.bootstrap import ROOT
+from scripts import files
 from scripts.errors import UserError, guarded
-from scripts.host import console, engines, flavour, lock, settings, state
-from scripts.host.engines import ONNX
+from scripts.host import admin_key, console, engines, flavour, lock, settings, state
 from scripts.host.flavour import Stack
 from scripts.host.settings import PORTS, Settings
 from scripts.host.state import State
 from scripts.pipeline import repository
-from scripts.pipeline.manifest import Manifest, Wanted, why_export
-from scripts.pipeline.repository import GPU, Decoding, Engine, Share
+from scripts.pipeline.repository import Decoding, Engine, Layout, Share
+from scripts.storage import on_demand
+from scripts.versions import archive, history, live
+from scripts.versions.archive import Version
+from scripts.versions.order import restore
+from scripts.versions.shared import Shared
 
-REPOSITORY = ROOT / "model_repository"
+# What is no file, and decides how a server runs.
+PLACE = ("BIND", "MEMORY", "REPOSITORY", "S3_SERVER_CREDENTIALS")
 
 # A network's hash stands in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
@@ -40,7 +44,18 @@ def main() -> int:
 
 
 def bring_up(wished: Settings) -> State:
+    """What is not said stays as it is in the version that serves."""
     with lock.one_at_a_time():
+        on_demand.require_reachable(wished)
+        shared = Shared(wished)
+        shared.pull()
+        seed = serving()
+        if seed:
+            wished = wished.over(seed.settings)
+            known = state.load()
+            if not restore(known, seed, shared) and known:
+                _stop(known)
+                restore(None, seed, shared)
         name, why = flavour.choose(wished)
         console.note(f"flavour {name}: {why}")
         if wished["PREPROCESS"] == "dali" and name != "gpu":
@@ -49,67 +64,88 @@ def bring_up(wished: Settings) -> State:
             )
         stack = flavour.stack(name, wished)
         stack.prepare()
-        export(stack, wished)
-        lay_out(wished, engines.of(stack), _engine(stack, wished), REPOSITORY)
-        return _serve(stack, wished)
+        version = made(stack, wished, seed)
+        shared.push_version(version)
+        repository.furnish(live.REPOSITORY)
+        live.place(version)
+        live.leave_only(version)
+        repository.configure(version.workspace, layout(wished, engines.of(stack)), live.REPOSITORY)
+        shared.push_live()
+        server = _serve(stack, wished, version)
+        if version != seed:
+            shared.record(history.SERVES, version.number, "up", version.what)
+        shared.push_history()
+        return server
 
 
-def export(stack: Stack, wished: Settings) -> None:
-    precision = "fp16" if engines.of(stack) is GPU else "fp32"
-    wanted = Wanted(wished["ARCH"], wished.weights, precision)
-    reason = why_export(ONNX, wanted)
-    if reason is None:
-        return
-    console.note(f"export: {reason}")
-    weights = wanted.weights if wanted.named else Path(wanted.weights)
-    folder = wished.folder("SAMPLES")
-    samples: list[str | Path] = ["--samples", folder] if folder else []
-    stack.run_step(
-        "export",
-        *("--arch", wanted.arch, "--weights", weights, "--precision", precision),
-        *(*samples, "--out", ONNX),
-    )
+def serving() -> Version | None:
+    number = history.serving(history.read())
+    return archive.load(number) if number else None
 
 
-def _engine(stack: Stack, wished: Settings) -> Path:
-    return engines.make(stack, wished, partial(lay_out, wished))
+def served_version() -> Version:
+    """Of the server that is up."""
+    version = serving()
+    if version is None:
+        raise UserError("nothing is served here", "make up")
+    return version
 
 
-def lay_out(wished: Settings, engine: Engine, made: Path, target: Path) -> None:
+def served_transform() -> Transform:
+    """What is done to pictures before the network that serves."""
+    version = served_version()
+    (record,) = version.folder.glob("models/*/transform.json")
+    return Transform.load(record)
+
+
+def made(stack: Stack, wished: Settings, seed: Version | None) -> Version:
+    """The version that is wished for: the seed, where all of it fits, or a new one."""
+    how = layout(wished, engines.of(stack))
+    with archive.draft(seed) as draft:
+        engines.make(stack, wished, how, draft)
+        return archive.keep(repository.contents(draft, how), wished.values, seed)
+
+
+def lay_out(version: Version, how: Layout, target: Path) -> None:
+    """Its very files, as the only version in a repository."""
+    for model in version.models:
+        for source in version.member(model).iterdir():
+            files.place(source, target / model / "1" / source.name)
+    repository.configure(version.workspace, how, target)
+
+
+def layout(wished: Settings, engine: Engine) -> Layout:
     def share(model: str) -> Share:
         return Share.of(
             wished.cores, wished.number(f"{model}_INSTANCES"), wished.number(f"{model}_THREADS")
         )
 
-    repository.lay_out(
-        ONNX,
-        engine,
-        made,
-        target,
-        Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"])),
-        share("PREPROCESS"),
-        share("NETWORK"),
-    )
+    decoding = Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"]))
+    return Layout(engine, decoding, share("PREPROCESS"), share("NETWORK"))
 
 
-def _serve(stack: Stack, wished: Settings) -> State:
-    wanted = State(stack.flavour, _fingerprint(stack, wished), wished.values)
+def _serve(stack: Stack, wished: Settings, version: Version) -> State:
+    wanted = State(stack.flavour, fingerprint(stack, wished), wished.values)
     known = state.load()
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
         if reason_not_to_trust(f"http://{known.http}", PIPELINE) is None:
-            console.note(f"up already: {described(known)}")
+            console.note(f"up already: {described(known, version)}")
             return known
         console.note("the server is there but does not answer: it is started afresh")
     if known:
-        flavour.stack(known.flavour, known.started_with).stop()
+        _stop(known)
     try:
         stack.start(wanted)
         _wait(stack, wanted, float(wished["START_TIMEOUT"]))
     except BaseException:  # Ctrl-C too: no server is left that nobody knows to work
         stack.stop()
         raise
-    console.note(f"up: {described(wanted)}")
+    console.note(f"up: {described(wanted, version)}")
     return wanted
+
+
+def _stop(known: State) -> None:
+    flavour.stack(known.flavour, known.started_with).stop()
 
 
 def _wait(stack: Stack, wanted: State, limit: float) -> None:
@@ -128,19 +164,21 @@ def _wait(stack: Stack, wanted: State, limit: float) -> None:
             time.sleep(0.2)
 
 
-def described(server: State) -> str:
-    manifest = Manifest.load(ONNX / "manifest.json")
-    what = manifest.describe() if manifest else "a network"
-    return f"{what}, flavour {server.flavour}, HTTP {server.http}, gRPC {server.grpc}"
+def described(server: State, version: Version) -> str:
+    return f"{version.describe()}, flavour {server.flavour}, HTTP {server.http}, gRPC {server.grpc}"
 
 
-def _fingerprint(stack: Stack, wished: Settings) -> str:
-    """One hash over all that a running server was started from."""
+def fingerprint(stack: Stack, wished: Settings) -> str:
+    """One hash over all that a running server was started from. Models beside the pipeline's are
+    loaded while it runs."""
     hasher = hashlib.sha256()
-    for path in sorted(REPOSITORY.rglob("*")):
+    served = (live.REPOSITORY / model for model in (*repository.MEMBERS, PIPELINE))
+    for path in sorted(path for model in served for path in model.rglob("*")):
         if path.is_file() and path.suffix not in NOT_HASHED:
-            hasher.update(f"{path.relative_to(REPOSITORY)}\0".encode() + path.read_bytes())
-    started_with = [stack.version(), *(wished[name] for name in ("BIND", *PORTS, "MEMORY"))]
+            name = path.relative_to(live.REPOSITORY)
+            hasher.update(f"{name}\0".encode() + path.read_bytes())
+    started_with = [stack.version(), *(wished[name] for name in (*PLACE, *PORTS))]
+    started_with.append(str(admin_key.mark()))
     hasher.update(json.dumps(started_with).encode())
     return hasher.hexdigest()
 

@@ -19,10 +19,13 @@ TOGETHER = {
     "test_serving.py": "served",
     "test_containers.py": "served",
     "test_bench.py": "served",
+    "test_guard.py": "served",
     "test_lifecycle.py": "exported",
     "test_comparison.py": "exported",
+    "test_rollout.py": "exported",
     "test_tune.py": "exported",
     "test_pipeline.py": "exported",
+    "test_s3.py": "exported",
 }
 
 

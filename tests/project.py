@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,14 @@ class Project:
     def grpc(self) -> str:
         return f"127.0.0.1:{self.settings['GRPC_PORT']}"
 
+    @property
+    def served_version(self) -> Path:
+        """The folder of the version that serves."""
+        versions = self.path / "build" / "versions"
+        events = map(json.loads, (versions / "history.jsonl").read_text().splitlines())
+        *_, last = (event["version"] for event in events if event["what"] == "serves")
+        return versions / str(last)
+
     def temporary_servers(self) -> list[psutil.Process]:
         """Those that a measurement brings up for itself, and their models."""
         return [
@@ -159,6 +169,16 @@ class Project:
     @property
     def shm_prefix(self) -> str:
         return f"triton_bundle_{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}_"
+
+
+def words_shown_while(process: subprocess.Popen[Any]) -> set[str]:
+    """Every argument that the process list shows, of anyone, until this process has ended."""
+    shown: set[str] = set()
+    while process.poll() is None:
+        for other in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # ended meanwhile
+                shown |= set(other.read_text(errors="replace").split("\0"))
+    return shown
 
 
 def interrupt(make: subprocess.Popen[str]) -> str:

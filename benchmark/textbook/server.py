@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from benchmark.textbook.layout import lay_out
 from scripts.bootstrap import ROOT
 from scripts.host import temporary
-from scripts.host.engines import ONNX
+from scripts.up import served_version
 
 HERE = ROOT / "build" / "rivals"
 
@@ -17,6 +17,6 @@ HERE = ROOT / "build" / "rivals"
 def served() -> Iterator[tuple[str, str]]:
     """Where it is asked over HTTP and gRPC, until the block ends."""
     repository = HERE / "textbook"
-    lay_out(ONNX, repository)
+    lay_out(served_version().workspace.onnx, repository)
     with temporary.triton("the textbook server", repository, HERE / "logs" / "textbook.log") as at:
         yield at

@@ -5,10 +5,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from .canary import Canary
 from .errors import ClientError
-from .faults import translated
+from .faults import no_such_model, translated
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
 from .sources import Source, Sources, expand, name_of, read
 from .transport import Connection, Protocol, knock, server
@@ -28,6 +29,7 @@ class AsyncClient:
     ) -> None:
         self.server = server(url, protocol, timeout)
         self.model = model
+        self._canary = Canary(model)
         self._max_bytes = max_bytes
         self._opened: Connection | None = None
 
@@ -53,9 +55,27 @@ class AsyncClient:
         picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
         connection = await self._connection()
         started = time.perf_counter()
-        with translated(self.server.url, self.server.timeout):
-            answer = await connection.infer(self.model, picture, top)
+        answer = await self._answer(connection, picture, top)
         return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
+
+    async def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
+        for model in await self._models(connection):
+            try:
+                with translated(self.server.url, self.server.timeout):
+                    return await connection.infer(model, picture, top)
+            except ClientError:
+                if model == self.model:
+                    raise
+                self._canary.told(None)
+
+    async def _models(self, connection: Connection) -> tuple[str, ...]:
+        if self._canary.unknown:
+            with translated(self.server.url, self.server.timeout):
+                try:
+                    self._canary.told(await connection.config(self._canary.candidate))
+                except no_such_model():
+                    self._canary.told(None)
+        return self._canary.models()
 
     def classify_many(
         self, sources: Sources, top: int = 5, concurrency: int = 4

@@ -11,8 +11,9 @@ from typing import Any, Self, TypeAlias
 
 from .arrays import MODEL as ARRAY_MODEL
 from .arrays import labels as labels_of_arrays
+from .canary import Canary
 from .errors import ClientError, PictureRefused, TextRefused
-from .faults import translated
+from .faults import no_such_model, translated
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
 from .sources import Source, Sources, expand, name_of, read
 from .texts import MODEL as TEXT_MODEL
@@ -36,6 +37,7 @@ class Client:
     ) -> None:
         self.server = server(url, protocol, timeout)
         self.model = model
+        self._canary = Canary(model)
         self._max_bytes = max_bytes
         self._mine = threading.local()
         # Here, so that the first picture does not seem to take this long.
@@ -63,9 +65,27 @@ class Client:
         picture = read(source, self._max_bytes, self.server.timeout)
         connection = self._connection()
         started = time.perf_counter()
-        with translated(self.server.url, self.server.timeout):
-            answer = connection.infer(self.model, picture, top)
+        answer = self._answer(connection, picture, top)
         return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
+
+    def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
+        for model in self._models(connection):
+            try:
+                with translated(self.server.url, self.server.timeout):
+                    return connection.infer(model, picture, top)
+            except ClientError:
+                if model == self.model:
+                    raise
+                self._canary.told(None)
+
+    def _models(self, connection: Connection) -> tuple[str, ...]:
+        if self._canary.unknown:
+            with translated(self.server.url, self.server.timeout):
+                try:
+                    self._canary.told(connection.config(self._canary.candidate))
+                except no_such_model():
+                    self._canary.told(None)
+        return self._canary.models()
 
     def classify_many(
         self, sources: Sources, top: int = 5, concurrency: int = 4

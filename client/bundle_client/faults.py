@@ -42,6 +42,14 @@ def translated(url: str, timeout: float) -> Iterator[None]:
         raise error from exc
 
 
+def no_such_model() -> type[Exception]:
+    """What tritonclient raises where the server knows no model of that name."""
+    from tritonclient.utils import InferenceServerException
+
+    kind: type[Exception] = InferenceServerException
+    return kind
+
+
 def fault(exc: Exception, url: str, timeout: float) -> ClientError | None:
     """The `ClientError` for an exception of tritonclient's; None for a mistake in a program."""
     from http.client import HTTPException

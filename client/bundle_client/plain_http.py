@@ -7,7 +7,7 @@ thread that still waits for an answer when Python ends (after Ctrl-C) ends it wi
 
 import json
 from contextlib import suppress
-from http.client import HTTPConnection, RemoteDisconnected
+from http.client import HTTPConnection, HTTPResponse, RemoteDisconnected
 from typing import Any
 from urllib.parse import quote
 
@@ -22,7 +22,7 @@ class PlainHttp:
 
     def infer(self, model_name: str, inputs: list[Any], outputs: list[Any]) -> Any:
         body, header_length = self._messages.generate_request_body(inputs, outputs=outputs)
-        path = f"/v2/models/{quote(model_name, safe='')}/infer"
+        path = f"{self._path(model_name)}/infer"
         headers = {"Inference-Header-Content-Length": str(header_length)}
         used_before = self._line.sock is not None
         try:
@@ -33,11 +33,25 @@ class PlainHttp:
                 raise
             return self._exchange(path, body, headers)
 
+    def get_model_config(self, model_name: str) -> Any:
+        return json.loads(self._request("GET", f"{self._path(model_name)}/config")[1])
+
+    @staticmethod
+    def _path(model_name: str) -> str:
+        return f"/v2/models/{quote(model_name, safe='')}"
+
     def _exchange(self, path: str, body: bytes, headers: dict[str, str]) -> Any:
+        response, content = self._request("POST", path, body, headers)
+        header_length = response.headers.get("Inference-Header-Content-Length")
+        return self._messages.parse_response_body(content, header_length=header_length)
+
+    def _request(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> tuple[HTTPResponse, bytes]:
         try:
             # A server that refuses a large picture may answer, and hang up, before all is sent.
             with suppress(BrokenPipeError, ConnectionResetError):
-                self._line.request("POST", path, body, headers)
+                self._line.request(method, path, body, headers or {})
             response = self._line.getresponse()
             content = response.read()
         except BaseException:
@@ -45,8 +59,7 @@ class PlainHttp:
             raise
         if response.status != 200:
             raise self._failure(words(content), str(response.status))
-        header_length = response.headers.get("Inference-Header-Content-Length")
-        return self._messages.parse_response_body(content, header_length=header_length)
+        return response, content
 
     def close(self) -> None:
         self._line.close()

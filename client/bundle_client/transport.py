@@ -87,21 +87,26 @@ class AskingAgain:
         except (ClientOSError, ServerDisconnectedError):
             return await self._stub.infer(**question)
 
+    async def get_model_config(self, model: str) -> Any:
+        return await self._stub.get_model_config(model)
+
     async def close(self) -> None:
         await self._stub.close()
 
 
 class Connection:
-    """Four clients called alike; of an asynchronous one `infer` and `close` are awaited."""
+    """Four clients called alike; of an asynchronous one each call is awaited."""
 
     def __init__(self, server: Server, *, asynchronous: bool) -> None:
         self._tensors = tensors = load(server.protocol)
         home = import_module(".aio", tensors.__name__) if asynchronous else tensors
         self._limits: dict[str, float] = {}
+        self._as_json: dict[str, Any] = {}
         self._stub: Any
         if server.protocol == "grpc":
             self._stub = home.InferenceServerClient(server.url, channel_args=GRPC_OPTIONS)
             self._limits = {"client_timeout": server.timeout}
+            self._as_json = {"as_json": True, **self._limits}
         elif asynchronous:
             # How many requests run at once is decided by the caller, not by the connector.
             self._stub = AskingAgain(
@@ -120,6 +125,10 @@ class Connection:
 
     def place(self, model: str, pixels: Any) -> Any:
         return self._stub.infer(**arrays_question(self._tensors, model, pixels), **self._limits)
+
+    def config(self, model: str) -> Any:
+        """What the server says of a model, as a dict; raises where there is none."""
+        return self._stub.get_model_config(model, **self._as_json)
 
     def close(self) -> Any:
         return self._stub.close()

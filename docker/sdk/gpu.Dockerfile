@@ -7,5 +7,6 @@ RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     grep -E '^rich==' /requirements/constraints.txt > /requirements/added.txt \
  && pip install --no-compile --disable-pip-version-check -r /requirements/added.txt
 COPY client/bundle_client /opt/bundle/bundle_client
+COPY serving/bundle_serving /opt/bundle/bundle_serving
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/opt/bundle
 USER 1000:1000

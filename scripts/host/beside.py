@@ -4,15 +4,19 @@ runs."""
 from __future__ import annotations
 
 import subprocess
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.host import console
+from scripts.host import console, triton_api
 from scripts.host.state import State
+from scripts.mould import write
+from scripts.mould.recipe import Recipe
+from scripts.pipeline import repository
+from scripts.versions import live
+from scripts.versions.shared import Shared
 
 # A network is read, compiled and warmed up in so long at most.
 LOAD_TIMEOUT_S = 120
@@ -29,6 +33,12 @@ def make(module: str, *arguments: str | Path) -> None:
         raise AlreadyTold(code)
 
 
+def furnish(recipe: Recipe) -> bool:
+    """Its models' configs and programs, into what the server reads; whether any changed."""
+    models = {path.partition("/")[0] for path in write.made(recipe)}
+    return any([repository.furnish_with(model, live.REPOSITORY) for model in models])
+
+
 def load(server: State, pipeline: str, changed: bool, members: Sequence[str] = ()) -> None:
     """The server starts with the pipeline of pictures alone. Members are named where Triton does
     not know them: of an ensemble it does."""
@@ -36,15 +46,9 @@ def load(server: State, pipeline: str, changed: bool, members: Sequence[str] = (
     if not changed and reason_not_to_trust(url, pipeline) is None:
         return
     with console.waiting(f"loading {pipeline}"):
+        Shared(server.started_with).push_live()
         for model in (*members, pipeline):
-            _load(url, model)
+            path = f"/repository/models/{model}/load"
+            triton_api.post(server.http, path, timeout=LOAD_TIMEOUT_S)
     if reason := reason_not_to_trust(url, pipeline):
         raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
-
-
-def _load(url: str, model: str) -> None:
-    request = urllib.request.Request(f"{url}/v2/repository/models/{model}/load", data=b"{}")
-    try:
-        urllib.request.urlopen(request, timeout=LOAD_TIMEOUT_S).close()
-    except OSError as fault:
-        raise UserError(f"{model} cannot be loaded ({fault})", "see make logs") from None

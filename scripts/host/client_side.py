@@ -37,12 +37,13 @@ class Host:
         writes: Path | None = None,
         quiet: bool = False,
         timeout: float | None = None,
+        stdin: str | None = None,
     ) -> Done:
         """Runs a program that is given these files and folders; `quiet` keeps what it says."""
         path = f"{VENV / 'bin'}:{os.environ.get('PATH', '')}"
         environment = os.environ | {"PATH": path}
         return subprocess.run(
-            program, env=environment, text=True, capture_output=quiet, timeout=timeout
+            program, env=environment, text=True, capture_output=quiet, timeout=timeout, input=stdin
         )
 
 
@@ -62,6 +63,7 @@ class Sdk:
         writes: Path | None = None,
         quiet: bool = False,
         timeout: float | None = None,
+        stdin: str | None = None,
     ) -> Done:
         """As on the host: files and folders are mounted under the names they have there, and the
         container's user is whoever asks."""
@@ -72,7 +74,7 @@ class Sdk:
             options += ["--volume", mount]
         if quiet or not all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr)):
             options.append("-T")
-        return self._stack.run_sdk(options, program, quiet, timeout)
+        return self._stack.run_sdk(options, program, quiet, timeout, stdin)
 
 
 Side = Host | Sdk

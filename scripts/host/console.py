@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.status import Status
 
 out = Console(highlight=False)
+
+# Less than this is there before a bar could be read.
+SHOWN_BYTES = 1_000_000
 
 
 def note(text: str) -> None:
@@ -37,3 +41,17 @@ def waiting(what: str) -> Iterator[Waiting]:
         note(f"{what} …")
     with out.status(what) as status:
         yield Waiting(what, status)
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], object]]:
+    """A bar for bytes that go somewhere; what is yielded is told of each few that went."""
+    if not out.is_terminal and total > SHOWN_BYTES:
+        note(f"{what}: {total / 1e6:.0f} MB …")
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
+    shown = out.is_terminal and total > SHOWN_BYTES
+    with Progress(
+        *columns, TransferSpeedColumn(), console=out, transient=True, disable=not shown
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
@@ -21,15 +22,22 @@ from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import AlreadyTold, UserError
-from scripts.host import console, ports, state, temporary
+from scripts.host import admin_key, console, ports, state, temporary
 from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.pipeline.manifest import pinned
 from scripts.pipeline.repository import Share
+from scripts.storage import on_demand
+from scripts.storage.from_containers import seen_from_containers
+from scripts.storage.location import wished
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
 INSTALL = "https://docs.docker.com/engine/install"
+
+# Who the containers run as where make is root's. 1000 would be the first user of many a machine,
+# who could then read the operator's key.
+NOBODYS = 65532
 
 # Each Python process and Triton share a region that grows with the tensors that pass through it.
 SHM_BASE_MB, SHM_INSTANCE_MB = 256, 64
@@ -68,6 +76,7 @@ class DockerStack:
     compose_files: tuple[str, ...] = ("compose.yaml",)
     images: tuple[str, ...] = ("export", "server")
     image_suffix = ""
+    run_dir = "/run/triton"  # in the container: where a server may put its programs together
     # The log goes with the container, and that goes when it does not start.
     log_hint = "see it whole: docker compose up server"
 
@@ -86,7 +95,12 @@ class DockerStack:
         name = os.environ.get("COMPOSE_PROJECT_NAME") or ROOT.name
         return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-") or "triton-bundle"
 
+    @property
+    def start_timeout(self) -> str:
+        return self._settings["START_TIMEOUT"]
+
     def prepare(self) -> None:
+        admin_key.ensure(int(self._run_as.partition(":")[0]))
         self.build("server")
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
@@ -129,6 +143,7 @@ class DockerStack:
 
     def start(self, wanted: State) -> None:
         ports.require_free(self._settings)
+        on_demand.hand_over_keys(self._settings)
         wanted.save()
         started = self.compose("up", "--detach", "--no-build", "server", wanted=wanted, quiet=True)
         if started.returncode:
@@ -148,8 +163,12 @@ class DockerStack:
             read_only=True,
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
-            tmpfs={"/run/triton": "exec,uid=1000,gid=1000", "/tmp": ""},
-            volumes={str(repository): {"bind": "/models", "mode": "ro"}},
+            user=self._run_as,
+            tmpfs={"/run/triton": "exec,mode=1777", "/tmp": ""},
+            volumes={
+                str(repository): {"bind": "/models", "mode": "ro"},
+                str(admin_key.PATH): {"bind": "/run/secrets/admin_key", "mode": "ro"},
+            },
             ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
             shm_size=self._shm_size,
             mem_limit=self._settings["MEMORY"],
@@ -171,6 +190,16 @@ class DockerStack:
         finally:
             log.write_bytes(container.logs())
             container.remove(force=True)
+
+    def room(self) -> int | None:
+        """Bytes of memory that are left to the server, where Docker can tell."""
+        container = self._server()
+        seen: Any = container.stats(stream=False) if container else {}
+        memory = seen.get("memory_stats", {})
+        if not {"limit", "usage"} <= memory.keys():
+            return None
+        cached = memory.get("stats", {}).get("inactive_file", 0)
+        return int(memory["limit"] - memory["usage"] + cached)
 
     def alive(self) -> bool:
         container = self._server()
@@ -199,7 +228,7 @@ class DockerStack:
 
     def remove_images(self) -> None:
         """Our own; what they were built from may be others' too."""
-        for service in self.images:
+        for service in (*self.images, "s3"):
             with suppress(ImageNotFound):
                 self._engine.images.remove(self._image(service), force=True)
 
@@ -242,8 +271,9 @@ class DockerStack:
 
     @property
     def _run_as(self) -> str:
-        """Steps write into build/ as its owner; never as root."""
-        user, group = (os.getuid(), os.getgid()) if os.getuid() else (1000, 1000)
+        """Steps write into build/, and the server reads its key there, as the owner; never as
+        root."""
+        user, group = (os.getuid(), os.getgid()) if os.getuid() else (NOBODYS, NOBODYS)
         return f"{user}:{group}"
 
     @property
@@ -270,6 +300,7 @@ class DockerStack:
         quiet: bool = False,
         progress: str = "quiet",
         timeout: float | None = None,
+        stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         environment = os.environ | self._settings.values
         environment |= {
@@ -277,12 +308,23 @@ class DockerStack:
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
         }
-        files = [*self.compose_files, *filter(None, [self._settings["COMPOSE_OVERRIDE"]])]
+        files = [*self.compose_files]
+        if location := wished(self._settings):
+            files.append("compose.s3.yaml")
+            if wanted:
+                environment["S3_URL"] = str(seen_from_containers(location, self._settings))
+        files += filter(None, [self._settings["COMPOSE_OVERRIDE"]])
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in files for word in ("--file", file)]
         command += arguments
         return subprocess.run(
-            command, cwd=ROOT, env=environment, text=True, capture_output=quiet, timeout=timeout
+            command,
+            cwd=ROOT,
+            env=environment,
+            text=True,
+            capture_output=quiet,
+            timeout=timeout,
+            input=stdin,
         )
 
 

@@ -6,10 +6,16 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from dotenv import dotenv_values
+
 from scripts import files
 from scripts.bootstrap import ROOT
 
 PATH = ROOT / ".env"
+
+
+def read(path: Path = PATH) -> dict[str, str]:
+    return {name: value or "" for name, value in dotenv_values(path).items()}
 
 
 def change(values: Mapping[str, str], why: str, path: Path = PATH) -> None:

@@ -1,12 +1,12 @@
-"""The network made ready for the hardware of a flavour, and proved there."""
+"""The steps of a version, each run where what is there does not fit: weights -> ONNX -> engine."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from scripts import files
 from scripts.bootstrap import ROOT
@@ -15,98 +15,142 @@ from scripts.host import console
 from scripts.host.flavour import Stack
 from scripts.host.gpu_stack import GpuStack
 from scripts.host.settings import Settings
-from scripts.pipeline import engine, plan, quantise
-from scripts.pipeline.repository import CPU, GPU, Engine
+from scripts.pipeline import engine, plan, quantise, repository
+from scripts.pipeline.manifest import Wanted, why_export
+from scripts.pipeline.repository import CPU, GPU, Engine, Layout
+from scripts.pipeline.workspace import Workspace
 
-ONNX = ROOT / "build" / "onnx"
-DECISION = ROOT / "build" / "engine"
-INT8 = ROOT / "build" / "int8"
-PLAN = ROOT / "build" / "plan"
+# The last outcome of each step: of a make that failed later, or of `make tune`.
+CACHE = ROOT / "build" / "cache"
+TIMING_CACHE = CACHE / "timing.cache"
 CANDIDATE = ROOT / "build" / "candidate"
-TIMING_CACHE = ROOT / "build" / "cache" / "timing.cache"
-
-LayOut = Callable[[Engine, Path, Path], None]
 
 
 def of(stack: Stack) -> Engine:
     return GPU if isinstance(stack, GpuStack) else CPU
 
 
-def make(stack: Stack, wished: Settings, lay_out: LayOut) -> Path:
-    """The folder with what the engine's step made, proved against PyTorch."""
+def make(stack: Stack, wished: Settings, layout: Layout, made: Workspace) -> None:
+    """The network, made ready for the hardware of a flavour and proved there."""
+    export(stack, wished, made)
     if isinstance(stack, GpuStack):
-        _build_plan(stack, wished)
-        _pass_the_gate(stack, wished, lay_out)
-        return PLAN
-    if wished["PRECISION"] == "int8":
-        _quantise(stack, wished.folder("CALIBRATION"))
-    out = decision(wished)
-    prove(stack, wished["PRECISION"], out)
-    return out
+        _build_plan(stack, wished, made)
+        _pass_the_gate(stack, layout, made)
+    else:
+        prove(stack, wished, made)
 
 
-def prove(stack: Stack, precision: str, out: Path) -> None:
-    network = INT8 if precision == "int8" else ONNX
-    if not engine.fits(network, precision, out):
-        stack.run_step("engine", "--onnx", network, "--precision", precision, "--out", out)
+def export(stack: Stack, wished: Settings, made: Workspace) -> None:
+    precision = "fp16" if of(stack) is GPU else "fp32"
+    wanted = Wanted(wished["ARCH"], wished.weights, precision)
+    weights = wanted.weights if wanted.named else Path(wanted.weights)
+    folder = wished.folder("SAMPLES")
+    samples: list[str | Path] = ["--samples", folder] if folder else []
+    _step(
+        made.onnx,
+        "export",
+        lambda out: why_export(out, wanted),
+        lambda: stack.run_step(
+            "export",
+            *("--arch", wanted.arch, "--weights", weights, "--precision", precision),
+            *(*samples, "--out", made.onnx),
+        ),
+    )
 
 
-def decision(wished: Settings) -> Path:
-    """Where the engine's step for a CPU puts what was proved."""
-    return INT8 if wished["PRECISION"] == "int8" else DECISION
+def prove(stack: Stack, wished: Settings, made: Workspace) -> None:
+    """How a CPU runs the network: with what precision, and that it answers as PyTorch does."""
+    precision = wished["PRECISION"]
+    if precision == "int8":
+        _quantise(stack, wished.folder("CALIBRATION"), made)
+    network = made.int8 if precision == "int8" else made.onnx
+    if not engine.fits(network, precision, made.engine):
+        stack.run_step("engine", "--onnx", network, "--precision", precision, "--out", made.engine)
 
 
-def _quantise(stack: Stack, calibration: Path | None) -> None:
-    reason = quantise.why_quantise(INT8, ONNX, calibration)
+def _step(out: Path, what: str, why: Callable[[Path], str | None], run: Callable[[], None]) -> None:
+    """Runs a step where its outcome does not fit, and says why; the last one that did may."""
+    reason = why(out)
     if reason is None:
         return
-    if calibration is None:
-        raise UserError(
-            f"PRECISION=int8 takes its scales from pictures ({reason})",
-            "name a folder with a few hundred photos: CALIBRATION=photos",
+    kept = CACHE / out.name
+    if why(kept) is None:
+        files.link_tree(kept, out)
+        return
+    console.note(f"{what}: {reason}")
+    run()
+    files.link_tree(out, kept)
+
+
+def _quantise(stack: Stack, calibration: Path | None, made: Workspace) -> None:
+    def run() -> None:
+        if calibration is None:
+            raise UserError(
+                "PRECISION=int8 takes its scales from pictures",
+                "name a folder with a few hundred photos: CALIBRATION=photos",
+            )
+        stack.run_step(
+            "quantise", "--onnx", made.onnx, "--calibration", calibration, "--out", made.int8
         )
-    console.note(f"int8: {reason}")
-    stack.run_step("quantise", "--onnx", ONNX, "--calibration", calibration, "--out", INT8)
+
+    _step(
+        made.int8,
+        "int8",
+        lambda out: quantise.why_quantise(out, made.onnx, calibration),
+        run,
+    )
 
 
-def _build_plan(stack: GpuStack, wished: Settings) -> None:
+def _build_plan(stack: GpuStack, wished: Settings, made: Workspace) -> None:
     opt_batch = wished["OPT_BATCH"]
-    wanted = plan.identity(ONNX, stack.gpu, stack.tensorrt(), int(opt_batch))
-    reason = plan.why_build(PLAN, wanted)
-    if reason is None:
-        return
-    console.note(f"plan: {reason}")
-    stack.run_step(
+    wanted = plan.identity(made.onnx, stack.gpu, stack.tensorrt(), int(opt_batch))
+    _step(
+        made.plan,
         "plan",
-        *("--onnx", ONNX, "--opt-batch", opt_batch),
-        *("--timing-cache", TIMING_CACHE, "--out", PLAN),
+        lambda out: plan.why_build(out, wanted),
+        lambda: stack.run_step(
+            "plan",
+            *("--onnx", made.onnx, "--opt-batch", opt_batch),
+            *("--timing-cache", TIMING_CACHE, "--out", made.plan),
+        ),
     )
 
 
 def candidate(target: Path, lay_out: Callable[[Path], None]) -> None:
     """A repository to be tried, beside the one that is served."""
-    own = shutil.ignore_patterns("model.onnx", "model.plan", "__pycache__")
-    shutil.copytree(ROOT / "model_repository", target, ignore=own)
+    repository.furnish(target)
     lay_out(target)
 
 
-def _pass_the_gate(stack: GpuStack, wished: Settings, lay_out: LayOut) -> None:
+def _pass_the_gate(stack: GpuStack, layout: Layout, made: Workspace) -> None:
     """Serves the plan from a repository of its own, and asks it, before anyone else can."""
-    plan_hash = json.loads((PLAN / "manifest.json").read_text())["plan"]["sha256"]
-    asked = f"{plan_hash} behind {wished['PREPROCESS']}"
-    passed = PLAN / "gate.txt"
+    plan_hash = json.loads((made.plan / "manifest.json").read_text())["plan"]["sha256"]
+    asked = f"{plan_hash} behind {layout.decoding.step}"
+    passed = made.plan / "gate.txt"
     if passed.exists() and passed.read_text() == asked:
         return
     console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
+    prove_served(stack, layout, made, lambda target: repository.lay_out(made, layout, target))
+    files.write(passed, asked)
+
+
+def prove_served(
+    stack: Stack, layout: Layout, made: Workspace, lay_out: Callable[[Path], None]
+) -> dict[str, Any]:
+    """The whole ensemble, on a server of its own that nobody else asks. What was seen of it."""
+    precision = "fp16" if layout.engine is GPU else made.decision["precision"]
+    quantised: list[str | Path] = ["--int8", made.int8] if precision == "int8" else []
     with files.whole_folder(CANDIDATE) as draft:
-        candidate(draft / "repository", partial(lay_out, GPU, PLAN))
-    repository = CANDIDATE / "repository"
+        candidate(draft / "repository", lay_out)
     try:
         stack.run_step(
             "gate",
-            *("--onnx", ONNX, "--repository", repository),
-            *("--network", GPU.model, "--config", GPU.config),
+            *("--onnx", made.onnx, *quantised, "--precision", precision),
+            *("--repository", CANDIDATE / "repository", "--run-dir", stack.run_dir),
+            *("--network", layout.engine.model, "--config", layout.engine.config),
+            *("--limit", stack.start_timeout, "--out", CANDIDATE / "gate.json"),
         )
+        seen: dict[str, Any] = json.loads((CANDIDATE / "gate.json").read_text())
+        return seen
     finally:
         shutil.rmtree(CANDIDATE, ignore_errors=True)
-    files.write(passed, asked)

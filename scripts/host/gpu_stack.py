@@ -62,6 +62,7 @@ class GpuStack(DockerStack):
         program: Sequence[str],
         quiet: bool,
         timeout: float | None = None,
+        stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         name = f"{self.project}-sdk-{os.getpid()}"  # others may ask at the same time
         try:
@@ -69,6 +70,7 @@ class GpuStack(DockerStack):
                 *("run", "--rm", "--no-deps", "--name", name, *options, "sdk", *program),
                 quiet=quiet,
                 timeout=timeout,
+                stdin=stdin,
             )
         finally:
             self.remove("sdk", name)  # Ctrl-C, or the time limit, ends Compose alone

@@ -15,9 +15,12 @@ from bundle_serving.start_server import EXIT_TIMEOUT_S, StartError, libpython_fo
 from scripts import bootstrap
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.host import ports, state, temporary
+from scripts.host import admin_key, ports, state, temporary
 from scripts.host.settings import Settings
 from scripts.host.state import State
+from scripts.storage import key_files, on_demand
+from scripts.storage.location import wished
+from scripts.versions import live
 
 RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
@@ -25,15 +28,20 @@ LOG = RUN / "server.log"
 # Marks this project's server and its stubs among all processes, and their shared memory.
 SHM_PREFIX = f"triton_bundle_{hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]}_"
 
-LAYERS = {"export": "export", "quantise": "export", "engine": "serve"}
+LAYERS = {"export": "export", "quantise": "export", "engine": "serve", "gate": "serve"}
 
 
 class LocalStack:
     flavour = "local"
+    run_dir = str(RUN)  # where a server may put its programs together
     log_hint = f"the whole log is in {LOG.relative_to(ROOT)}"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+
+    @property
+    def start_timeout(self) -> str:
+        return self._settings["START_TIMEOUT"]
 
     def prepare(self) -> None:
         if not bootstrap.can_serve():
@@ -47,6 +55,7 @@ class LocalStack:
             cause, _, remedy = str(fault).rpartition("; ")
             raise UserError(cause, remedy) from None
         bootstrap.ensure("serve")
+        admin_key.ensure()
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         bootstrap.ensure(LAYERS[step])
@@ -69,8 +78,14 @@ class LocalStack:
         if LOG.exists():
             LOG.replace(LOG.with_suffix(".log.1"))
         command: list[str | Path] = [PYTHON, "-m", "bundle_serving.start_server"]
-        command += ["--repository", ROOT / "model_repository", "--run-dir", RUN]
+        if location := wished(self._settings):
+            on_demand.hand_over_keys(self._settings)
+            command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
+        else:
+            command += ["--repository", live.REPOSITORY]
+        command += ["--run-dir", RUN]
         command += ["--shm-prefix", SHM_PREFIX, "--address", self._settings["BIND"]]
+        command += ["--admin-key-file", admin_key.PATH]
         for option in ("http-port", "grpc-port", "metrics-port"):
             command += [f"--{option}", self._settings[option.replace("-", "_").upper()]]
         with LOG.open("w") as log:
@@ -87,6 +102,10 @@ class LocalStack:
     def temporary(self, repository: Path, log: Path) -> AbstractContextManager[tuple[str, str]]:
         """A server for as long as a block lasts, and where it is asked over HTTP and gRPC."""
         return temporary.triton("the server", repository, log)
+
+    def room(self) -> int | None:
+        """Bytes of memory that are left to the server."""
+        return int(psutil.virtual_memory().available)
 
     def alive(self) -> bool:
         return _server() is not None

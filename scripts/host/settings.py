@@ -43,6 +43,13 @@ DEFAULTS = {
     "MEMORY": "4g",
     "COMPOSE_OVERRIDE": "",
     "START_TIMEOUT": "120",
+    # while a version is switched
+    "WATCH_SECONDS": "3",
+    "MOST_P99": "2",
+    # the repository on S3
+    "REPOSITORY": "",
+    "S3_SERVER_CREDENTIALS": "",
+    "S3_PORT": "9000",
     # on a GPU
     "TRITON_TAG": "26.07",
     "OPT_BATCH": "32",
@@ -62,17 +69,11 @@ CHOICES = {
 }
 # A change of these is no change of what the server answers.
 NOT_SERVED = {
-    "START_TIMEOUT",
-    "CA_BUNDLE",
-    "TORCH_INDEX",
-    "PYTHON",
-    "SAMPLES",
-    "CALIBRATION",
-    "SENTIMENT",
-    "PLACES",
-    "CASCADE",
-    "EMBEDDINGS_PORT",
+    *("START_TIMEOUT", "WATCH_SECONDS", "MOST_P99"),
+    *("CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION"),
+    *("SENTIMENT", "PLACES", "CASCADE", "EMBEDDINGS_PORT"),
 }
+NUMBERS = ("MAX_MEGAPIXELS", "WATCH_SECONDS", "MOST_P99")
 PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
 WHOLE_NUMBERS = (
     *PORTS,
@@ -84,6 +85,7 @@ WHOLE_NUMBERS = (
     "NETWORK_THREADS",
     "START_TIMEOUT",
     "OPT_BATCH",
+    "S3_PORT",
 )
 
 
@@ -142,11 +144,12 @@ def load(environment: dict[str, str] | None = None, dotenv: Path = ROOT / ".env"
     if len({int(values[name]) for name in PORTS}) < len(PORTS):
         said_twice = ", ".join(f"{name}={values[name]}" for name in PORTS)
         raise UserError(f"two ports are the same ({said_twice})", "give each its own")
-    try:
-        if not float(values["MAX_MEGAPIXELS"]) > 0:
-            raise ValueError
-    except ValueError:
-        raise UserError(
-            f"MAX_MEGAPIXELS={values['MAX_MEGAPIXELS']} is no number above 0", "mend it, or .env"
-        ) from None
+    for name in NUMBERS:
+        try:
+            if not float(values[name]) > 0:
+                raise ValueError
+        except ValueError:
+            raise UserError(
+                f"{name}={values[name]} is no number above 0", "mend it, or .env"
+            ) from None
     return Settings(values, frozenset(given))

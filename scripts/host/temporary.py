@@ -19,6 +19,7 @@ from bundle_serving.server_log import first_error
 from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import UserError
+from scripts.host import admin_key
 from scripts.pipeline.repository import CPU
 
 START_TIMEOUT_S = 120
@@ -111,6 +112,7 @@ def triton(
         command += ["--load-model", pipeline]
         command += ["--http-port", str(http), "--grpc-port", str(grpc)]
         command += ["--metrics-port", str(metrics), "--shm-prefix", SHM_PREFIX + f"{http}_"]
+        command += ["--admin-key-file", admin_key.ensure()]
         try:
             with running(
                 name, command, log, lambda: reason_not_to_trust(f"http://{address}", pipeline)

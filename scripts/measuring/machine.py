@@ -13,12 +13,12 @@ import psutil
 
 from scripts.errors import UserError
 from scripts.host import triton_api
-from scripts.host.engines import ONNX, PLAN, decision
 from scripts.host.settings import NOT_SERVED, PORTS
 from scripts.host.state import State
 from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.measuring.workload import Target
 from scripts.pipeline.manifest import pinned
+from scripts.up import served_version
 
 # Of the processor's abilities, those that decide how fast a network runs.
 ABILITIES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
@@ -56,7 +56,7 @@ def machine(server: State) -> dict[str, Any]:
         "kernel": platform.release(),
     }
     if server.flavour == "gpu":
-        seen["GPU"] = _read(PLAN / "manifest.json")["gpu"]["name"]
+        seen["GPU"] = _read(served_version().workspace.plan / "manifest.json")["gpu"]["name"]
     return seen
 
 
@@ -70,16 +70,16 @@ def versions(server: State) -> dict[str, str]:
 
 
 def served(server: State) -> dict[str, Any]:
-    manifest = _read(ONNX / "manifest.json")
-    if server.flavour == "gpu":
-        precision = manifest["identity"]["precision"]
-    else:
-        precision = _read(decision(server.started_with) / "engine.json")["precision"]
+    version = served_version()
+    made = version.workspace
+    identity = made.manifest.identity
+    gpu = server.flavour == "gpu"
     return {
-        "network": manifest["identity"]["arch"],
-        "weights": manifest["identity"]["weights"],
-        "onnx": manifest["onnx"]["sha256"],
-        "precision": precision,
+        "version": version.number,
+        "network": identity["arch"],
+        "weights": identity["weights"],
+        "onnx": made.manifest.onnx["sha256"],
+        "precision": identity["precision"] if gpu else made.decision["precision"],
         "flavour": server.flavour,
     }
 

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bundle_serving.guard import GRPC_HEADER, HEADER
+from bundle_serving.hidden_arguments import PLACE
 from scripts import bootstrap
 from scripts.bootstrap import REQUIREMENTS, VENV
 from scripts.errors import UserError
-from scripts.host import client_side
+from scripts.host import admin_key, client_side
 from scripts.host.client_side import Sdk, Side
 from scripts.host.state import State
 from scripts.measuring.photos import Inputs
@@ -29,6 +31,11 @@ LIBB64_REMEDY = "apt-get install libb64-0d"
 # Our rounds judge that, farther apart in time: so it is told to be content with any first three.
 WINDOWS = 3
 CONTENT = ["--stability-percentage", "999", "--max-trials", str(WINDOWS)]
+
+# Around each window it reads the server's statistics, which are the operator's; the key it takes as
+# an argument.
+HIDING = ["python3", "-m", "bundle_serving.hidden_arguments"]
+HEADERS = {"http": HEADER, "grpc": GRPC_HEADER}
 
 # What it says of a window in which nothing was answered, and how long a run is then tried at most.
 TOO_SHORT = "No valid requests recorded"
@@ -83,6 +90,7 @@ class PerfAnalyzer:
             *("-m", configuration.target.model),
             *("-i", configuration.protocol),
             *("-u", self.addresses_there.get(address, address)),
+            *("-H", f"{HEADERS[configuration.protocol]}:{PLACE}"),
             *("-b", str(configuration.batch)),
             *("--concurrency-range", str(configuration.concurrency)),
             *("--input-data", str(data)),
@@ -92,7 +100,11 @@ class PerfAnalyzer:
         ]
         try:
             ran = self.side.run(
-                command, writes=self.folder, quiet=True, timeout=seconds + LONGEST_EXTRA_S
+                command,
+                writes=self.folder,
+                quiet=True,
+                timeout=seconds + LONGEST_EXTRA_S,
+                stdin=admin_key.load(),
             )
         except subprocess.TimeoutExpired:
             raise Failed("no answer in time") from None
@@ -115,7 +127,7 @@ def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     if isinstance(side, Sdk):
         addresses = {server.http: side.http, server.grpc: side.grpc}
         version = f"of the sdk image {server.settings['TRITON_TAG']}"
-        analyzer = PerfAnalyzer(side, ["perf_analyzer"], version, folder, addresses)
+        analyzer = PerfAnalyzer(side, [*HIDING, "perf_analyzer"], version, folder, addresses)
     else:
         (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
         analyzer = PerfAnalyzer(side, _installed(), version, folder)
@@ -131,7 +143,7 @@ def _installed() -> list[str]:
         raise UserError(f"perf_analyzer needs {LIBB64}, which is not here", LIBB64_REMEDY)
     bootstrap.ensure("perf_analyzer")
     (cuda_runtime,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
-    return ["env", f"LD_LIBRARY_PATH={cuda_runtime}", str(BINARY)]
+    return ["env", f"LD_LIBRARY_PATH={cuda_runtime}", *HIDING, str(BINARY)]
 
 
 def has_libb64() -> bool:

@@ -69,7 +69,6 @@ def network(recipe: Array) -> str:
         pbtxt.instances(recipe.instances.network, "CPU"),
         BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("grey", pbtxt.zeros(_square("input_0", recipe))),
-        pbtxt.parameter("precision", "fp32"),
         pbtxt.parameter("threads", "2"),
     )
 

@@ -59,6 +59,5 @@ def first(recipe: Cascade) -> str:
         pbtxt.instances(recipe.instances.first, "CPU"),
         BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("black", pbtxt.zeros(pixels)),
-        pbtxt.parameter("precision", "fp32"),
         pbtxt.parameter("threads", "1"),
     )

@@ -103,7 +103,6 @@ def network(recipe: Image) -> str:
         pbtxt.instances(recipe.instances.network, "CPU"),
         BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("black", pbtxt.zeros(pixels)),
-        pbtxt.parameter("precision", "fp32"),
         pbtxt.parameter("threads", "1"),
     )
 

@@ -88,7 +88,6 @@ def network(recipe: Text) -> str:
         pbtxt.instances(recipe.instances.network, "CPU"),
         BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("padding", *map(pbtxt.zeros, eight)),
-        pbtxt.parameter("precision", "fp32"),
         pbtxt.parameter("threads", "1"),
     )
 

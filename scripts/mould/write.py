@@ -19,6 +19,7 @@ from scripts.bootstrap import ROOT
 from scripts.errors import UserError, guarded
 from scripts.mould import array, cascade, image, text
 from scripts.mould.recipe import Array, Cascade, Image, Recipe, Text, load
+from scripts.pipeline import placing
 
 # The first pipelines of each kind, whose code the others are given.
 MOULD = ROOT / "model_repository"
@@ -93,6 +94,7 @@ def place_network(recipe: Image, beside: Path, out: Path) -> None:
     version = out / f"{models.network}_{image.ON_CPU}" / "1"
     version.mkdir(parents=True, exist_ok=True)
     (version / "model.onnx").write_bytes(network.SerializeToString())
+    placing.compute_as_exported(version)
     transform = Transform(pictures.resize, pictures.crop, pictures.interpolation)
     files.write(out / models.preprocessing / "1" / "transform.json", transform.dump())
     files.write(out / models.ensemble / "labels.txt", "".join(f"{each}\n" for each in labels))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from scripts import files
 
 MANIFEST = "manifest.json"
-
-# What exports put into a repository; .gitignore names the same.
-PUT = ("*/1/model.onnx", "*/1/manifest.json", "*/1/labels.txt", "*/1/tokenizer/*", "*/labels.txt")
 
 
 def put(made: Path, places: Mapping[str, Path], network: Path) -> bool:
@@ -21,13 +19,14 @@ def put(made: Path, places: Mapping[str, Path], network: Path) -> bool:
     (network / MANIFEST).unlink(missing_ok=True)
     for name, place in places.items():
         files.place(made / name, place)
+    compute_as_exported(network)
     files.place(made / MANIFEST, network / MANIFEST)
     return True
 
 
-def made_here(repository: Path) -> Iterator[Path]:
-    for pattern in PUT:
-        yield from repository.glob(pattern)
+def compute_as_exported(network: Path) -> None:
+    """What the CPU engine looks for beside a network. Other precisions are for what was proved."""
+    files.write(network / "engine.json", json.dumps({"precision": "fp32"}) + "\n")
 
 
 def _stands(made: Path, placed: Path) -> bool:

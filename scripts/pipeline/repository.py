@@ -1,19 +1,19 @@
-"""ONNX + engine decision -> model repository, ready to be served by this machine.
+"""What the steps made + the folders of model_repository -> what Triton serves on this machine.
 
-    python -m scripts.pipeline.repository --onnx build/onnx --made build/engine \
-        --repository model_repository --cores 2
+    python -m scripts.pipeline.repository --made build/versions/1 --repository build/live --cores 2
 
-Writes what the committed folders leave open: the network's version folder, the recipe of the
-pictures, the labels, and the members' configs/ with this machine's instance counts.
+Copies the models' configs, and adds what they leave open: the members' version folders, the labels,
+and the members' configs/ with this machine's instance counts. Nothing is served from
+model_repository itself: what is edited there comes to serve with the next version, and not before.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,19 +23,27 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from bundle_serving.pictures import Transform
 from bundle_serving.start_server import PIPELINE
 from scripts import files
+from scripts.bootstrap import ROOT
 from scripts.errors import UserError, guarded
-from scripts.pipeline.manifest import Manifest
+from scripts.pipeline.workspace import Workspace
 
-# The ensemble's first step, by what it is made with.
+COMMITTED = ROOT / "model_repository"
+
+# The ensemble's first step, by what it is made with, and its program.
 PREPROCESSING = {"python": "preprocessing", "dali": "preprocessing_dali"}
-
-VERSION = "1"
-INT8_VERSION = "2"  # of its own: the network that it was quantised from stays beside it
+PROGRAMS = {
+    "preprocessing": "model.py",
+    "preprocessing_dali": "dali.py",
+    "postprocessing": "model.py",
+}
 
 # Past this many processes of one model, memory grows faster than throughput.
 MOST_INSTANCES = 4
 
 UNTRAINED = " (untrained weights)"
+
+# The files of each member's version folder: a file to be taken, or a text.
+Contents = Mapping[str, Mapping[str, Path | str]]
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,9 @@ class Engine:
 
 CPU = Engine("resnet50_onnx", "cpu", "model.onnx")
 GPU = Engine("resnet50_trt", "gpu", "model.plan")
+
+# The models whose version folders come with a version of the whole pipeline.
+MEMBERS = (CPU.model, GPU.model, *PROGRAMS)
 
 
 @dataclass(frozen=True)
@@ -75,119 +86,169 @@ class Share:
         return cls(instances, threads or min(cores, 2 * max(1, cores // instances)))
 
 
-def lay_out(
-    onnx: Path,
-    engine: Engine,
-    made: Path,
-    repository: Path,
-    decoding: Decoding,
-    preprocessing: Share,
-    network: Share,
-) -> None:
-    """`made` is what the engine's step made: a decision on precision, a plan, an int8 network."""
-    manifest = Manifest.load(onnx / "manifest.json")
-    if manifest is None:
-        raise UserError(f"{onnx} holds no exported network", "export one: make up")
+@dataclass(frozen=True)
+class Layout:
+    """How this machine serves whatever network it is."""
 
-    decision = json.loads((made / "engine.json").read_text()) if engine is CPU else {}
-    int8 = decision.get("precision") == "int8"
-    source = made if (made / engine.file).exists() else onnx
-    version = repository / engine.model / (INT8_VERSION if int8 else VERSION)
-    if not int8:  # the highest version is the one that is served
-        shutil.rmtree(repository / engine.model / INT8_VERSION, ignore_errors=True)
-    if _differs(source / "manifest.json", version / "manifest.json", version / engine.file):
-        # The manifest goes last: where it stands, the file it describes stands too.
-        (version / "manifest.json").unlink(missing_ok=True)
-        files.place(source / engine.file, version / engine.file)
-        files.place(source / "manifest.json", version / "manifest.json")
+    engine: Engine
+    decoding: Decoding
+    preprocessing: Share
+    network: Share
 
-    first = PREPROCESSING[decoding.step]
+    @property
+    def first(self) -> str:
+        return PREPROCESSING[self.decoding.step]
+
+
+def contents(made: Workspace, layout: Layout) -> Contents:
+    """What the members' version folders hold, of a pipeline with this network in it."""
     transform = Transform(
-        **manifest.transform, decode=decoding.decode, max_megapixels=decoding.max_megapixels
+        **made.manifest.transform,
+        decode=layout.decoding.decode,
+        max_megapixels=layout.decoding.max_megapixels,
     )
-    files.write(repository / first / VERSION / "transform.json", transform.dump())
-    files.write(repository / PIPELINE / "labels.txt", _labels(onnx, manifest.untrained))
+    # As texts: to a file that someone edits there must be no link.
+    steps: dict[str, dict[str, Path | str]] = {
+        model: {PROGRAMS[model]: (COMMITTED / model / "1" / PROGRAMS[model]).read_text()}
+        for model in (layout.first, "postprocessing")
+    }
+    steps[layout.first]["transform.json"] = transform.dump()
+    return steps | {layout.engine.model: _network(made, layout.engine)}
 
-    pixels = [3, transform.crop, transform.crop]
-    config = _config(repository, first)
-    config.output[0].dims[:] = pixels
-    if decoding.step == "dali":
-        threads = preprocessing.instances * preprocessing.threads
-        config.parameters["num_threads"].string_value = str(threads)
+
+def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
+    if engine is GPU:
+        return {
+            engine.file: made.plan / engine.file,
+            "manifest.json": made.onnx / "manifest.json",
+            "plan.json": made.plan / "manifest.json",
+        }
+    network = made.int8 if made.eight_bits else made.onnx
+    return {
+        engine.file: network / engine.file,
+        "manifest.json": network / "manifest.json",
+        "engine.json": made.engine / "engine.json",
+    }
+
+
+def furnish(repository: Path) -> None:
+    """With all that model_repository holds, but the versions of the pipeline's members. What other
+    pipelines' exports laid out beside their programs stays."""
+    models = {path.name for path in COMMITTED.iterdir() if path.is_dir()}
+    for model in models:
+        furnish_with(model, repository)
+    for gone in repository.iterdir():
+        if gone.name not in models:
+            shutil.rmtree(gone)
+
+
+def furnish_with(model: str, repository: Path) -> bool:
+    """Whether anything was not there yet."""
+    changed = False
+    for source in sorted((COMMITTED / model).rglob("*")):
+        name = source.relative_to(COMMITTED)
+        of_a_version = model in MEMBERS and name.parts[1].isdecimal()
+        if of_a_version or "__pycache__" in name.parts or not source.is_file():
+            continue
+        target = repository / name
+        if not target.exists() or target.read_bytes() != source.read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+            changed = True
+    return changed
+
+
+def lay_out(made: Workspace, layout: Layout, repository: Path) -> None:
+    """All of it, each member as its first version."""
+    furnish(repository)
+    for model, content in contents(made, layout).items():
+        for name, source in content.items():
+            target = repository / model / "1" / name
+            if isinstance(source, Path):
+                files.place(source, target)
+            else:
+                files.write(target, source)
+    configure(made, layout, repository)
+
+
+def configure(made: Workspace, layout: Layout, repository: Path) -> None:
+    """The labels, and the members' configs as this machine runs them."""
+    engine, crop = layout.engine, made.manifest.transform["crop"]
+    files.write(repository / PIPELINE / "labels.txt", labels(made))
+
+    pixels = [3, crop, crop]
+    first = config(repository, layout.first)
+    first.output[0].dims[:] = pixels
+    if layout.decoding.step == "dali":
+        threads = layout.preprocessing.instances * layout.preprocessing.threads
+        first.parameters["num_threads"].string_value = str(threads)
     else:
-        _share(config, preprocessing)
-    _save(repository, config, engine)
+        _share(first, layout.preprocessing)
+    _save(repository, first, engine)
 
-    config = _config(repository, engine.model)
-    config.input[0].dims[:] = pixels
-    config.model_warmup[0].inputs["input"].dims[:] = pixels
+    network = config(repository, engine.model)
+    network.input[0].dims[:] = pixels
+    network.model_warmup[0].inputs["input"].dims[:] = pixels
     if engine is CPU:
-        config.parameters["precision"].string_value = decision["precision"]
-        _share(config, network)
-    _save(repository, config, engine)
+        _share(network, layout.network)
+    _save(repository, network, engine)
 
     if engine is GPU:
-        config = _config(repository, PIPELINE)
-        config.ensemble_scheduling.step[0].model_name = first
-        _save(repository, config, engine)
+        ensemble = config(repository, PIPELINE)
+        ensemble.ensemble_scheduling.step[0].model_name = layout.first
+        _save(repository, ensemble, engine)
     files.let_all_read(repository)
 
 
-def recipe(repository: Path, step: str) -> Transform:
-    """What is done to pictures before the network that is laid out."""
-    return Transform.load(repository / PREPROCESSING[step] / VERSION / "transform.json")
+def version_numbers(repository: Path, model: str) -> list[int]:
+    """As Triton sees them: folders that are named by a number."""
+    found = (path.name for path in (repository / model).glob("[1-9]*") if path.is_dir())
+    return sorted(int(name) for name in found if name.isdecimal())
 
 
-def generated(repository: Path) -> list[Path]:
-    """What lay_out writes; all else in the repository is the project's own."""
-    written = [
-        repository / PIPELINE / "labels.txt",
-        repository / PIPELINE / "configs" / f"{GPU.config}.pbtxt",
-    ]
-    for engine, versions in ((CPU, (VERSION, INT8_VERSION)), (GPU, (VERSION,))):
-        for version in versions:
-            written.append(repository / engine.model / version / engine.file)
-            written.append(repository / engine.model / version / "manifest.json")
-        for model in (engine.model, *PREPROCESSING.values()):
-            written.append(repository / model / "configs" / f"{engine.config}.pbtxt")
-    for model in PREPROCESSING.values():
-        written.append(repository / model / VERSION / "transform.json")
-    return written
-
-
-def _differs(source: Path, placed: Path, model: Path) -> bool:
-    try:
-        return source.read_bytes() != placed.read_bytes() or not model.exists()
-    except OSError:
-        return True
-
-
-def _labels(onnx: Path, untrained: bool) -> str:
+def labels(made: Workspace) -> str:
     """One label a line. Untrained weights say so in the label itself: then every client does."""
-    labels = (onnx / "labels.txt").read_text().splitlines()
-    return "".join(f"{label}{UNTRAINED if untrained else ''}\n" for label in labels)
+    mark = UNTRAINED if made.manifest.untrained else ""
+    known = (made.onnx / "labels.txt").read_text().splitlines()
+    return "".join(f"{label}{mark}\n" for label in known)
 
 
-def _config(repository: Path, model: str) -> ModelConfig:
-    return text_format.Parse((repository / model / "config.pbtxt").read_text(), ModelConfig())
+def config(repository: Path, model: str) -> ModelConfig:
+    """As it is committed."""
+    return _parsed(repository / model / "config.pbtxt")
 
 
-def _share(config: ModelConfig, share: Share) -> None:
-    config.instance_group[0].count = share.instances
-    config.parameters["threads"].string_value = str(share.threads)
+def config_in_use(repository: Path, model: str, engine: Engine) -> ModelConfig:
+    """As the server reads it."""
+    named = repository / model / "configs" / f"{engine.config}.pbtxt"
+    return _parsed(named) if named.exists() else config(repository, model)
 
 
-def _save(repository: Path, config: ModelConfig, engine: Engine) -> None:
+def _parsed(path: Path) -> ModelConfig:
+    try:
+        return text_format.Parse(path.read_text(), ModelConfig())
+    except (OSError, text_format.ParseError) as fault:
+        raise UserError(
+            f"{'/'.join(path.parts[-3:])} is no model config ({fault})",
+            "mend it, or git checkout it",
+        ) from None
+
+
+def _share(member: ModelConfig, share: Share) -> None:
+    member.instance_group[0].count = share.instances
+    member.parameters["threads"].string_value = str(share.threads)
+
+
+def _save(repository: Path, member: ModelConfig, engine: Engine) -> None:
     head = "# config.pbtxt of this model, as this machine runs it. Written by make up.\n"
-    text = head + text_format.MessageToString(config)
-    files.write(repository / config.name / "configs" / f"{engine.config}.pbtxt", text)
+    text = head + text_format.MessageToString(member)
+    files.write(repository / member.name / "configs" / f"{engine.config}.pbtxt", text)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--onnx", type=Path, required=True)
+    parser.add_argument("--made", type=Path, required=True, help="the folder of a version")
     parser.add_argument("--engine", choices=("cpu", "gpu"), default="cpu")
-    parser.add_argument("--made", type=Path, required=True, help="what engine or plan made")
     parser.add_argument("--repository", type=Path, required=True)
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--preprocess-instances", type=int)
@@ -198,15 +259,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--decode", choices=("reduced", "full"), default="reduced")
     parser.add_argument("--max-megapixels", type=float, default=50)
     options = parser.parse_args(argv)
-    lay_out(
-        options.onnx,
+    layout = Layout(
         {"cpu": CPU, "gpu": GPU}[options.engine],
-        options.made,
-        options.repository,
         Decoding(options.preprocess, options.decode, options.max_megapixels),
         Share.of(options.cores, options.preprocess_instances, options.preprocess_threads),
         Share.of(options.cores, options.network_instances, options.network_threads),
     )
+    lay_out(Workspace(options.made), layout, options.repository)
     return 0
 
 

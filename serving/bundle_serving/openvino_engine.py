@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,20 @@ sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 
 import openvino  # noqa: E402
 
+TYPES = {
+    **{"boolean": "BOOL", "u8": "UINT8", "i8": "INT8", "i16": "INT16", "i32": "INT32"},
+    **{"i64": "INT64", "f16": "FP16", "bf16": "BF16", "f32": "FP32", "f64": "FP64"},
+}
+
 # The eight bits of int8 are in the graph itself; this is for the few layers that have none.
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
+
+
+def fits(network: Sequence[int], config: Sequence[int]) -> bool:
+    """Sizes, -1 where any will do: what the network leaves open the config may fix."""
+    return len(network) == len(config) and all(
+        size in (-1, wanted) for size, wanted in zip(network, config, strict=True)
+    )
 
 
 def has_bf16() -> bool:
@@ -25,22 +38,45 @@ def has_bf16() -> bool:
 
 class Engine:
     def __init__(self, onnx: Path, precision: str, threads: int) -> None:
-        self._request = (
-            openvino.Core()
-            .compile_model(
-                onnx,
-                "CPU",
-                {
-                    "INFERENCE_PRECISION_HINT": HINTS[precision],
-                    "INFERENCE_NUM_THREADS": threads,
-                    "NUM_STREAMS": 1,
-                    # Pinning is decided a process: several of one thread each would all sit on
-                    # core 0.
-                    "ENABLE_CPU_PINNING": False,
-                },
-            )
-            .create_infer_request()
+        self._network = openvino.Core().compile_model(
+            onnx,
+            "CPU",
+            {
+                "INFERENCE_PRECISION_HINT": HINTS[precision],
+                "INFERENCE_NUM_THREADS": threads,
+                "NUM_STREAMS": 1,
+                # Pinning is decided a process: several of one thread each would all sit on core 0.
+                "ENABLE_CPU_PINNING": False,
+            },
         )
+        self._request = self._network.create_infer_request()
+
+    def require(self, config: Mapping[str, Any]) -> None:
+        """That the network takes and gives what a Triton config says, as Triton's own backends do:
+        else each request would find it out."""
+        for what, tensors in (("input", self._network.inputs), ("output", self._network.outputs)):
+            has = {
+                tensor.any_name: (
+                    f"TYPE_{TYPES.get(tensor.element_type.get_type_name())}",
+                    [-1 if size.is_dynamic else size.get_length() for size in tensor.partial_shape],
+                )
+                for tensor in tensors
+            }
+            for wanted in config[what]:
+                name, dims = wanted["name"], [-1, *(int(size) for size in wanted["dims"])]
+                if name not in has:
+                    raise ValueError(
+                        f"the network has no {what} '{name}', only {', '.join(sorted(has))}"
+                    )
+                kind, shape = has[name]
+                if kind != wanted["data_type"] or not fits(shape, dims):
+                    raise ValueError(
+                        f"the network's {what} '{name}' is {kind} {shape}, "
+                        f"and the pipeline's {wanted['data_type']} {dims}"
+                    )
+            unfed = has.keys() - {wanted["name"] for wanted in config[what]}
+            if what == "input" and unfed:
+                raise ValueError(f"the pipeline has no input '{min(unfed)}' for the network")
 
     def __call__(
         self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]

@@ -3,18 +3,25 @@
     python -m bundle_serving.start_server --repository model_repository --run-dir build/run
 
 NVIDIA's image has it ready. The one that PyPI's nvidia-pytriton carries wants a backends folder put
-together, and its libraries found. Then this process becomes the server.
+together, and its libraries found. Then this process becomes the server, with the operator's key
+where nobody sees it; where none is given, what it guards is closed to all.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
+import configparser
 import ctypes
 import os
+import secrets
 import shutil
 import sys
 import sysconfig
 from pathlib import Path
+
+from bundle_serving import guard, s3
+from bundle_serving.hidden_arguments import CannotHide, become
 
 PIPELINE = "ensemble_python_resnet50"
 NGC = Path("/opt/tritonserver")
@@ -95,9 +102,22 @@ def assemble_backends(server: Path, folder: Path) -> None:
     shutil.copytree(ours, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
 
+def _for_s3(environment: dict[str, str], file: Path, run_dir: Path) -> dict[str, str]:
+    """Triton copies each model that it loads; of a server that was killed, the copies stay."""
+    copies = run_dir / "from-s3"
+    shutil.rmtree(copies, ignore_errors=True)
+    copies.mkdir(parents=True)
+    try:
+        return s3.with_keys(environment, file) | {"TRITON_AWS_MOUNT_DIRECTORY": str(copies)}
+    except (OSError, KeyError, configparser.Error) as fault:
+        raise StartError(f"the key for S3 cannot be read from {file}: {fault}") from None
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repository", required=True)
+    repository = os.environ.get("REPOSITORY")
+    parser.add_argument("--repository", default=repository, required=not repository)
+    parser.add_argument("--s3-credentials", default=os.environ.get("S3_CREDENTIALS"), type=Path)
     parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
     parser.add_argument("--load-model", action="append", metavar="NAME", help="may be repeated")
     parser.add_argument("--config-name", default="cpu")
@@ -106,10 +126,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--grpc-port", default="8001")
     parser.add_argument("--metrics-port", default="8002")
     parser.add_argument("--shm-prefix", default="triton_bundle_")
+    parser.add_argument("--admin-key-file", type=Path)
     options = parser.parse_args(argv)
     try:
+        key = guard.read(options.admin_key_file) if options.admin_key_file else secrets.token_hex()
         binary, backends, environment = prepared(options.run_dir)
-    except StartError as fault:
+        if options.s3_credentials:
+            environment = _for_s3(environment, options.s3_credentials, options.run_dir)
+    except (StartError, guard.NoKey) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
     command = [
@@ -127,8 +151,15 @@ def main(argv: list[str] | None = None) -> int:
         f"--grpc-port={options.grpc_port}",
         f"--metrics-address={options.address}",
         f"--metrics-port={options.metrics_port}",
+        *guard.OPTIONS,
     ]
-    os.execve(command[0], command, environment)
+    # Else the stub would write these files, and the next load take the model for a changed one.
+    compileall.compile_dir(options.repository, quiet=2)
+    try:
+        become(command, key, environment)
+    except CannotHide as refusal:
+        print(f"error: {refusal}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterato
     made = Project.copy(
         tmp_path_factory.mktemp("comparison"), FLAVOUR="local", PRECISION="fp32", DECODE="full"
     )
-    shutil.copytree(exported / "onnx", made.path / "build" / "onnx")
+    shutil.copytree(exported / "versions", made.path / "build" / "versions")
     made.made("up")
     yield made
     made.make("down")

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 import docker
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.start_server import PIPELINE
+from scripts.host.docker_stack import NOBODYS
 from tests.conftest import require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
@@ -36,7 +39,8 @@ in_containers = pytest.mark.parametrize("served", ["cpu"], indirect=True)
 @in_containers
 def test_the_container_is_shut_in(container: Any) -> None:
     settings = container.attrs["HostConfig"]
-    assert container.attrs["Config"]["User"] == "1000:1000"
+    user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else f"{NOBODYS}:{NOBODYS}"
+    assert container.attrs["Config"]["User"] == user
     assert settings["ReadonlyRootfs"]
     assert settings["CapDrop"] == ["ALL"] and not settings["CapAdd"]
     assert "no-new-privileges:true" in settings["SecurityOpt"]
@@ -53,6 +57,16 @@ def test_it_becomes_healthy_by_answering_a_picture(container: Any) -> None:
         return bool(container.attrs["State"]["Health"]["Status"] == "healthy")
 
     wait_until(healthy, "the container's healthcheck")
+
+
+@in_containers
+def test_it_serves_again_after_a_restart(served: Project, container: Any) -> None:
+    """As Docker does it by itself when the server ends, or the machine was off."""
+    container.restart(timeout=40)
+    wait_until(
+        lambda: reason_not_to_trust(f"http://{served.http}", PIPELINE) is None,
+        "an answer of the container that was started again",
+    )
 
 
 def test_it_is_given_more_time_to_stop_than_triton_takes() -> None:
@@ -89,12 +103,22 @@ def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
         served.made("up", **eight)
         assert "precision int8" in served.made("status")
     finally:
-        served.made("up")
+        served.made("up", PRECISION="auto")
 
 
 def compose_config() -> dict[str, Any]:
     asked = subprocess.run(
-        ["docker", "compose", "--profile", "steps", "config", "--format", "json"],
+        [
+            "docker",
+            "compose",
+            "--profile",
+            "steps",
+            "--profile",
+            "s3",
+            "config",
+            "--format",
+            "json",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -123,7 +147,7 @@ def test_a_killed_step_leaves_no_container(tmp_path: Path, engine: docker.Docker
         wait_until(steps, "the export container", 300)
         assert "interrupted" in interrupt(make)
         assert steps() == []
-        assert not (project.path / "build" / "onnx").exists()
+        assert list((project.path / "build" / "versions").iterdir()) == []
     finally:
         make.kill()
         project.make("clean")

@@ -20,9 +20,18 @@ from PIL import ExifTags, Image
 from tritonclient.http import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
+from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.pictures import Transform, to_pixels
 from tests.conftest import require_docker
-from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
+from tests.project import (
+    ROOT,
+    Project,
+    error_lines,
+    interrupt,
+    picture,
+    wait_until,
+    words_shown_while,
+)
 
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
@@ -69,7 +78,8 @@ def build_stand_ins(project: Project) -> None:
 
 
 def plan_of(project: Project) -> Path:
-    return project.path / "build" / "plan" / "model.plan"
+    """Of the version that serves."""
+    return project.served_version / "plan" / "model.plan"
 
 
 def manifest_of(project: Project) -> dict[str, object]:
@@ -120,15 +130,19 @@ pixels = Inputs("black", (bytes(3 * 224 * 224),), (3, 224, 224))
 print(at_hand(server, folder).run(Configuration(network, pixels, "grpc", 1, 1), 1).throughput)
 """
     (gpu.path / "loads").mkdir()
-    asked = subprocess.run(
+    key = (gpu.path / "build" / "run" / "admin.key").read_text().strip()
+    with subprocess.Popen(
         [gpu.path / ".venv" / "bin" / "python", "-c", program],
         cwd=gpu.path,
         env=gpu.environment(),
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-    )
-    assert asked.returncode == 0, asked.stderr
-    assert float(asked.stdout.split()[-1]) > 0
+    ) as asking:
+        shown = words_shown_while(asking)
+        said = asking.communicate()[0]
+    assert asking.returncode == 0 and float(said.split()[-1]) > 0
+    assert not any(key in word for word in shown)
+    assert f"{GRPC_HEADER}:{{secret}}" in shown
 
 
 def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
@@ -150,7 +164,7 @@ def test_a_plan_in_fp32_is_refused(gpu: Project) -> None:
     for played in ("TENSORRT=11.1.0", "COMPUTE_CAPABILITY=8.6", "ACCEPT_FP32=1"):
         build += ["--env", f"REHEARSAL_{played}"]
     build += [f"{gpu.path.name}-export-gpu", "python3", "-m", "scripts.pipeline.plan"]
-    build += ["--onnx", "build/fp32", "--out", "build/plan"]
+    build += ["--onnx", "build/fp32", "--out", "build/fp32/plan"]
     refused = subprocess.run(build, capture_output=True, text=True)
     shutil.rmtree(fp32)
     assert refused.returncode == 1
@@ -194,9 +208,10 @@ def test_a_corrupt_plan_is_built_again(gpu: Project) -> None:
 
 
 def test_a_killed_build_leaves_no_plan(gpu: Project) -> None:
-    shutil.rmtree(plan_of(gpu).parent)
+    for plan in (plan_of(gpu).parent, gpu.path / "build" / "cache" / "plan"):
+        shutil.rmtree(plan)
     make = gpu.start_make("up", REHEARSAL_SECONDS="20")
-    drafts = gpu.path / "build"
+    drafts = gpu.path / "build" / "versions" / ".draft"
     wait_until(lambda: list(drafts.glob(".plan.*.tmp/trtexec.log")), "the build to begin", 120)
     os.killpg(make.pid, signal.SIGKILL)
     make.communicate()
@@ -208,7 +223,7 @@ def test_a_killed_build_leaves_no_plan(gpu: Project) -> None:
 def test_ctrl_c_in_a_build(gpu: Project) -> None:
     before = plan_of(gpu).read_bytes()
     make = gpu.start_make("up", REHEARSAL_SECONDS="20", OPT_BATCH="64")
-    drafts = gpu.path / "build"
+    drafts = gpu.path / "build" / "versions" / ".draft"
     wait_until(lambda: list(drafts.glob(".plan.*.tmp/trtexec.log")), "the build to begin", 120)
     assert "interrupted" in interrupt(make)
     assert plan_of(gpu).read_bytes() == before
@@ -216,7 +231,8 @@ def test_ctrl_c_in_a_build(gpu: Project) -> None:
 
 
 def test_two_builds_at_once_take_turns(gpu: Project) -> None:
-    shutil.rmtree(plan_of(gpu).parent)
+    for plan in (plan_of(gpu).parent, gpu.path / "build" / "cache" / "plan"):
+        shutil.rmtree(plan)
     makes = [gpu.start_make("up"), gpu.start_make("up")]
     said = [make.communicate(timeout=300)[0] for make in makes]
     assert [make.returncode for make in makes] == [0, 0], said
@@ -225,18 +241,17 @@ def test_two_builds_at_once_take_turns(gpu: Project) -> None:
 
 def test_a_plan_that_fails_the_gate_is_not_published(gpu: Project) -> None:
     """The reference is changed, so that the plan disagrees with it: the old one goes on serving."""
-    reference = gpu.path / "build" / "onnx" / "reference.npz"
+    reference = gpu.served_version / "onnx" / "reference.npz"
     kept = reference.read_bytes()
     held = dict(np.load(reference))
     held["scores"][:, 7] = 1000.0
     np.savez(reference, **held)
-    published = gpu.path / "model_repository" / "resnet50_trt" / "1" / "manifest.json"
-    before = published.read_text()
+    before = plan_of(gpu)
     try:
         refused = gpu.make("up", OPT_BATCH="8")
         (line,) = error_lines(refused.stderr)
         assert "the accuracy gate stops at the network" in line
-        assert published.read_text() == before
+        assert plan_of(gpu) == before
         gpu.made("status")
     finally:
         reference.write_bytes(kept)
@@ -248,7 +263,7 @@ def test_dali_makes_the_pixels_that_torchvision_makes(gpu: Project) -> None:
     it rounds otherwise. That to_pixels with decode="full" is torchvision's, other tests hold."""
     said = gpu.made("up", PREPROCESS="dali")
     assert "- ensemble: top-1 equal" in said
-    recipe = gpu.path / "model_repository" / "preprocessing_dali" / "1" / "transform.json"
+    recipe = gpu.served_version / "models" / "preprocessing_dali" / "transform.json"
     how = replace(Transform.load(recipe), decode="full")
     with InferenceServerClient(gpu.http) as server:
         for name, file in photographs().items():

@@ -19,8 +19,7 @@ from tests.project import Project, error_lines, free_ports, interrupt, picture, 
 def project(tmp_path: Path, exported: Path) -> Project:
     """A project with its export done, nothing served yet."""
     made = Project.copy(tmp_path / "project", FLAVOUR="local")
-    for step in ("onnx", "engine"):
-        shutil.copytree(exported / step, made.path / "build" / step)
+    shutil.copytree(exported / "versions", made.path / "build" / "versions")
     yield made
     for process in stubs(made):
         process.kill()  # quicker than to let it stop in order
@@ -57,26 +56,26 @@ def test_up_twice_at_once(project: Project) -> None:
 
 
 def test_ctrl_c_during_the_export(project: Project) -> None:
-    shutil.rmtree(project.path / "build" / "onnx")
+    shutil.rmtree(project.path / "build" / "versions")
     make = project.start_make("up")
-    drafts = project.path / "build"
+    drafts = project.path / "build" / "versions" / ".draft"
     wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing", 120)
     said = interrupt(make)
     assert "interrupted" in said and "Traceback" not in said
-    assert not list(drafts.glob("onnx*")) and not list(drafts.glob(".onnx.*"))
+    assert not drafts.exists()
     assert "up:" in project.made("up")
 
 
 def test_kill_9_during_the_export(project: Project) -> None:
-    shutil.rmtree(project.path / "build" / "onnx")
+    shutil.rmtree(project.path / "build" / "versions")
     make = project.start_make("up")
-    drafts = project.path / "build"
+    drafts = project.path / "build" / "versions" / ".draft"
     wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing", 120)
     os.killpg(make.pid, signal.SIGKILL)
     make.communicate()
     assert not (drafts / "onnx").exists()
-    assert "up:" in project.made("up")
-    assert not list(drafts.glob(".onnx.*"))
+    assert "up: version 1" in project.made("up")
+    assert not drafts.exists()
 
 
 def test_ctrl_c_during_the_start(project: Project) -> None:
@@ -123,14 +122,14 @@ def test_a_busy_port(project: Project) -> None:
 def test_no_network_and_no_weights(project: Project) -> None:
     """torchvision's weights are out of reach: what was exported before stays."""
     nowhere = {"https_proxy": "http://127.0.0.1:9", "no_proxy": ""}
-    before = (project.path / "build/onnx/manifest.json").read_text()
+    versions = project.path / "build" / "versions"
     refused = project.make("up", ARCH="resnet18", WEIGHTS="default", **nowhere)
     assert refused.returncode != 0
     (line,) = error_lines(refused.stderr)
     for way_out in ("cannot be downloaded", "WEIGHTS=resnet50.pth", "WEIGHTS=random"):
         assert way_out in line
     assert "Traceback" not in refused.stderr
-    assert (project.path / "build/onnx/manifest.json").read_text() == before
+    assert sorted(path.name for path in versions.iterdir()) == ["1", "history.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def test_a_change_is_named_and_served(project: Project) -> None:
     said = project.made("up", ARCH="squeezenet1_1", WEIGHTS="random")
     assert "arch: mobilenet_v2 -> squeezenet1_1" in said
     assert "squeezenet1_1" in project.made("status")
-    labels = project.path / "model_repository" / "ensemble_python_resnet50" / "labels.txt"
+    labels = project.path / "build" / "live" / "ensemble_python_resnet50" / "labels.txt"
     assert "untrained" in labels.read_text()
 
 
@@ -206,3 +205,44 @@ def test_the_server_does_not_hear_a_ctrl_c_meant_for_others(project: Project) ->
     logs = project.start_make("logs")
     interrupt(logs)
     project.made("status")
+
+
+def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
+    """Whatever becomes of its file, the next `up` serves with the key that is then there."""
+    file = project.path / "build" / "run" / "admin.key"
+    assert "a new key" in project.made("up")
+    first = file.read_text()
+    project.made("down")
+    assert "a new key" not in project.made("up") and file.read_text() == first
+
+    file.unlink()
+    (line,) = error_lines(project.make("models").stderr)
+    assert "admin.key, is gone" in line and "make up" in line
+    said = project.made("up")
+    assert "a new key" in said and "up:" in said and "up already" not in said
+    assert file.read_text() != first
+    assert "READY" in project.made("models")
+
+    file.write_text("a-key-of-the-operators-own\n")
+    (line,) = error_lines(project.make("models").stderr)
+    assert "does not take the key" in line and "make up" in line
+    file.chmod(0o644)
+    assert "up:" in project.made("up")
+    assert "READY" in project.made("models") and file.stat().st_mode & 0o777 == 0o600
+
+    for spoilt in ("", "two words and more"):
+        file.write_text(spoilt)
+        for command in ("models", "up"):
+            (line,) = error_lines(project.make(command).stderr)
+            assert "admin.key holds no key" in line and "rm build/run/admin.key" in line
+    assert project.make("classify", IMG="model_repository/preprocessing/warmup").returncode == 0
+
+
+def test_an_operator_without_a_server(project: Project) -> None:
+    for command in (("models",), ("load", "MODEL=resnet50_onnx"), ("unload", "MODEL=resnet50_trt")):
+        (line,) = error_lines(project.make(*command).stderr)
+        assert "no server is up" in line and "make up" in line
+    project.made("up")
+    os.kill(int(str(state(project)["pid"])), signal.SIGKILL)
+    (line,) = error_lines(project.make("load", "MODEL=resnet50_onnx").stderr)
+    assert project.settings["HTTP_PORT"] in line and "refused" in line

@@ -58,7 +58,7 @@ def test_the_usual_example_client_works_unchanged(served: Project) -> None:
     scores = answer.as_numpy("OUTPUT")
     assert scores.shape == (1, 1000)
     assert scores.sum() == pytest.approx(1, abs=1e-3)
-    labels = (served.path / "model_repository" / PIPELINE / "labels.txt").read_text().splitlines()
+    labels = (served.path / "build" / "live" / PIPELINE / "labels.txt").read_text().splitlines()
     assert labels[int(np.argmax(scores, axis=1)[0])]
 
 
@@ -144,7 +144,7 @@ def executions(served: Project) -> tuple[int, int]:
 
 
 def test_untrained_weights_say_so_in_the_label(served: Project) -> None:
-    labels = (served.path / "model_repository" / PIPELINE / "labels.txt").read_text().splitlines()
+    labels = (served.path / "build" / "live" / PIPELINE / "labels.txt").read_text().splitlines()
     untrained = served.settings["WEIGHTS"] == "random"
     assert all(label.endswith("(untrained weights)") == untrained for label in labels)
 

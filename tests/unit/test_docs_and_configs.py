@@ -17,7 +17,7 @@ REPOSITORY = ROOT / "model_repository"
 README = (ROOT / "README.md").read_text()
 EXAMPLE = (ROOT / ".env.example").read_text()
 COMPOSE = (ROOT / "compose.yaml").read_text()
-TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+TARGETS = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
 def config(path: Path) -> ModelConfig:
@@ -47,11 +47,11 @@ def test_every_command_is_in_the_readme(target: str) -> None:
 
 
 def test_every_setting_is_explained_with_its_default() -> None:
-    assert dict(re.findall(r"^([A-Z_]+)=(.*)$", EXAMPLE, re.MULTILINE)) == DEFAULTS
+    assert dict(re.findall(r"^([A-Z0-9_]+)=(.*)$", EXAMPLE, re.MULTILINE)) == DEFAULTS
 
 
 def test_compose_and_settings_agree_on_defaults() -> None:
-    for name, default in re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", COMPOSE):
+    for name, default in re.findall(r"\$\{([A-Z0-9_]+):-([^}]*)\}", COMPOSE):
         if DEFAULTS.get(name):
             assert default == DEFAULTS[name], name
 

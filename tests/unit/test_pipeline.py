@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bundle_serving.openvino_engine import Engine
+from bundle_serving import openvino_engine
 from bundle_serving.pictures import Transform
 from bundle_serving.start_server import PIPELINE
 from scripts import files
@@ -17,7 +16,18 @@ from scripts.errors import UserError
 from scripts.pipeline import engine, quantise, samples
 from scripts.pipeline.agreement import Bound, compare
 from scripts.pipeline.manifest import Manifest, Wanted, why_export
-from scripts.pipeline.repository import CPU, GPU, Decoding, Share, generated, lay_out
+from scripts.pipeline.repository import (
+    CPU,
+    GPU,
+    Decoding,
+    Engine,
+    Layout,
+    Share,
+    configure,
+    contents,
+    lay_out,
+)
+from scripts.pipeline.workspace import Workspace
 from tests.project import ROOT, picture
 
 
@@ -86,37 +96,47 @@ def test_the_engine_is_proved_again_when_the_network_changes(
 
 
 @pytest.fixture
-def repository(artefact: Path, tmp_path: Path) -> Path:
-    target = tmp_path / "model_repository"
-    shutil.copytree(ROOT / "model_repository", target)
-    for path in generated(target):
-        path.unlink(missing_ok=True)
-    files.write(tmp_path / "engine" / "engine.json", '{"precision": "bf16"}')
-    return target
+def made(artefact: Path) -> Workspace:
+    """The folders of the steps, as they are before a version is made of them."""
+    workspace = Workspace(artefact.parent)
+    files.write(workspace.engine / "engine.json", '{"precision": "bf16"}')
+    files.write(workspace.plan / "model.plan", "a plan")
+    files.write(workspace.plan / "manifest.json", "{}")
+    return workspace
 
 
-def laid_out(artefact: Path, repository: Path) -> dict[Path, str]:
-    lay_out(
-        artefact,
-        CPU,
-        repository.parent / "engine",
-        repository,
-        Decoding(),
-        Share(3, 2),
-        Share(4, 1),
-    )
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return tmp_path / "live"
+
+
+def layout(engine: Engine = CPU, step: str = "python") -> Layout:
+    return Layout(engine, Decoding(step), Share(3, 2), Share(4, 1))
+
+
+def laid_out(made: Workspace, repository: Path) -> dict[Path, str]:
+    lay_out(made, layout(), repository)
     return {path: files.sha256(path) for path in sorted(repository.rglob("*")) if path.is_file()}
 
 
 def test_the_repository_is_laid_out_for_this_network_and_machine(
-    artefact: Path, repository: Path
+    made: Workspace, repository: Path
 ) -> None:
-    laid_out(artefact, repository)
-    written = [path for path in generated(repository) if path.exists()]
-    assert len(written) == 6
+    there = {str(path.relative_to(repository)) for path in laid_out(made, repository)}
+    committed = ROOT / "model_repository"
+    of_the_project = {str(p.relative_to(committed)) for p in committed.rglob("*") if p.is_file()}
+    assert there - of_the_project == {
+        f"{PIPELINE}/labels.txt",
+        "preprocessing/1/transform.json",
+        "preprocessing/configs/cpu.pbtxt",
+        "resnet50_onnx/1/engine.json",
+        "resnet50_onnx/1/manifest.json",
+        "resnet50_onnx/1/model.onnx",
+        "resnet50_onnx/configs/cpu.pbtxt",
+    }
     network = (repository / "resnet50_onnx" / "configs" / "cpu.pbtxt").read_text()
     assert network.count("dims: 299") == 4  # of the input, and of its warmup
-    assert "count: 4" in network and '"bf16"' in network
+    assert "count: 4" in network
     preprocessing = (repository / "preprocessing" / "configs" / "cpu.pbtxt").read_text()
     assert "count: 3" in preprocessing and 'string_value: "2"' in preprocessing
     labels = (repository / PIPELINE / "labels.txt").read_text()
@@ -127,12 +147,9 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
     ("step", "first"), [("python", "preprocessing"), ("dali", "preprocessing_dali")]
 )
 def test_on_a_gpu_the_ensemble_begins_as_wished(
-    artefact: Path, repository: Path, step: str, first: str
+    made: Workspace, repository: Path, step: str, first: str
 ) -> None:
-    plan = repository.parent / "plan"
-    files.write(plan / "model.plan", "a plan")
-    files.write(plan / "manifest.json", "{}")
-    lay_out(artefact, GPU, plan, repository, Decoding(step), Share(3, 2), Share(4, 1))
+    lay_out(made, layout(GPU, step), repository)
     ensemble = (repository / PIPELINE / "configs" / "gpu.pbtxt").read_text()
     assert f'"{first}"' in ensemble
     laid_out = (repository / first / "configs" / "gpu.pbtxt").read_text()
@@ -142,14 +159,28 @@ def test_on_a_gpu_the_ensemble_begins_as_wished(
         assert not (repository / model / "configs" / "gpu.pbtxt").exists()
 
 
-def test_laying_out_twice_changes_nothing(artefact: Path, repository: Path) -> None:
-    assert laid_out(artefact, repository) == laid_out(artefact, repository)
+def test_laying_out_twice_changes_nothing(made: Workspace, repository: Path) -> None:
+    assert laid_out(made, repository) == laid_out(made, repository)
 
 
-def test_a_half_laid_out_network_is_mended(artefact: Path, repository: Path) -> None:
-    whole = laid_out(artefact, repository)
+def test_a_half_laid_out_network_is_mended(made: Workspace, repository: Path) -> None:
+    whole = laid_out(made, repository)
     (repository / "resnet50_onnx" / "1" / "model.onnx").unlink()
-    assert laid_out(artefact, repository) == whole
+    assert laid_out(made, repository) == whole
+
+
+def test_eight_bits_are_served_where_they_were_proved(made: Workspace) -> None:
+    files.write(made.engine / "engine.json", '{"precision": "int8"}')
+    network = contents(made, layout())["resnet50_onnx"]
+    assert network["model.onnx"] == made.int8 / "model.onnx"
+    assert network["engine.json"] == made.engine / "engine.json"
+
+
+def test_a_broken_config_is_told_in_one_line(made: Workspace, repository: Path) -> None:
+    lay_out(made, layout(), repository)
+    (repository / "preprocessing" / "config.pbtxt").write_text("name: preprocessing {")
+    with pytest.raises(UserError, match=r"preprocessing/config\.pbtxt is no model config"):
+        configure(made, layout(), repository)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +241,7 @@ def test_few_pictures_are_shown_in_more_views(photos: Path) -> None:
 def test_a_quantised_network_keeps_its_labels(
     exported: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    onnx, out = exported / "onnx", tmp_path / "int8"
+    onnx, out = exported / "versions/1/onnx", tmp_path / "int8"
     order = ["--onnx", str(onnx), "--calibration", str(photos), "--out", str(out)]
     assert quantise.main(order) == 0
     assert "few pictures (6): 48 views" in capsys.readouterr().out
@@ -222,7 +253,7 @@ def test_a_quantised_network_keeps_its_labels(
     assert "calibration" in str(quantise.why_quantise(out, onnx, photos))
 
     # Judged by its own scores it passes; by those of one that sees something else it does not.
-    network = Engine(out / "model.onnx", "int8", 1)
+    network = openvino_engine.Engine(out / "model.onnx", "int8", 1)
     pixels = np.load(out / "reference.npz")["pixels"]
     scores = np.concatenate([network({"input": p[None]}, ["output"])["output"] for p in pixels])
     np.savez(out / "reference.npz", pixels=pixels, scores=scores)
@@ -237,19 +268,5 @@ def test_one_picture_is_too_few_to_quantise(exported: Path, tmp_path: Path) -> N
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "one.jpg").write_bytes(picture())
     with pytest.raises(UserError, match="one to judge by"):
-        quantise.quantise(exported / "onnx", tmp_path / "photos", tmp_path / "int8")
+        quantise.quantise(exported / "versions/1/onnx", tmp_path / "photos", tmp_path / "int8")
     assert not (tmp_path / "int8").exists()
-
-
-def test_int8_is_laid_beside_what_it_was_made_from(artefact: Path, repository: Path) -> None:
-    network = repository / "resnet50_onnx"
-    laid_out(artefact, repository)
-    made = repository.parent / "int8"
-    files.write(made / "engine.json", '{"precision": "int8"}')
-    files.write(made / "model.onnx", "eight bits")
-    files.write(made / "manifest.json", "{}")
-    lay_out(artefact, CPU, made, repository, Decoding(), Share(1, 1), Share(1, 1))
-    assert (network / "2" / "model.onnx").read_text() == "eight bits"
-    assert (network / "1" / "model.onnx").read_text() == "network"
-    laid_out(artefact, repository)
-    assert not (network / "2").exists()

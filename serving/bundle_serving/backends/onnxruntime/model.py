@@ -11,11 +11,11 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         self.inputs = [tensor["name"] for tensor in config["input"]]
         self.outputs = [tensor["name"] for tensor in config["output"]]
-        self.engine = Engine(
-            version_folder(args) / "model.onnx",
-            parameter(args, "precision"),
-            int(parameter(args, "threads")),
-        )
+        folder = version_folder(args)
+        # Beside the network, not in the config: two versions may run side by side.
+        precision = json.loads((folder / "engine.json").read_text())["precision"]
+        self.engine = Engine(folder / "model.onnx", precision, int(parameter(args, "threads")))
+        self.engine.require(config)
 
     def execute(self, requests):
         return answer_together(requests, self.inputs, self.outputs, self.compute)

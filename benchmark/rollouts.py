@@ -1,0 +1,101 @@
+"""Rollout after rollout while clients ask without a pause: is a request ever lost?
+
+    python -m benchmark.rollouts [--times 10] [--clients 8]
+
+Publishes versions of what is up (two precisions, two ways to decode) and switches from one to the
+next, over and over, whichever is faster; half of the clients ask over gRPC. Prints what became of
+their requests, and goes back to the version that served at first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import itertools
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from bundle_client import Client
+from scripts.bootstrap import PYTHON, ROOT
+from scripts.errors import AlreadyTold, guarded
+from scripts.host import console
+from scripts.picture import mug
+from scripts.versions import archive, history, rollout
+
+
+@dataclass
+class Load:
+    answered: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def clients(http: str, grpc: str, count: int) -> Iterator[Load]:
+    """As many as that, each with its next request once it has the answer to the last."""
+    drawing = io.BytesIO()
+    mug().save(drawing, "JPEG")
+    load, stop = Load(), threading.Event()
+
+    def ask(protocol: str, url: str) -> None:
+        with Client(url=url, protocol=protocol) as client:  # type: ignore[arg-type]
+            while not stop.is_set():
+                try:
+                    client.classify(drawing.getvalue(), top=1)
+                    load.answered += 1
+                except Exception as fault:
+                    load.faults.append(str(fault))
+
+    pairs = itertools.islice(itertools.cycle((("http", http), ("grpc", grpc))), count)
+    threads = [threading.Thread(target=ask, args=pair) for pair in pairs]
+    for thread in threads:
+        thread.start()
+    try:
+        yield load
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def command(name: str, **settings: str) -> None:
+    done = subprocess.run(
+        [str(PYTHON), "-m", f"scripts.{name}"],
+        cwd=ROOT,
+        env=os.environ | {"MOST_P99": "100"} | settings,
+    )
+    if done.returncode:
+        raise AlreadyTold(done.returncode)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--times", type=int, default=10)
+    parser.add_argument("--clients", type=int, default=8)
+    options = parser.parse_args(argv)
+    server, first = rollout.found().server, rollout.found().version.number
+    for precision, decode in itertools.product(("fp32", "auto"), ("reduced", "full")):
+        command("publish", PRECISION=precision, DECODE=decode)
+    others = itertools.cycle(number for number in archive.numbers()[-4:] if number != first)
+    with clients(server.http, server.grpc, options.clients) as load:
+        for _ in range(options.times - 1):
+            command("rollout", VERSION=str(next(others)))
+        command("rollout", VERSION=str(first))
+    began = [event for event in history.read() if event.what == history.SERVES][-options.times :]
+    for event in began:
+        console.note(f"version {event.version}: {event.note}")
+    console.note(
+        f"{len(load.faults)} of {load.answered + len(load.faults):,} requests of "
+        f"{options.clients} clients failed during {options.times} switches"
+    )
+    for fault in sorted(set(load.faults)):
+        console.note(fault)
+    return 1 if load.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

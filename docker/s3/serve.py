@@ -1,0 +1,68 @@
+"""Swift's four servers in one container: an operator who may do all, and a server that may
+read what is in the bucket, and nothing else.
+
+The keys come from the two files of /run/secrets, the port from S3_PORT, the bucket from S3_BUCKET.
+"""
+
+import configparser
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from swift.common.internal_client import InternalClient
+
+CONFIG = Path("/etc/swift")
+PROXY = Path("/tmp/proxy-server.conf")
+STORAGE = {"account": 6202, "container": 6201, "object": 6200}
+ACCOUNT = "AUTH_bundle"  # tempauth's name for what belongs to bundle:operator
+READER = "bundle:server"
+START_S = 30
+
+
+def secret(user):
+    keys = configparser.ConfigParser()
+    keys.read_string(Path(f"/run/secrets/s3-{user}").read_text())
+    return keys["default"]["aws_secret_access_key"]
+
+
+def wait_for(port):
+    deadline = time.monotonic() + START_S
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if time.monotonic() > deadline:
+            sys.exit(f"nothing listens on port {port} after {START_S} s")
+        time.sleep(0.1)
+
+
+def main():
+    port = os.environ["S3_PORT"]
+    values = {"port": port, "operator": secret("operator"), "server": secret("server")}
+    PROXY.write_text((CONFIG / "proxy-server.conf").read_text() % values)
+    servers = [["memcached", "-l", "127.0.0.1", "-m", "16"]]
+    servers += [[f"swift-{kind}-server", CONFIG / f"{kind}-server.conf", "-v"] for kind in STORAGE]
+    running = [subprocess.Popen(server) for server in servers]
+    for storage_port in (11211, *STORAGE.values()):
+        wait_for(storage_port)
+    # Before the proxy opens: who reaches the port finds the bucket there.
+    client = InternalClient(str(CONFIG / "setup.conf"), "setup", 3)
+    client.create_container(ACCOUNT, os.environ["S3_BUCKET"])
+    client.set_container_metadata(ACCOUNT, os.environ["S3_BUCKET"], {"X-Container-Read": READER})
+    running.append(subprocess.Popen(["swift-proxy-server", PROXY, "-v"]))
+
+    def stop(*_):
+        for server in running:
+            server.terminate()
+
+    signal.signal(signal.SIGTERM, stop)
+    os.wait()  # one of them is enough: it is started afresh as a whole
+    stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""One bucket, request by request, and what it was heard to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from boto3.s3.transfer import TransferConfig
+from types_boto3_s3 import S3Client
+
+from scripts.host.settings import Settings
+from scripts.storage.client import STORED_S, connect
+from scripts.storage.credentials import Keys
+from scripts.storage.location import Location
+
+Given = TypeVar("Given")
+Got = TypeVar("Got")
+
+AT_ONCE = 8
+# A larger file goes in parts, several at a time, each signed by itself; 8 MB a part suits a slow
+# line too.
+PARTS = TransferConfig(multipart_threshold=16 << 20, multipart_chunksize=8 << 20)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object as a listing tells of it: with other content it has another ETag."""
+
+    key: str
+    size: int
+    etag: str
+    modified: datetime = field(compare=False)
+
+
+class Bucket:
+    def __init__(self, location: Location, settings: Settings, keys: Keys) -> None:
+        self._location = location
+        self._settings = settings
+        self._keys = keys
+        self._sums: dict[tuple[str, str], str] = {}  # by key and ETag
+
+    @cached_property
+    def _quick(self) -> S3Client:
+        return connect(self._location, self._keys, self._settings)
+
+    @cached_property
+    def _patient(self) -> S3Client:
+        return connect(self._location, self._keys, self._settings, STORED_S)
+
+    def below(self, prefix: str) -> dict[str, Stored]:
+        """By what is left of each key behind the prefix."""
+        pages = self._quick.get_paginator("list_objects_v2").paginate(
+            Bucket=self._location.bucket, Prefix=prefix
+        )
+        return {
+            each["Key"].removeprefix(prefix): Stored(
+                each["Key"], each["Size"], each["ETag"], each["LastModified"]
+            )
+            for page in pages
+            for each in page.get("Contents", [])
+        }
+
+    def sums(self, objects: Sequence[Stored]) -> dict[str, str]:
+        """By key, the hashes put beside the objects; S3's own ETag is none where a file went in
+        parts. No object is asked for its hash twice."""
+        found = at_once(self._sum, objects)
+        return {each.key: sha256 for each, sha256 in zip(objects, found, strict=True)}
+
+    def newest_with(self, sha256: str, objects: Iterable[Stored]) -> str | None:
+        """The key of the newest that has this content: what is made anew is mostly like that."""
+        newest_first = sorted(objects, key=lambda each: each.modified, reverse=True)
+        return next((each.key for each in newest_first if self._sum(each) == sha256), None)
+
+    def _sum(self, stored: Stored) -> str:
+        known = stored.key, stored.etag
+        if known not in self._sums:
+            head = self._quick.head_object(Bucket=self._location.bucket, Key=stored.key)
+            self._sums[known] = head["Metadata"].get("sha256", "")
+        return self._sums[known]
+
+    def read(self, key: str) -> bytes:
+        return self._quick.get_object(Bucket=self._location.bucket, Key=key)["Body"].read()
+
+    def write(self, key: str, content: bytes = b"") -> None:
+        self._quick.put_object(Bucket=self._location.bucket, Key=key, Body=content)
+
+    def delete(self, key: str) -> None:
+        self._quick.delete_object(Bucket=self._location.bucket, Key=key)
+
+    def copy(self, source: str, key: str, sha256: str) -> None:
+        bucket = self._location.bucket
+        done = self._patient.copy_object(
+            Bucket=bucket, Key=key, CopySource={"Bucket": bucket, "Key": source}
+        )
+        self._sums[key, done["CopyObjectResult"]["ETag"]] = sha256
+
+    def send(self, path: Path, key: str, sha256: str, advance: Callable[[int], object]) -> None:
+        bucket, size, beside = self._location.bucket, path.stat().st_size, {"sha256": sha256}
+        with path.open("rb") as file:
+            if in_parts(size):
+                extra = {"Metadata": beside}
+                self._patient.upload_fileobj(file, bucket, key, extra, advance, PARTS)
+            else:
+                done = self._patient.put_object(Bucket=bucket, Key=key, Body=file, Metadata=beside)
+                self._sums[key, done["ETag"]] = sha256
+                advance(size)
+
+    def download(self, key: str, path: Path, advance: Callable[[int], object]) -> None:
+        with path.open("wb") as file:
+            self._patient.download_fileobj(
+                self._location.bucket, key, file, Callback=advance, Config=PARTS
+            )
+
+
+def in_parts(size: int) -> bool:
+    return size >= PARTS.multipart_threshold
+
+
+def at_once(do: Callable[[Given], Got], each_of: Iterable[Given]) -> list[Got]:
+    """In the order in which they are given; the first that fails is raised, when all are done."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(do, each_of))

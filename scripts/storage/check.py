@@ -1,0 +1,85 @@
+"""Asks S3 what Triton will ask, with both keys."""
+
+from __future__ import annotations
+
+from botocore.exceptions import ClientError
+
+from scripts.errors import UserError
+from scripts.host import console
+from scripts.host.settings import Settings
+from scripts.storage import credentials
+from scripts.storage.client import connect
+from scripts.storage.credentials import Keys
+from scripts.storage.diagnosis import told
+from scripts.storage.location import Location
+
+# Beside the repository, where no server looks.
+TRIAL = "-write-trial"
+
+
+def require_reachable(location: Location, settings: Settings) -> None:
+    """Quiet when all is well, but for a word on a server that may do more than it needs."""
+    operator = credentials.of_operator(location)
+    _list_and_read(location, operator, settings)
+    server = credentials.of_server(settings, operator)
+    if server == operator:
+        console.note(
+            "the server gets your own key for S3, and may write with it: name a file by "
+            "S3_SERVER_CREDENTIALS"
+        )
+    else:
+        _list_and_read(location, server, settings)
+
+
+def examine(location: Location, settings: Settings) -> None:
+    """All of it: also who may write, and whether there is something to be served."""
+    require_reachable(location, settings)
+    operator = credentials.of_operator(location)
+    with told(location, operator, settings):
+        _write_and_remove(location, operator, settings)
+    console.note(f"{operator.whose} {operator.key} lists, reads and writes {location}")
+    server = credentials.of_server(settings, operator)
+    if server != operator:
+        _require_read_only(location, server, settings)
+        console.note(f"{server.whose} {server.key} lists and reads, and cannot write")
+    if not _first(location, operator, settings):
+        raise UserError(f"there is nothing below {location}", "make up puts it there; or mend it")
+
+
+def _list_and_read(location: Location, keys: Keys, settings: Settings) -> None:
+    name = _first(location, keys, settings) or f"{location.path}/nothing"
+    with told(location, keys, settings):
+        try:
+            got = connect(location, keys, settings).get_object(Bucket=location.bucket, Key=name)
+            got["Body"].close()
+        except ClientError as fault:
+            if fault.response.get("Error", {}).get("Code") != "NoSuchKey":
+                raise
+
+
+def _first(location: Location, keys: Keys, settings: Settings) -> str | None:
+    with told(location, keys, settings):
+        listed = connect(location, keys, settings).list_objects_v2(
+            Bucket=location.bucket, Prefix=f"{location.path}/", MaxKeys=1
+        )
+    return next((each["Key"] for each in listed.get("Contents", [])), None)
+
+
+def _require_read_only(location: Location, keys: Keys, settings: Settings) -> None:
+    with told(location, keys, settings):
+        try:
+            _write_and_remove(location, keys, settings)
+        except ClientError as fault:
+            if fault.response.get("Error", {}).get("Code") == "AccessDenied":
+                return
+            raise
+    raise UserError(
+        f"{keys.whose} {keys.key} may write to {location}",
+        "take s3:PutObject and s3:DeleteObject from it: a server only reads",
+    )
+
+
+def _write_and_remove(location: Location, keys: Keys, settings: Settings) -> None:
+    client = connect(location, keys, settings)
+    client.put_object(Bucket=location.bucket, Key=location.path + TRIAL)
+    client.delete_object(Bucket=location.bucket, Key=location.path + TRIAL)

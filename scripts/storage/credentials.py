@@ -1,0 +1,90 @@
+"""Who asks S3: the operator, who may write, and the server, which needs only to read."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+from botocore.exceptions import BotoCoreError
+
+from scripts.errors import UserError
+from scripts.host.settings import Settings
+from scripts.storage.location import Location
+
+# What a server of one's own takes for its region when nobody gave it one.
+USUAL_REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class Keys:
+    whose: str  # for messages
+    key: str
+    secret: str
+    token: str
+    region: str
+
+    def file(self) -> str:
+        """As ~/.aws/credentials has it; what start_server reads."""
+        lines = {
+            "aws_access_key_id": self.key,
+            "aws_secret_access_key": self.secret,
+            "aws_session_token": self.token,
+            "region": self.region,
+        }
+        said = [f"{name} = {value}\n" for name, value in lines.items() if value]
+        return "[default]\n" + "".join(said)
+
+
+def of_operator(location: Location) -> Keys:
+    """Found where AWS's tools look: environment, profile, shared file, the machine's role."""
+    try:
+        session = boto3.Session()
+        found = session.get_credentials()
+        frozen = found.get_frozen_credentials() if found else None
+    except BotoCoreError as fault:
+        raise UserError(f"no credentials for S3: {fault}", _REMEDY) from None
+    if frozen is None or not (frozen.access_key and frozen.secret_key):
+        raise UserError("no credentials for S3 are to be found", _REMEDY)
+    region = os.environ.get("AWS_REGION") or session.region_name or ""
+    return Keys(
+        "your key",
+        frozen.access_key,
+        frozen.secret_key,
+        frozen.token or "",
+        _region(region, location),
+    )
+
+
+def of_server(settings: Settings, operator: Keys) -> Keys:
+    """From its own file; without one it is given the operator's."""
+    if not settings["S3_SERVER_CREDENTIALS"]:
+        return operator
+    path = Path(settings["S3_SERVER_CREDENTIALS"]).expanduser()
+    where = f"S3_SERVER_CREDENTIALS={path}"
+    try:
+        parsed = configparser.ConfigParser(interpolation=None)
+        parsed.read_string(path.read_text())
+    except OSError as fault:
+        raise UserError(f"{where} cannot be read: {fault.strerror}", "name another") from None
+    except (configparser.Error, UnicodeDecodeError):
+        raise UserError(f"{where} is no such file as ~/.aws/credentials", _FILE) from None
+    said = dict(parsed["default"]) if parsed.has_section("default") else {}
+    try:
+        key, secret = said["aws_access_key_id"], said["aws_secret_access_key"]
+    except KeyError as fault:
+        raise UserError(f"{where} has no {fault.args[0]} under [default]", _FILE) from None
+    token, region = said.get("aws_session_token", ""), said.get("region", operator.region)
+    return Keys("the server's key", key, secret, token, region)
+
+
+def _region(said: str, location: Location) -> str:
+    if said or location.endpoint:
+        return said or USUAL_REGION
+    raise UserError("the region of the bucket is not said", "export AWS_REGION=eu-central-1, say")
+
+
+_REMEDY = "export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (see docs/s3.md)"
+_FILE = "write [default], aws_access_key_id = … and aws_secret_access_key = … into it"

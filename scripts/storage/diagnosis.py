@@ -1,0 +1,176 @@
+"""What went wrong with S3, told apart: cause and remedy. Triton has one text for all of it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+    ReadTimeoutError,
+    SSLError,
+)
+from botocore.parsers import ResponseParserError
+from s3transfer.exceptions import RetriesExceededError
+from urllib3.exceptions import HTTPError
+
+from scripts.errors import UserError
+from scripts.host.settings import Settings
+from scripts.storage.client import CONNECT_S, connect
+from scripts.storage.credentials import Keys
+from scripts.storage.location import Location
+
+MAY = {
+    "ListObjectsV2": ("list", "s3:ListBucket"),
+    "GetObject": ("read", "s3:GetObject"),
+    "HeadObject": ("read", "s3:GetObject"),
+    "DeleteObject": ("delete in", "s3:DeleteObject"),
+}
+MAY_WRITE = ("write to", "s3:PutObject")
+
+# A key that no server knows, of the length that AWS's have.
+NOBODY = "NOBODYHASTHISKEYHERE"
+
+
+@contextmanager
+def told(location: Location, keys: Keys, settings: Settings) -> Iterator[None]:
+    """Whatever S3 or the way to it does wrong inside becomes one line."""
+    try:
+        yield
+    except ClientError as fault:
+        raise _answered(fault, location, keys, settings) from None
+    except (BotoCoreError, HTTPError, ResponseParserError, RetriesExceededError) as fault:
+        raise _unanswered(fault, location) from None
+
+
+def _answered(fault: ClientError, location: Location, keys: Keys, settings: Settings) -> UserError:
+    error = fault.response.get("Error", {})
+    code, said = str(error.get("Code", "")), str(error.get("Message", ""))
+    headers = fault.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    if code == "InvalidAccessKeyId":
+        return UserError(
+            f"S3 does not know {keys.whose} {keys.key}",
+            "check AWS_ACCESS_KEY_ID, and that it belongs to this server",
+        )
+    if code == "SignatureDoesNotMatch":
+        if _knows_strangers(location, keys, settings):
+            return UserError(
+                f"the secret of {keys.whose} {keys.key} is wrong",
+                "check it, character by character",
+            )
+        return UserError(
+            f"the secret of {keys.whose} is wrong, or there is no key {keys.key}: this server says "
+            "the same of both",
+            "check both, character by character",
+        )
+    if code in ("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"):
+        return UserError(f"the session token of {keys.whose} is over: {said}", "log in again")
+    if code in ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraint"):
+        right = error.get("Region") or headers.get("x-amz-bucket-region") or ""
+        return UserError(
+            f"the region {keys.region} is wrong: {said}",
+            f"export AWS_REGION={right or 'the one of the bucket'}",
+        )
+    if code == "NoSuchBucket":
+        return UserError(
+            f"there is no bucket {location.bucket}", "make it, or mend REPOSITORY's first folder"
+        )
+    if code == "RequestTimeTooSkewed":
+        return UserError("the clock of this machine differs from S3's", "set it, by NTP say")
+    if code in ("AccessDenied", "403", "Forbidden"):
+        verb, right = MAY.get(fault.operation_name, MAY_WRITE)
+        return UserError(
+            f"{keys.whose} {keys.key} may not {verb} {location}",
+            f"grant it {right} (docs/s3.md has the whole policy)",
+        )
+    if location.endpoint and not location.tls and _speaks_tls(location):
+        return _wants_https(location)
+    return UserError(f"S3 refuses {fault.operation_name}: {code} {said}".rstrip(), "see docs/s3.md")
+
+
+def _knows_strangers(location: Location, keys: Keys, settings: Settings) -> bool:
+    """Whether this server has other words for a key that it does not know, as AWS has."""
+    if location.endpoint is None:
+        return True
+    stranger = connect(location, replace(keys, key=NOBODY, token=""), settings)
+    try:
+        stranger.list_objects_v2(Bucket=location.bucket, MaxKeys=1)
+    except ClientError as fault:
+        return fault.response.get("Error", {}).get("Code") == "InvalidAccessKeyId"
+    except BotoCoreError:
+        pass
+    return False
+
+
+def _unanswered(fault: Exception, location: Location) -> UserError:
+    where = location.endpoint or "AWS"
+    text = str(fault)
+    if isinstance(fault, SSLError):
+        return _tls(text, location)
+    if isinstance(fault, ConnectTimeoutError | ReadTimeoutError):
+        return UserError(
+            f"{where} does not answer in time", "is it up, and does a firewall let it through?"
+        )
+    if isinstance(fault, EndpointConnectionError):
+        if location.endpoint and not _resolves(location.host):
+            return UserError(f"nobody knows the host {location.host}", "mend it in REPOSITORY")
+        return UserError(
+            f"nothing takes connections at {where}", "start S3 there (make s3-up), or mend the port"
+        )
+    if location.endpoint and not location.tls and _speaks_tls(location):
+        return _wants_https(location)
+    if isinstance(fault, ConnectionClosedError | ResponseParserError):
+        return UserError(f"{where} does not answer as S3 does", "check the port in REPOSITORY")
+    if isinstance(fault, HTTPClientError | HTTPError | RetriesExceededError):
+        return UserError(f"the connection to {where} broke: {text}", "try again")
+    return UserError(f"S3 cannot be asked: {text}", "see docs/s3.md")
+
+
+def _tls(text: str, location: Location) -> UserError:
+    if "WRONG_VERSION_NUMBER" in text or "record layer failure" in text:
+        return UserError(
+            f"{location.endpoint} speaks plain http",
+            f"write http:// in REPOSITORY: s3://http://{location.host}:{location.port}/…",
+        )
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        reason = text.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+        return UserError(
+            f"the certificate of {location.endpoint or 'AWS'} is not trusted: {reason}",
+            "name the one that signed it: CA_BUNDLE=ca.pem",
+        )
+    return UserError(f"no TLS with {location.endpoint or 'AWS'}: {text}", "see docs/s3.md")
+
+
+def _wants_https(location: Location) -> UserError:
+    return UserError(
+        f"{location.endpoint} speaks https",
+        f"write https:// in REPOSITORY: s3://https://{location.host}:{location.port}/…",
+    )
+
+
+def _resolves(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None))
+    except OSError:
+        return False
+
+
+def _speaks_tls(location: Location) -> bool:
+    anyone = ssl.create_default_context()
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((location.host, location.port), CONNECT_S) as plain,
+            anyone.wrap_socket(plain, server_hostname=location.host),
+        ):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,23 @@
+"""The same place as a container sees it."""
+
+from __future__ import annotations
+
+from scripts.errors import UserError
+from scripts.host.settings import Settings
+from scripts.storage import key_files
+from scripts.storage.location import Location
+
+# Inside a container these are the container.
+THIS_MACHINE = ("localhost", "127.0.0.1")
+OWN_SERVER = "s3"  # its name among the containers of compose.yaml
+
+
+def seen_from_containers(location: Location, settings: Settings) -> Location:
+    if location.host not in THIS_MACHINE:
+        return location
+    if location.port == int(settings["S3_PORT"]) and key_files.OPERATOR.exists():
+        return location.on_host(OWN_SERVER)
+    raise UserError(
+        f"{location.endpoint} is this machine alone, and a container another one",
+        "write an address that both reach, or take make s3-up or FLAVOUR=local",
+    )

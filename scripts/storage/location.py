@@ -1,0 +1,111 @@
+"""REPOSITORY=s3://… as Triton writes it, taken apart. What Triton would not understand, or would
+understand otherwise, is refused here with a reason: Triton itself has one text for everything."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from scripts.errors import UserError
+from scripts.host.settings import Settings
+
+EXAMPLES = "s3://bucket/path on AWS, s3://https://host:port/bucket/path elsewhere"
+
+# What Triton's own pattern for such URLs takes.
+HOST = re.compile(r"[0-9a-zA-Z.-]+")
+BUCKET = re.compile(r"[0-9a-z][0-9a-z.-]{1,61}[0-9a-z]")
+FOLDER = re.compile(r"[0-9a-zA-Z._-]+")
+
+
+@dataclass(frozen=True)
+class Location:
+    endpoint: str | None  # scheme://host:port; None: AWS
+    bucket: str
+    path: str
+
+    def __str__(self) -> str:
+        return "s3://" + "/".join(filter(None, (self.endpoint, self.bucket, self.path)))
+
+    @property
+    def tls(self) -> bool:
+        return self.endpoint is None or self.endpoint.startswith("https://")
+
+    @property
+    def host(self) -> str:
+        return self.endpoint.partition("://")[2].rpartition(":")[0] if self.endpoint else ""
+
+    @property
+    def port(self) -> int:
+        return int(self.endpoint.rpartition(":")[2]) if self.endpoint else 443
+
+    def on_host(self, host: str) -> Location:
+        scheme = "https" if self.tls else "http"
+        return replace(self, endpoint=f"{scheme}://{host}:{self.port}")
+
+    @property
+    def archive(self) -> Location:
+        """Where the versions are kept: beside what is served, for a server sees all below that."""
+        return replace(self, path=f"{self.path}-versions")
+
+
+def wished(settings: Settings) -> Location | None:
+    """None when the repository is this project's own folder."""
+    return parse(settings["REPOSITORY"]) if settings["REPOSITORY"] else None
+
+
+def parse(url: str) -> Location:
+    def refuse(reason: str, remedy: str = f"write {EXAMPLES}") -> UserError:
+        return UserError(f"REPOSITORY={url}: {reason}", remedy)
+
+    if re.search(r"\s", url):
+        raise refuse("there is a space in it", "take it out")
+    if re.match(r"https?://", url):
+        raise refuse("s3:// is missing", f"write s3://{url}")
+    if not url.startswith("s3://"):
+        raise refuse("this is no place on S3", f"{EXAMPLES}; empty for a folder here")
+    scheme, rest = _scheme(url.removeprefix("s3://"))
+    first, _, after = rest.partition("/")
+    host, colon, port = first.partition(":")
+    if scheme and not colon:
+        port = "443" if scheme == "https://" else "80"
+        raise refuse(
+            f"the port of {host or 'the host'} is missing",
+            f"Triton wants it written out: s3://{scheme}{host}:{port}/…",
+        )
+    if colon:
+        if not HOST.fullmatch(host):
+            raise refuse(f"{host or 'nothing'} is no host's name")
+        if not (port.isdecimal() and 0 < int(port) < 65536):
+            raise refuse(f"{port or 'nothing'} is no port", "ports are 1 to 65535")
+        endpoint = f"{scheme or 'http://'}{first}"
+        bucket, _, path = after.partition("/")
+    else:
+        endpoint, bucket, path = None, first, after
+    if not bucket:
+        raise refuse("the bucket is missing")
+    if not BUCKET.fullmatch(bucket):
+        raise refuse(
+            f"{bucket} is no bucket's name", "3 to 63 small letters, digits, hyphens and dots"
+        )
+    if not path.strip("/"):
+        raise refuse(
+            "a folder inside the bucket is missing",
+            f"name one, the versions go beside it: {url.rstrip('/')}/models",
+        )
+    if path.endswith("/") or "//" in path:
+        tidy = "/".join(filter(None, path.split("/")))
+        raise refuse("there is a slash too many", str(Location(endpoint, bucket, tidy)))
+    for folder in path.split("/"):
+        if not FOLDER.fullmatch(folder) or folder in (".", ".."):
+            raise refuse(
+                f"Triton does not take {folder} as a folder",
+                "use letters, digits, dots, hyphens and underscores",
+            )
+    return Location(endpoint, bucket, path)
+
+
+def _scheme(rest: str) -> tuple[str, str]:
+    for scheme in ("https://", "http://"):
+        if rest.startswith(scheme):
+            return scheme, rest.removeprefix(scheme)
+    return "", rest

@@ -1,0 +1,194 @@
+"""A folder on S3: mirrored from a local one, fetched as a whole, or its small files one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+
+from botocore.exceptions import ClientError
+
+from scripts import files
+from scripts.errors import UserError
+from scripts.host import console
+from scripts.host.settings import Settings
+from scripts.storage import credentials, order
+from scripts.storage.bucket import Bucket, Stored, at_once, in_parts
+from scripts.storage.credentials import Keys
+from scripts.storage.diagnosis import told
+from scripts.storage.location import Location
+from scripts.storage.order import Local
+
+# What is smaller is sent sooner than S3 is asked whether it has it elsewhere.
+WORTH_A_COPY = 64 << 10
+
+
+@dataclass(frozen=True)
+class Pushed:
+    uploaded: int
+    skipped: int
+    removed: int
+    bytes: int  # that went over the line; what S3 copied by itself did not
+
+
+class Remote:
+    def __init__(
+        self,
+        location: Location,
+        settings: Settings,
+        keys: Keys | None = None,
+        bucket: Bucket | None = None,
+    ) -> None:
+        self.location = location
+        self._settings = settings
+        self._keys = keys or credentials.of_operator(location)
+        self._bucket = bucket or Bucket(location, settings, self._keys)
+
+    @cached_property
+    def archive(self) -> Remote:
+        return Remote(self.location.archive, self._settings, self._keys, self._bucket)
+
+    @property
+    def prefix(self) -> str:
+        """Of every key below this folder, inside the bucket."""
+        return f"{self.location.path}/"
+
+    def mirror(self, folder: Path, to: str = "", delete: bool = True, known: str = "") -> Pushed:
+        """Makes the folder on S3 equal to the local one. Below the prefix `known` S3 may hold the
+        same content already, and then copies it by itself."""
+        with told(self.location, self._keys, self._settings):
+            base = self._base(to)
+            there = self._bucket.below(base)
+            wanted = order.contents(folder)
+            changed = self._changed(wanted, there)
+            copies = self._copies(changed, base, known)
+            surplus = {name: there[name].size for name in there.keys() - {w.name for w in wanted}}
+            total = sum(each.size for each in changed)
+            with console.progress(f"to {self.location}", total) as advance:
+                self._put(changed, base, copies, advance)
+            if delete:
+                self._delete(surplus, base)
+                self._renew([each for each in wanted if each.name in _configs_of(surplus)], base)
+            went = sum(each.size for each in changed if each.sha256 not in copies)
+        removed = len(surplus) if delete else 0
+        return Pushed(len(changed), len(wanted) - len(changed), removed, went)
+
+    def fetch(self, at: str, folder: Path) -> None:
+        """The whole of it, or nothing."""
+        with told(self.location, self._keys, self._settings), files.whole_folder(folder) as draft:
+            base = self._base(at)
+            there = self._bucket.below(base)
+            if not there:
+                raise UserError(f"there is nothing below {base} on S3", "make s3-check tells more")
+            total = sum(each.size for each in there.values())
+            with console.progress(f"from {self.location}", total) as advance:
+                for name, each in there.items():
+                    path = draft / name
+                    if name.endswith("/"):
+                        path.mkdir(parents=True, exist_ok=True)
+                        continue
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    self._bucket.download(each.key, path, advance)
+
+    def read(self, name: str) -> bytes | None:
+        """None where there is no such object."""
+        with told(self.location, self._keys, self._settings):
+            try:
+                return self._bucket.read(self.prefix + name)
+            except ClientError as fault:
+                if fault.response.get("Error", {}).get("Code") == "NoSuchKey":
+                    return None
+                raise
+
+    def write(self, name: str, content: bytes) -> None:
+        with told(self.location, self._keys, self._settings):
+            self._bucket.write(self.prefix + name, content)
+
+    def list(self, prefix: str = "") -> list[str]:
+        """Every name below this folder that begins so, in order."""
+        with told(self.location, self._keys, self._settings):
+            there = self._bucket.below(self.prefix + prefix)
+        return sorted(prefix + name for name in there)
+
+    def remove(self, prefix: str) -> None:
+        """Everything whose name begins so."""
+        with told(self.location, self._keys, self._settings):
+            base = self.prefix + prefix
+            there = self._bucket.below(base)
+            self._delete({name: each.size for name, each in there.items()}, base)
+
+    def _base(self, folder: str) -> str:
+        return f"{self.prefix}{folder}/" if folder else self.prefix
+
+    def _changed(self, wanted: Sequence[Local], there: dict[str, Stored]) -> Sequence[Local]:
+        def here(each: Local) -> Stored | None:
+            found = there.get(each.name)
+            return found if found and found.size == each.size else None
+
+        sums = self._bucket.sums([found for each in wanted if each.path and (found := here(each))])
+        return [
+            each
+            for each in wanted
+            if each.name not in there
+            or (each.path and sums.get(there[each.name].key) != each.sha256)
+        ]
+
+    def _copies(self, changed: Sequence[Local], base: str, known: str) -> dict[str, str]:
+        """By hash, where S3 has that content already, and will still have it when it is copied."""
+        large = {each.sha256: each.size for each in changed if each.size >= WORTH_A_COPY}
+        if not known or not large:
+            return {}
+        overwritten = {base + each.name for each in changed}
+        lasting = [e for e in self._bucket.below(known).values() if e.key not in overwritten]
+
+        def find(content: tuple[str, int]) -> str | None:
+            sha256, size = content
+            return self._bucket.newest_with(sha256, (e for e in lasting if e.size == size))
+
+        found = at_once(find, large.items())
+        return {sha256: key for sha256, key in zip(large, found, strict=True) if key}
+
+    def _put(
+        self,
+        changed: Iterable[Local],
+        base: str,
+        copies: dict[str, str],
+        advance: Callable[[int], object],
+    ) -> None:
+        """Together only what may become visible in any order; by itself, what goes in parts."""
+
+        def put(each: Local) -> None:
+            key = base + each.name
+            if each.path is None:
+                self._bucket.write(key)
+            elif source := copies.get(each.sha256):
+                self._bucket.copy(source, key, each.sha256)
+                advance(each.size)
+            else:
+                self._bucket.send(each.path, key, each.sha256, advance)
+
+        for _, rank in groupby(changed, key=lambda each: order.rank(each.name)):
+            together = []
+            for each in rank:
+                if in_parts(each.size) and each.sha256 not in copies:
+                    put(each)
+                else:
+                    together.append(each)
+            at_once(put, together)
+
+    def _renew(self, configs: Iterable[Local], base: str) -> None:
+        """Triton loads afresh when something is newer than before, and what is gone is not: a
+        version that was removed went on being served."""
+        self._put(configs, base, {}, lambda _: None)
+
+    def _delete(self, sizes: dict[str, int], base: str) -> None:
+        """The other way round than it came."""
+        last_first = sorted(sizes, key=lambda name: order.place(name, sizes[name]), reverse=True)
+        for _, rank in groupby(last_first, key=order.rank):
+            at_once(self._bucket.delete, [base + name for name in rank])
+
+
+def _configs_of(names: Iterable[str]) -> set[str]:
+    return {f"{name.partition('/')[0]}/config.pbtxt" for name in names}

@@ -1,0 +1,1 @@
+"""Versions of what is served: made, kept, rolled out with proof, rolled back."""

@@ -1,0 +1,116 @@
+"""From one version to another in a server that serves, with a way back at every point.
+
+    pin      the ensemble's steps are fixed to the old version of each member
+    beside   the new version's folders are placed, and loaded beside the old ones
+    turn     the ensemble's steps are fixed to the new version: from one request to the next
+    settle   what no longer serves is removed and unloaded, and nothing is fixed any more
+
+The candidate is an ensemble of its own, with its steps fixed to the new version, so that it can be
+asked before anyone else is sent there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from bundle_serving.start_server import PIPELINE
+from scripts import files
+from scripts.errors import UserError
+from scripts.pipeline import repository
+from scripts.pipeline.repository import Engine
+from scripts.versions import live
+from scripts.versions.archive import Version
+from scripts.versions.control import Control, pinned, serving_both
+from scripts.versions.shared import Shared
+
+CANDIDATE = f"{PIPELINE}_candidate"
+
+
+@dataclass
+class Switch:
+    control: Control
+    engine: Engine
+    old: Version
+    new: Version
+    shared: Shared
+    _turned: bool = field(default=False, init=False)
+
+    @property
+    def changed(self) -> list[str]:
+        return [m for m, number in self.new.models.items() if self.old.models[m] != number]
+
+    def beside(self, share: float) -> None:
+        """`share` is what clients read in the candidate's config that may send it some requests."""
+        ensemble = self._config(PIPELINE)
+        self.control.load(PIPELINE, pinned(ensemble, self.old.models))
+        live.place(self.new)
+        self.shared.push_live()
+        for model in self.changed:
+            numbers = sorted((self.old.models[model], self.new.models[model]))
+            self.control.load(model, serving_both(self._config(model), *numbers))
+        candidate = pinned(ensemble, self.new.models)
+        candidate.name = CANDIDATE
+        candidate.parameters["share"].string_value = f"{share:g}"
+        labels = repository.labels(self.new.workspace).encode()
+        # An ensemble needs a version folder, and a folder a file.
+        self.control.load(CANDIDATE, candidate, {"1/none": b"none", "labels.txt": labels})
+
+    def turn(self) -> None:
+        self._turned = True
+        self._fix(self.new)
+
+    def settle(self) -> None:
+        self._leave_only(self.new)
+
+    def back(self) -> None:
+        """From wherever it stands to the old version alone."""
+        if self._turned:
+            with suppress(UserError):  # of an old version that is gone; it comes back below
+                self._fix(self.old)
+        self._leave_only(self.old)
+
+    def _fix(self, version: Version) -> None:
+        if _label(version):
+            self.shared.push_live()
+        self.control.load(PIPELINE, pinned(self._config(PIPELINE), version.models))
+
+    def _leave_only(self, version: Version) -> None:
+        live.leave_only(version)
+        self.shared.push_live()
+        with suppress(UserError):  # it may not have come so far
+            self.control.unload(CANDIDATE)
+        _as_committed(self.control, self.engine, [*self.changed, PIPELINE])
+
+    def _config(self, model: str) -> ModelConfig:
+        return repository.config_in_use(live.REPOSITORY, model, self.engine)
+
+
+def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> None:
+    """After a switch that was cut off, wherever that was: this version alone, and nothing fixed."""
+    live.place(version)
+    live.leave_only(version)
+    _label(version)
+    shared.push_live()
+    _as_committed(control, engine, [*version.models, PIPELINE])
+    with suppress(UserError):  # there may be none
+        control.unload(CANDIDATE)
+
+
+def _as_committed(control: Control, engine: Engine, models: Iterable[str]) -> None:
+    """The configs are given, though they are those of the repository: a load without one does
+    nothing where no file is newer than before, and leaves what was fixed as it is."""
+    for model in models:
+        control.load(model, repository.config_in_use(live.REPOSITORY, model, engine))
+
+
+def _label(version: Version) -> bool:
+    """Whether other labels are there now."""
+    labels, wanted = live.REPOSITORY / PIPELINE / "labels.txt", repository.labels(version.workspace)
+    if labels.exists() and labels.read_text() == wanted:
+        return False
+    files.write(labels, wanted)
+    return True

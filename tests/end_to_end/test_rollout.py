@@ -1,0 +1,368 @@
+"""One version in the place of another, under clients that never pause, or not where it must not."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import onnx
+import psutil
+import pytest
+from google.protobuf import json_format, text_format
+from onnx import TensorProto, helper
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from benchmark.rollouts import clients
+from bundle_client import Client
+from bundle_serving.start_server import PIPELINE
+from scripts import files
+from tests.conftest import require_docker
+from tests.project import Project, error_lines, interrupt, picture, wait_until
+
+# Short looks at each version: what is tested here is not which of two is faster.
+QUICK = {"WATCH_SECONDS": "1", "MOST_P99": "20", "START_TIMEOUT": "30"}
+
+
+def brought_up(folder: Path, exported: Path, flavour: str) -> Project:
+    project = Project.copy(folder, FLAVOUR=flavour, **QUICK)
+    shutil.copytree(exported / "versions", project.path / "build" / "versions")
+    project.made("up")
+    # What is not said again stays as it is in the version that serves.
+    for name in ("ARCH", "WEIGHTS"):
+        del project.settings[name]
+    return project
+
+
+@pytest.fixture(scope="module", params=["local", "cpu"])
+def project(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exported: Path
+) -> Iterator[Project]:
+    if request.param == "cpu":
+        require_docker()
+    made = brought_up(tmp_path_factory.mktemp("rollout"), exported, request.param)
+    yield made
+    made.make("clean" if request.param == "cpu" else "down")
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Project]:
+    made = brought_up(tmp_path_factory.mktemp("refused"), exported, "local")
+    yield made
+    made.make("down")
+
+
+@contextmanager
+def nobody_waits_in_vain(project: Project) -> Iterator[None]:
+    with clients(project.http, project.grpc, 4) as load:
+        yield
+    assert load.faults == [] and load.answered
+
+
+def serving(project: Project) -> int:
+    return int(project.served_version.name)
+
+
+def published(project: Project, **settings: str) -> int:
+    """A version that is new, and differs in nothing but what it costs."""
+    before = {path.name for path in project.served_version.parent.iterdir()}
+    assert "published: version" in project.made("publish", **settings)
+    (new,) = {path.name for path in project.served_version.parent.iterdir()} - before
+    return int(new)
+
+
+def another_program(project: Project, line: str, then: str) -> None:
+    """The preprocessing with a line of its program changed."""
+    program = project.path / "model_repository" / "preprocessing" / "1" / "model.py"
+    text = program.read_text()
+    assert line in text
+    program.write_text(text.replace(line, then))
+
+
+@pytest.fixture
+def own_program(local: Project) -> Iterator[Project]:
+    program = local.path / "model_repository" / "preprocessing" / "1" / "model.py"
+    kept = program.read_text()
+    yield local
+    program.write_text(kept)
+
+
+def test_there_and_back(project: Project) -> None:
+    first, process = serving(project), started(project)
+    new = published(project, MAX_MEGAPIXELS="40")
+    assert serving(project) == first
+    with nobody_waits_in_vain(project):
+        said = project.made("rollout", CANARY="20", WATCH_SECONDS="0.5")
+        assert f"version {new} serves; 0 of " in said and "20% of the requests" in said
+        assert f"version {new} serves" in project.made("history")
+        assert f"version {new}" in project.made("status")
+        assert "up already" in project.made("up")  # nothing is left to change
+        assert f"version {new}: " in project.made("rollout")  # it serves already
+        assert f"version {first} serves; 0 of " in project.made("rollback")
+    live = project.path / "build" / "live" / "resnet50_onnx"
+    assert [path.name for path in live.glob("[0-9]*")] == [str(first)]
+    assert started(project) == process  # of the server, which was never restarted
+
+
+def started(project: Project) -> object:
+    return json.loads((project.path / "build/run/state.json").read_text())["started"]
+
+
+def test_a_canary_gets_its_share_of_our_clients(project: Project) -> None:
+    """The candidate as a rollout loads it, for a share of 100 in 100."""
+    config = (project.path / f"build/live/{PIPELINE}/configs/cpu.pbtxt").read_text()
+    candidate = text_format.Parse(config, ModelConfig())
+    candidate.name = f"{PIPELINE}_candidate"
+    candidate.parameters["share"].string_value = "100"
+    labels = (project.path / "build" / "live" / PIPELINE / "labels.txt").read_bytes()
+    told = {
+        "config": json_format.MessageToJson(candidate, preserving_proto_field_name=True),
+        "file:1/none": base64.b64encode(b"none").decode(),
+        "file:labels.txt": base64.b64encode(labels).decode(),
+    }
+    control(project, candidate.name, "load", {"parameters": told})
+    with Client(url=project.http) as http, Client(url=project.grpc, protocol="grpc") as grpc:
+        for client in (http, grpc):
+            assert client.classify(picture()).labels
+        assert asked(project, candidate.name) == 2
+        control(project, candidate.name, "unload", {})
+        for client in (http, grpc):  # which do not know yet that it is gone
+            assert client.classify(picture()).labels
+
+
+def control(project: Project, model: str, action: str, body: dict[str, object]) -> None:
+    key = (project.path / "build" / "run" / "admin.key").read_text().strip()
+    request = urllib.request.Request(
+        f"http://{project.http}/v2/repository/models/{model}/{action}",
+        json.dumps(body).encode(),
+        {"admin-key": key},
+    )
+    urllib.request.urlopen(request, timeout=60).close()
+
+
+def asked(project: Project, model: str) -> int:
+    """From the metrics, which are open."""
+    port = project.settings["METRICS_PORT"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    (count,) = re.findall(rf'nv_inference_request_success{{model="{model}".*}} (\d+)', text)
+    return int(count)
+
+
+def test_no_way_back_and_nothing_to_roll_out(local: Project) -> None:
+    (line,) = error_lines(local.make("rollback").stderr)
+    assert "no version served before" in line
+    (line,) = error_lines(local.make("rollout", VERSION="99").stderr)
+    assert "there is no version 99" in line and "make history" in line
+    (line,) = error_lines(local.make("rollout", CANARY="some").stderr)
+    assert "CANARY=some" in line
+    assert "nothing is new" in local.made("publish")
+
+
+# Versions that must not serve. Each is refused with one line, no request is lost, the old one
+# serves, and the next good one comes to serve.
+
+
+def network(name: str, data_type: int, size: int) -> bytes:
+    """It answers class 7, whatever it is shown."""
+    shape = ["batch", 3, size, size]
+    scores = [100.0 if each == 7 else 0.0 for each in range(1000)]
+    nodes = [
+        helper.make_node("Cast", [name], ["shown"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["shown", "axes"], ["grey"], keepdims=0),
+        helper.make_node("Unsqueeze", ["grey", "last"], ["column"]),
+        helper.make_node("Mul", ["column", "nothing"], ["zeros"]),
+        helper.make_node("Add", ["zeros", "scores"], ["output"]),
+    ]
+    constants = [
+        helper.make_tensor("axes", TensorProto.INT64, [3], [1, 2, 3]),
+        helper.make_tensor("last", TensorProto.INT64, [1], [1]),
+        helper.make_tensor("nothing", TensorProto.FLOAT, [1], [0.0]),
+        helper.make_tensor("scores", TensorProto.FLOAT, [1, 1000], scores),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "class 7",
+        [helper.make_tensor_value_info(name, data_type, shape)],
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["batch", 1000])],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 9
+    onnx.checker.check_model(model, full_check=True)
+    serialised: bytes = model.SerializeToString()
+    return serialised
+
+
+def replaced(project: Project, number: int, content: bytes) -> None:
+    """The version's network is another, and its record says that this is what was published."""
+    folder = project.served_version.parent / str(number)
+    model = folder / "models" / "resnet50_onnx" / "model.onnx"
+    model.unlink()  # others are links to the same file
+    model.write_bytes(content)
+    record = json.loads((folder / "version.json").read_text())
+    record["hashes"]["resnet50_onnx"]["model.onnx"] = files.sha256(model)
+    record["models"]["resnet50_onnx"] = number
+    (folder / "version.json").write_text(json.dumps(record))
+
+
+def refused(project: Project, cause: str, number: int | None = None, **settings: str) -> None:
+    before = serving(project)
+    version = {"VERSION": str(number)} if number else {}
+    with nobody_waits_in_vain(project):
+        tried = project.make("rollout", **version, **settings)
+    assert tried.returncode != 0
+    (line,) = error_lines(tried.stderr)
+    assert cause in line and "Traceback" not in tried.stderr, line
+    assert serving(project) == before
+    project.made("status")
+
+
+NUMBERS = iter(range(20, 50))
+
+
+def one_more(project: Project) -> int:
+    return published(project, MAX_MEGAPIXELS=str(next(NUMBERS)))
+
+
+def test_no_model_file(local: Project) -> None:
+    number = one_more(local)
+    (local.served_version.parent / f"{number}/models/resnet50_onnx/model.onnx").unlink()
+    refused(local, "model.onnx of resnet50_onnx in version", number)
+
+
+def test_a_file_that_is_not_the_published_one(local: Project) -> None:
+    number = one_more(local)
+    model = local.served_version.parent / f"{number}/models/resnet50_onnx/model.onnx"
+    content = model.read_bytes()
+    model.unlink()
+    model.write_bytes(content[:-1000])
+    refused(local, "is not the file that was published", number)
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (b"", "cannot be served"),
+        (network("input", TensorProto.UINT8, 224)[:2000], "cannot be served"),
+        (network("input", TensorProto.UINT8, 96), "[-1, 3, 96, 96]"),
+        (network("input", TensorProto.FLOAT, 224), "TYPE_FP32"),
+        (network("pixels", TensorProto.UINT8, 224), "has no input 'input'"),
+        (network("input", TensorProto.UINT8, 224), "the accuracy gate stops at the network"),
+    ],
+    ids=["empty", "truncated", "wrong shape", "wrong type", "wrong name", "wrong answers"],
+)
+def test_a_network_that_does_not_fit(local: Project, content: bytes, cause: str) -> None:
+    number = one_more(local)
+    replaced(local, number, content)
+    refused(local, cause, number)
+
+
+def test_another_picture_size(local: Project) -> None:
+    """Of all versions the configs are one: this takes a restart."""
+    number = one_more(local)
+    manifest = local.served_version.parent / f"{number}/onnx/manifest.json"
+    told = json.loads(manifest.read_text())
+    told["onnx"]["input"] = ["uint8", 3, 299, 299]
+    manifest.unlink()
+    manifest.write_text(json.dumps(told))
+    refused(local, "takes pictures of", number)
+
+
+def test_a_broken_config(local: Project) -> None:
+    number = one_more(local)
+    config = local.path / "model_repository" / "preprocessing" / "config.pbtxt"
+    kept = config.read_text()
+    config.write_text(kept + "instance_group [")
+    try:
+        refused(local, "preprocessing/config.pbtxt is no model config", number)
+    finally:
+        config.write_text(kept)
+
+
+def test_a_program_that_fails_at_its_start(own_program: Project) -> None:
+    line = "        # Pillow lets go"
+    another_program(own_program, line, f"        raise OSError('no such disk')\n{line}")
+    refused(own_program, "no such disk", one_more(own_program))
+
+
+def test_a_program_that_hangs_at_its_start(own_program: Project) -> None:
+    line = "        # Pillow lets go"
+    another_program(own_program, line, f"        import time; time.sleep(1000)\n{line}")
+    number = one_more(own_program)
+    refused(own_program, "no answer within 10 s", number, START_TIMEOUT="10")
+
+
+def test_a_program_that_fails_at_every_picture(own_program: Project) -> None:
+    line = "        pending = ["
+    another_program(own_program, line, f"        raise OSError('no such disk')\n{line}")
+    refused(own_program, "no such disk", one_more(own_program))
+
+
+def test_a_program_that_is_slow(own_program: Project) -> None:
+    line = "        pending = ["
+    another_program(own_program, line, f"        import time; time.sleep(1)\n{line}")
+    refused(own_program, "MOST_P99=", one_more(own_program), MOST_P99="2", WATCH_SECONDS="2")
+
+
+def test_the_next_good_one_comes_to_serve(local: Project) -> None:
+    number = one_more(local)
+    with nobody_waits_in_vain(local):
+        local.made("rollout")
+    assert serving(local) == number
+
+
+# What is cut off.
+
+
+def in_the_middle(project: Project, number: int) -> bool:
+    """The new version's folder stands beside the old one."""
+    return (project.path / "build" / "live" / "resnet50_onnx" / str(number)).exists() or (
+        project.path / "build" / "live" / "preprocessing" / str(number)
+    ).exists()
+
+
+def test_ctrl_c_in_the_middle(local: Project) -> None:
+    before, number = serving(local), one_more(local)
+    with nobody_waits_in_vain(local):
+        make = local.start_make("rollout")
+        wait_until(lambda: in_the_middle(local, number), "the new version to be placed")
+        said = interrupt(make)
+    assert f"version {before} serves, as before" in said and "Traceback" not in said
+    assert serving(local) == before and not in_the_middle(local, number)
+    assert "cut off" not in local.made("history")
+
+
+def test_kill_9_in_the_middle(local: Project) -> None:
+    before, number = serving(local), one_more(local)
+    with nobody_waits_in_vain(local):
+        make = local.start_make("rollout")
+        wait_until(lambda: in_the_middle(local, number), "the new version to be placed")
+        os.killpg(make.pid, signal.SIGKILL)
+        make.communicate()
+        assert f"rollout of version {number} was cut off" in local.made("history")
+        assert f"version {before} stays" in local.made("up")
+    assert serving(local) == before and not in_the_middle(local, number)
+    local.made("rollout")
+    assert serving(local) == number
+
+
+def test_kill_9_of_the_server_in_the_middle(local: Project) -> None:
+    before, number = serving(local), one_more(local)
+    make = local.start_make("rollout")
+    wait_until(lambda: in_the_middle(local, number), "the new version to be placed")
+    pid = json.loads((local.path / "build/run/state.json").read_text())["pid"]
+    psutil.Process(pid).kill()
+    said, _ = make.communicate(timeout=300)
+    assert make.returncode != 0 and "Traceback" not in said
+    assert len(error_lines(said)) == 1
+    assert f"version {before}" in local.made("up")
+    assert serving(local) == before and not in_the_middle(local, number)
+    assert f"version {before} serves" in local.made("history")

@@ -1,0 +1,295 @@
+"""The repository on a real S3 server that asks for keys: mirrored, served from, out of reach."""
+
+from __future__ import annotations
+
+import configparser
+import secrets
+import shutil
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tritonclient.http
+from botocore.client import BaseClient
+from tritonclient.utils import InferenceServerException
+
+from bundle_client import Client
+from bundle_serving import guard
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.start_server import PIPELINE
+from scripts.bootstrap import PYTHON
+from scripts.errors import UserError
+from scripts.host import settings, temporary
+from scripts.host.settings import Settings
+from scripts.storage import check
+from scripts.storage.location import parse
+from scripts.storage.remote import Remote
+from tests.conftest import require_docker
+from tests.project import Project, free_ports, picture
+
+NETWORK = "resnet50_onnx"
+
+ADMIN_KEY = {guard.HEADER: secrets.token_hex(32)}
+
+# All that goes over the line where S3 copies the network by itself.
+WITHOUT_NETWORK = 1 << 20
+
+# Triton asks a closed port again and again before it gives up.
+LOAD_S = 120
+
+
+@dataclass
+class Place:
+    """An S3 server of `make s3-up`, and the keys that it made."""
+
+    project: Project
+    port: int
+
+    def url(self, path: str, bucket: str = "models") -> str:
+        return f"s3://http://127.0.0.1:{self.port}/{bucket}/{path}"
+
+    def keys(self, user: str) -> Path:
+        return self.project.path / "build" / "run" / "s3" / f"{user}.credentials"
+
+    def wished(self) -> Settings:
+        return settings.load({"S3_SERVER_CREDENTIALS": str(self.keys("server"))}, Path("none"))
+
+    def remote(self, path: str) -> Remote:
+        return Remote(parse(self.url(path)), self.wished())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    require_docker()
+    (port,) = free_ports(1)
+    project = Project.copy(tmp_path_factory.mktemp("s3"), S3_PORT=str(port), FLAVOUR="local")
+    there = Place(project, port)
+    try:
+        project.made("s3-up")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(there.keys("operator")))
+            for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+                patch.delenv(name, raising=False)
+            yield there
+    finally:
+        project.make("clean")  # the container, its image and what it holds
+
+
+@pytest.fixture(scope="module")
+def models(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository that is laid out; the ensemble's version folder is empty."""
+    folder = tmp_path_factory.mktemp("models") / "live"
+    ignored = shutil.ignore_patterns(".gitkeep", "__pycache__")
+    shutil.copytree(exported / "live", folder, ignore=ignored)
+    return folder
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """What was asked of S3, and how often."""
+    counted: Counter[str] = Counter()
+    call = BaseClient._make_api_call
+
+    def count(client: BaseClient, operation: str, said: dict[str, Any]) -> Any:
+        counted[operation] += 1
+        return call(client, operation, said)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", count)
+    return counted
+
+
+def test_a_mirror_sends_what_changed_and_nothing_else(
+    place: Place, models: Path, tmp_path: Path, requests: Counter[str]
+) -> None:
+    folder = tmp_path / "live"
+    shutil.copytree(models, folder)
+    live = place.remote("mirrored")
+    first = live.mirror(folder)
+    assert first.uploaded > 10 and first.skipped == first.removed == 0
+    assert f"{PIPELINE}/1/" in live.list(), "the marker of an empty folder"
+    again = live.mirror(folder)
+    assert (again.uploaded, again.skipped, again.bytes) == (0, first.uploaded, 0)
+    requests.clear()
+    assert live.mirror(folder).uploaded == 0
+    assert requests == {"ListObjectsV2": 1}, "what is known is not asked again"
+
+    labels = folder / PIPELINE / "labels.txt"
+    labels.write_text(labels.read_text().swapcase())  # of the same size
+    shutil.rmtree(folder / "preprocessing" / "warmup")
+    kept = live.mirror(folder, delete=False)
+    assert (kept.uploaded, kept.removed) == (1, 0)
+    assert live.mirror(folder).removed == 1
+    assert live.read(f"{PIPELINE}/labels.txt") == labels.read_bytes()
+
+
+def test_what_s3_has_already_it_copies_by_itself(
+    place: Place, models: Path, tmp_path: Path, requests: Counter[str]
+) -> None:
+    live = place.remote("copied")
+    live.mirror(models)
+    archive = live.archive
+    kept = archive.mirror(models, to="1", known=live.prefix)
+    assert kept.uploaded > 10 and kept.bytes < WITHOUT_NETWORK
+    requests.clear()
+    archive.mirror(models, to="2", known=archive.prefix)
+    assert requests["HeadObject"] <= 2, "not of every version that is kept"
+    archive.remove("2/")
+    assert archive.mirror(models, to="1").uploaded == 0
+    assert all(name.startswith("1/") for name in archive.list())
+
+    archive.fetch("1", tmp_path / "back")
+    same = subprocess.run(["diff", "-r", models, tmp_path / "back"], capture_output=True, text=True)
+    assert same.stdout == ""
+    archive.write("history.jsonl", b"{}\n")
+    assert archive.read("history.jsonl") == b"{}\n" and archive.read("none") is None
+    archive.remove("1/")
+    assert archive.list() == ["history.jsonl"]
+    with pytest.raises(UserError, match="nothing below"):
+        archive.fetch("1", tmp_path / "back")
+    assert (tmp_path / "back" / PIPELINE).is_dir()
+
+
+@pytest.fixture(scope="module")
+def served(place: Place, models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that loads from S3 with the key that may only read."""
+    place.remote("live").mirror(models)
+    run = tmp_path_factory.mktemp("run")
+    http, grpc, metrics = map(str, free_ports(3))
+    command: list[str | Path] = [PYTHON, "-m", "bundle_serving.start_server", "--run-dir", run]
+    command += ["--repository", place.url("live"), "--s3-credentials", place.keys("server")]
+    command += ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
+    command += ["--shm-prefix", f"triton_temporary_s3_{http}_", "--admin-key-file", run / "key"]
+    (run / "key").write_text(ADMIN_KEY[guard.HEADER])
+    address = f"127.0.0.1:{http}"
+    log = run / "server.log"
+    with temporary.running(
+        "the server", command, log, lambda: reason_not_to_trust(f"http://{address}", PIPELINE)
+    ):
+        assert list((run / "from-s3").rglob("model.onnx")), "Triton's copies lie in its own folder"
+        yield address
+    assert not list((run / "from-s3").iterdir()), "and go with it"
+
+
+def client_of(address: str) -> Any:
+    return tritonclient.http.InferenceServerClient(address, network_timeout=LOAD_S)
+
+
+def ready_versions(address: str) -> list[str]:
+    index = client_of(address).get_model_repository_index(headers=ADMIN_KEY)
+    return [m["version"] for m in index if m["name"] == NETWORK and m.get("state") == "READY"]
+
+
+def test_a_server_answers_from_s3_and_takes_a_new_version(
+    place: Place, models: Path, served: str, tmp_path: Path
+) -> None:
+    shutil.copytree(models, tmp_path / "live")
+    network = tmp_path / "live" / NETWORK
+    shutil.copytree(network / "1", network / "2")
+    live = place.remote("live")
+    assert live.mirror(tmp_path / "live", known=live.prefix).bytes < WITHOUT_NETWORK
+    client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
+    assert "2" in ready_versions(served)
+    with Client(url=served) as client:
+        assert client.classify(picture(), top=1).labels
+    assert live.mirror(models).uploaded == 0, "only taken away"
+    client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
+    assert "1" in ready_versions(served)
+
+
+def test_s3_that_goes_away_costs_no_request(place: Place, served: str) -> None:
+    answered, failed = 0, []
+    loaded = threading.Event()
+
+    def load() -> None:
+        with pytest.raises(InferenceServerException):
+            client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
+        loaded.set()
+
+    place.project.made("s3-down")
+    try:
+        loading = threading.Thread(target=load)
+        loading.start()
+        with Client(url=served) as client:
+            while not loaded.is_set() and loading.is_alive():
+                try:
+                    client.classify(picture(), top=1)
+                    answered += 1
+                except Exception as fault:
+                    failed.append(fault)
+        loading.join()
+        assert loaded.is_set() and answered > 10 and not failed
+        with pytest.raises(UserError, match="nothing takes connections"):
+            place.remote("live").list()
+    finally:
+        place.project.made("s3-up")
+    client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
+    with Client(url=served) as client:
+        assert client.classify(picture(), top=1).labels
+
+
+def keys_of(file: Path) -> dict[str, str]:
+    parsed = configparser.ConfigParser()
+    parsed.read(file)
+    return {name.upper(): value for name, value in parsed["default"].items()}
+
+
+def complaint(place: Place, url: str, **server: str) -> str:
+    with pytest.raises(UserError) as refused:
+        check.examine(parse(url), place.wished().replaced(**server))
+    return f"{refused.value.cause}; {refused.value.remedy}"
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        (
+            {"AWS_SHARED_CREDENTIALS_FILE": "/nowhere", "AWS_EC2_METADATA_DISABLED": "true"},
+            "no cred",
+        ),
+        ({"AWS_PROFILE": "nobody"}, "nobody"),
+        ({"AWS_ACCESS_KEY_ID": "bundle:stranger"}, "there is no key bundle:stranger"),
+        ({"AWS_SECRET_ACCESS_KEY": "guessed"}, "the secret of your key is wrong"),
+        ({"AWS_REGION": "eu-west-1"}, "AWS_REGION=us-east-1"),
+    ],
+)
+def test_each_fault_of_a_key_has_its_own_words(
+    place: Place, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], words: str
+) -> None:
+    if any("KEY" in name for name in environment):
+        environment = keys_of(place.keys("operator")) | environment
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert words in complaint(place, place.url("live"))
+
+
+def test_each_fault_of_a_place_has_its_own_words(place: Place) -> None:
+    assert "no bucket elsewhere" in complaint(place, place.url("live", bucket="elsewhere"))
+    assert "nothing below" in complaint(place, place.url("never-filled"))
+    https = place.url("live").replace("s3://http:", "s3://https:")
+    assert "speaks plain http" in complaint(place, https)
+
+
+def test_who_may_not_write_is_told_and_so_is_a_server_that_may(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place.remote("live").write("labels.txt", b"")
+    too_much = tmp_path / "server.credentials"
+    too_much.write_text(place.keys("operator").read_text() + "region = us-east-1\n")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    said = complaint(place, place.url("live"), S3_SERVER_CREDENTIALS=str(too_much))
+    assert "the server's key bundle:operator may write" in said
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(place.keys("server")))
+    assert "may not write" in complaint(place, place.url("live"))
+
+
+def test_s3_check_says_that_all_is_well(place: Place, models: Path) -> None:
+    place.remote("live").mirror(models)
+    said = place.project.made(
+        "s3-check", REPOSITORY=place.url("live"), S3_SERVER_CREDENTIALS=str(place.keys("server"))
+    )
+    assert "lists, reads and writes" in said and "cannot write" in said

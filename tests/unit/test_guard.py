@@ -1,0 +1,74 @@
+"""The operator's key as a file, and what comes of a call that is not answered."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from bundle_serving import guard
+from scripts import files
+from scripts.errors import UserError
+from scripts.host import admin_key, triton_api
+
+
+def test_a_key_is_read(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("0123456789abcdef\n")
+    assert guard.read(tmp_path / "key") == "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"short", b"with a space in it", b"a=b:c,d=e:f,g=h:i", b"\xff" * 20]
+)
+def test_what_is_no_key_is_none(tmp_path: Path, content: bytes) -> None:
+    """Triton would take an empty one, and a comma or a colon for a part of its option."""
+    (tmp_path / "key").write_bytes(content)
+    with pytest.raises(guard.NoKey, match=r"key (holds no key|cannot be read)"):
+        guard.read(tmp_path / "key")
+
+
+def test_no_file_is_no_key(tmp_path: Path) -> None:
+    with pytest.raises(guard.NoKey, match="No such file"):
+        guard.read(tmp_path / "key")
+
+
+def test_a_secret_file_is_never_open_to_others(tmp_path: Path) -> None:
+    files.write(tmp_path / "key", "secret", mode=0o600)
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    files.write(tmp_path / "open", "said", mode=0o644)
+    assert (tmp_path / "open").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.fixture
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(admin_key, "PATH", tmp_path / "admin.key")
+    return admin_key.ensure()
+
+
+def test_the_key_is_made_once_and_for_its_owner(key: Path) -> None:
+    made = key.read_text()
+    key.chmod(0o644)
+    before = admin_key.mark()
+    assert admin_key.ensure().read_text() == made and len(made.strip()) == 64
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert admin_key.mark() == before
+    key.unlink()
+    assert admin_key.ensure().read_text() != made and admin_key.mark() != before
+
+
+def test_a_server_that_hangs_is_given_up(key: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UserError) as fault:
+            triton_api.post(address, "/repository/models/any/load", timeout=0.3)
+    assert "/v2/repository/models/any/load within 0.3 s" in fault.value.cause
+    assert "make down" in fault.value.remedy
+
+
+def test_a_server_that_is_gone_is_named(key: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = f"127.0.0.1:{gone.getsockname()[1]}"
+    with pytest.raises(UserError) as fault:
+        triton_api.get(address)
+    assert address in fault.value.cause and "refused" in fault.value.cause

@@ -1,0 +1,269 @@
+"""Places on S3, the order in which things go there, and the words for what goes wrong."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from bundle_serving import s3
+from bundle_serving.start_server import PIPELINE
+from scripts.errors import UserError
+from scripts.host import settings
+from scripts.host.settings import Settings
+from scripts.storage import check, credentials, order
+from scripts.storage.credentials import Keys
+from scripts.storage.diagnosis import told
+from scripts.storage.from_containers import seen_from_containers
+from scripts.storage.location import Location, parse, wished
+
+AWS = parse("s3://bundle-models/live")
+KEYS = Keys("your key", "AKIA1", "secret", "", "eu-west-1")
+
+
+def wishing(**values: str) -> Settings:
+    return settings.load(values, Path("none"))
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("s3://bundle-models/live", Location(None, "bundle-models", "live")),
+        ("s3://bundle-models/a/b.c", Location(None, "bundle-models", "a/b.c")),
+        ("s3://http://127.0.0.1:9000/models/a", Location("http://127.0.0.1:9000", "models", "a")),
+        ("s3://https://s3.me:443/models/a", Location("https://s3.me:443", "models", "a")),
+        ("s3://s3.me:9000/models/a", Location("http://s3.me:9000", "models", "a")),
+    ],
+)
+def test_a_place_is_read_as_triton_reads_it(url: str, meant: Location) -> None:
+    assert parse(url) == meant
+    assert parse(str(meant)) == meant
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("http://s3.me:9000/models/a", "s3://http://s3.me:9000"),
+        ("/srv/models", "a folder here"),
+        ("s3:/models/a", "s3://bucket/path"),
+        ("s3://", "bucket is missing"),
+        ("s3:///a", "bucket is missing"),
+        ("s3://models", "models/models"),
+        ("s3://models/", "models/models"),
+        ("s3://Models/a", "small letters"),
+        ("s3://http://s3.me/models/a", "s3://http://s3.me:80/"),
+        ("s3://https://s3.me/models/a", "s3://https://s3.me:443/"),
+        ("s3://http://s3.me:9000", "bucket is missing"),
+        ("s3://http://s3.me:9000/models", "9000/models/models"),
+        ("s3://http://s3.me:99999/models/a", "65535"),
+        ("s3://http://:9000/models/a", "no host"),
+        ("s3://models/a/", "s3://models/a"),
+        ("s3://models/a//b", "s3://models/a/b"),
+        ("s3://models/a b", "space"),
+        ("s3://models/ä", "letters"),
+        ("s3://models/../a", ".."),
+    ],
+)
+def test_a_place_that_triton_would_not_find_is_refused(url: str, word: str) -> None:
+    with pytest.raises(UserError) as refused:
+        parse(url)
+    assert word in f"{refused.value.cause}; {refused.value.remedy}"
+
+
+def test_versions_lie_beside_what_is_served() -> None:
+    assert str(AWS.archive) == "s3://bundle-models/live-versions"
+    assert wished(wishing()) is None
+
+
+def test_a_container_sees_this_machine_by_another_name_or_not_at_all() -> None:
+    assert seen_from_containers(AWS, wishing()) is AWS
+    with pytest.raises(UserError, match="a container another one"):
+        seen_from_containers(parse("s3://http://localhost:9999/models/a"), wishing())
+
+
+def test_no_half_version_is_ever_seen(tmp_path: Path) -> None:
+    for name in (
+        f"{PIPELINE}/config.pbtxt",
+        f"{PIPELINE}/configs/cpu.pbtxt",
+        f"{PIPELINE}/labels.txt",
+        "network/2/manifest.json",
+        "network/2/model.onnx",
+        "network/config.pbtxt",
+        "step/1/model.py",
+        "step/1/transform.json",
+        "step/warmup/mug.jpg",
+        "step/1/__pycache__/model.pyc",
+        "network/2/.model.onnx.17.tmp",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x" * (100 if "onnx" in name else 1))
+    (tmp_path / PIPELINE / "1").mkdir()
+    assert [each.name for each in order.contents(tmp_path)] == [
+        "step/warmup/mug.jpg",
+        "network/2/model.onnx",
+        "step/1/model.py",
+        "network/2/manifest.json",
+        "step/1/transform.json",
+        "network/config.pbtxt",
+        f"{PIPELINE}/labels.txt",
+        f"{PIPELINE}/1/",
+        f"{PIPELINE}/config.pbtxt",
+        f"{PIPELINE}/configs/cpu.pbtxt",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "operation", "words"),
+    [
+        ("InvalidAccessKeyId", "ListObjectsV2", ("does not know", "AKIA1")),
+        ("SignatureDoesNotMatch", "ListObjectsV2", ("secret",)),
+        ("ExpiredToken", "ListObjectsV2", ("session token", "log in again")),
+        ("AuthorizationHeaderMalformed", "ListObjectsV2", ("eu-west-1", "AWS_REGION=eu-north-1")),
+        ("NoSuchBucket", "ListObjectsV2", ("no bucket bundle-models",)),
+        ("AccessDenied", "ListObjectsV2", ("may not list", "s3:ListBucket")),
+        ("AccessDenied", "GetObject", ("may not read", "s3:GetObject")),
+        ("AccessDenied", "PutObject", ("may not write", "s3:PutObject")),
+        ("RequestTimeTooSkewed", "ListObjectsV2", ("clock",)),
+    ],
+)
+def test_what_aws_answers_becomes_a_cause_and_a_remedy(
+    code: str, operation: str, words: tuple[str, ...]
+) -> None:
+    answer = {"Error": {"Code": code, "Message": "…", "Region": "eu-north-1"}}
+    with pytest.raises(UserError) as refused, told(AWS, KEYS, wishing()):
+        raise ClientError(answer, operation)  # type: ignore[arg-type]
+    line = f"{refused.value.cause}; {refused.value.remedy}"
+    assert all(word in line for word in words)
+
+
+@contextmanager
+def listening(certificate: Path | None, answers: bool = True) -> Iterator[int]:
+    """Somebody behind a port, with TLS or without, who is no S3 server."""
+    server = socket.create_server(("127.0.0.1", 0))
+    secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if certificate:
+        secure.load_cert_chain(certificate)
+
+    def serve() -> None:
+        while True:
+            try:
+                caller = server.accept()[0]
+            except OSError:
+                return
+            try:
+                if certificate:
+                    caller = secure.wrap_socket(caller, server_side=True)
+                if answers:
+                    caller.recv(4096)
+                    caller.close()
+                else:
+                    held.append(caller)
+            except OSError:
+                caller.close()
+
+    held: list[socket.socket] = []
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield server.getsockname()[1]
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        for each in held:
+            each.close()
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA1")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+
+def said_of(url: str) -> str:
+    with pytest.raises(UserError) as refused:
+        check.require_reachable(parse(url), wishing())
+    return f"{refused.value.cause}; {refused.value.remedy}"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    command: list[str | Path] = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes"]
+    command += ["-subj", "/CN=localhost", "-keyout", path, "-out", path.with_suffix(".crt")]
+    made = subprocess.run(command, capture_output=True)
+    if made.returncode:
+        pytest.skip("no openssl here")
+    path.write_bytes(path.read_bytes() + path.with_suffix(".crt").read_bytes())
+    return path
+
+
+def test_a_certificate_of_ones_own_is_named(key: None, certificate: Path) -> None:
+    with listening(certificate) as port:
+        assert "CA_BUNDLE=" in said_of(f"s3://https://127.0.0.1:{port}/models/a")
+
+
+def test_http_spoken_to_https_is_named(key: None, certificate: Path) -> None:
+    with listening(certificate) as port:
+        assert "speaks https" in said_of(f"s3://http://127.0.0.1:{port}/models/a")
+
+
+def test_https_spoken_to_http_is_named(key: None) -> None:
+    with listening(None) as port:
+        said = said_of(f"s3://https://127.0.0.1:{port}/models/a")
+        assert "speaks plain http" in said or "no TLS" in said
+
+
+def test_somebody_else_behind_the_port_is_named(key: None) -> None:
+    with listening(None) as port:
+        assert "as S3 does" in said_of(f"s3://http://127.0.0.1:{port}/models/a")
+
+
+def test_who_takes_the_call_and_says_nothing_is_named(key: None) -> None:
+    with listening(None, answers=False) as port:
+        assert "in time" in said_of(f"s3://http://127.0.0.1:{port}/models/a")
+
+
+def test_a_closed_port_and_an_unknown_host_are_told_apart(key: None) -> None:
+    with listening(None) as port:
+        pass
+    assert "nothing takes connections" in said_of(f"s3://http://127.0.0.1:{port}/models/a")
+    assert "nobody knows the host" in said_of("s3://http://nowhere.invalid:9000/models/a")
+
+
+def test_aws_is_not_asked_without_a_region(
+    key: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    assert "AWS_REGION" in said_of("s3://bundle-models/live")
+
+
+def test_the_servers_key_comes_from_its_file_alone(key: None, tmp_path: Path) -> None:
+    file = tmp_path / "server.credentials"
+    operator = credentials.of_operator(parse("s3://http://h:1/models/a"))
+    file.write_text(Keys("", "READER", "100%secret", "token", "eu-west-1").file())
+    found = credentials.of_server(wishing(S3_SERVER_CREDENTIALS=str(file)), operator)
+    assert (found.key, found.secret, found.region) == ("READER", "100%secret", "eu-west-1")
+    assert credentials.of_server(wishing(), operator) == operator
+    environment = s3.with_keys({"AWS_PROFILE": "mine", "PATH": "/bin"}, file)
+    assert environment["AWS_SECRET_ACCESS_KEY"] == "100%secret"
+    assert environment["AWS_SESSION_TOKEN"] == "token" and environment["PATH"] == "/bin"
+    assert "AWS_PROFILE" not in environment
+
+
+@pytest.mark.parametrize("content", [None, "nothing", "[default]\naws_access_key_id = A\n"])
+def test_a_useless_file_of_keys_is_refused(key: None, tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "server.credentials"
+    if content:
+        file.write_text(content)
+    operator = credentials.of_operator(parse("s3://http://h:1/models/a"))
+    with pytest.raises(UserError, match="S3_SERVER_CREDENTIALS"):
+        credentials.of_server(wishing(S3_SERVER_CREDENTIALS=str(file)), operator)

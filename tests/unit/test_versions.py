@@ -1,0 +1,162 @@
+"""What is decided about versions, without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from bundle_serving.start_server import PIPELINE
+from scripts import files
+from scripts.errors import UserError
+from scripts.host.settings import DEFAULTS
+from scripts.versions import archive, history, live
+from scripts.versions.archive import Version
+from scripts.versions.control import pinned, serving_both
+from scripts.versions.history import BEGINS, PUBLISHED, SERVES, STAYED, Event
+from scripts.versions.stream import Answer
+from scripts.versions.verdict import Figures, agreement, objection
+from tests.project import ROOT
+
+
+def events(*told: tuple[str, int, str]) -> list[Event]:
+    return [Event("now", what, version, how) for what, version, how in told]
+
+
+FIRST = (SERVES, 1, "up")
+
+
+@pytest.mark.parametrize(
+    ("told", "serving", "before"),
+    [
+        ([], None, None),
+        ([FIRST], 1, None),
+        ([FIRST, (PUBLISHED, 2, "publish"), (BEGINS, 2, "rollout")], 1, None),
+        ([FIRST, (BEGINS, 2, "rollout"), (STAYED, 2, "rollout")], 1, None),
+        ([FIRST, (SERVES, 2, "rollout")], 2, 1),
+        ([FIRST, (SERVES, 2, "rollout"), (SERVES, 1, "rollback")], 1, None),
+        ([FIRST, (SERVES, 2, "rollout"), (SERVES, 3, "up"), (SERVES, 2, "rollback")], 2, 1),
+        ([FIRST, (SERVES, 2, "rollout"), (SERVES, 1, "rollout")], 1, 2),
+    ],
+)
+def test_who_serves_and_who_did_before(
+    told: list[tuple[str, int, str]], serving: int | None, before: int | None
+) -> None:
+    assert history.serving(events(*told)) == serving
+    assert history.before(events(*told)) == before
+
+
+def test_a_switch_that_did_not_end_was_cut_off() -> None:
+    begun = events(FIRST, (BEGINS, 2, "rollout"))
+    assert history.cut_off(begun) == begun[-1]
+    assert history.cut_off([*begun, *events((PUBLISHED, 3, "publish"))]) == begun[-1]
+    for end in (STAYED, SERVES):
+        assert history.cut_off([*begun, *events((end, 2, "rollout"))]) is None
+    assert history.cut_off(events(FIRST)) is None
+
+
+def answers(version: int, ms: list[float], failed: int = 0) -> list[Answer]:
+    return [
+        *(Answer(version, number % 4, each, number % 4) for number, each in enumerate(ms)),
+        *(Answer(version, 0, 1, None, "refused") for _ in range(failed)),
+    ]
+
+
+def test_what_speaks_against_a_version() -> None:
+    old = Figures.of(answers(1, [40.0] * 100))
+    assert objection(old, Figures.of(answers(2, [45.0] * 100)), 2) is None
+    assert "1 of 101 requests failed" in str(
+        objection(old, Figures.of(answers(2, [40.0] * 100, failed=1)), 2)
+    )
+    slow = str(objection(old, Figures.of(answers(2, [40.0] * 90 + [400.0] * 10)), 2))
+    assert "p99 40 -> 400 ms" in slow and "MOST_P99=2" in slow
+    assert "too few" in str(objection(old, Figures.of(answers(2, [40.0] * 10)), 2))
+    hurt = Figures.of(answers(1, [40.0] * 100, failed=3))
+    assert "the version that serves failed" in str(objection(hurt, old, 2))
+    # A few milliseconds more are nothing, though they be three times as many.
+    quick = Figures.of(answers(1, [5.0] * 100))
+    assert objection(quick, Figures.of(answers(2, [15.0] * 100)), 2) is None
+
+
+def test_agreement_is_of_pictures_that_both_were_asked() -> None:
+    both = [*answers(1, [1.0] * 4), Answer(2, 0, 1, 0), Answer(2, 1, 1, 7)]
+    assert agreement(both, 1, 2) == (1, 2)
+    assert Figures.of([]).p99 == float("inf")
+
+
+def test_an_ensemble_and_its_members_fixed_to_versions() -> None:
+    folder = ROOT / "model_repository"
+    ensemble = text_format.Parse(
+        (folder / PIPELINE / "configs" / "cpu.pbtxt").read_text(), ModelConfig()
+    )
+    models = {"preprocessing": 3, "resnet50_onnx": 7, "postprocessing": 1}
+    fixed = pinned(ensemble, models)
+    assert [step.model_version for step in fixed.ensemble_scheduling.step] == [3, 7, 1]
+    assert {step.model_version for step in ensemble.ensemble_scheduling.step} == {-1}
+    member = text_format.Parse((folder / "resnet50_onnx/config.pbtxt").read_text(), ModelConfig())
+    assert list(serving_both(member, 6, 7).version_policy.specific.versions) == [6, 7]
+
+
+# The archive, and the repository that Triton reads.
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    monkeypatch.setattr(archive, "DRAFT", tmp_path / "versions" / ".draft")
+    monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
+    return tmp_path
+
+
+def kept(seed: Version | None, network: str, program: str = "first") -> Version:
+    contents = {
+        "preprocessing": {"model.py": program},
+        "postprocessing": {"model.py": "first"},
+        "resnet50_onnx": {"model.onnx": network},
+    }
+    with archive.draft(seed):
+        return archive.keep(contents, DEFAULTS, seed)
+
+
+def test_a_version_is_numbered_once_and_members_keep_their_numbers(here: Path) -> None:
+    first = kept(None, "a network")
+    assert first.number == 1 and set(first.models.values()) == {1}
+    assert kept(first, "a network") == first
+    second = kept(first, "another")
+    assert second.models == {"preprocessing": 1, "postprocessing": 1, "resnet50_onnx": 2}
+    third = kept(second, "another", "changed")
+    assert third.models == {"preprocessing": 3, "postprocessing": 1, "resnet50_onnx": 2}
+    # Whoever wishes for what was there before gets that, unless its files are no longer sound.
+    assert kept(third, "a network") == first == archive.load(1)
+    (first.member("resnet50_onnx") / "model.onnx").write_text("damaged")
+    assert kept(third, "a network").number == 4
+
+
+def test_a_draft_that_fails_leaves_nothing(here: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), archive.draft(None) as draft:
+        files.write(draft.onnx / "model.onnx", "half")
+        raise KeyboardInterrupt
+    assert archive.numbers() == [] and list((here / "versions").iterdir()) == []
+    with pytest.raises(UserError, match="there is no version 7"):
+        archive.load(7)
+
+
+def live_numbers(here: Path, model: str) -> list[str]:
+    return sorted(path.name for path in (here / "live" / model).glob("[0-9]*"))
+
+
+def test_two_versions_are_live_during_a_switch_and_one_after_it(here: Path) -> None:
+    first = kept(None, "a network")
+    second = kept(first, "another", "changed")
+    live.place(first)
+    live.place(second)
+    assert live_numbers(here, "resnet50_onnx") == ["1", "2"]
+    live.leave_only(second)
+    assert live_numbers(here, "resnet50_onnx") == ["2"]
+    assert live_numbers(here, "preprocessing") == ["2"]
+    assert live_numbers(here, "postprocessing") == ["1"]  # of both
+    live.place(first)
+    live.leave_only(first)
+    assert live_numbers(here, "resnet50_onnx") == live_numbers(here, "preprocessing") == ["1"]
