@@ -181,5 +181,9 @@ def test_make_sentiment_does_it_all(tmp_path: Path) -> None:
         assert json.loads(out.splitlines()[-1])["label"] == "positive"
         assert "negative  " in project.made("sentiment", TEXT="I hate this place!")
         assert "no text given" in project.make("sentiment").stderr
+        assert "up already" in project.made("up")
+        project.made("down")
+        after = project.make("sentiment", TEXT="I hate this place!")
+        assert "negative  " in after.stdout and "sentiment: " not in after.stderr
     finally:
         project.make("clean")

@@ -1,0 +1,70 @@
+"""A network is held against its model's config before it serves anyone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, save
+
+from bundle_serving.openvino_engine import Engine
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    """Tokens of any length and their mask -> three scores, as a network of texts has them."""
+    tokens = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
+        for name in ("ids", "mask")
+    ]
+    scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 3])
+    nodes = [
+        helper.make_node("Mul", ["ids", "mask"], ["read"]),
+        helper.make_node("ReduceSum", ["read", "axis"], ["sum"], keepdims=1),
+        helper.make_node("Cast", ["sum"], ["number"], to=TensorProto.FLOAT),
+        helper.make_node("Concat", ["number", "number", "number"], ["scores"], axis=1),
+    ]
+    axis = helper.make_tensor("axis", TensorProto.INT64, [1], [1])
+    graph = helper.make_graph(nodes, "texts", tokens, [scores], [axis])
+    path = tmp_path / "model.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    return Engine(path, "fp32", threads=1)
+
+
+def tensor(name: str, kind: str, *dims: str) -> dict[str, Any]:
+    return {"name": name, "data_type": kind, "dims": list(dims)}
+
+
+def config(ids: dict[str, Any], *more: dict[str, Any], scores: str = "3") -> dict[str, Any]:
+    return {"input": [ids, *more], "output": [tensor("scores", "TYPE_FP32", scores)]}
+
+
+IDS, MASK = (tensor(name, "TYPE_INT64", "-1") for name in ("ids", "mask"))
+
+
+def test_sizes_that_the_network_leaves_open_may_be_any(engine: Engine) -> None:
+    engine.require(config(IDS, MASK))
+    engine.require(config(tensor("ids", "TYPE_INT64", "8"), MASK))
+    tokens = np.array([[1, 2, 3, 4]], np.int64)
+    answer = engine({"ids": tokens, "mask": np.ones_like(tokens)}, ["scores"])
+    assert answer["scores"].tolist() == [[10, 10, 10]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (config(tensor("ids", "TYPE_INT32", "-1"), MASK), r"'ids' is TYPE_INT64 \[-1, -1\]"),
+        (config(tensor("ids", "TYPE_INT64"), MASK), r"and the pipeline's TYPE_INT64 \[-1\]"),
+        (config(IDS, MASK, scores="2"), r"'scores' is TYPE_FP32 \[-1, 3\]"),
+        (config(IDS, MASK, scores="-1"), r"'scores' is TYPE_FP32 \[-1, 3\]"),
+        (config(IDS, tensor("words", "TYPE_INT64", "-1")), "no input 'words', only ids, mask"),
+        (config(IDS), "no input 'mask' for the network"),
+    ],
+)
+def test_a_config_that_the_network_does_not_fit_is_refused(
+    engine: Engine, wrong: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        engine.require(wrong)
