@@ -46,7 +46,7 @@ class Wanted:
 
     def identity(self) -> dict[str, Any]:
         """All that the artefact depends on, told apart without loading any of it."""
-        found: dict[str, Any] = {"source": self.source, "weights": self.weights}
+        found: dict[str, Any] = {"source": self.source, "weights": {"source": self.weights}}
         if not self.untrained:
             path = Path(self.weights)
             if not path.is_file():

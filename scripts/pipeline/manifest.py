@@ -84,10 +84,10 @@ class Manifest:
         return json.dumps(asdict(self), indent=2) + "\n"
 
     def describe(self) -> str:
-        weights = self.identity["weights"]["source"]
-        return f"{self.identity['arch']}, weights {weights}" + (
-            " (untrained)" if self.untrained else ""
-        )
+        said = str(self.identity.get("arch") or self.identity["source"])
+        if weights := self.identity.get("weights"):  # a classifier of texts comes with its own
+            said += f", weights {weights['source']}"
+        return said + (" (untrained)" if self.untrained else "")
 
 
 def why_export(artefact: Path, wanted: Identified) -> str | None:

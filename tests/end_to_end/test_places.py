@@ -99,6 +99,7 @@ def test_make_classify_with_places(tmp_path: Path) -> None:
         out = project.made("classify", **asked, JSON="1").splitlines()[-1]
         labels = json.loads(out)["labels"]
         assert len(labels) == 5 and labels[0]["label"].endswith("(untrained weights)")
+        assert "torchvision/resnet50," in project.made("models")
         assert "places2.csail.mit.edu" in project.make("classify", **asked, PLACES="").stderr
         odd = project.make("classify", IMG=asked["IMG"], MODEL="smells")
         assert "MODEL=smells is not known" in odd.stderr

@@ -182,6 +182,7 @@ def test_make_sentiment_does_it_all(tmp_path: Path) -> None:
         assert "negative  " in project.made("sentiment", TEXT="I hate this place!")
         assert "no text given" in project.make("sentiment").stderr
         assert "up already" in project.made("up")
+        assert "minilm" in project.made("models")
         project.made("down")
         after = project.make("sentiment", TEXT="I hate this place!")
         assert "negative  " in after.stdout and "sentiment: " not in after.stderr
