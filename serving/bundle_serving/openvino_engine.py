@@ -55,12 +55,14 @@ class Engine:
         """That the network takes and gives what a Triton config says, as Triton's own backends do:
         else each request would find it out."""
         for what, tensors in (("input", self._network.inputs), ("output", self._network.outputs)):
+            # Of one that its graph only passes on, OpenVINO knows the earlier names as well.
             has = {
-                tensor.any_name: (
+                name: (
                     f"TYPE_{TYPES.get(tensor.element_type.get_type_name())}",
                     [-1 if size.is_dynamic else size.get_length() for size in tensor.partial_shape],
                 )
                 for tensor in tensors
+                for name in tensor.names
             }
             for wanted in config[what]:
                 name, dims = wanted["name"], [-1, *(int(size) for size in wanted["dims"])]
@@ -74,9 +76,10 @@ class Engine:
                         f"the network's {what} '{name}' is {kind} {shape}, "
                         f"and the pipeline's {wanted['data_type']} {dims}"
                     )
-            unfed = has.keys() - {wanted["name"] for wanted in config[what]}
+            fed = {wanted["name"] for wanted in config[what]}
+            unfed = [tensor.any_name for tensor in tensors if not fed & tensor.names]
             if what == "input" and unfed:
-                raise ValueError(f"the pipeline has no input '{min(unfed)}' for the network")
+                raise ValueError(f"the pipeline has no input '{unfed[0]}' for the network")
 
     def __call__(
         self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
