@@ -44,6 +44,9 @@ class Wanted:
                     "give WEIGHTS= a .pth or .safetensors file, 'default' or 'random'",
                 )
             weights = {"source": path.name, "sha256": files.sha256(path)}
+        return self.identity_with(weights)
+
+    def identity_with(self, weights: dict[str, str]) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             "arch": self.arch,
@@ -86,12 +89,18 @@ class Manifest:
         )
 
 
-def why_export(artefact: Path, wanted: Wanted) -> str | None:
-    """None when the artefact fits; else what changed, in one line."""
+def why_export(artefact: Path, wanted: Wanted, as_before: bool = False) -> str | None:
+    """None when the artefact fits; else what changed, in one line. Of weights that are wanted as
+    before, the file may be gone, or on another machine."""
     manifest = Manifest.load(artefact / "manifest.json")
     if manifest is None:
         return "nothing exported yet"
-    changes = differences(manifest.identity, wanted.identity())
+    known = manifest.identity["weights"]
+    gone = not wanted.named and not Path(wanted.weights).exists()
+    if as_before and gone and known["source"] == Path(wanted.weights).name:
+        changes = differences(manifest.identity, wanted.identity_with(known))
+    else:
+        changes = differences(manifest.identity, wanted.identity())
     if not changes:
         onnx = artefact / "model.onnx"
         if not onnx.exists():
