@@ -49,7 +49,7 @@ def export(stack: Stack, wished: Settings, made: Workspace) -> None:
     _step(
         made.onnx,
         "export",
-        lambda out: why_export(out, wanted),
+        lambda out: why_export(out, wanted, as_before="WEIGHTS" not in wished.given),
         lambda: stack.run_step(
             "export",
             *("--arch", wanted.arch, "--weights", weights, "--precision", precision),

@@ -48,6 +48,9 @@ class Wanted:
                     "give WEIGHTS= a .pth or .safetensors file, 'default' or 'random'",
                 )
             weights = {"source": path.name, "sha256": files.sha256(path)}
+        return self.identity_with(weights)
+
+    def identity_with(self, weights: dict[str, str]) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             "arch": self.arch,
@@ -90,12 +93,14 @@ class Manifest:
         return said + (" (untrained)" if self.untrained else "")
 
 
-def why_export(artefact: Path, wanted: Identified) -> str | None:
-    """None when the artefact fits; else what changed, in one line."""
+def why_export(artefact: Path, wanted: Identified, as_before: bool = False) -> str | None:
+    """None when the artefact fits; else what changed, in one line. Of weights that are wanted as
+    before, the file may be gone, or on another machine."""
     manifest = Manifest.load(artefact / "manifest.json")
     if manifest is None:
         return "nothing exported yet"
-    changes = differences(manifest.identity, wanted.identity())
+    identity = as_before and isinstance(wanted, Wanted) and _without_file(manifest, wanted)
+    changes = differences(manifest.identity, identity or wanted.identity())
     if not changes:
         onnx = artefact / "model.onnx"
         if not onnx.exists():
@@ -103,6 +108,14 @@ def why_export(artefact: Path, wanted: Identified) -> str | None:
         elif files.sha256(onnx) != manifest.onnx["sha256"]:
             changes = ["model.onnx is not the file that was checked"]
     return "; ".join(changes) or None
+
+
+def _without_file(manifest: Manifest, wanted: Wanted) -> dict[str, Any] | None:
+    """What is wanted, if its weights are a file of the same name that is gone."""
+    known = manifest.identity["weights"]
+    gone = not wanted.named and not Path(wanted.weights).exists()
+    same = known["source"] == Path(wanted.weights).name
+    return wanted.identity_with(known) if gone and same else None
 
 
 def differences(old: Any, new: Any, name: str = "") -> list[str]:

@@ -45,12 +45,18 @@ class Bucket:
         self._sums: dict[tuple[str, str], str] = {}  # by key and ETag
 
     @cached_property
-    def _quick(self) -> S3Client:
-        return connect(self._location, self._keys, self._settings)
+    def _clients(self) -> tuple[S3Client, S3Client]:
+        """Together: the first listing makes them, before there are threads to make them twice."""
+        asked = self._location, self._keys, self._settings
+        return connect(*asked), connect(*asked, STORED_S)
 
-    @cached_property
+    @property
+    def _quick(self) -> S3Client:
+        return self._clients[0]
+
+    @property
     def _patient(self) -> S3Client:
-        return connect(self._location, self._keys, self._settings, STORED_S)
+        return self._clients[1]
 
     def below(self, prefix: str) -> dict[str, Stored]:
         """By what is left of each key behind the prefix."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import boto3
@@ -23,7 +24,7 @@ STORED_S = 60
 def connect(
     location: Location, keys: Keys, settings: Settings, answer_s: float = ANSWER_S
 ) -> S3Client:
-    client: S3Client = boto3.Session().client(
+    client: S3Client = _session().client(
         "s3",
         endpoint_url=location.endpoint,
         aws_access_key_id=keys.key,
@@ -49,6 +50,12 @@ def connect(
     )
     client.meta.events.register_last("before-parameter-build.s3", _stay_in_the_region)
     return client
+
+
+@cache
+def _session() -> boto3.Session:
+    """What is known of S3's interface is read from boto3's files once."""
+    return boto3.Session()
 
 
 def _stay_in_the_region(context: dict[str, Any], **_: object) -> None:

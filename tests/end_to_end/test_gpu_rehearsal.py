@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -146,7 +147,10 @@ print(at_hand(server, folder).run(Configuration(network, pixels, "grpc", 1, 1), 
 
 
 def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
-    said = " ".join(gpu.made("doctor").split())  # a narrow table's lines are broken
+    table = gpu.make("doctor").stdout
+    failed = set(re.findall(r"^fail +(.+?)  ", table, re.MULTILINE))
+    assert failed <= {"disk"}  # of NVIDIA's images, for which there need be no room here
+    said = " ".join(table.split())  # a narrow table's lines are broken
     for found in ("seen from a container", "610.43.02", "24576 MiB", f"all of {TAG}"):
         assert found in said
     old = gpu.make("doctor", REHEARSAL_COMPUTE_CAPABILITY="7.0")

@@ -7,17 +7,20 @@ import secrets
 import shutil
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import tritonclient.http
 from botocore.client import BaseClient
 from tritonclient.utils import InferenceServerException
 
+from benchmark.rollouts import clients
 from bundle_client import Client
 from bundle_serving import guard
 from bundle_serving.health import reason_not_to_trust
@@ -39,6 +42,9 @@ ADMIN_KEY = {guard.HEADER: secrets.token_hex(32)}
 # All that goes over the line where S3 copies the network by itself.
 WITHOUT_NETWORK = 1 << 20
 
+# In which each fault is to be told.
+MOST_S = 10
+
 # Triton asks a closed port again and again before it gives up.
 LOAD_S = 120
 
@@ -59,8 +65,8 @@ class Place:
     def wished(self) -> Settings:
         return settings.load({"S3_SERVER_CREDENTIALS": str(self.keys("server"))}, Path("none"))
 
-    def remote(self, path: str) -> Remote:
-        return Remote(parse(self.url(path)), self.wished())
+    def remote(self, path: str, bucket: str = "models") -> Remote:
+        return Remote(parse(self.url(path, bucket)), self.wished())
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +238,59 @@ def test_s3_that_goes_away_costs_no_request(place: Place, served: str) -> None:
         assert client.classify(picture(), top=1).labels
 
 
+@pytest.fixture(params=["local", "cpu"])
+def rolled(
+    request: pytest.FixtureRequest, place: Place, exported: Path, tmp_path: Path
+) -> Iterator[Project]:
+    """A server brought up from S3 by `make up`. In a container it reaches the S3 server of its own
+    project alone."""
+    wished = {
+        "FLAVOUR": request.param,
+        "REPOSITORY": place.url(f"rolled-{request.param}"),
+        "S3_SERVER_CREDENTIALS": str(place.keys("server")),
+        "WATCH_SECONDS": "1",
+        "MOST_P99": "20",
+    }
+    if request.param == "cpu":
+        project = Project(place.project.path, place.project.settings | wished)
+    else:
+        project = Project.copy(tmp_path / "first", **wished)
+    shutil.copytree(exported / "versions", project.path / "build" / "versions")
+    try:
+        project.made("up")
+        yield project
+    finally:
+        project.make("down")
+
+
+def test_a_rollout_and_the_way_back_on_s3(rolled: Project, place: Place, tmp_path: Path) -> None:
+    first = rolled.served_version.name
+    assert "published: version" in rolled.made("publish", MAX_MEGAPIXELS="40")
+    with clients(rolled.http, rolled.grpc, 2) as load:
+        for command in ("rollout", "rollback"):
+            assert "serves; 0 of " in rolled.made(command)
+    assert load.faults == [] and load.answered
+    assert rolled.served_version.name == first
+    live = place.remote(f"rolled-{rolled.settings['FLAVOUR']}")
+    served = {name.split("/")[1] for name in live.list(f"{NETWORK}/")}
+    assert served == {first, "config.pbtxt", "configs"}
+
+    kept = live.archive.list()
+    other = Project.copy(tmp_path / "second", **rolled.settings | ports() | {"FLAVOUR": "local"})
+    try:
+        assert f"version {first}" in other.made("up")
+        assert other.made("history") == rolled.made("history")
+        assert other.served_version.name == first
+        assert live.archive.list() == kept, "no version was made anew"
+    finally:
+        other.make("down")
+
+
+def ports() -> dict[str, str]:
+    names = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
+    return dict(zip(names, map(str, free_ports(3)), strict=True))
+
+
 def keys_of(file: Path) -> dict[str, str]:
     parsed = configparser.ConfigParser()
     parsed.read(file)
@@ -239,8 +298,10 @@ def keys_of(file: Path) -> dict[str, str]:
 
 
 def complaint(place: Place, url: str, **server: str) -> str:
+    began = time.monotonic()
     with pytest.raises(UserError) as refused:
         check.examine(parse(url), place.wished().replaced(**server))
+    assert time.monotonic() - began < MOST_S
     return f"{refused.value.cause}; {refused.value.remedy}"
 
 
@@ -252,8 +313,8 @@ def complaint(place: Place, url: str, **server: str) -> str:
             "no cred",
         ),
         ({"AWS_PROFILE": "nobody"}, "nobody"),
-        ({"AWS_ACCESS_KEY_ID": "bundle:stranger"}, "there is no key bundle:stranger"),
-        ({"AWS_SECRET_ACCESS_KEY": "guessed"}, "the secret of your key is wrong"),
+        ({"AWS_ACCESS_KEY_ID": "bundle:stranger"}, "no key bundle:stranger: this server says the"),
+        ({"AWS_SECRET_ACCESS_KEY": "guessed"}, "the secret of your key is wrong, or there is no"),
         ({"AWS_REGION": "eu-west-1"}, "AWS_REGION=us-east-1"),
     ],
 )
@@ -283,8 +344,14 @@ def test_who_may_not_write_is_told_and_so_is_a_server_that_may(
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     said = complaint(place, place.url("live"), S3_SERVER_CREDENTIALS=str(too_much))
     assert "the server's key bundle:operator may write" in said
+    elsewhere = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{place.port}")
+    elsewhere.create_bucket(Bucket="private")
+    place.remote("live", "private").write("labels.txt", b"")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(place.keys("server")))
     assert "may not write" in complaint(place, place.url("live"))
+    assert "may not list" in complaint(place, place.url("live", bucket="private"))
+    with pytest.raises(UserError, match="may not read"):
+        place.remote("live", "private").read("labels.txt")
 
 
 def test_s3_check_says_that_all_is_well(place: Place, models: Path) -> None:

@@ -76,6 +76,22 @@ def test_other_weights_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
     assert Wanted("resnet18", str(weights)).identity() != first
 
 
+def test_weights_that_are_gone_are_wanted_as_before(artefact: Path, tmp_path: Path) -> None:
+    weights = tmp_path / "mine.pth"
+    weights.write_bytes(b"mine")
+    wanted = Wanted("resnet18", str(weights))
+    manifest = json.loads((artefact / "manifest.json").read_text())
+    manifest["identity"] = wanted.identity()
+    (artefact / "manifest.json").write_text(json.dumps(manifest))
+    weights.unlink()
+    assert why_export(artefact, wanted, as_before=True) is None
+    other = Wanted("resnet50", str(weights))
+    assert why_export(artefact, other, as_before=True) == "arch: resnet18 -> resnet50"
+    for named_now in (wanted, Wanted("resnet18", str(tmp_path / "other.pth"))):
+        with pytest.raises(UserError, match="no weights file"):
+            why_export(artefact, named_now)
+
+
 def test_a_missing_weights_file_is_the_users_to_mend() -> None:
     with pytest.raises(UserError, match="no weights file"):
         Wanted("resnet18", "nowhere.pth").identity()

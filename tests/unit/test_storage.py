@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -187,8 +188,10 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said_of(url: str) -> str:
+    began = time.monotonic()
     with pytest.raises(UserError) as refused:
         check.require_reachable(parse(url), wishing())
+    assert time.monotonic() - began < 10, "is to be told in less"
     return f"{refused.value.cause}; {refused.value.remedy}"
 
 
