@@ -100,8 +100,9 @@ def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> s
     seconds, most_p99 = float(up_now.wished["WATCH_SECONDS"]), float(up_now.wished["MOST_P99"])
     old, new = switch.old.number, switch.new.number
     before = _watch(stream, seconds, f"version {old} alone, to compare with")
-    with console.waiting(f"loading version {new} beside it"):
+    with console.waiting(f"loading version {new} beside it") as waiting:
         switch.beside(canary or 0)
+        loaded = waiting.seconds
     _ask_golden(switch, up_now)
 
     stream.candidate, stream.share = (CANDIDATE, new), (canary or 50) / 100
@@ -116,10 +117,11 @@ def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> s
     began = time.monotonic()
     switch.turn()
     stream.serves, stream.candidate = new, None
-    console.note(f"switched in {1000 * (time.monotonic() - began):.0f} ms")
+    switched = time.monotonic() - began
     after = _judge(stream, f"version {new} in its place, on trial", new, seconds, most_p99, before)
     switch.settle()
-    return f"p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+    took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
+    return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
 
 
 def _judge(
