@@ -147,6 +147,10 @@ class Project:
         return f"127.0.0.1:{self.settings['GRPC_PORT']}"
 
     @property
+    def admin_key(self) -> str:
+        return (self.path / "build" / "run" / "admin.key").read_text().strip()
+
+    @property
     def served_version(self) -> Path:
         """The folder of the version that serves."""
         versions = self.path / "build" / "versions"

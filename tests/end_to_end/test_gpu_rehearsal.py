@@ -131,7 +131,7 @@ pixels = Inputs("black", (bytes(3 * 224 * 224),), (3, 224, 224))
 print(at_hand(server, folder).run(Configuration(network, pixels, "grpc", 1, 1), 1).throughput)
 """
     (gpu.path / "loads").mkdir()
-    key = (gpu.path / "build" / "run" / "admin.key").read_text().strip()
+    key = gpu.admin_key
     with subprocess.Popen(
         [gpu.path / ".venv" / "bin" / "python", "-c", program],
         cwd=gpu.path,

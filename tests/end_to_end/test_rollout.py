@@ -138,11 +138,10 @@ def test_a_canary_gets_its_share_of_our_clients(project: Project) -> None:
 
 
 def control(project: Project, model: str, action: str, body: dict[str, object]) -> None:
-    key = (project.path / "build" / "run" / "admin.key").read_text().strip()
     request = urllib.request.Request(
         f"http://{project.http}/v2/repository/models/{model}/{action}",
         json.dumps(body).encode(),
-        {"admin-key": key},
+        {"admin-key": project.admin_key},
     )
     urllib.request.urlopen(request, timeout=60).close()
 

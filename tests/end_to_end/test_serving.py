@@ -139,7 +139,8 @@ def test_a_picture_of_no_bytes_is_refused(served: Project) -> None:
 
 def executions(served: Project) -> tuple[int, int]:
     client = tritonclient.http.InferenceServerClient(url=served.http)
-    (stats,) = client.get_inference_statistics("preprocessing")["model_stats"]
+    key = {"admin-key": served.admin_key}
+    (stats,) = client.get_inference_statistics("preprocessing", headers=key)["model_stats"]
     return stats["inference_count"], stats["execution_count"]
 
 
