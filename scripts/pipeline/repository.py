@@ -142,13 +142,15 @@ def furnish(repository: Path) -> None:
             shutil.rmtree(gone)
 
 
-def furnish_with(model: str, repository: Path) -> None:
-    """A model's own versions are those that model_repository has; of one that has none there, as a
-    network, they come from elsewhere."""
+def furnish_with(model: str, repository: Path) -> bool:
+    """Whether anything changed. A model's own versions are those that model_repository has; of one
+    that has none there, as a network, they come from elsewhere."""
+    changed = False
     own = [] if model in MEMBERS else version_numbers(COMMITTED, model)
     for number in version_numbers(repository, model):
         if own and number not in own:
             shutil.rmtree(repository / model / str(number))
+            changed = True
     for number in own:  # one that holds nothing too, for whoever loads it to say so
         (repository / model / str(number)).mkdir(parents=True, exist_ok=True)
     for source in sorted((COMMITTED / model).rglob("*")):
@@ -160,6 +162,8 @@ def furnish_with(model: str, repository: Path) -> None:
         if not target.exists() or target.read_bytes() != source.read_bytes():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
+            changed = True
+    return changed
 
 
 def lay_out(made: Workspace, layout: Layout, repository: Path) -> None:
