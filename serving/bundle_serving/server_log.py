@@ -6,13 +6,15 @@ import re
 
 # E1120 12:27:37.262297 10797 model_lifecycle.cc:654] "failed to load 'resnet50_onnx' version 1: …"
 ERROR = re.compile(r'^E\d{4} [\d:.]+ \d+ \S+\] "?(.*)', re.MULTILINE)
+# Where there is no GPU.
+HARMLESS = ("CudaDriverHelper", "unable to create stream")
 # Ports and options are refused by plain lines.
 PLAIN = re.compile(r"^(?:error|failed|.*Address already in use).*", re.MULTILINE | re.IGNORECASE)
 
 
 def first_error(log: str) -> str:
     """The error that the others follow from, in one line; empty where there is none."""
-    errors = ERROR.findall(log)
+    errors = [error for error in ERROR.findall(log) if not error.startswith(HARMLESS)]
     loading = [error for error in errors if "load" in error]
     plain = PLAIN.findall(log)
     said: str = (loading or errors or plain or [""])[0]

@@ -17,3 +17,11 @@ def test_plain_refusals_are_found() -> None:
 
 def test_no_error_is_no_text() -> None:
     assert first_error(LOG.splitlines()[0]) == ""
+
+
+def test_what_a_server_without_a_gpu_says_is_no_error() -> None:
+    log = (
+        'E1120 12:27:38.3 107 cuda.cc:1] "CudaDriverHelper has not been initialized."\n'
+        "failed to start HTTP service: Unavailable - Socket '127.0.0.1:8000' already in use\n"
+    )
+    assert first_error(log).startswith("failed to start HTTP service")
