@@ -19,6 +19,7 @@ from benchmark.textbook.server import HERE
 from bundle_serving.health import PICTURE
 from bundle_serving.start_server import PIPELINE
 from scripts import files
+from scripts.free_ports import free_ports
 from scripts.host import temporary
 from scripts.pipeline.repository import CPU
 from scripts.up import served_version
@@ -127,7 +128,7 @@ def textbook() -> Iterator[Contender]:
 def running(service: Service, setup: Setup) -> Iterator[Contender]:
     told = HERE / "setup.json"
     files.write(told, setup.dump())
-    (port,) = temporary.free_ports(1)
+    (port,) = free_ports(1)
     words = {"workers": str(setup.workers), "port": str(port)}
     contender = Contender(
         service.name,

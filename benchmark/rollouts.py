@@ -77,10 +77,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--clients", type=int, default=8)
     options = parser.parse_args(argv)
-    server, first = rollout.found().server, rollout.found().version.number
+    up = rollout.found()
+    server, first = up.server, up.version.number
     for precision, decode in itertools.product(("fp32", "auto"), ("reduced", "full")):
         command("publish", PRECISION=precision, DECODE=decode)
-    others = itertools.cycle(number for number in archive.numbers()[-4:] if number != first)
+    others = itertools.cycle([number for number in archive.numbers() if number != first][-3:])
     with clients(server.http, server.grpc, options.clients) as load:
         for _ in range(options.times - 1):
             command("rollout", VERSION=str(next(others)))

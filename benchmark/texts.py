@@ -26,11 +26,12 @@ import tritonclient.grpc
 from bundle_serving.texts import TextRecipe, to_tokens
 from scripts.errors import UserError, guarded
 from scripts.host.temporary import triton
+from scripts.mould.recipe import Text, load_as
 from scripts.mould.text import RECIPE_FILE
 from scripts.mould.write import write
 from scripts.sentiment import MADE
 from scripts.texts import sentences
-from scripts.texts.export import RECIPE, recipe_of_texts
+from scripts.texts.export import RECIPE
 from scripts.texts.repository import lay_out
 
 AT_ONCE = 8
@@ -61,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
 @contextmanager
 def served(folder: Path) -> Iterator[dict[str, Ask]]:
     """The two ways to ask one server: the pipeline, and the bare network with padded tokens."""
-    recipe = recipe_of_texts(RECIPE)
+    recipe = load_as(RECIPE, Text)
     write(recipe, folder / "models")
     lay_out(MADE, recipe, folder / "models")
     tokens = folder / "models" / recipe.models.preprocessing / "1"

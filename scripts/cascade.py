@@ -19,7 +19,7 @@ from scripts.host import beside, console, lock, settings
 from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.mould.image import LABELS
-from scripts.mould.recipe import Cascade, load
+from scripts.mould.recipe import Cascade, load_as
 from scripts.pipeline import placing
 from scripts.pipeline.manifest import Manifest, Wanted, why_export
 from scripts.pipeline.repository import UNTRAINED
@@ -30,16 +30,9 @@ RECIPE = ROOT / "recipes" / "cascade.yaml"
 MADE = ROOT / "build" / "cascade"
 
 
-def recipe_of_cascade(path: Path) -> Cascade:
-    recipe = load(path)
-    if not isinstance(recipe, Cascade):
-        raise UserError(f"{path} is no recipe of a cascade", "name one with kind: cascade")
-    return recipe
-
-
 def prepare(server: State) -> str:
     """Exports, lays out and loads what does not fit yet; the name of the model to be asked."""
-    recipe = recipe_of_cascade(RECIPE)
+    recipe = load_as(RECIPE, Cascade)
     with lock.one_at_a_time():
         _export(settings.load(), recipe)
         _refuse_other_pixels(recipe)

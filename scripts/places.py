@@ -22,12 +22,12 @@ from bundle_client.settings import MAX_BYTES, TIMEOUT_S
 from bundle_client.show import as_error, as_json, as_table
 from bundle_client.sources import expand, name_of, read
 from scripts import bootstrap
-from scripts.arrays.export import RECIPE, UNTRAINED, Wanted, recipe_of_arrays
+from scripts.arrays.export import RECIPE, UNTRAINED, Wanted
 from scripts.arrays.repository import lay_out
 from scripts.bootstrap import ROOT
 from scripts.host import beside, console, lock, settings
 from scripts.host.settings import Settings
-from scripts.mould.recipe import Array
+from scripts.mould.recipe import Array, load_as
 from scripts.pipeline.manifest import why_export
 from scripts.versions import live
 
@@ -37,7 +37,7 @@ MADE = ROOT / "build" / "places"
 def ask(pictures: list[str]) -> int:
     from scripts.classify import all_output_on_stderr, running_server
 
-    recipe = recipe_of_arrays(RECIPE)
+    recipe = load_as(RECIPE, Array)
     with all_output_on_stderr():
         with lock.one_at_a_time():
             changed = prepare(settings.load(), recipe)

@@ -13,7 +13,7 @@ import sys
 from scripts import up
 from scripts.errors import UserError, guarded
 from scripts.host import console, flavour, lock, settings, state
-from scripts.versions import history
+from scripts.versions import archive, history
 from scripts.versions.shared import Shared
 
 
@@ -35,7 +35,10 @@ def main() -> int:
             return 0
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)
-    console.note(f"published: {version.describe()}; next: make rollout")
+    # An earlier one that came out the same is not what a rollout takes by itself.
+    newest = version.number == archive.numbers()[-1]
+    then = "make rollout" if newest else f"make rollout VERSION={version.number}"
+    console.note(f"published: {version.describe()}; next: {then}")
     return 0
 
 

@@ -21,9 +21,9 @@ from scripts.classify import all_output_on_stderr, running_server
 from scripts.errors import UserError, guarded
 from scripts.host import beside, console, lock, settings
 from scripts.host.settings import Settings
-from scripts.mould.recipe import Text
+from scripts.mould.recipe import Text, load_as
 from scripts.pipeline.manifest import why_export
-from scripts.texts.export import RECIPE, Wanted, recipe_of_texts
+from scripts.texts.export import RECIPE, Wanted
 from scripts.texts.repository import lay_out
 from scripts.texts.sources import MINILM
 from scripts.versions import live
@@ -36,7 +36,7 @@ def main() -> int:
     if not text:
         raise UserError("no text given", 'write one: make sentiment TEXT="What a day!"')
     wished = settings.load()
-    recipe = recipe_of_texts(RECIPE)
+    recipe = load_as(RECIPE, Text)
     with all_output_on_stderr():
         with lock.one_at_a_time():
             changed = prepare(wished, recipe)

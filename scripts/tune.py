@@ -57,6 +57,8 @@ def main() -> int:
 
 
 def tune(wished: Settings, goal: Goal, seconds: float) -> int:
+    if seed := serving():
+        wished = wished.over(seed.settings)
     name, why = flavour.choose(wished)
     console.note(f"flavour {name}: {why}")
     stack = flavour.stack(name, wished)

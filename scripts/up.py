@@ -17,7 +17,6 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.pictures import Transform
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import PIPELINE
-from scripts import files
 from scripts.errors import UserError, guarded
 from scripts.host import admin_key, console, engines, flavour, lock, settings, state
 from scripts.host.flavour import Stack
@@ -60,14 +59,15 @@ def bring_up(wished: Settings) -> State:
         console.note(f"flavour {name}: {why}")
         if wished["PREPROCESS"] == "dali" and name != "gpu":
             raise UserError(
-                f"PREPROCESS=dali needs a GPU, and flavour {name} has none", "leave it out"
+                f"PREPROCESS=dali needs a GPU, and flavour {name} has none",
+                "say PREPROCESS=python",
             )
         stack = flavour.stack(name, wished)
         stack.prepare()
         version = made(stack, wished, seed)
         shared.push_version(version)
         repository.furnish(live.REPOSITORY)
-        live.place(version)
+        live.place(version, live.REPOSITORY)
         live.leave_only(version)
         repository.configure(version.workspace, layout(wished, engines.of(stack)), live.REPOSITORY)
         shared.push_live()
@@ -107,10 +107,9 @@ def made(stack: Stack, wished: Settings, seed: Version | None) -> Version:
 
 
 def lay_out(version: Version, how: Layout, target: Path) -> None:
-    """Its very files, as the only version in a repository."""
-    for model in version.models:
-        for source in version.member(model).iterdir():
-            files.place(source, target / model / "1" / source.name)
+    """As the only version in a repository."""
+    repository.furnish(target)
+    live.place(version, target)
     repository.configure(version.workspace, how, target)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from scripts import files
 from scripts.bootstrap import ROOT
 from scripts.errors import NoWeights, UserError, guarded
-from scripts.mould.recipe import Array, load
+from scripts.mould.recipe import Array, load_as
 from scripts.pipeline.agreement import Bound
 from scripts.pipeline.manifest import Manifest, pinned, why_export
 from scripts.pipeline.progress import step
@@ -67,20 +67,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--weights", required=True, help="a .pth.tar file, or random")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    recipe = recipe_of_arrays(RECIPE)
+    recipe = load_as(RECIPE, Array)
     wanted = Wanted(recipe.source, options.weights)
     if why_export(options.out, wanted) is None:
         print(f"{options.out} fits: nothing to export")
         return 0
     export(wanted, recipe, options.out)
     return 0
-
-
-def recipe_of_arrays(path: Path) -> Array:
-    recipe = load(path)
-    if not isinstance(recipe, Array):
-        raise UserError(f"{path} is no recipe of arrays", "name one with kind: array")
-    return recipe
 
 
 def export(wanted: Wanted, recipe: Array, out: Path) -> None:

@@ -22,6 +22,7 @@ from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import AlreadyTold, UserError
+from scripts.free_ports import free_ports
 from scripts.host import admin_key, console, ports, state, temporary
 from scripts.host.settings import Settings
 from scripts.host.state import State
@@ -95,10 +96,6 @@ class DockerStack:
         name = os.environ.get("COMPOSE_PROJECT_NAME") or ROOT.name
         return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-") or "triton-bundle"
 
-    @property
-    def start_timeout(self) -> str:
-        return self._settings["START_TIMEOUT"]
-
     def prepare(self) -> None:
         admin_key.ensure(int(self._run_as.partition(":")[0]))
         self.build("server")
@@ -155,7 +152,7 @@ class DockerStack:
     @contextmanager
     def temporary(self, repository: Path, log: Path) -> Iterator[tuple[str, str]]:
         """A server for as long as a block lasts, and where it is asked over HTTP and gRPC."""
-        http, grpc = temporary.free_ports(2)
+        http, grpc = free_ports(2)
         container = self._engine.containers.run(
             self._image("server"),
             detach=True,

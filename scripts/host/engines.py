@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def make(stack: Stack, wished: Settings, layout: Layout, made: Workspace) -> Non
     export(stack, wished, made)
     if isinstance(stack, GpuStack):
         _build_plan(stack, wished, made)
-        _pass_the_gate(stack, layout, made)
+        _pass_the_gate(stack, wished, layout, made)
     else:
         prove(stack, wished, made)
 
@@ -116,13 +117,7 @@ def _build_plan(stack: GpuStack, wished: Settings, made: Workspace) -> None:
     )
 
 
-def candidate(target: Path, lay_out: Callable[[Path], None]) -> None:
-    """A repository to be tried, beside the one that is served."""
-    repository.furnish(target)
-    lay_out(target)
-
-
-def _pass_the_gate(stack: GpuStack, layout: Layout, made: Workspace) -> None:
+def _pass_the_gate(stack: GpuStack, wished: Settings, layout: Layout, made: Workspace) -> None:
     """Serves the plan from a repository of its own, and asks it, before anyone else can."""
     plan_hash = json.loads((made.plan / "manifest.json").read_text())["plan"]["sha256"]
     asked = f"{plan_hash} behind {layout.decoding.step}"
@@ -130,25 +125,26 @@ def _pass_the_gate(stack: GpuStack, layout: Layout, made: Workspace) -> None:
     if passed.exists() and passed.read_text() == asked:
         return
     console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
-    prove_served(stack, layout, made, lambda target: repository.lay_out(made, layout, target))
+    lay_out = partial(repository.lay_out, made, layout)
+    prove_served(stack, wished["START_TIMEOUT"], layout, made, lay_out)
     files.write(passed, asked)
 
 
 def prove_served(
-    stack: Stack, layout: Layout, made: Workspace, lay_out: Callable[[Path], None]
+    stack: Stack, limit: str, layout: Layout, made: Workspace, lay_out: Callable[[Path], None]
 ) -> dict[str, Any]:
     """The whole ensemble, on a server of its own that nobody else asks. What was seen of it."""
-    precision = "fp16" if layout.engine is GPU else made.decision["precision"]
+    precision = repository.precision_of(made, layout.engine)
     quantised: list[str | Path] = ["--int8", made.int8] if precision == "int8" else []
     with files.whole_folder(CANDIDATE) as draft:
-        candidate(draft / "repository", lay_out)
+        lay_out(draft / "repository")
     try:
         stack.run_step(
             "gate",
             *("--onnx", made.onnx, *quantised, "--precision", precision),
             *("--repository", CANDIDATE / "repository", "--run-dir", stack.run_dir),
             *("--network", layout.engine.model, "--config", layout.engine.config),
-            *("--limit", stack.start_timeout, "--out", CANDIDATE / "gate.json"),
+            *("--limit", limit, "--out", CANDIDATE / "gate.json"),
         )
         seen: dict[str, Any] = json.loads((CANDIDATE / "gate.json").read_text())
         return seen

@@ -39,10 +39,6 @@ class LocalStack:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    @property
-    def start_timeout(self) -> str:
-        return self._settings["START_TIMEOUT"]
-
     def prepare(self) -> None:
         if not bootstrap.can_serve():
             raise UserError(

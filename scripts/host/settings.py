@@ -118,7 +118,8 @@ class Settings:
         return path if self[name] else None
 
     def replaced(self, **values: str) -> Settings:
-        return Settings(self.values | values, self.given)
+        """As if the user had said so."""
+        return Settings(self.values | values, self.given | values.keys())
 
     def over(self, earlier: dict[str, str]) -> Settings:
         """What the user says now, and for the rest what was said earlier."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +18,7 @@ from bundle_serving.server_log import first_error
 from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import UserError
+from scripts.free_ports import free_ports
 from scripts.host import admin_key
 from scripts.pipeline.repository import CPU
 
@@ -26,14 +26,6 @@ START_TIMEOUT_S = 120
 
 # Not what marks the server of `make up`, whose leftovers `make down` removes.
 SHM_PREFIX = f"triton_temporary_{os.getpid()}_"
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @contextmanager

@@ -6,7 +6,7 @@ recipe = load(Path("recipes/resnet50.yaml"))
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -150,6 +150,7 @@ class Cascade(Part):
 
 
 Recipe = Annotated[Image | Text | Array | Cascade, Field(discriminator="kind")]
+Kind = TypeVar("Kind", Image, Text, Array, Cascade)
 KINDS: dict[str, type[Part]] = {"image": Image, "text": Text, "array": Array, "cascade": Cascade}
 EXAMPLES = {
     "image": "resnet50.yaml",
@@ -170,6 +171,16 @@ def load(path: Path) -> Recipe:
         return RECIPE.validate_python(said)
     except ValidationError as fault:
         raise _refused(path, fault.errors()[0]) from None
+
+
+def load_as(path: Path, kind: type[Kind]) -> Kind:
+    recipe = load(path)
+    if not isinstance(recipe, kind):
+        raise UserError(
+            f"{path} is a recipe of another kind ({type(recipe).__name__.lower()})",
+            f"name one of kind {kind.__name__.lower()}",
+        )
+    return recipe
 
 
 def _read(path: Path) -> Any:

@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +20,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +32,7 @@ from bundle_serving.server_log import first_error
 from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
 from scripts import files
 from scripts.errors import UserError, guarded
+from scripts.free_ports import free_ports
 from scripts.pipeline import engine
 from scripts.pipeline.agreement import Agreement, Bound, compare
 
@@ -99,7 +98,7 @@ def served(repository: Path, config: str, run_dir: str, limit: float) -> Iterato
         tempfile.TemporaryDirectory(dir=run_dir) as run,
         tempfile.TemporaryFile("w+") as log,
     ):
-        http, grpc, metrics = (str(port) for port in _free_ports(3))
+        http, grpc, metrics = (str(port) for port in free_ports(3))
         command = [sys.executable, "-m", "bundle_serving.start_server", "--shm-prefix", MARK]
         command += ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
         command += ["--repository", str(repository), "--run-dir", run, "--config-name", config]
@@ -135,19 +134,6 @@ def _end(server: subprocess.Popen[bytes]) -> None:
         os.kill(pid, 9)
     for region in Path("/dev/shm").glob(f"{MARK}*"):
         region.unlink(missing_ok=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    """The candidate may run beside a server, and beside other candidates. Not of those that the
-    kernel gives to connections: clients would take them before the server does."""
-    with ExitStack() as held:
-        found: list[int] = []
-        while len(found) < count:
-            port = random.randrange(20_000, 30_000)
-            with suppress(OSError):
-                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
-                found.append(port)
-        return found
 
 
 def memory_of_models() -> int:

@@ -100,6 +100,11 @@ class Layout:
         return PREPROCESSING[self.decoding.step]
 
 
+def precision_of(made: Workspace, engine: Engine) -> str:
+    """That the network computes in."""
+    return "fp16" if engine is GPU else str(made.decision["precision"])
+
+
 def contents(made: Workspace, layout: Layout) -> Contents:
     """What the members' version folders hold, of a pipeline with this network in it."""
     transform = Transform(

@@ -17,7 +17,7 @@ from typing import Any
 from scripts import files
 from scripts.bootstrap import ROOT
 from scripts.errors import UserError, guarded
-from scripts.mould.recipe import Text, load
+from scripts.mould.recipe import Text, load_as
 from scripts.pipeline.agreement import Bound
 from scripts.pipeline.manifest import Manifest, pinned, why_export
 from scripts.pipeline.progress import step
@@ -52,20 +52,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--recipe", type=Path, default=RECIPE)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    recipe = recipe_of_texts(options.recipe)
+    recipe = load_as(options.recipe, Text)
     wanted = Wanted(options.source or recipe.source, recipe.words.max_seq_len)
     if why_export(options.out, wanted) is None:
         print(f"{options.out} fits: nothing to export")
         return 0
     export(wanted, recipe, options.out)
     return 0
-
-
-def recipe_of_texts(path: Path) -> Text:
-    recipe = load(path)
-    if not isinstance(recipe, Text):
-        raise UserError(f"{path} is no recipe of texts", "name one with kind: text")
-    return recipe
 
 
 def export(wanted: Wanted, recipe: Text, out: Path) -> None:

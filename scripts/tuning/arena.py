@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bundle_serving.start_server import PIPELINE
-from scripts.host import console, engines
+from scripts.host import console
 from scripts.host.flavour import Stack
 from scripts.measuring import rounds
 from scripts.measuring.perf_analyzer import PerfAnalyzer
@@ -81,7 +81,7 @@ class Arena:
                 folder = self.folder / str(next(self._numbers))
                 starting.callback(shutil.rmtree, folder, ignore_errors=True)
                 repository = folder / "repository"
-                engines.candidate(repository, lambda target: self.lay_out(candidate, target))
+                self.lay_out(candidate, repository)
                 with console.waiting(f"starting {candidate}"):
                     http, grpc = starting.enter_context(
                         self.stack.temporary(repository, folder / "server.log")

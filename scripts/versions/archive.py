@@ -18,7 +18,7 @@ from pathlib import Path
 from scripts import files
 from scripts.bootstrap import ROOT
 from scripts.errors import UserError
-from scripts.pipeline.repository import Contents
+from scripts.pipeline.repository import CPU, GPU, Contents, precision_of
 from scripts.pipeline.workspace import Workspace
 
 HERE = ROOT / "build" / "versions"
@@ -63,11 +63,7 @@ class Version:
 
     @property
     def precision(self) -> str:
-        """That the network computes in."""
-        made = self.workspace
-        if made.plan.exists():
-            return "fp16"
-        return str(made.decision["precision"])
+        return precision_of(self.workspace, GPU if GPU.model in self.models else CPU)
 
     def describe(self) -> str:
         return f"version {self.number}: {self.what}"

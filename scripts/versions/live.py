@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import py_compile
 import shutil
+from pathlib import Path
 
 from scripts import files
 from scripts.bootstrap import ROOT
@@ -14,17 +15,17 @@ from scripts.versions.archive import Version
 REPOSITORY = ROOT / "build" / "live"
 
 
-def place(version: Version) -> None:
+def place(version: Version, repository: Path) -> None:
     """Beside what is there. Nothing looks at it until it is asked for."""
     for model, number in version.models.items():
         for source in sorted(version.member(model).iterdir()):
-            target = REPOSITORY / model / str(number) / source.name
+            target = repository / model / str(number) / source.name
             if target.exists() and files.sha256(target) == version.hashes[model][source.name]:
                 continue
             files.place(source, target)
             if target.suffix == ".py":  # else Python does it at the load, and Triton sees a change
                 py_compile.compile(str(target), doraise=False, quiet=2)
-    files.let_all_read(REPOSITORY)
+    files.let_all_read(repository)
 
 
 def leave_only(version: Version) -> None:

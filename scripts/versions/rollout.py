@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -39,7 +40,7 @@ MOST_LOOKS = 4
 
 @dataclass(frozen=True)
 class Up:
-    """The server that is up, and the version that it serves."""
+    """The server that is up, and the version that it serves; `wished` is for this command."""
 
     server: State
     stack: Stack
@@ -61,8 +62,8 @@ def found() -> Up:
     shared.pull()
     version = up.served_version()
     wished = settings.load().over(server.settings)
-    limits = server.started_with.replaced(START_TIMEOUT=wished["START_TIMEOUT"])
-    found = Up(server, flavour.stack(server.flavour, limits), wished, version, shared)
+    stack = flavour.stack(server.flavour, server.started_with)
+    found = Up(server, stack, wished, version, shared)
     restore(server, version, shared)
     if reason := reason_not_to_trust(f"http://{server.http}", PIPELINE):
         raise UserError(f"the server does not answer ({reason})", "bring it up: make up")
@@ -72,11 +73,15 @@ def found() -> Up:
 def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     """Ends with the new version serving, or with the old one and the reason."""
     old, new = up_now.version, archive.load(target)
-    layout = up.layout(up_now.wished, engines.of(up_now.stack))
+    layout = up.layout(up_now.server.started_with, engines.of(up_now.stack))
     require_sound(old, new, layout.engine)
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
     seen = engines.prove_served(
-        up_now.stack, layout, new.workspace, lambda target: up.lay_out(new, layout, target)
+        up_now.stack,
+        up_now.wished["START_TIMEOUT"],
+        layout,
+        new.workspace,
+        partial(up.lay_out, new, layout),
     )
     require_room(seen["memory"], up_now.stack.room(), new)
     up_now.shared.record(history.BEGINS, target, how)

@@ -47,7 +47,7 @@ class Switch:
         """`share` is what clients read in the candidate's config that may send it some requests."""
         ensemble = self._config(PIPELINE)
         self.control.load(PIPELINE, pinned(ensemble, self.old.models))
-        live.place(self.new)
+        live.place(self.new, live.REPOSITORY)
         self.shared.push_live()
         for model in self.changed:
             numbers = sorted((self.old.models[model], self.new.models[model]))
@@ -91,7 +91,7 @@ class Switch:
 
 def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> None:
     """After a switch that was cut off, wherever that was: this version alone, and nothing fixed."""
-    live.place(version)
+    live.place(version, live.REPOSITORY)
     live.leave_only(version)
     _label(version)
     shared.push_live()

@@ -16,6 +16,7 @@ from bundle_serving.arrays import Squares, to_square
 from scripts.arrays import export, repository
 from scripts.host import temporary
 from scripts.mould import write
+from scripts.mould.recipe import Array, load_as
 from tests.project import Project, picture
 
 
@@ -43,7 +44,7 @@ def expected(path: Path, pictures: list[np.ndarray]) -> np.ndarray:
 
     network = torchvision.models.resnet50(weights=None, num_classes=365).eval()
     network.load_state_dict(read_state(path))
-    how = export.recipe_of_arrays(export.RECIPE).pictures
+    how = load_as(export.RECIPE, Array).pictures
     squares = np.stack([to_square(each, Squares(how.side, how.mean, how.std)) for each in pictures])
     with torch.inference_mode():
         return network(torch.from_numpy(squares)).softmax(1).numpy()
@@ -52,7 +53,7 @@ def expected(path: Path, pictures: list[np.ndarray]) -> np.ndarray:
 def test_from_a_checkpoint_to_an_answer(tmp_path: Path) -> None:
     weights, made, models = checkpoint(tmp_path), tmp_path / "made", tmp_path / "models"
     assert export.main(["--weights", str(weights), "--out", str(made)]) == 0
-    recipe = export.recipe_of_arrays(export.RECIPE)
+    recipe = load_as(export.RECIPE, Array)
     write.write(recipe, models)
     assert repository.lay_out(made, recipe, models)
     random = np.random.default_rng(0)

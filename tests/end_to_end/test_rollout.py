@@ -286,29 +286,35 @@ def test_a_broken_config(local: Project) -> None:
         config.write_text(kept)
 
 
-def test_a_program_that_fails_at_its_start(own_program: Project) -> None:
-    line = "        # Pillow lets go"
-    another_program(own_program, line, f"        raise OSError('no such disk')\n{line}")
-    refused(own_program, "no such disk", one_more(own_program))
+AT_ITS_START = "        # Pillow lets go"
+AT_EVERY_PICTURE = "        pending = ["
 
 
-def test_a_program_that_hangs_at_its_start(own_program: Project) -> None:
-    line = "        # Pillow lets go"
-    another_program(own_program, line, f"        import time; time.sleep(1000)\n{line}")
-    number = one_more(own_program)
-    refused(own_program, "no answer within 10 s", number, START_TIMEOUT="10")
-
-
-def test_a_program_that_fails_at_every_picture(own_program: Project) -> None:
-    line = "        pending = ["
-    another_program(own_program, line, f"        raise OSError('no such disk')\n{line}")
-    refused(own_program, "no such disk", one_more(own_program))
-
-
-def test_a_program_that_is_slow(own_program: Project) -> None:
-    line = "        pending = ["
-    another_program(own_program, line, f"        import time; time.sleep(1)\n{line}")
-    refused(own_program, "MOST_P99=", one_more(own_program), MOST_P99="2", WATCH_SECONDS="2")
+@pytest.mark.parametrize(
+    ("where", "does", "cause", "settings"),
+    [
+        (AT_ITS_START, "raise OSError('no such disk')", "no such disk", {}),
+        (AT_EVERY_PICTURE, "raise OSError('no such disk')", "no such disk", {}),
+        (
+            AT_ITS_START,
+            "import time; time.sleep(1000)",
+            "no answer within 10 s",
+            {"START_TIMEOUT": "10"},
+        ),
+        (
+            AT_EVERY_PICTURE,
+            "import time; time.sleep(1)",
+            "MOST_P99=",
+            {"MOST_P99": "2", "WATCH_SECONDS": "2"},
+        ),
+    ],
+    ids=["fails at its start", "fails at every picture", "hangs at its start", "slow"],
+)
+def test_a_program_that_must_not_serve(
+    own_program: Project, where: str, does: str, cause: str, settings: dict[str, str]
+) -> None:
+    another_program(own_program, where, f"        {does}\n{where}")
+    refused(own_program, cause, one_more(own_program), **settings)
 
 
 def test_the_next_good_one_comes_to_serve(local: Project) -> None:

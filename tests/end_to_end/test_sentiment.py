@@ -16,7 +16,7 @@ from scripts import bootstrap
 from scripts.errors import NoWeights, UserError
 from scripts.host import temporary
 from scripts.mould import write
-from scripts.mould.recipe import Text
+from scripts.mould.recipe import Text, load_as
 from scripts.texts import export, repository, sentences
 from tests.project import ROOT, Project
 
@@ -33,7 +33,7 @@ TEXTS = [
 
 
 def recipe() -> Text:
-    return export.recipe_of_texts(RECIPE)
+    return load_as(RECIPE, Text)
 
 
 @pytest.fixture(scope="module")

@@ -150,13 +150,13 @@ def live_numbers(here: Path, model: str) -> list[str]:
 def test_two_versions_are_live_during_a_switch_and_one_after_it(here: Path) -> None:
     first = kept(None, "a network")
     second = kept(first, "another", "changed")
-    live.place(first)
-    live.place(second)
+    live.place(first, live.REPOSITORY)
+    live.place(second, live.REPOSITORY)
     assert live_numbers(here, "resnet50_onnx") == ["1", "2"]
     live.leave_only(second)
     assert live_numbers(here, "resnet50_onnx") == ["2"]
     assert live_numbers(here, "preprocessing") == ["2"]
     assert live_numbers(here, "postprocessing") == ["1"]  # of both
-    live.place(first)
+    live.place(first, live.REPOSITORY)
     live.leave_only(first)
     assert live_numbers(here, "resnet50_onnx") == live_numbers(here, "preprocessing") == ["1"]
