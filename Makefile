@@ -5,7 +5,7 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify sentiment embeddings bench rivals tune publish rollout rollback history \
+.PHONY: help demo doctor up classify add-model sentiment embeddings bench rivals tune publish rollout rollback history \
 	s3-check s3-up s3-down status models load unload logs down clean test
 
 help: ## This list
@@ -23,9 +23,13 @@ up: ## Bring the server up (exports the network first, where that is needed)
 	$(TOOLS)
 	@$(RUN).up
 
-classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1, MODEL=places or cascade)
+classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, cascade or your own)
 	$(TOOLS)
 	@$(RUN).classify
+
+add-model: ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, WEIGHTS=)
+	$(TOOLS) adopt
+	@$(RUN).add_model
 
 sentiment: ## How a text is meant: make sentiment TEXT="What a day!" (JSON=1)
 	$(TOOLS)

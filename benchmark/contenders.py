@@ -21,7 +21,7 @@ from bundle_serving.start_server import PIPELINE
 from scripts import files
 from scripts.free_ports import free_ports
 from scripts.host import temporary
-from scripts.pipeline.repository import CPU
+from scripts.pipeline.pipelines import CPU
 from scripts.up import served_version
 from scripts.versions.archive import Version
 
@@ -152,7 +152,7 @@ def what_is_served(version: Version, workers: int) -> Setup:
     made = version.workspace
     transform = made.manifest.transform
     return Setup(
-        network=str(version.member(CPU.model) / CPU.file),
+        network=str(version.member(version.pipeline.network(CPU)) / CPU.file),
         precision=made.decision["precision"],
         labels=labels_of(version),
         resize=transform["resize"],

@@ -25,6 +25,7 @@ from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import AlreadyTold, guarded
 from scripts.host import console
 from scripts.picture import mug
+from scripts.pipeline import pipelines
 from scripts.versions import archive, history, rollout
 
 
@@ -77,17 +78,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--clients", type=int, default=8)
     options = parser.parse_args(argv)
-    up = rollout.found()
-    server, first = up.server, up.version.number
+    up = rollout.found(pipelines.first())
+    server, pipeline, first = up.server, up.version.pipeline, up.version.number
     for precision, decode in itertools.product(("fp32", "auto"), ("reduced", "full")):
         command("publish", PRECISION=precision, DECODE=decode)
-    others = itertools.cycle([number for number in archive.numbers() if number != first][-3:])
+    made = archive.numbers(pipeline)
+    others = itertools.cycle([number for number in made if number != first][-3:])
     with clients(server.http, server.grpc, options.clients) as load:
         for _ in range(options.times - 1):
             command("rollout", VERSION=str(next(others)))
         command("rollout", VERSION=str(first))
-    began = [event for event in history.read() if event.what == history.SERVES][-options.times :]
-    for event in began:
+    served = [event for event in history.read(pipeline) if event.what == history.SERVES]
+    for event in served[-options.times :]:
         console.note(f"version {event.version}: {event.note}")
     console.note(
         f"{len(load.faults)} of {load.answered + len(load.faults):,} requests of "

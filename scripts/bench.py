@@ -33,6 +33,7 @@ from scripts.measuring.measurement import MOST_SPREAD, Measurement
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.rounds import measure, seconds_each
 from scripts.measuring.workload import Target
+from scripts.pipeline import pipelines
 from scripts.up import described, served_transform, served_version
 
 REPORTS = ROOT / "build" / "bench"
@@ -99,10 +100,11 @@ def contenders(server: State) -> Iterator[list[Target]]:
 
 def targets(server: State) -> tuple[Target, Target]:
     """The ensemble, and the network in it, of the server that is up."""
-    stack = flavour.stack(server.flavour, server.started_with)
+    engine = engines.of(flavour.stack(server.flavour, server.started_with))
+    network = pipelines.first().network(engine)
     return (
         Target.asked(workload.ENSEMBLE, PIPELINE, server.http, server.grpc),
-        Target.asked(workload.NETWORK, engines.of(stack).model, server.http, server.grpc),
+        Target.asked(workload.NETWORK, network, server.http, server.grpc),
     )
 
 

@@ -4,6 +4,7 @@
     make classify IMG=photos JSON=1    one line of JSON a picture
     make classify MODEL=places IMG=…   what kind of place they show
     make classify MODEL=cascade IMG=…  by a small network first
+    make classify MODEL=birds IMG=…    by a network of your own: make add-model
 
 Settings given here that differ from the running server's bring it up afresh with them.
 """
@@ -21,19 +22,17 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts.errors import INTERRUPTED, UserError, guarded
 from scripts.host import client_side, settings, state
-from scripts.host.settings import NOT_SERVED
+from scripts.host.settings import NOT_SERVED, Settings
 from scripts.host.state import State
+from scripts.pipeline import pipelines
 
-# What can be asked; empty: the pipeline of pictures.
-MODELS = ("", "places", "cascade")
+# What can be asked beside the pipelines of pictures.
+OTHERS = ("places", "cascade")
 
 
 def main() -> int:
     pictures = _pictures(os.environ.get("IMG", ""))
     model = os.environ.get("MODEL", "")
-    if model not in MODELS:
-        offered = ", ".join(filter(None, MODELS))
-        raise UserError(f"MODEL={model} is not known", f"leave it out, or choose: {offered}")
     if model == "places":
         from scripts import places
 
@@ -41,12 +40,21 @@ def main() -> int:
     options = ["--top", os.environ.get("TOP") or "5"]
     if os.environ.get("JSON"):
         options.append("--json")
-    server = running_server()
     if model == "cascade":
         from scripts import cascade
 
+        server = running_server()
         with all_output_on_stderr():
             options += ["--model", cascade.prepare(server)]
+    elif model:
+        from scripts import added
+
+        pipeline = pipelines.named(model, OTHERS)
+        with all_output_on_stderr():
+            server = added.running(pipeline)
+        options += ["--model", pipeline.ensemble]
+    else:
+        server = running_server()
     return ask(server, pictures, *options)
 
 
@@ -66,9 +74,9 @@ def _pictures(said: str) -> list[str]:
     return [said] if Path(said).exists() else shlex.split(said)
 
 
-def running_server() -> State:
+def running_server(wished: Settings | None = None) -> State:
     """The server that is up, if it is what is asked for; else it is brought up."""
-    wished = settings.load()
+    wished = wished or settings.load()
     known = state.load()
     if known:
         asked = wished.given - NOT_SERVED

@@ -1,6 +1,6 @@
 """Which version serves since when, and what became of each.
 
-make history
+make history [MODEL=birds]
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from datetime import datetime
 
 from scripts.errors import UserError, guarded
 from scripts.host import console, settings, state
+from scripts.pipeline import pipelines
+from scripts.up import brings_up
 from scripts.versions import history
 from scripts.versions.shared import Shared
 
@@ -23,10 +25,11 @@ SAID = {
 
 def main() -> int:
     known = state.load()
-    Shared(known.started_with if known else settings.load()).pull()
-    events = history.read()
+    pipeline = pipelines.asked()
+    Shared(known.started_with if known else settings.load(), pipeline).pull()
+    events = history.read(pipeline)
     if not events:
-        raise UserError("nothing was served here yet", "bring it up: make up")
+        raise UserError("nothing was served here yet", brings_up(pipeline))
     cut = history.cut_off(events)
     for event in events:
         if event.what != history.BEGINS or event is cut:
@@ -35,7 +38,8 @@ def main() -> int:
             console.out.print(f"{_here(event.time)}  {what} ({event.how}){note}", soft_wrap=True)
     if cut:
         console.note(
-            f"the {cut.how} of version {cut.version} was cut off; make up puts it in order"
+            f"the {cut.how} of version {cut.version} was cut off; to put it in order: "
+            + brings_up(pipeline)
         )
     console.note(f"version {history.serving(events)} serves")
     return 0

@@ -11,10 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-from bundle_serving.start_server import PIPELINE
 from scripts.errors import UserError, guarded
 from scripts.host import console, model_control, triton_api
-from scripts.pipeline import repository
+from scripts.pipeline import pipelines, repository
 from scripts.versions import live
 from scripts.versions.shared import Shared
 
@@ -23,7 +22,7 @@ def main() -> int:
     server = model_control.server()
     if (named := os.environ.get("MODEL", "")) in own_models():
         repository.furnish_with(named, live.REPOSITORY)
-        Shared(server.started_with).push_live()
+        Shared(server.started_with, pipelines.first()).push_live()
     name = model_control.named(server)
     folder = live.REPOSITORY / name
     if folder.is_dir() and model_control.config(server, name).backend == "python":
@@ -39,9 +38,9 @@ def main() -> int:
 
 
 def own_models() -> set[str]:
-    """In model_repository beside the pipeline's, which come with a version of it."""
+    """In model_repository beside the pipelines', which come with a version of them."""
     there = {path.name for path in repository.COMMITTED.iterdir() if path.is_dir()}
-    return there - {*repository.MEMBERS, PIPELINE}
+    return there - {m for each in pipelines.every() for m in (*each.members, each.ensemble)}
 
 
 def require_its_code(model: Path) -> None:

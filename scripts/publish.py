@@ -1,6 +1,6 @@
 """Makes a new version, beside the one that serves and without touching it.
 
-    make publish [ARCH=] [WEIGHTS=] [PRECISION=] [DECODE=] …
+    make publish [MODEL=birds] [ARCH=] [WEIGHTS=] [PRECISION=] [DECODE=] …
 
 What is not said stays as it is in the version that serves; the programs of the Python steps are
 taken from model_repository/*/1. Then: make rollout.
@@ -13,32 +13,37 @@ import sys
 from scripts import up
 from scripts.errors import UserError, guarded
 from scripts.host import console, flavour, lock, settings, state
+from scripts.pipeline import pipelines
 from scripts.versions import archive, history
 from scripts.versions.shared import Shared
 
 
 def main() -> int:
-    wished = settings.load()
+    pipeline = pipelines.asked()
     with lock.one_at_a_time():
         known = state.load()
-        shared = Shared(known.started_with if known else wished)
+        shared = Shared(known.started_with if known else settings.load(), pipeline)
         shared.pull()
-        serving = up.serving()
+        serving = up.serving(pipeline)
         if known is None or serving is None:
-            raise UserError("no server is up, beside whose version another one could be", "make up")
-        wished = wished.over(known.settings | serving.settings)
+            raise UserError(
+                "no server is up, beside whose version another one could be",
+                up.brings_up(pipeline),
+            )
+        wished = up.wished_of(pipeline, known, serving)
         stack = flavour.stack(known.flavour, wished)
         stack.prepare()
-        version = up.made(stack, wished, serving)
+        version = up.made(stack, wished, pipeline, serving)
         if version == serving:
             console.note(f"nothing is new: {version.describe()} serves")
             return 0
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)
     # An earlier one that came out the same is not what a rollout takes by itself.
-    newest = version.number == archive.numbers()[-1]
-    then = "make rollout" if newest else f"make rollout VERSION={version.number}"
-    console.note(f"published: {version.describe()}; next: {then}")
+    newest = version.number == archive.numbers(pipeline)[-1]
+    words = {"MODEL": pipeline.name, "VERSION": "" if newest else str(version.number)}
+    then = ["make rollout", *(f"{name}={word}" for name, word in words.items() if word)]
+    console.note(f"published: {version.describe()}; next: {' '.join(then)}")
     return 0
 
 

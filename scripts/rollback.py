@@ -1,6 +1,6 @@
 """Goes back to the version that served before, with the same care as a rollout.
 
-make rollback
+make rollback [MODEL=birds]
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ import sys
 
 from scripts.errors import UserError, guarded
 from scripts.host import lock
+from scripts.pipeline import pipelines
 from scripts.versions import history, rollout
 
 
 def main() -> int:
     with lock.one_at_a_time():
-        up = rollout.found()
-        previous = history.before(history.read())
+        pipeline = pipelines.asked()
+        up = rollout.found(pipeline)
+        previous = history.before(history.read(pipeline))
         if previous is None:
             raise UserError(
-                f"no version served before version {up.version.number}",
+                f"no version served before {up.version.named}",
                 "choose one: make rollout VERSION=…",
             )
         rollout.to(previous, "rollback", up)

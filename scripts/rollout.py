@@ -3,6 +3,7 @@
     make rollout              proved on a server of its own, tried beside the old one, then switched
     make rollout VERSION=3    that one
     make rollout CANARY=10    before, ten in a hundred requests go to it for a while
+    make rollout MODEL=birds  of a pipeline that was added
 
 Errors, wrong answers or a p99 past MOST_P99 bring the old version back by themselves.
 """
@@ -14,6 +15,7 @@ import sys
 
 from scripts.errors import UserError, guarded
 from scripts.host import console, lock
+from scripts.pipeline import pipelines
 from scripts.versions import archive, rollout
 
 
@@ -21,9 +23,9 @@ def main() -> int:
     canary = _number("CANARY", 1, 99)
     wanted = _number("VERSION", 1, sys.maxsize)
     with lock.one_at_a_time():
-        up = rollout.found()
+        up = rollout.found(pipelines.asked())
         serving = up.version.number
-        target = int(wanted) if wanted else max(archive.numbers())
+        target = int(wanted) if wanted else max(archive.numbers(up.version.pipeline))
         if target == serving:
             console.note(f"{up.version.describe()} serves already; a new one: make publish")
             return 0

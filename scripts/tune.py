@@ -29,9 +29,11 @@ from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.measuring import photos
 from scripts.measuring.perf_analyzer import at_hand
+from scripts.pipeline import pipelines
 from scripts.pipeline.engine import processor
 from scripts.pipeline.manifest import Manifest
-from scripts.pipeline.repository import CPU, Share, lay_out
+from scripts.pipeline.pipelines import CPU
+from scripts.pipeline.repository import Share, lay_out
 from scripts.pipeline.workspace import Workspace
 from scripts.tuning.arena import ROUNDS, Arena
 from scripts.tuning.goal import Goal, Score
@@ -57,7 +59,7 @@ def main() -> int:
 
 
 def tune(wished: Settings, goal: Goal, seconds: float) -> int:
-    if seed := serving():
+    if seed := serving(pipelines.first()):
         wished = wished.over(seed.settings)
     name, why = flavour.choose(wished)
     console.note(f"flavour {name}: {why}")
@@ -75,7 +77,7 @@ def tune(wished: Settings, goal: Goal, seconds: float) -> int:
     scratch.mkdir(parents=True, exist_ok=True)
 
     def lay_out_candidate(candidate: Candidate, target: Path) -> None:
-        how = layout(wished.replaced(**candidate.settings), CPU)
+        how = layout(wished.replaced(**candidate.settings), CPU, pipelines.first())
         lay_out(made[candidate.precision], how, target)
 
     start = as_it_is(wished)
@@ -103,9 +105,9 @@ def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
     One that was named stays: only with `auto` others are tried."""
     chosen = wished["PRECISION"]
     made = {chosen: Workspace(HERE / chosen)}
-    if seed := serving():
+    if seed := serving(pipelines.first()):
         files.link_tree(seed.folder, made[chosen].folder)
-    engines.export(stack, wished, made[chosen])
+    engines.export(stack, wished, pipelines.first(), made[chosen])
     engines.prove(stack, wished, made[chosen])
     others = ("int8", "fp32") if chosen == "auto" else ()
     for other in others:

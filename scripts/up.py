@@ -1,6 +1,7 @@
 """Brings the server up: exports, proves and lays out what does not fit yet, then serves it.
 
     make up [FLAVOUR=gpu|cpu|local] [ARCH=resnet50] [WEIGHTS=default|random|FILE] [PRECISION=auto]
+    make up MODEL=birds     a pipeline that was added, beside the first
 
 What is up and fits already is left alone.
 """
@@ -22,8 +23,9 @@ from scripts.host import admin_key, console, engines, flavour, lock, settings, s
 from scripts.host.flavour import Stack
 from scripts.host.settings import PORTS, Settings
 from scripts.host.state import State
-from scripts.pipeline import repository
-from scripts.pipeline.repository import Decoding, Engine, Layout, Share
+from scripts.pipeline import pipelines, repository
+from scripts.pipeline.pipelines import Engine, Pipeline
+from scripts.pipeline.repository import Decoding, Layout, Share
 from scripts.storage import on_demand
 from scripts.versions import archive, history, live
 from scripts.versions.archive import Version
@@ -33,22 +35,32 @@ from scripts.versions.shared import Shared
 # What is no file, and decides how a server runs.
 PLACE = ("BIND", "MEMORY", "REPOSITORY", "S3_SERVER_CREDENTIALS")
 
+# What is said of a network, and not of the machine or the server.
+OF_A_NETWORK = {*archive.DECIDING, "CALIBRATION", "SAMPLES"}
+
 # A network's hash stands in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
 
 
 def main() -> int:
-    bring_up(settings.load())
+    pipeline = pipelines.asked()
+    if pipeline.first:
+        bring_up(settings.load())
+    else:
+        from scripts import added  # which asks this for the first pipeline
+
+        added.bring_up(pipeline)
     return 0
 
 
 def bring_up(wished: Settings) -> State:
     """What is not said stays as it is in the version that serves."""
+    first = pipelines.first()
     with lock.one_at_a_time():
         on_demand.require_reachable(wished)
-        shared = Shared(wished)
+        shared = Shared(wished, first)
         shared.pull()
-        seed = serving()
+        seed = serving(first)
         if seed:
             wished = wished.over(seed.settings)
             known = state.load()
@@ -64,12 +76,10 @@ def bring_up(wished: Settings) -> State:
             )
         stack = flavour.stack(name, wished)
         stack.prepare()
-        version = made(stack, wished, seed)
+        version = made(stack, wished, first, seed)
         shared.push_version(version)
-        repository.furnish(live.REPOSITORY)
-        live.place(version, live.REPOSITORY)
+        lay_out(version, layout(wished, engines.of(stack), first), live.REPOSITORY)
         live.leave_only(version)
-        repository.configure(version.workspace, layout(wished, engines.of(stack)), live.REPOSITORY)
         shared.push_live()
         server = _serve(stack, wished, version)
         if version != seed:
@@ -78,49 +88,67 @@ def bring_up(wished: Settings) -> State:
         return server
 
 
-def serving() -> Version | None:
-    number = history.serving(history.read())
-    return archive.load(number) if number else None
+def wished_of(pipeline: Pipeline, server: State, seed: Version | None) -> Settings:
+    """What is said now, and for the rest what was said of what serves. A pipeline that was added
+    has a recipe, and what .env says of a network is of the first one's."""
+    before = seed.settings if seed else {}
+    if pipeline.first:
+        return settings.load().over(server.settings | before)
+    others = {name: said for name, said in server.settings.items() if name not in OF_A_NETWORK}
+    now = settings.load(not_in_dotenv=OF_A_NETWORK)
+    return now.over(others | pipeline.said | before)
 
 
-def served_version() -> Version:
-    """Of the server that is up."""
-    version = serving()
+def serving(pipeline: Pipeline) -> Version | None:
+    number = history.serving(history.read(pipeline))
+    return archive.load(pipeline, number) if number else None
+
+
+def served_version(pipeline: Pipeline | None = None) -> Version:
+    """Of the server that is up; without a name, the first pipeline's."""
+    pipeline = pipeline or pipelines.first()
+    version = serving(pipeline)
     if version is None:
-        raise UserError("nothing is served here", "make up")
+        raise UserError("nothing is served here", brings_up(pipeline))
     return version
 
 
-def served_transform() -> Transform:
+def brings_up(pipeline: Pipeline) -> str:
+    """The command that does."""
+    return "make up" if pipeline.first else f"make up MODEL={pipeline.name}"
+
+
+def served_transform(pipeline: Pipeline | None = None) -> Transform:
     """What is done to pictures before the network that serves."""
-    version = served_version()
+    version = served_version(pipeline)
     (record,) = version.folder.glob("models/*/transform.json")
     return Transform.load(record)
 
 
-def made(stack: Stack, wished: Settings, seed: Version | None) -> Version:
+def made(stack: Stack, wished: Settings, pipeline: Pipeline, seed: Version | None) -> Version:
     """The version that is wished for: the seed, where all of it fits, or a new one."""
-    how = layout(wished, engines.of(stack))
-    with archive.draft(seed) as draft:
+    how = layout(wished, engines.of(stack), pipeline)
+    with archive.draft(pipeline, seed) as draft:
         engines.make(stack, wished, how, draft)
-        return archive.keep(repository.contents(draft, how), wished.values, seed)
+        contents = repository.contents(draft, how)
+        return archive.keep(draft, contents, wished.values, pipeline, seed)
 
 
 def lay_out(version: Version, how: Layout, target: Path) -> None:
-    """As the only version in a repository."""
+    """As a version of its pipeline in a repository, and as this machine runs it."""
     repository.furnish(target)
     live.place(version, target)
     repository.configure(version.workspace, how, target)
 
 
-def layout(wished: Settings, engine: Engine) -> Layout:
+def layout(wished: Settings, engine: Engine, pipeline: Pipeline) -> Layout:
     def share(model: str) -> Share:
         return Share.of(
             wished.cores, wished.number(f"{model}_INSTANCES"), wished.number(f"{model}_THREADS")
         )
 
     decoding = Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"]))
-    return Layout(engine, decoding, share("PREPROCESS"), share("NETWORK"))
+    return Layout(pipeline, engine, decoding, share("PREPROCESS"), share("NETWORK"))
 
 
 def _serve(stack: Stack, wished: Settings, version: Version) -> State:
@@ -168,17 +196,21 @@ def described(server: State, version: Version) -> str:
 
 
 def fingerprint(stack: Stack, wished: Settings) -> str:
-    """One hash over all that a running server was started from. Models beside the pipeline's are
-    loaded while it runs."""
+    """One hash over all that a running server was started from. Other pipelines are loaded while
+    it runs."""
+    started_with = [stack.version(), *(wished[name] for name in (*PLACE, *PORTS))]
+    started_with += [str(admin_key.mark()), laid_out(pipelines.first())]
+    return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
+
+
+def laid_out(pipeline: Pipeline) -> str:
+    """One hash over what the server reads of a pipeline."""
     hasher = hashlib.sha256()
-    served = (live.REPOSITORY / model for model in (*repository.MEMBERS, PIPELINE))
-    for path in sorted(path for model in served for path in model.rglob("*")):
+    models = (live.REPOSITORY / model for model in (*pipeline.members, pipeline.ensemble))
+    for path in sorted(path for model in models for path in model.rglob("*")):
         if path.is_file() and path.suffix not in NOT_HASHED:
             name = path.relative_to(live.REPOSITORY)
             hasher.update(f"{name}\0".encode() + path.read_bytes())
-    started_with = [stack.version(), *(wished[name] for name in (*PLACE, *PORTS))]
-    started_with.append(str(admin_key.mark()))
-    hasher.update(json.dumps(started_with).encode())
     return hasher.hexdigest()
 
 

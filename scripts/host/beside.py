@@ -14,7 +14,7 @@ from scripts.host import console, triton_api
 from scripts.host.state import State
 from scripts.mould import write
 from scripts.mould.recipe import Recipe
-from scripts.pipeline import repository
+from scripts.pipeline import pipelines, repository
 from scripts.versions import live
 from scripts.versions.shared import Shared
 
@@ -46,7 +46,7 @@ def load(server: State, pipeline: str, changed: bool, members: Sequence[str] = (
     if not changed and reason_not_to_trust(url, pipeline) is None:
         return
     with console.waiting(f"loading {pipeline}"):
-        Shared(server.started_with).push_live()
+        Shared(server.started_with, pipelines.first()).push_live()
         for model in (*members, pipeline):
             path = f"/repository/models/{model}/load"
             triton_api.post(server.http, path, timeout=LOAD_TIMEOUT_S)

@@ -126,7 +126,7 @@ class DockerStack:
             raise AlreadyTold(code)
 
     def prepare_step(self, step: str) -> None:
-        if step in ("export", "quantise"):
+        if step in ("export", "adopt", "quantise"):
             _fetch_torch()
             self.build("export")
 

@@ -17,8 +17,9 @@ from scripts.host.flavour import Stack
 from scripts.host.gpu_stack import GpuStack
 from scripts.host.settings import Settings
 from scripts.pipeline import engine, plan, quantise, repository
-from scripts.pipeline.manifest import Wanted, why_export
-from scripts.pipeline.repository import CPU, GPU, Engine, Layout
+from scripts.pipeline.manifest import Foreign, Wanted, why_export
+from scripts.pipeline.pipelines import CPU, GPU, Engine, Pipeline
+from scripts.pipeline.repository import Layout
 from scripts.pipeline.workspace import Workspace
 
 # The last outcome of each step: of a make that failed later, or of `make tune`.
@@ -33,7 +34,7 @@ def of(stack: Stack) -> Engine:
 
 def make(stack: Stack, wished: Settings, layout: Layout, made: Workspace) -> None:
     """The network, made ready for the hardware of a flavour and proved there."""
-    export(stack, wished, made)
+    export(stack, wished, layout.pipeline, made)
     if isinstance(stack, GpuStack):
         _build_plan(stack, wished, made)
         _pass_the_gate(stack, wished, layout, made)
@@ -41,22 +42,41 @@ def make(stack: Stack, wished: Settings, layout: Layout, made: Workspace) -> Non
         prove(stack, wished, made)
 
 
-def export(stack: Stack, wished: Settings, made: Workspace) -> None:
-    precision = "fp16" if of(stack) is GPU else "fp32"
-    wanted = Wanted(wished["ARCH"], wished.weights, precision)
-    weights = wanted.weights if wanted.named else Path(wanted.weights)
+def export(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -> None:
     folder = wished.folder("SAMPLES")
     samples: list[str | Path] = ["--samples", folder] if folder else []
+    labels: list[str | Path] = ["--labels", pipeline.labels] if pipeline.labels else []
+    wanted = _wanted(stack, wished, pipeline)
+    words: list[str | Path]
+    if isinstance(wanted, Foreign):
+        step = "adopt"
+        words = ["--network", wanted.network, "--pictures", json.dumps(wanted.pictures)]
+    else:
+        step = "export"
+        weights = wanted.weights if wanted.named else Path(wanted.weights)
+        words = ["--arch", wanted.arch, "--weights", weights, "--precision", wanted.precision]
     _step(
         made.onnx,
         "export",
         lambda out: why_export(out, wanted, as_before="WEIGHTS" not in wished.given),
-        lambda: stack.run_step(
-            "export",
-            *("--arch", wanted.arch, "--weights", weights, "--precision", precision),
-            *(*samples, "--out", made.onnx),
-        ),
+        lambda: stack.run_step(step, *words, *labels, *samples, "--out", made.onnx),
     )
+    classes = made.manifest.onnx["classes"]
+    if classes != pipeline.recipe.classes:
+        raise UserError(
+            f"{made.manifest.describe()} has {classes} classes, and the pipeline serves "
+            f"{pipeline.recipe.classes}",
+            "give it a pipeline of its own: make add-model NAME=…",
+        )
+
+
+def _wanted(stack: Stack, wished: Settings, pipeline: Pipeline) -> Wanted | Foreign:
+    """An .onnx file in the place of weights is somebody's own network, whatever ARCH says."""
+    if wished.weights.endswith(".onnx"):
+        how = pipeline.recipe.pictures.model_dump(mode="json")
+        return Foreign(Path(wished.weights), pipeline.labels, how)
+    precision = "fp16" if of(stack) is GPU else "fp32"
+    return Wanted(wished["ARCH"], wished.weights, precision, pipeline.labels)
 
 
 def prove(stack: Stack, wished: Settings, made: Workspace) -> None:
@@ -65,8 +85,14 @@ def prove(stack: Stack, wished: Settings, made: Workspace) -> None:
     if precision == "int8":
         _quantise(stack, wished.folder("CALIBRATION"), made)
     network = made.int8 if precision == "int8" else made.onnx
-    if not engine.fits(network, precision, made.engine):
-        stack.run_step("engine", "--onnx", network, "--precision", precision, "--out", made.engine)
+    _step(
+        made.engine,
+        "engine",
+        lambda out: None if engine.fits(network, precision, out) else "not proved yet",
+        lambda: stack.run_step(
+            "engine", "--onnx", network, "--precision", precision, "--out", made.engine
+        ),
+    )
 
 
 def _step(out: Path, what: str, why: Callable[[Path], str | None], run: Callable[[], None]) -> None:
@@ -143,7 +169,8 @@ def prove_served(
             "gate",
             *("--onnx", made.onnx, *quantised, "--precision", precision),
             *("--repository", CANDIDATE / "repository", "--run-dir", stack.run_dir),
-            *("--network", layout.engine.model, "--config", layout.engine.config),
+            *("--ensemble", layout.pipeline.ensemble, "--network", layout.model),
+            *("--config", layout.engine.config),
             *("--limit", limit, "--out", CANDIDATE / "gate.json"),
         )
         seen: dict[str, Any] = json.loads((CANDIDATE / "gate.json").read_text())

@@ -28,7 +28,13 @@ LOG = RUN / "server.log"
 # Marks this project's server and its stubs among all processes, and their shared memory.
 SHM_PREFIX = f"triton_bundle_{hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]}_"
 
-LAYERS = {"export": "export", "quantise": "export", "engine": "serve", "gate": "serve"}
+LAYERS = {
+    "export": "export",
+    "adopt": "export",
+    "quantise": "export",
+    "engine": "serve",
+    "gate": "serve",
+}
 
 
 class LocalStack:

@@ -7,6 +7,7 @@ text of .env.example is held against this table by a test.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -127,9 +128,14 @@ class Settings:
         return Settings(self.values | earlier | said_now, self.given)
 
 
-def load(environment: dict[str, str] | None = None, dotenv: Path = ROOT / ".env") -> Settings:
-    said = {name: value or "" for name, value in dotenv_values(dotenv).items()}
-    said |= dict(os.environ) if environment is None else environment
+def load(
+    environment: Mapping[str, str] | None = None,
+    dotenv: Path = ROOT / ".env",
+    not_in_dotenv: Collection[str] = (),
+) -> Settings:
+    written = {name: value or "" for name, value in dotenv_values(dotenv).items()}
+    typed = dict(os.environ if environment is None else environment)
+    said = {name: text for name, text in written.items() if name not in not_in_dotenv} | typed
     given = {name: said[name].strip() for name in DEFAULTS if said.get(name, "").strip()}
     values = DEFAULTS | given
     for name, choices in CHOICES.items():

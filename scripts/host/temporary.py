@@ -20,7 +20,7 @@ from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import UserError
 from scripts.free_ports import free_ports
 from scripts.host import admin_key
-from scripts.pipeline.repository import CPU
+from scripts.pipeline.pipelines import CPU
 
 START_TIMEOUT_S = 120
 

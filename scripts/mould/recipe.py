@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from scripts.errors import UserError
-from scripts.mould.signature import Signature, signature
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 Count = Annotated[int, Field(ge=1)]
@@ -61,7 +60,7 @@ class Image(Part):
     models: Models
     source: str  # torchvision/ARCH, or the path of an .onnx file
     weights: str = "default"
-    labels: str = ""  # torchvision, or the path of a file; without any the classes have numbers
+    labels: str = ""  # torchvision, or the path of a file; else an ONNX file's classes have numbers
     classes: Count
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     pictures: Pictures
@@ -162,13 +161,8 @@ RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
 
 
 def load(path: Path) -> Recipe:
-    """What a foreign network's own file says need not be said again, and must not be denied."""
-    said = _read(path)
-    source = said.get("source") if isinstance(said, dict) else None
-    if str(source).endswith(".onnx"):
-        said = _completed(said, path, signature(path.parent / str(source)))
     try:
-        return RECIPE.validate_python(said)
+        return RECIPE.validate_python(_read(path))
     except ValidationError as fault:
         raise _refused(path, fault.errors()[0]) from None
 
@@ -193,18 +187,6 @@ def _read(path: Path) -> Any:
     except yaml.YAMLError as fault:
         detail = " ".join(str(fault).split())
         raise UserError(f"{path} is no YAML ({detail})", "mend that line") from None
-
-
-def _completed(said: dict[str, Any], path: Path, network: Signature) -> dict[str, Any]:
-    pictures = said.get("pictures")
-    known = (("classes", said, network.classes), ("crop", pictures, network.crop))
-    for key, where, value in known:
-        if isinstance(where, dict) and where.setdefault(key, value) != value:
-            raise UserError(
-                f"{path}: {key}: {where[key]}, but the network of {said['source']} has {value}",
-                "leave it out: the file knows",
-            )
-    return said
 
 
 def _refused(path: Path, error: ErrorDetails) -> UserError:

@@ -84,7 +84,13 @@ def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
     from bundle_serving.openvino_engine import Engine
 
     reference = np.load(onnx / "reference.npz")
-    engine = Engine(onnx / "model.onnx", precision, threads=0)
+    try:
+        engine = Engine(onnx / "model.onnx", precision, threads=0)
+    except RuntimeError as fault:  # an operator that it does not know
+        said = " ".join(str(fault).split())[:300]
+        raise UserError(
+            f"OpenVINO cannot run this network: {said}", "export it with ONNX's own operators"
+        ) from None
     scores = [engine({"input": each[None]}, ["output"])["output"] for each in reference["pixels"]]
     agreement = compare(reference["scores"], np.concatenate(scores))
     bound = BOUNDS[precision]

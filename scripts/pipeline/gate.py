@@ -1,7 +1,8 @@
 """Does a candidate repository, served, answer as PyTorch did? Nothing is published that does not.
 
     python -m scripts.pipeline.gate --onnx build/versions/1/onnx --repository build/candidate \
-        --network resnet50_trt --config gpu --run-dir /run/triton --out build/gate.json
+        --ensemble ensemble_python_resnet50 --network resnet50_trt --config gpu --precision fp16 \
+        --run-dir /run/triton --out build/gate.json
 
 Starts the server on the candidate, inside the environment that serves, and asks the network for the
 scores of the reference pixels and the ensemble for the probabilities of the reference pictures.
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
-from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
+from bundle_serving.start_server import EXIT_TIMEOUT_S
 from scripts import files
 from scripts.errors import UserError, guarded
 from scripts.free_ports import free_ports
@@ -37,8 +38,8 @@ from scripts.pipeline import engine
 from scripts.pipeline.agreement import Agreement, Bound, compare
 
 # The most that any class's probability may differ from PyTorch's in float32, by the arithmetic of
-# the network: TensorRT's, or a CPU's.
-BOUNDS = {"fp16": Bound(0.05)} | engine.BOUNDS
+# the network: TensorRT's (which rounds float32 to TF32 where the GPU can), or a CPU's.
+BOUNDS = {"fp16": Bound(0.05), "tf32": Bound(0.01)} | engine.BOUNDS
 # And what decoding at reduced scale may add.
 DECODING = 0.05
 
@@ -52,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--int8", type=Path, help="what quantise made of it, if that is served")
     parser.add_argument("--precision", choices=BOUNDS, required=True)
     parser.add_argument("--repository", type=Path, required=True)
+    parser.add_argument("--ensemble", required=True)
     parser.add_argument("--network", required=True)
     parser.add_argument("--config", required=True)
     parser.add_argument("--run-dir", required=True)
@@ -63,11 +65,11 @@ def main(argv: list[str] | None = None) -> int:
     pictures = sorted((options.onnx / "pictures").iterdir())
     expected = reference["scores"][-len(pictures) :]
     bound = BOUNDS[options.precision]
-    with served(options.repository, options.config, options.run_dir, options.limit) as url:
+    with served(options) as url:
         scores = [ask(url, options.network, "input", pixels) for pixels in judged["pixels"]]
         judge("network", compare(judged["scores"], np.stack(scores)), bound)
         answers = np.stack(
-            [ask(url, PIPELINE, "INPUT", np.fromfile(path, np.uint8)) for path in pictures]
+            [ask(url, options.ensemble, "INPUT", np.fromfile(path, np.uint8)) for path in pictures]
         )
         # The logarithm of probabilities serves as scores: softmax gives them back.
         agreement = compare(expected, np.log(np.maximum(answers, 1e-30)))
@@ -93,25 +95,26 @@ def judge(step: str, agreement: Agreement, bound: Bound) -> None:
 
 
 @contextmanager
-def served(repository: Path, config: str, run_dir: str, limit: float) -> Iterator[str]:
+def served(options: argparse.Namespace) -> Iterator[str]:
     with (
-        tempfile.TemporaryDirectory(dir=run_dir) as run,
+        tempfile.TemporaryDirectory(dir=options.run_dir) as run,
         tempfile.TemporaryFile("w+") as log,
     ):
         http, grpc, metrics = (str(port) for port in free_ports(3))
         command = [sys.executable, "-m", "bundle_serving.start_server", "--shm-prefix", MARK]
         command += ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
-        command += ["--repository", str(repository), "--run-dir", run, "--config-name", config]
+        command += ["--repository", str(options.repository), "--load-model", options.ensemble]
+        command += ["--run-dir", run, "--config-name", options.config]
         url = f"http://127.0.0.1:{http}"
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
-            deadline = time.monotonic() + limit
-            while reason := reason_not_to_trust(url, PIPELINE):
+            deadline = time.monotonic() + options.limit
+            while reason := reason_not_to_trust(url, options.ensemble):
                 if server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
-                    said = first_error(log.read()) or reason
-                    if server.poll() is None:
-                        said = f"no answer within {limit:.0f} s ({reason})"
+                    said = _why_it_ended(log.read(), server.returncode)
+                    if server.returncode is None:
+                        said = f"no answer within {options.limit:.0f} s ({reason})"
                     raise UserError(
                         f"the candidate cannot be served: {said}",
                         "what was served before still is; mend it, and publish it again",
@@ -120,6 +123,12 @@ def served(repository: Path, config: str, run_dir: str, limit: float) -> Iterato
             yield url
         finally:
             _end(server)
+
+
+def _why_it_ended(log: str, code: int | None) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    last = lines[-1][:300] if lines else "it said nothing"
+    return first_error(log) or f"the server ended with code {code}: {last}"
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,17 +17,21 @@ CONSTRAINTS = Path(__file__).parents[2] / "requirements" / "constraints.txt"
 MAKERS = ("torch", "torchvision", "onnx", "onnxscript")
 
 
+NOTHING: Mapping[str, Any] = {}
+
+
 class Identified(Protocol):
     def identity(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asks to be exported."""
+    """What the user asks to be exported: one of torchvision's architectures."""
 
     arch: str
     weights: str  # "default" (torchvision's own), "random", or a file
     precision: str = "fp32"  # or "fp16": half precision inside, as a strongly typed engine wants it
+    labels: Path | None = None  # None: torchvision's own
 
     @property
     def untrained(self) -> bool:
@@ -37,27 +42,77 @@ class Wanted:
         """Whether the weights are a word, and no file."""
         return self.weights in ("default", "random")
 
-    def identity(self) -> dict[str, Any]:
-        """All that the artefact depends on, told apart without loading any of it."""
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        """All that the artefact depends on, told apart without loading any of it. `before` is what
+        was told when all its files were there."""
         weights: dict[str, str] = {"source": self.weights}
         if not self.named:
             path = Path(self.weights)
-            if not path.is_file():
+            weights = of_file(path, before.get("weights"))
+            if not weights:
                 raise UserError(
                     f"no weights file at {path}",
                     "give WEIGHTS= a .pth or .safetensors file, 'default' or 'random'",
                 )
-            weights = {"source": path.name, "sha256": files.sha256(path)}
-        return self.identity_with(weights)
-
-    def identity_with(self, weights: dict[str, str]) -> dict[str, Any]:
+        own_labels = {"labels": of_labels(self.labels, before)} if self.labels else {}
         return {
             "schema": SCHEMA,
             "arch": self.arch,
             "precision": self.precision,
             "weights": weights,
             "versions": pinned(*MAKERS),
+            **own_labels,
         }
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """What the user asks to be adopted: an ONNX file of their own."""
+
+    network: Path
+    labels: Path | None  # None: its classes have numbers
+    pictures: dict[str, Any]  # how they are resized, cropped and normalised
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        network = of_file(self.network, before)
+        if not network:
+            raise UserError(f"no network at {self.network}", "name an .onnx file")
+        return {
+            "schema": SCHEMA,
+            **network,
+            "precision": "fp32",
+            "labels": of_labels(self.labels, before) if self.labels else None,
+            "pictures": self.pictures,
+            "versions": pinned("onnx", "onnxruntime"),
+        }
+
+
+def of_file(path: Path, before: Mapping[str, Any] | None) -> dict[str, str]:
+    """What tells a file from others; of one that is gone, what was told when it was there."""
+    if path.is_file():
+        return {"source": path.name, "sha256": files.sha256(path)}
+    if before and before.get("source") == path.name:
+        return {name: before[name] for name in ("source", "sha256")}
+    return {}
+
+
+def of_labels(path: Path, before: Mapping[str, Any]) -> dict[str, str]:
+    labels = of_file(path, before.get("labels"))
+    if not labels:
+        raise UserError(f"no labels at {path}", "name a file with one label a line: LABELS=")
+    return labels
+
+
+def lines_of(labels: Path | None) -> list[str]:
+    """One label a line; none where there is no file of one's own."""
+    if labels is None:
+        return []
+    try:
+        return labels.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UserError(
+            f"no labels to be read at {labels} ({fault})", "name a text file: LABELS="
+        ) from None
 
 
 def pinned(*names: str) -> dict[str, str]:
@@ -99,8 +154,11 @@ def why_export(artefact: Path, wanted: Identified, as_before: bool = False) -> s
     manifest = Manifest.load(artefact / "manifest.json")
     if manifest is None:
         return "nothing exported yet"
-    identity = as_before and isinstance(wanted, Wanted) and _without_file(manifest, wanted)
-    changes = differences(manifest.identity, identity or wanted.identity())
+    if as_before and isinstance(wanted, Wanted | Foreign):
+        identity = wanted.identity(manifest.identity)
+    else:
+        identity = wanted.identity()
+    changes = differences(manifest.identity, identity)
     if not changes:
         onnx = artefact / "model.onnx"
         if not onnx.exists():
@@ -108,14 +166,6 @@ def why_export(artefact: Path, wanted: Identified, as_before: bool = False) -> s
         elif files.sha256(onnx) != manifest.onnx["sha256"]:
             changes = ["model.onnx is not the file that was checked"]
     return "; ".join(changes) or None
-
-
-def _without_file(manifest: Manifest, wanted: Wanted) -> dict[str, Any] | None:
-    """What is wanted, if its weights are a file of the same name that is gone."""
-    known = manifest.identity["weights"]
-    gone = not wanted.named and not Path(wanted.weights).exists()
-    same = known["source"] == Path(wanted.weights).name
-    return wanted.identity_with(known) if gone and same else None
 
 
 def differences(old: Any, new: Any, name: str = "") -> list[str]:

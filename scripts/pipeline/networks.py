@@ -6,16 +6,18 @@ import copy
 import difflib
 import hashlib
 import urllib.error
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from scripts import files
 from scripts.errors import NoWeights, UserError
-from scripts.pipeline.manifest import Wanted
+from scripts.pipeline.manifest import Wanted, lines_of
 from scripts.pipeline.vision import torchvision
 
 
@@ -46,6 +48,15 @@ class Pixels(nn.Module):  # type: ignore[misc]  # torch comes without types here
         return scores
 
 
+def asked(model: nn.Module) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def ask(pixels: NDArray[Any]) -> NDArray[Any]:
+        with torch.inference_mode():
+            scores: NDArray[Any] = model(torch.from_numpy(pixels)).numpy()
+        return scores
+
+    return ask
+
+
 def build(wanted: Wanted) -> Network:
     models = torchvision.models
     known = models.list_models(module=models)
@@ -56,14 +67,22 @@ def build(wanted: Wanted) -> Network:
             f"did you mean {', '.join(near)}?",
         )
     published = models.get_model_weights(wanted.arch)
+    labels = lines_of(wanted.labels) or list(published.DEFAULT.meta["categories"])
     if wanted.weights == "default":
         module, entry, origin = _download(wanted.arch, published)
+        if len(labels) != len(published.DEFAULT.meta["categories"]):
+            raise UserError(
+                f"{wanted.labels} has {len(labels)} labels, and torchvision's weights for "
+                f"{wanted.arch} {len(published.DEFAULT.meta['categories'])} classes",
+                "give the WEIGHTS= that these labels belong to",
+            )
     elif wanted.untrained:
         torch.manual_seed(0)
-        module, entry = models.get_model(wanted.arch, weights=None), next(iter(published))
+        module = models.get_model(wanted.arch, weights=None, num_classes=len(labels))
+        entry = next(iter(published))
         origin = {"source": "random, seed 0"}
     else:
-        module, entry, origin = _from_file(wanted, published)
+        module, entry, origin = _from_file(wanted, len(labels), published)
     recipe = entry.transforms()
     return Network(
         module=module.eval(),
@@ -74,7 +93,7 @@ def build(wanted: Wanted) -> Network:
         },
         mean=list(recipe.mean),
         std=list(recipe.std),
-        labels=list(published.DEFAULT.meta["categories"]),
+        labels=labels,
         weights=origin,
     )
 
@@ -100,17 +119,19 @@ def _download(arch: str, published: Any) -> tuple[nn.Module, Any, dict[str, str]
     return module, entry, {"source": f"torchvision {entry}", "url": entry.url}
 
 
-def _from_file(wanted: Wanted, published: Any) -> tuple[nn.Module, Any, dict[str, str]]:
+def _from_file(
+    wanted: Wanted, classes: int, published: Any
+) -> tuple[nn.Module, Any, dict[str, str]]:
     path = Path(wanted.weights)
     digest = files.sha256(path)
-    module = torchvision.models.get_model(wanted.arch, weights=None)
+    module = torchvision.models.get_model(wanted.arch, weights=None, num_classes=classes)
     try:
         module.load_state_dict(read_state(path))
     except RuntimeError as fault:
         detail = " ".join(str(fault).split())[:160]
         raise UserError(
-            f"{path.name} holds no weights of {wanted.arch} ({detail}…)",
-            "give the ARCH= that the file belongs to",
+            f"{path.name} holds no weights of {wanted.arch} with {classes} classes ({detail}…)",
+            "give the ARCH= that the file belongs to, and LABELS= with a line for each class",
         ) from None
     return module, _recipe_of(digest, published), {"source": path.name, "sha256": digest}
 

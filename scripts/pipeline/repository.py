@@ -21,21 +21,14 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.pictures import Transform
-from bundle_serving.start_server import PIPELINE
 from scripts import files
 from scripts.bootstrap import ROOT
 from scripts.errors import UserError, guarded
+from scripts.pipeline import pipelines
+from scripts.pipeline.pipelines import CPU, GPU, Engine, Pipeline
 from scripts.pipeline.workspace import Workspace
 
 COMMITTED = ROOT / "model_repository"
-
-# The ensemble's first step, by what it is made with, and its program.
-PREPROCESSING = {"python": "preprocessing", "dali": "preprocessing_dali"}
-PROGRAMS = {
-    "preprocessing": "model.py",
-    "preprocessing_dali": "dali.py",
-    "postprocessing": "model.py",
-}
 
 # Past this many processes of one model, memory grows faster than throughput.
 MOST_INSTANCES = 4
@@ -44,22 +37,6 @@ UNTRAINED = " (untrained weights)"
 
 # The files of each member's version folder: a file to be taken, or a text.
 Contents = Mapping[str, Mapping[str, Path | str]]
-
-
-@dataclass(frozen=True)
-class Engine:
-    """The network as one kind of hardware runs it: which model of the repository, and its file."""
-
-    model: str
-    config: str  # the name of the configs/ that the server is told to take
-    file: str
-
-
-CPU = Engine("resnet50_onnx", "cpu", "model.onnx")
-GPU = Engine("resnet50_trt", "gpu", "model.plan")
-
-# The models whose version folders come with a version of the whole pipeline.
-MEMBERS = (CPU.model, GPU.model, *PROGRAMS)
 
 
 @dataclass(frozen=True)
@@ -88,8 +65,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Layout:
-    """How this machine serves whatever network it is."""
+    """How this machine serves a pipeline, whatever network it is."""
 
+    pipeline: Pipeline
     engine: Engine
     decoding: Decoding
     preprocessing: Share
@@ -97,12 +75,20 @@ class Layout:
 
     @property
     def first(self) -> str:
-        return PREPROCESSING[self.decoding.step]
+        return self.pipeline.preprocessing[self.decoding.step]
+
+    @property
+    def model(self) -> str:
+        """The network's."""
+        return self.pipeline.network(self.engine)
 
 
 def precision_of(made: Workspace, engine: Engine) -> str:
     """That the network computes in."""
-    return "fp16" if engine is GPU else str(made.decision["precision"])
+    if engine is CPU:
+        return str(made.decision["precision"])
+    # What TensorRT makes of float32 by itself.
+    return "tf32" if made.manifest.identity["precision"] == "fp32" else "fp16"
 
 
 def contents(made: Workspace, layout: Layout) -> Contents:
@@ -113,12 +99,14 @@ def contents(made: Workspace, layout: Layout) -> Contents:
         max_megapixels=layout.decoding.max_megapixels,
     )
     # As texts: to a file that someone edits there must be no link.
+    pipeline = layout.pipeline
     steps: dict[str, dict[str, Path | str]] = {
-        model: {PROGRAMS[model]: (COMMITTED / model / "1" / PROGRAMS[model]).read_text()}
-        for model in (layout.first, "postprocessing")
+        model: {program: (COMMITTED / model / "1" / program).read_text()}
+        for model, program in pipeline.programs.items()
+        if model in (layout.first, pipeline.postprocessing)
     }
     steps[layout.first]["transform.json"] = transform.dump()
-    return steps | {layout.engine.model: _network(made, layout.engine)}
+    return steps | {layout.model: _network(made, layout.engine)}
 
 
 def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
@@ -137,7 +125,7 @@ def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
 
 
 def furnish(repository: Path) -> None:
-    """With all that model_repository holds, but the versions of the pipeline's members. What other
+    """With all that model_repository holds, but the versions of the pipelines' members. What other
     pipelines' exports laid out beside their programs stays."""
     models = {path.name for path in COMMITTED.iterdir() if path.is_dir()}
     for model in models:
@@ -151,7 +139,8 @@ def furnish_with(model: str, repository: Path) -> bool:
     """Whether anything changed. A model's own versions are those that model_repository has; of one
     that has none there, as a network, they come from elsewhere."""
     changed = False
-    own = [] if model in MEMBERS else version_numbers(COMMITTED, model)
+    has_versions = any(model in pipeline.members for pipeline in pipelines.every())
+    own = [] if has_versions else version_numbers(COMMITTED, model)
     for number in version_numbers(repository, model):
         if own and number not in own:
             shutil.rmtree(repository / model / str(number))
@@ -160,7 +149,7 @@ def furnish_with(model: str, repository: Path) -> bool:
         (repository / model / str(number)).mkdir(parents=True, exist_ok=True)
     for source in sorted((COMMITTED / model).rglob("*")):
         name = source.relative_to(COMMITTED)
-        of_a_version = model in MEMBERS and name.parts[1].isdecimal()
+        of_a_version = has_versions and name.parts[1].isdecimal()
         if of_a_version or "__pycache__" in name.parts or not source.is_file():
             continue
         target = repository / name
@@ -187,7 +176,7 @@ def lay_out(made: Workspace, layout: Layout, repository: Path) -> None:
 def configure(made: Workspace, layout: Layout, repository: Path) -> None:
     """The labels, and the members' configs as this machine runs them."""
     engine, crop = layout.engine, made.manifest.transform["crop"]
-    files.write(repository / PIPELINE / "labels.txt", labels(made))
+    files.write(repository / layout.pipeline.ensemble / "labels.txt", labels(made))
 
     pixels = [3, crop, crop]
     first = config(repository, layout.first)
@@ -199,7 +188,7 @@ def configure(made: Workspace, layout: Layout, repository: Path) -> None:
         _share(first, layout.preprocessing)
     _save(repository, first, engine)
 
-    network = config(repository, engine.model)
+    network = config(repository, layout.model)
     network.input[0].dims[:] = pixels
     network.model_warmup[0].inputs["input"].dims[:] = pixels
     if engine is CPU:
@@ -207,7 +196,7 @@ def configure(made: Workspace, layout: Layout, repository: Path) -> None:
     _save(repository, network, engine)
 
     if engine is GPU:
-        ensemble = config(repository, PIPELINE)
+        ensemble = config(repository, layout.pipeline.ensemble)
         ensemble.ensemble_scheduling.step[0].model_name = layout.first
         _save(repository, ensemble, engine)
     files.let_all_read(repository)
@@ -261,6 +250,7 @@ def _save(repository: Path, member: ModelConfig, engine: Engine) -> None:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--made", type=Path, required=True, help="the folder of a version")
+    parser.add_argument("--model", default="", help="a pipeline that was added")
     parser.add_argument("--engine", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--repository", type=Path, required=True)
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
@@ -268,11 +258,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--preprocess-threads", type=int)
     parser.add_argument("--network-instances", type=int)
     parser.add_argument("--network-threads", type=int)
-    parser.add_argument("--preprocess", choices=PREPROCESSING, default="python")
+    parser.add_argument("--preprocess", choices=("python", "dali"), default="python")
     parser.add_argument("--decode", choices=("reduced", "full"), default="reduced")
     parser.add_argument("--max-megapixels", type=float, default=50)
     options = parser.parse_args(argv)
     layout = Layout(
+        pipelines.named(options.model),
         {"cpu": CPU, "gpu": GPU}[options.engine],
         Decoding(options.preprocess, options.decode, options.max_megapixels),
         Share.of(options.cores, options.preprocess_instances, options.preprocess_threads),

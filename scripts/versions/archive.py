@@ -1,4 +1,5 @@
-"""Every version that was made, each in a folder of its own under build/versions, never changed.
+"""Every version that was made, each in a folder of its own under build/versions, never changed;
+those of a pipeline that was added in build/versions/NAME.
 
 onnx/ int8/ engine/ plan/    what the steps made
 models/NAME/                 the version folders of the pipeline's members
@@ -11,18 +12,20 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
 from scripts import files
 from scripts.bootstrap import ROOT
 from scripts.errors import UserError
-from scripts.pipeline.repository import CPU, GPU, Contents, precision_of
+from scripts.pipeline.pipelines import CPU, GPU, Pipeline
+from scripts.pipeline.repository import Contents, precision_of
 from scripts.pipeline.workspace import Workspace
 
 HERE = ROOT / "build" / "versions"
-DRAFT = HERE / ".draft"
+
+RECORD = "version.json"
 
 # The settings that decide what a version is.
 DECIDING = (
@@ -40,6 +43,7 @@ Hashes = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Version:
+    pipeline: Pipeline
     number: int
     made: str
     settings: dict[str, str]
@@ -48,7 +52,7 @@ class Version:
 
     @property
     def folder(self) -> Path:
-        return HERE / str(self.number)
+        return home(self.pipeline) / str(self.number)
 
     @property
     def workspace(self) -> Workspace:
@@ -63,71 +67,97 @@ class Version:
 
     @property
     def precision(self) -> str:
-        return precision_of(self.workspace, GPU if GPU.model in self.models else CPU)
+        on_gpu = self.pipeline.network(GPU) in self.models
+        return precision_of(self.workspace, GPU if on_gpu else CPU)
+
+    @property
+    def named(self) -> str:
+        """As it is spoken of."""
+        return f"{self.pipeline.name} version {self.number}".strip()
 
     def describe(self) -> str:
-        return f"version {self.number}: {self.what}"
+        return f"{self.named}: {self.what}"
+
+    @property
+    def record(self) -> dict[str, object]:
+        """What is kept of it in its folder, which says of which pipeline it is."""
+        told = [each.name for each in fields(self) if each.name != "pipeline"]
+        return {name: getattr(self, name) for name in told}
 
     @property
     def what(self) -> str:
         return f"{self.workspace.manifest.describe()}, {self.precision}"
 
 
-def numbers() -> list[int]:
-    return sorted(int(path.name) for path in HERE.glob("[0-9]*") if path.name.isdecimal())
+def home(pipeline: Pipeline) -> Path:
+    return HERE / pipeline.name
 
 
-def load(number: int) -> Version:
-    record = HERE / str(number) / "version.json"
+def numbers(pipeline: Pipeline) -> list[int]:
+    found = home(pipeline).glob("[0-9]*")
+    return sorted(int(path.name) for path in found if path.name.isdecimal())
+
+
+def load(pipeline: Pipeline, number: int) -> Version:
+    record = home(pipeline) / str(number) / RECORD
     try:
-        return Version(**json.loads(record.read_text()))
+        return Version(pipeline, **json.loads(record.read_text()))
     except (OSError, ValueError, TypeError):
-        have = ", ".join(map(str, numbers())) or "none"
+        have = ", ".join(map(str, numbers(pipeline))) or "none"
         raise UserError(
             f"there is no version {number} (there: {have})", "see them: make history"
         ) from None
 
 
 @contextmanager
-def draft(seed: Version | None) -> Iterator[Workspace]:
+def draft(pipeline: Pipeline, seed: Version | None) -> Iterator[Workspace]:
     """A place to make a version in, with all that an earlier one may lend it."""
-    shutil.rmtree(DRAFT, ignore_errors=True)  # of a make that was killed
+    folder = home(pipeline) / ".draft"
+    shutil.rmtree(folder, ignore_errors=True)  # of a make that was killed
     if seed:
-        files.link_tree(seed.folder, DRAFT)
-        shutil.rmtree(DRAFT / "models", ignore_errors=True)
-    DRAFT.mkdir(parents=True, exist_ok=True)
+        files.link_tree(seed.folder, folder)
+        shutil.rmtree(folder / "models", ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        yield Workspace(DRAFT)
+        yield Workspace(folder)
     finally:
-        shutil.rmtree(DRAFT, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def keep(contents: Contents, settings: Mapping[str, str], seed: Version | None) -> Version:
+def keep(
+    draft: Workspace,
+    contents: Contents,
+    settings: Mapping[str, str],
+    pipeline: Pipeline,
+    seed: Version | None,
+) -> Version:
     """The draft as the next version; an earlier one where it came out the same."""
+    folder = draft.folder
     for model, content in contents.items():
         for name, source in content.items():
-            target = DRAFT / "models" / model / name
+            target = folder / "models" / model / name
             if isinstance(source, Path):
                 files.place(source, target)
             else:
                 files.write(target, source)
-    hashes = hashes_of(DRAFT / "models", seed)
+    hashes = hashes_of(folder / "models", seed)
     if seed and hashes == seed.hashes:
         return seed
-    for number in reversed(numbers()):
-        if (same := load(number)).hashes == hashes and same.sound():
+    for number in reversed(numbers(pipeline)):
+        if (same := load(pipeline, number)).hashes == hashes and same.sound():
             return same
-    number = max(numbers(), default=0) + 1
+    number = max(numbers(pipeline), default=0) + 1
     version = Version(
+        pipeline=pipeline,
         number=number,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         settings={name: settings[name] for name in DECIDING},
-        models={model: _number(model, of, number) for model, of in hashes.items()},
+        models={model: _number(pipeline, model, of, number) for model, of in hashes.items()},
         hashes=hashes,
     )
-    files.write(DRAFT / "version.json", json.dumps(asdict(version), indent=2) + "\n")
-    files.let_all_read(DRAFT)
-    DRAFT.rename(version.folder)
+    files.write(folder / RECORD, json.dumps(version.record, indent=2) + "\n")
+    files.let_all_read(folder)
+    folder.rename(version.folder)
     return version
 
 
@@ -146,10 +176,10 @@ def hashes_of(models: Path, known: Version | None = None) -> dict[str, dict[str,
     return hashes
 
 
-def _number(model: str, hashes: Mapping[str, str], new: int) -> int:
+def _number(pipeline: Pipeline, model: str, hashes: Mapping[str, str], new: int) -> int:
     """A member that is as it was in some version keeps the number that it had there."""
-    for number in reversed(numbers()):
-        version = load(number)
+    for number in reversed(numbers(pipeline)):
+        version = load(pipeline, number)
         if version.hashes.get(model) == hashes:
             return version.models[model]
     return new

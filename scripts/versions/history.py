@@ -1,4 +1,4 @@
-"""What happened to the versions, in the order of time: build/versions/history.jsonl.
+"""What happened to a pipeline's versions, in the order of time: history.jsonl beside them.
 
 A switch writes that it begins, and how it ended. One that has not ended was cut off.
 """
@@ -9,11 +9,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from scripts import files
+from scripts.pipeline.pipelines import Pipeline
 from scripts.versions import archive
 
-PATH = archive.HERE / "history.jsonl"
+NAME = "history.jsonl"
 
 # What ends a switch that has begun.
 SERVES, STAYED = "serves", "stayed"
@@ -30,23 +32,28 @@ class Event:
     note: str = ""
 
 
-def read() -> list[Event]:
+def path(pipeline: Pipeline) -> Path:
+    return archive.home(pipeline) / NAME
+
+
+def read(pipeline: Pipeline) -> list[Event]:
     try:
-        lines = PATH.read_text().splitlines()
+        lines = path(pipeline).read_text().splitlines()
     except FileNotFoundError:
         return []
     return [Event(**json.loads(line)) for line in lines]
 
 
-def add(what: str, version: int, how: str, note: str = "") -> None:
+def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -> None:
     """Whole or not at all: a line that is cut off would be read by all who come after."""
     event = Event(datetime.now(UTC).isoformat(timespec="seconds"), what, version, how, note)
-    files.write(PATH, "".join(json.dumps(asdict(each)) + "\n" for each in [*read(), event]))
+    events = [*read(pipeline), event]
+    files.write(path(pipeline), "".join(json.dumps(asdict(each)) + "\n" for each in events))
 
 
-def replace(told: str) -> None:
+def replace(pipeline: Pipeline, told: str) -> None:
     """By what another machine had to add."""
-    files.write(PATH, told)
+    files.write(path(pipeline), told)
 
 
 def serving(events: Iterable[Event]) -> int | None:

@@ -14,12 +14,10 @@ from scripts.versions.switch import mend
 
 def restore(server: State | None, version: Version, shared: Shared) -> bool:
     """Says what it found. False where the server that is up cannot be put in order."""
-    cut = history.cut_off(history.read())
+    cut = history.cut_off(history.read(version.pipeline))
     if cut is None:
         return True
-    console.note(
-        f"the {cut.how} of version {cut.version} was cut off; version {version.number} stays"
-    )
+    console.note(f"the {cut.how} of version {cut.version} was cut off; {version.named} stays")
     try:
         if server:
             limit = float(server.started_with["START_TIMEOUT"])

@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.start_server import PIPELINE
 from scripts import up
 from scripts.errors import UserError
 from scripts.host import console, dotenv_file, engines, flavour, settings, state
@@ -22,6 +21,7 @@ from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.pipeline import gate
 from scripts.pipeline.agreement import compare
+from scripts.pipeline.pipelines import Pipeline
 from scripts.versions import archive, history, live
 from scripts.versions.archive import DECIDING, Version
 from scripts.versions.control import Control
@@ -29,7 +29,7 @@ from scripts.versions.order import restore
 from scripts.versions.preflight import STAYS, require_room, require_sound
 from scripts.versions.shared import Shared
 from scripts.versions.stream import Stream, ask
-from scripts.versions.switch import CANDIDATE, Switch
+from scripts.versions.switch import Switch
 from scripts.versions.verdict import Figures, agreement, objection
 
 # How much longer a canary is watched: few requests go there.
@@ -53,27 +53,29 @@ class Up:
         return Control(self.server.http, float(self.wished["START_TIMEOUT"]))
 
 
-def found() -> Up:
+def found(pipeline: Pipeline) -> Up:
     """What is up; put in order first, where a switch was cut off."""
     server = state.load()
     if server is None:
         raise UserError("no server is up", "bring it up: make up")
-    shared = Shared(server.started_with)
+    shared = Shared(server.started_with, pipeline)
     shared.pull()
-    version = up.served_version()
+    version = up.served_version(pipeline)
     wished = settings.load().over(server.settings)
     stack = flavour.stack(server.flavour, server.started_with)
     found = Up(server, stack, wished, version, shared)
     restore(server, version, shared)
-    if reason := reason_not_to_trust(f"http://{server.http}", PIPELINE):
-        raise UserError(f"the server does not answer ({reason})", "bring it up: make up")
+    if reason := reason_not_to_trust(f"http://{server.http}", pipeline.ensemble):
+        raise UserError(f"the server does not answer ({reason})", up.brings_up(pipeline))
     return found
 
 
 def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     """Ends with the new version serving, or with the old one and the reason."""
-    old, new = up_now.version, archive.load(target)
-    layout = up.layout(up_now.server.started_with, engines.of(up_now.stack))
+    old = up_now.version
+    new = archive.load(old.pipeline, target)
+    served_with = up_now.server.started_with.over(new.settings)
+    layout = up.layout(served_with, engines.of(up_now.stack), old.pipeline)
     require_sound(old, new, layout.engine)
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
     seen = engines.prove_served(
@@ -86,7 +88,8 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     require_room(seen["memory"], up_now.stack.room(), new)
     up_now.shared.record(history.BEGINS, target, how)
     switch = Switch(up_now.control, layout.engine, old, new, up_now.shared)
-    stream = Stream(up_now.server.http, _pictures(new), serves=old.number)
+    ensemble = old.pipeline.ensemble
+    stream = Stream(up_now.server.http, ensemble, _pictures(new), serves=old.number)
     try:
         with stream:
             proof = _turn(switch, stream, up_now, canary)
@@ -97,8 +100,9 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     failed = sum(answer.label is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
     up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
-    _remember(up_now, new, how)
-    console.note(f"version {target} serves; {done}")
+    if new.pipeline.first:
+        _remember(up_now, new, how)
+    console.note(f"{new.named} serves; {done}")
 
 
 def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> str:
@@ -110,7 +114,7 @@ def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> s
         loaded = waiting.seconds
     _ask_golden(switch, up_now)
 
-    stream.candidate, stream.share = (CANDIDATE, new), (canary or 50) / 100
+    stream.candidate, stream.share = (switch.candidate, new), (canary or 50) / 100
     seconds_beside = seconds * CANARY_TIMES if canary else seconds
     share = f"{100 * stream.share:g}% of the requests"
     mark = stream.taken()
@@ -179,7 +183,7 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
     expected = np.load(made.onnx / "reference.npz")["scores"][-len(pictures) :]
     connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
     try:
-        answers = np.stack([ask(connection, CANDIDATE, picture) for picture in pictures])
+        answers = np.stack([ask(connection, switch.candidate, picture) for picture in pictures])
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise Refused(switch.new.number, f"it does not answer ({fault})") from None
     seen = compare(expected, np.log(np.maximum(answers, 1e-30)))
@@ -194,10 +198,11 @@ def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
         switch.back()
     except UserError as second:
         live.leave_only(switch.old)
-        console.note(f"the server could not be put in order ({second.cause}): make up does")
+        remedy = up.brings_up(switch.old.pipeline)
+        console.note(f"the server could not be put in order ({second.cause}): {remedy}")
         return
     switch.shared.record(history.STAYED, switch.new.number, how, why)
-    console.note(f"version {switch.old.number} serves, as before")
+    console.note(f"{switch.old.named} serves, as before")
 
 
 @contextmanager

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving.start_server import PIPELINE
-
 THREADS = 2
 PAUSE_S = 0.01
 TIMEOUT_S = 30
@@ -34,6 +32,7 @@ class Stream:
     """Asks until the block ends. The share of the candidate may be changed while it runs."""
 
     address: str
+    model: str
     pictures: Sequence[bytes]
     serves: int
     candidate: tuple[str, int] | None = None  # its model, and its version
@@ -71,7 +70,7 @@ class Stream:
         while True:
             if self._stop.wait(PAUSE_S):
                 return
-            model, version = PIPELINE, self.serves
+            model, version = self.model, self.serves
             owed += self.share
             if self.candidate and owed >= 1:
                 owed -= 1

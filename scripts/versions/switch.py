@@ -17,17 +17,14 @@ from dataclasses import dataclass, field
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from bundle_serving.start_server import PIPELINE
 from scripts import files
 from scripts.errors import UserError
 from scripts.pipeline import repository
-from scripts.pipeline.repository import Engine
+from scripts.pipeline.pipelines import Engine, Pipeline
 from scripts.versions import live
 from scripts.versions.archive import Version
 from scripts.versions.control import Control, pinned, serving_both
 from scripts.versions.shared import Shared
-
-CANDIDATE = f"{PIPELINE}_candidate"
 
 
 @dataclass
@@ -40,24 +37,33 @@ class Switch:
     _turned: bool = field(default=False, init=False)
 
     @property
+    def pipeline(self) -> str:
+        """The ensemble."""
+        return self.new.pipeline.ensemble
+
+    @property
+    def candidate(self) -> str:
+        return candidate_of(self.new.pipeline)
+
+    @property
     def changed(self) -> list[str]:
         return [m for m, number in self.new.models.items() if self.old.models[m] != number]
 
     def beside(self, share: float) -> None:
         """`share` is what clients read in the candidate's config that may send it some requests."""
-        ensemble = self._config(PIPELINE)
-        self.control.load(PIPELINE, pinned(ensemble, self.old.models))
+        ensemble = self._config(self.pipeline)
+        self.control.load(self.pipeline, pinned(ensemble, self.old.models))
         live.place(self.new, live.REPOSITORY)
         self.shared.push_live()
         for model in self.changed:
             numbers = sorted((self.old.models[model], self.new.models[model]))
             self.control.load(model, serving_both(self._config(model), *numbers))
         candidate = pinned(ensemble, self.new.models)
-        candidate.name = CANDIDATE
+        candidate.name = self.candidate
         candidate.parameters["share"].string_value = f"{share:g}"
         labels = repository.labels(self.new.workspace).encode()
         # An ensemble needs a version folder, and a folder a file.
-        self.control.load(CANDIDATE, candidate, {"1/none": b"none", "labels.txt": labels})
+        self.control.load(self.candidate, candidate, {"1/none": b"none", "labels.txt": labels})
 
     def turn(self) -> None:
         self._turned = True
@@ -76,14 +82,14 @@ class Switch:
     def _fix(self, version: Version) -> None:
         if _label(version):
             self.shared.push_live()
-        self.control.load(PIPELINE, pinned(self._config(PIPELINE), version.models))
+        self.control.load(self.pipeline, pinned(self._config(self.pipeline), version.models))
 
     def _leave_only(self, version: Version) -> None:
         live.leave_only(version)
         self.shared.push_live()
         with suppress(UserError):  # it may not have come so far
-            self.control.unload(CANDIDATE)
-        _as_committed(self.control, self.engine, [*self.changed, PIPELINE])
+            self.control.unload(self.candidate)
+        _as_committed(self.control, self.engine, [*self.changed, self.pipeline])
 
     def _config(self, model: str) -> ModelConfig:
         return repository.config_in_use(live.REPOSITORY, model, self.engine)
@@ -95,9 +101,13 @@ def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> 
     live.leave_only(version)
     _label(version)
     shared.push_live()
-    _as_committed(control, engine, [*version.models, PIPELINE])
+    _as_committed(control, engine, [*version.models, version.pipeline.ensemble])
     with suppress(UserError):  # there may be none
-        control.unload(CANDIDATE)
+        control.unload(candidate_of(version.pipeline))
+
+
+def candidate_of(pipeline: Pipeline) -> str:
+    return f"{pipeline.ensemble}_candidate"
 
 
 def _as_committed(control: Control, engine: Engine, models: Iterable[str]) -> None:
@@ -109,7 +119,8 @@ def _as_committed(control: Control, engine: Engine, models: Iterable[str]) -> No
 
 def _label(version: Version) -> bool:
     """Whether other labels are there now."""
-    labels, wanted = live.REPOSITORY / PIPELINE / "labels.txt", repository.labels(version.workspace)
+    labels = live.REPOSITORY / version.pipeline.ensemble / "labels.txt"
+    wanted = repository.labels(version.workspace)
     if labels.exists() and labels.read_text() == wanted:
         return False
     files.write(labels, wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from bundle_serving.scores import softmax
 from bundle_serving.start_server import PIPELINE
 from scripts.errors import UserError
 from scripts.host.settings import DEFAULTS
 from scripts.mould import write
 from scripts.mould.recipe import Image, load
-from scripts.mould.signature import signature
+from scripts.pipeline import adopt
+from scripts.pipeline.manifest import Foreign, Manifest, why_export
+from scripts.pipeline.signature import signature
 from tests.project import ROOT
 
 RECIPES = ROOT / "recipes"
@@ -154,47 +158,43 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def of(foreign: Path, **changes: Any) -> Path:
-    """A recipe for it, which leaves to the file what the file knows."""
-    models = {"ensemble": "tiny", "preprocessing": "tiny_pixels"}
-    models |= {"network": "tiny_network", "postprocessing": "tiny_scores"}
-    left_out = {"classes": None, "pictures__crop": None, "labels": None}
-    words = {"source": foreign.name, "models": models} | left_out | changes
-    return changed(foreign.with_name("tiny.yaml"), **words)
+HOW = {"crop": 96, "resize": 110, "interpolation": "bilinear"}
+NORMALISED = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+
+
+def adopted(network: Path, out: Path, *words: str, **how: Any) -> int:
+    pictures = json.dumps(HOW | NORMALISED | how)
+    arguments = ["--network", str(network), "--pictures", pictures, "--out", str(out)]
+    return adopt.main([*arguments, *words])
 
 
 def test_a_foreign_network_keeps_its_answers(foreign: Path, tmp_path: Path) -> None:
     import onnxruntime
 
-    from bundle_serving.scores import softmax
-
-    assert write.main(["--recipe", str(of(foreign)), "--out", str(tmp_path)]) == 0
-    pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 96, 96), np.uint8)
-    recipe = of_pictures(of(foreign))
-    mean, std = (
-        np.array(v, np.float32).reshape(1, 3, 1, 1)
-        for v in (recipe.pictures.mean, recipe.pictures.std)
-    )
-
-    def answer(path: Path, values: np.ndarray) -> np.ndarray:
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        return session.run(None, {session.get_inputs()[0].name: values})[0]
-
-    own = answer(foreign, (pixels / np.float32(255) - mean) / std)
-    ours = answer(tmp_path / "tiny_network_onnx" / "1" / "model.onnx", pixels)
-    assert own.shape == ours.shape == (3, 5)
-    assert np.abs(softmax(ours) - own).max() < 1e-5
-    assert "class 4" in (tmp_path / "tiny" / "labels.txt").read_text()
-    config = (tmp_path / "tiny_pixels" / "config.pbtxt").read_text()
-    assert "dims: [ 3, 96, 96 ]" in config
+    out = tmp_path / "onnx"
+    assert adopted(foreign, out) == 0
+    reference = np.load(out / "reference.npz")
+    session = onnxruntime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
+    (scores,) = session.run(None, {"input": reference["pixels"]})
+    assert scores.shape == (9, 5)
+    assert np.abs(softmax(scores) - softmax(reference["scores"])).max() < 1e-5
+    assert (out / "labels.txt").read_text().endswith("class 4\n")
+    manifest = Manifest.load(out / "manifest.json")
+    assert manifest and manifest.describe() == "tiny.onnx" and manifest.transform == HOW
+    # The file may be gone later; its answers are not those of another.
+    gone = Foreign(tmp_path / "tiny.onnx", None, HOW | NORMALISED)
+    assert why_export(out, gone, as_before=True) is None
+    other = Foreign(foreign, None, HOW | NORMALISED | {"mean": [0, 0, 0]})
+    assert "pictures.mean" in str(why_export(out, other))
 
 
-def test_a_recipe_must_not_deny_what_the_file_says(foreign: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="classes: 7, but the network of tiny"):
-        load(of(foreign, classes=7))
-    (foreign.parent / "labels.txt").write_text("cat\ndog\n")
-    with pytest.raises(UserError, match="2 lines, and the network 5 classes"):
-        write.main(["--recipe", str(of(foreign, labels="labels.txt")), "--out", str(tmp_path)])
+def test_a_foreign_network_that_is_told_otherwise(foreign: Path, tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    with pytest.raises(UserError, match=r"2 labels, and tiny\.onnx 5 classes"):
+        adopted(foreign, tmp_path / "onnx", "--labels", str(tmp_path / "labels.txt"))
+    with pytest.raises(UserError, match="takes 96 pixels, and the recipe says crop: 64"):
+        adopted(foreign, tmp_path / "onnx", crop=64)
+    assert not (tmp_path / "onnx").exists()
 
 
 def test_a_network_that_takes_no_pixels_is_refused(tmp_path: Path) -> None:

@@ -13,14 +13,12 @@ from bundle_serving.pictures import Transform
 from bundle_serving.start_server import PIPELINE
 from scripts import files
 from scripts.errors import UserError
-from scripts.pipeline import engine, quantise, samples
+from scripts.pipeline import engine, pipelines, quantise, samples
 from scripts.pipeline.agreement import Bound, compare
 from scripts.pipeline.manifest import Manifest, Wanted, why_export
+from scripts.pipeline.pipelines import CPU, GPU, Engine
 from scripts.pipeline.repository import (
-    CPU,
-    GPU,
     Decoding,
-    Engine,
     Layout,
     Share,
     configure,
@@ -127,7 +125,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def layout(engine: Engine = CPU, step: str = "python") -> Layout:
-    return Layout(engine, Decoding(step), Share(3, 2), Share(4, 1))
+    return Layout(pipelines.first(), engine, Decoding(step), Share(3, 2), Share(4, 1))
 
 
 def laid_out(made: Workspace, repository: Path) -> dict[Path, str]:

@@ -12,6 +12,7 @@ from bundle_serving.start_server import PIPELINE
 from scripts import files
 from scripts.errors import UserError
 from scripts.host.settings import DEFAULTS
+from scripts.pipeline import pipelines
 from scripts.versions import archive, history, live
 from scripts.versions.archive import Version
 from scripts.versions.control import pinned, serving_both
@@ -105,7 +106,6 @@ def test_an_ensemble_and_its_members_fixed_to_versions() -> None:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
-    monkeypatch.setattr(archive, "DRAFT", tmp_path / "versions" / ".draft")
     monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
     return tmp_path
 
@@ -116,8 +116,8 @@ def kept(seed: Version | None, network: str, program: str = "first") -> Version:
         "postprocessing": {"model.py": "first"},
         "resnet50_onnx": {"model.onnx": network},
     }
-    with archive.draft(seed):
-        return archive.keep(contents, DEFAULTS, seed)
+    with archive.draft(pipelines.first(), seed) as draft:
+        return archive.keep(draft, contents, DEFAULTS, pipelines.first(), seed)
 
 
 def test_a_version_is_numbered_once_and_members_keep_their_numbers(here: Path) -> None:
@@ -129,18 +129,18 @@ def test_a_version_is_numbered_once_and_members_keep_their_numbers(here: Path) -
     third = kept(second, "another", "changed")
     assert third.models == {"preprocessing": 3, "postprocessing": 1, "resnet50_onnx": 2}
     # Whoever wishes for what was there before gets that, unless its files are no longer sound.
-    assert kept(third, "a network") == first == archive.load(1)
+    assert kept(third, "a network") == first == archive.load(pipelines.first(), 1)
     (first.member("resnet50_onnx") / "model.onnx").write_text("damaged")
     assert kept(third, "a network").number == 4
 
 
 def test_a_draft_that_fails_leaves_nothing(here: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), archive.draft(None) as draft:
+    with pytest.raises(KeyboardInterrupt), archive.draft(pipelines.first(), None) as draft:
         files.write(draft.onnx / "model.onnx", "half")
         raise KeyboardInterrupt
-    assert archive.numbers() == [] and list((here / "versions").iterdir()) == []
+    assert archive.numbers(pipelines.first()) == [] and list((here / "versions").iterdir()) == []
     with pytest.raises(UserError, match="there is no version 7"):
-        archive.load(7)
+        archive.load(pipelines.first(), 7)
 
 
 def live_numbers(here: Path, model: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,17 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from scripts.mould.recipe import Pictures
-from scripts.mould.signature import read, signature
+from scripts.pipeline.signature import read, signature
 
 
-def adopted(path: Path, pictures: Pictures) -> onnx.ModelProto:
+def adopted(path: Path, mean: Sequence[float], std: Sequence[float]) -> onnx.ModelProto:
     """Cast and normalisation become the first nodes of its graph; a softmax at its end goes, since
     the step after it makes one."""
     facts, model = signature(path), read(path)
     graph = model.graph
     _rename(graph, {facts.input: "_normalised", facts.output: "_answer"})
     answer = _without_softmax(graph, "_answer")
-    for name, values in (("_mean", pictures.mean), ("_std", pictures.std)):
+    for name, values in (("_mean", mean), ("_std", std)):
         scale = (np.array(values, np.float32) * 255).reshape(1, 3, 1, 1)
         graph.initializer.append(numpy_helper.from_array(scale, name))
     first = [
@@ -40,6 +40,13 @@ def adopted(path: Path, pictures: Pictures) -> onnx.ModelProto:
     _replace(graph.output, [scores])
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def gives_probabilities(path: Path) -> bool:
+    """Whether it ends in the softmax that the step after it would make."""
+    graph = read(path).graph
+    last = next(node for node in graph.node if graph.output[0].name in node.output)
+    return bool(last.op_type == "Softmax")
 
 
 def _replace(field: Any, values: list[Any]) -> None:

@@ -34,11 +34,19 @@ def read(path: Path) -> Any:
     import onnx
 
     try:
-        return onnx.load(path)
+        model = onnx.load(path, load_external_data=False)
     except OSError as fault:
         raise UserError(f"no network at {path} ({fault.strerror})", "name an .onnx file") from None
     except Exception:  # protobuf's own errors, which are of no common kind
-        raise UserError(f"{path} cannot be read as ONNX", "name an .onnx file") from None
+        model = None
+    if model is None or not model.graph.node:  # a short text is as good as an empty network
+        raise UserError(f"{path} cannot be read as ONNX", "name an .onnx file")
+    if any(map(onnx.external_data_helper.uses_external_data, model.graph.initializer)):
+        raise UserError(
+            f"{path.name} keeps its weights in a file of their own",
+            "save it as one file: torch.onnx.export(…, external_data=False)",
+        )
+    return model
 
 
 def _crop(path: Path, pixels: Any) -> int:

@@ -1,0 +1,120 @@
+"""Somebody's own network, from an ONNX file to a served answer, and from one version to the next."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bundle_client import Client
+from bundle_serving.pictures import Transform, to_pixels
+from tests.project import Project, error_lines, picture
+
+LABELS = ["robin", "wren", "crow"]
+
+
+def export(path: Path, seed: int) -> Path:
+    """A network of three birds, as somebody's own code makes it."""
+    import torch
+
+    torch.manual_seed(seed)
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 8, stride=8),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(4, 3),
+        torch.nn.Softmax(1),
+    ).eval()
+    torch.onnx.export(
+        network,
+        (torch.zeros(2, 3, 64, 64),),
+        path,
+        dynamic_shapes=({0: torch.export.Dim("batch")},),
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
+    return path
+
+
+@pytest.fixture
+def own(served: Project, tmp_path: Path) -> Iterator[Project]:
+    """The server that is up, with settings that say nothing of a network."""
+    (tmp_path / "birds.txt").write_text("".join(f"{label}\n" for label in LABELS))
+    said = {name: served.settings[name] for name in served.settings.keys() - {"ARCH", "WEIGHTS"}}
+    project = replace(served, settings=said)
+    yield project
+    for model in ("birds", *(f"birds_{step}" for step in ("preprocessing", "postprocessing"))):
+        project.make("unload", MODEL=model)
+    project.make("unload", MODEL="birds_onnx")
+    for path in files_of(project):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def files_of(project: Project) -> list[Path]:
+    below = [project.path / folder for folder in ("model_repository", "build/live")]
+    recipe = project.path / "recipes" / "birds.yaml"
+    kept = project.path / "build" / "versions" / "birds"
+    there = [path for folder in below for path in folder.glob("birds*")]
+    return there + [path for path in (recipe, kept) if path.exists()]
+
+
+def answered(project: Project, network: Path) -> None:
+    """As the original does, in ONNX Runtime."""
+    import onnxruntime
+
+    file = picture()
+    pixels = to_pixels(file, Transform(resize=73, crop=64)).astype(np.float32) / 255
+    mean, std = (
+        np.array(values, np.float32).reshape(3, 1, 1)
+        for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    )
+    session = onnxruntime.InferenceSession(network, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    (expected,) = session.run(None, {name: ((pixels - mean) / std)[None]})[0]
+    with Client(project.http, model="birds") as client:
+        found = client.classify(file, top=3).labels
+    for label in found:
+        assert label.label == LABELS[label.index]
+        assert np.isclose(label.probability, expected[label.index], atol=0.01)  # bfloat16
+
+
+def test_from_an_onnx_file_to_an_answer_and_to_the_next(own: Project, tmp_path: Path) -> None:
+    first, second = (export(tmp_path / f"birds{seed}.onnx", seed) for seed in (0, 1))
+    labels = str(tmp_path / "birds.txt")
+    before = own.made("history")
+    said = own.made("add-model", NAME="birds", ONNX=str(first), LABELS=labels)
+    assert "birds version 1: birds0.onnx" in said and any(label in said for label in LABELS)
+    answered(own, first)
+    assert "there is a birds already" in own.make("add-model", NAME="birds", ARCH="resnet18").stderr
+
+    said = own.made("publish", MODEL="birds", WEIGHTS=str(second))
+    assert "next: make rollout MODEL=birds" in said
+    watched = {"WATCH_SECONDS": "1", "MOST_P99": "20"}
+    said = own.made("rollout", MODEL="birds", **watched)
+    assert "birds version 2 serves; 0 of" in said
+    answered(own, second)
+    assert "birds version 1 serves; 0 of" in own.made("rollback", MODEL="birds", **watched)
+    first.unlink()  # of what was published nothing is asked for again
+    assert "birds version 1" in own.made("up", MODEL="birds")
+    assert any(
+        label in own.made("classify", MODEL="birds", IMG="build/mug.jpg") for label in LABELS
+    )
+    assert "version 1 serves (rollback)" in own.made("history", MODEL="birds")
+    assert own.made("history") == before
+
+
+def test_what_cannot_be_served_leaves_nothing(own: Project, tmp_path: Path) -> None:
+    import onnx
+
+    network = onnx.load(export(tmp_path / "birds.onnx", 0))
+    network.graph.node[0].op_type, network.graph.node[0].domain = "Wavelet", "acme"
+    network.opset_import.append(onnx.helper.make_opsetid("acme", 1))
+    onnx.save(network, tmp_path / "odd.onnx")
+    done = own.make("add-model", NAME="birds", ONNX=str(tmp_path / "odd.onnx"))
+    (line,) = error_lines(done.stderr + done.stdout)
+    assert done.returncode and "acme:Wavelet" in line and files_of(own) == []

@@ -1,0 +1,90 @@
+"""What is said of a network of one's own, before anything is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from onnx import TensorProto, helper, save
+
+from scripts.add_model import recipe, require_new, written
+from scripts.errors import UserError
+from scripts.mould.recipe import load
+from scripts.pipeline import pipelines
+from scripts.pipeline.pipelines import RECIPES, Pipeline
+from scripts.pipeline.repository import COMMITTED
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    pixels, scores = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+        for name, dims in (("in", ("n", 3, 112, 112)), ("out", ("n", 2)))
+    )
+    node = helper.make_node("Identity", ["in"], ["out"])
+    save(
+        helper.make_model(helper.make_graph([node], "net", [pixels], [scores])), tmp_path / "a.onnx"
+    )
+    (tmp_path / "two.txt").write_text("cat\ndog\n")
+    return tmp_path / "a.onnx"
+
+
+def test_a_recipe_of_a_file(network: Path) -> None:
+    labels = network.with_name("two.txt")
+    made = recipe("pets", {"ONNX": str(network), "LABELS": str(labels)})
+    assert (made.classes, made.pictures.crop, made.pictures.resize) == (2, 112, 128)
+    pipeline = Pipeline("pets", made)
+    assert pipeline.labels == labels and pipeline.said["WEIGHTS"] == str(network)
+    assert pipeline.members == {
+        *("pets_preprocessing", "pets_preprocessing_dali", "pets_postprocessing"),
+        *("pets_onnx", "pets_trt"),
+    }
+    assert Pipeline("pets", recipe("pets", {"ONNX": str(network)})).labels is None
+
+
+def test_a_recipe_of_an_architecture(network: Path) -> None:
+    made = recipe("light", {"ARCH": "resnet18"})
+    assert (made.source, made.weights, made.labels) == (
+        *("torchvision/resnet18", "default", "torchvision"),
+    )
+    said = Pipeline("light", made).said
+    assert said == {"ARCH": "resnet18", "WEIGHTS": "default", "PRECISION": "auto"}
+    own = {"ARCH": "resnet18", "WEIGHTS": "w.pth", "LABELS": str(network.with_name("two.txt"))}
+    assert recipe("pets", own).classes == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ({}, "no network is named"),
+        ({"ONNX": "none.onnx"}, "no network at"),
+        ({"ONNX": "a.onnx", "ARCH": "resnet18"}, "ONNX= is a whole network"),
+        ({"ONNX": "two.txt"}, "cannot be read as ONNX"),
+        ({"ONNX": "a.onnx", "LABELS": "none.txt"}, "no labels to be read"),
+        ({"ONNX": "a.onnx", "LABELS": "a.onnx"}, "labels"),
+    ],
+)
+def test_what_is_refused_at_once(
+    network: Path, monkeypatch: pytest.MonkeyPatch, said: dict[str, str], cause: str
+) -> None:
+    monkeypatch.chdir(network.parent)
+    with pytest.raises(UserError, match=cause):
+        recipe("pets", said)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Pets", "9pets", "../pets", "preprocessing", "places", "cascade"]
+)
+def test_names_that_cannot_be(name: str) -> None:
+    with pytest.raises(UserError):
+        require_new(name)
+
+
+def test_nothing_is_left_of_what_failed(network: Path) -> None:
+    pipeline = Pipeline("test_pets", recipe("test_pets", {"ONNX": str(network)}))
+    path = RECIPES / "test_pets.yaml"
+    with pytest.raises(KeyboardInterrupt), written(pipeline):
+        assert load(path) == pipeline.recipe and pipelines.named("test_pets") == pipeline
+        assert (COMMITTED / "test_pets_onnx" / "config.pbtxt").exists()
+        raise KeyboardInterrupt
+    assert not path.exists() and not list(COMMITTED.glob("test_pets*"))
