@@ -1,4 +1,4 @@
-"""Somebody's own network, from an ONNX file to a served answer, and from one version to the next."""
+"""Somebody's own network, from an ONNX file to a served answer, and to its next version."""
 
 from __future__ import annotations
 
