@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     )
     from .sources import Source
     from .texts import Sentiment
+    from .vectors import Embedding
     from .wire import Label, Result
 
 __all__ = [
     "AsyncClient",
     "Client",
     "ClientError",
+    "Embedding",
     "Label",
     "ModelUnavailable",
     "PictureRefused",
@@ -55,6 +57,7 @@ __all__ = [
 HOMES = {
     "AsyncClient": "aio",
     "Client": "client",
+    "Embedding": "vectors",
     "Label": "wire",
     "Result": "wire",
     "Sentiment": "texts",

@@ -1,0 +1,137 @@
+"""Serves the callable of embeddings.py, by PyTriton, until it fails or is told to stop.
+
+    python -m bundle_serving.embedding_service --made build/embeddings --run-dir build/run/service
+
+It asks itself for an embedding every few seconds, and ends where none comes: whoever started it
+starts it afresh. A python stub that was killed never comes back, and PyTriton does not miss it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Thread
+from typing import NoReturn
+
+# The store for large tensors starts a process of its own from inside Triton's interpreter. Without
+# it files go by a socket.
+os.environ["PYTRITON_NO_TENSORSTORE"] = "1"
+
+import numpy as np
+from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
+from pytriton.triton import Triton, TritonConfig, TritonLifecyclePolicy
+
+from bundle_serving.embeddings import Embedder, Network
+from bundle_serving.health import IMAGE, reason_not_to_trust
+from bundle_serving.pictures import Transform
+from bundle_serving.start_server import libpython_folder
+
+MODEL = "embedding"
+INSTANCES = 2
+MOST_TOGETHER = 64
+EXIT_TIMEOUT_S = 10
+# Between two questions to itself; and how long one may take, behind all that others ask.
+EVERY_S, PATIENCE_S = 1, 60
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--made", type=Path, required=True, help="what the export left")
+    parser.add_argument("--run-dir", type=Path, required=True, help="writable, may execute")
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--cores", default="", help="empty: all that there are")
+    parser.add_argument("--decode", default="reduced")
+    parser.add_argument("--max-megapixels", type=float, default=50)
+    options = parser.parse_args(argv)
+    os.umask(0o077)
+    if folder := libpython_folder():
+        os.environ["LD_LIBRARY_PATH"] = str(folder)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    network = Network.load(options.made)
+    how = Transform(
+        **network.transform, decode=options.decode, max_megapixels=options.max_megapixels
+    )
+    cores = int(options.cores) if options.cores else len(os.sched_getaffinity(0))
+    pool = ThreadPoolExecutor(cores)
+    threads = max(1, cores // INSTANCES)
+    shutil.rmtree(options.run_dir, ignore_errors=True)
+    triton = Triton(
+        config=TritonConfig(
+            http_address=options.address,
+            http_port=options.port,
+            allow_grpc=False,
+            allow_metrics=False,
+            exit_timeout_secs=EXIT_TIMEOUT_S,
+        ),
+        workspace=options.run_dir,
+        # Laid out before the server starts, which loads it then: nothing goes by way of /tmp.
+        triton_lifecycle_policy=TritonLifecyclePolicy(
+            launch_triton_on_startup=False, local_model_store=True
+        ),
+    )
+    triton.bind(
+        model_name=MODEL,
+        infer_func=[Embedder(network, how, threads, pool) for _ in range(INSTANCES)],
+        inputs=[Tensor(name=IMAGE, dtype=bytes, shape=(1,))],
+        outputs=[
+            Tensor(name="embedding", dtype=np.float32, shape=(network.dimensions,)),
+            Tensor(name="error", dtype=bytes, shape=(1,)),
+            Tensor(name="network", dtype=bytes, shape=(1,)),
+        ],
+        config=ModelConfig(
+            max_batch_size=MOST_TOGETHER,
+            batcher=DynamicBatcher(max_queue_delay_microseconds=500),
+        ),
+        strict=True,
+    )
+    try:
+        triton.run()
+        print(f"serving {MODEL}: {network.said}", flush=True)
+        url = f"http://127.0.0.1:{options.port}"
+        Thread(target=end_when_it_does_not_answer, args=(url,), daemon=True).start()
+        end_when_one_of_its_processes_does()
+    except SystemExit:
+        triton.stop()
+        raise
+
+
+def end_when_it_does_not_answer(url: str) -> NoReturn:
+    while (reason := reason_not_to_trust(url, MODEL, PATIENCE_S)) is None:
+        time.sleep(EVERY_S)
+    end(f"it does not answer: {reason}")
+
+
+def end_when_one_of_its_processes_does() -> NoReturn:
+    """The server, and its stubs: one that is gone never comes back, and Triton sees it late."""
+    ended = select.poll()
+    for process in children_of(os.getpid()):
+        ended.register(os.pidfd_open(process), select.POLLIN)
+    ended.poll()
+    end("one of its processes has ended")
+
+
+def end(why: str) -> NoReturn:
+    """At once. triton.stop() would wait 20 s for the very request that failed."""
+    print(f"error: {MODEL} is ended: {why}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def children_of(process: int) -> Iterator[int]:
+    """And theirs."""
+    for listed in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in map(int, listed.read_text().split()):
+            yield child
+            yield from children_of(child)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
