@@ -20,6 +20,7 @@ TOGETHER = {
     "test_containers.py": "served",
     "test_bench.py": "served",
     "test_guard.py": "served",
+    "test_similar.py": "served",
     "test_lifecycle.py": "exported",
     "test_comparison.py": "exported",
     "test_tune.py": "exported",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import ClientError, PictureRefused, ServerFault, ServerUnreachable
-from .wire import not_understood
+from .wire import as_text, not_understood
 
 MODEL = "embedding"
 
@@ -41,10 +41,10 @@ def embedding(source: str, answer: Any, ms: float) -> Embedding:
     vectors, errors, networks = map(answer.as_numpy, ("embedding", "error", "network"))
     if vectors is None or errors is None or networks is None or not len(vectors) == 1:
         raise not_understood("no vector for the picture")
-    if refusal := errors.item().decode(errors="replace"):
+    if refusal := as_text(errors.item()):
         cause, _, remedy = refusal.partition("; ")
         raise PictureRefused(cause, remedy or "try another picture")
-    return Embedding(source, vectors[0], networks.item().decode(errors="replace"), ms)
+    return Embedding(source, vectors[0], as_text(networks.item()), ms)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 
 STOP_S = 20
 # Of one that cannot start, the log shall stay short.
-PAUSE_S = 1
+PAUSE_S = 0.5
 STARTED_AFRESH = "it is started afresh"
 
 

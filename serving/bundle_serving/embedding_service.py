@@ -2,8 +2,8 @@
 
     python -m bundle_serving.embedding_service --made build/embeddings --run-dir build/run/service
 
-It asks itself for an embedding every few seconds, and ends where none comes: whoever started it
-starts it afresh. A python stub that was killed never comes back, and PyTriton does not miss it.
+It ends as soon as one of its processes does, or it gives itself no embedding when it asks for one
+every few seconds: then whoever started it starts it afresh.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import NoReturn
@@ -39,7 +40,8 @@ INSTANCES = 2
 MOST_TOGETHER = 64
 EXIT_TIMEOUT_S = 10
 # Between two questions to itself; and how long one may take, behind all that others ask.
-EVERY_S, PATIENCE_S = 1, 60
+EVERY_S, PATIENCE_S = 2, 60
+LOOK_MS = 200
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -98,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"serving {MODEL}: {network.said}", flush=True)
         url = f"http://127.0.0.1:{options.port}"
         Thread(target=end_when_it_does_not_answer, args=(url,), daemon=True).start()
-        end_when_one_of_its_processes_does()
+        end_when_it_falls_apart(triton)
     except SystemExit:
         triton.stop()
         raise
@@ -110,27 +112,35 @@ def end_when_it_does_not_answer(url: str) -> NoReturn:
     end(f"it does not answer: {reason}")
 
 
-def end_when_one_of_its_processes_does() -> NoReturn:
-    """The server, and its stubs: one that is gone never comes back, and Triton sees it late."""
+def end_when_it_falls_apart(triton: Triton) -> NoReturn:
+    """A server or a stub that is gone never comes back, and Triton sees the latter late. After a
+    PyTritonUnrecoverableError PyTriton disconnects itself, and waits on."""
     ended = select.poll()
     for process in children_of(os.getpid()):
         ended.register(os.pidfd_open(process), select.POLLIN)
-    ended.poll()
-    end("one of its processes has ended")
+    while triton.is_connected():
+        if ended.poll(LOOK_MS):
+            end("one of its processes has ended")
+    end("what failed cannot be recovered from (see above)")
 
 
 def end(why: str) -> NoReturn:
-    """At once. triton.stop() would wait 20 s for the very request that failed."""
+    """At once, and with all of its processes: they would wait for the very request that failed,
+    and triton.stop() for 20 s."""
     print(f"error: {MODEL} is ended: {why}", file=sys.stderr, flush=True)
+    for process in list(children_of(os.getpid())):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
     os._exit(1)
 
 
 def children_of(process: int) -> Iterator[int]:
     """And theirs."""
     for listed in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in map(int, listed.read_text().split()):
-            yield child
-            yield from children_of(child)
+        with suppress(OSError):  # ended meanwhile
+            for child in map(int, listed.read_text().split()):
+                yield child
+                yield from children_of(child)
 
 
 if __name__ == "__main__":
