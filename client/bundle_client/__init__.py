@@ -9,6 +9,8 @@
             print(result.source, result.error or result.labels[0].label)
         for judged in client.sentiment("What a day!", "Never again."):
             print(judged.text, judged.label, judged.score)
+    with Client(url="localhost:8010") as client:
+        print(client.embed("mug.jpg").vector @ client.embed("cup.jpg").vector)
 
 `AsyncClient` is the same, of pictures, with `await` and `async for`.
 """

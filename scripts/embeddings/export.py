@@ -18,7 +18,7 @@ from scripts.errors import NoWeights, UserError, guarded
 from scripts.pipeline.manifest import Manifest, Wanted, why_export
 from scripts.pipeline.progress import step
 
-# A sixth of resnet18's arithmetic and a third of its file, for vectors of more dimensions.
+# Beside resnet18 a sixth of the arithmetic and a fifth of the weights.
 ARCH = "mobilenet_v2"
 # The most that any dimension of a vector may differ from PyTorch's.
 BOUND = 0.001
