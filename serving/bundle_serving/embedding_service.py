@@ -63,8 +63,6 @@ def main(argv: list[str] | None = None) -> int:
         **network.transform, decode=options.decode, max_megapixels=options.max_megapixels
     )
     cores = int(options.cores) if options.cores else len(os.sched_getaffinity(0))
-    pool = ThreadPoolExecutor(cores)
-    threads = max(1, cores // INSTANCES)
     shutil.rmtree(options.run_dir, ignore_errors=True)
     triton = Triton(
         config=TritonConfig(
@@ -80,6 +78,23 @@ def main(argv: list[str] | None = None) -> int:
             launch_triton_on_startup=False, local_model_store=True
         ),
     )
+    bind(triton, network, how, cores)
+    try:
+        triton.run()
+        print(f"serving {MODEL}: {network.said}", flush=True)
+        address = "127.0.0.1" if options.address == "0.0.0.0" else options.address
+        asked = (triton, f"http://{address}:{options.port}")
+        Thread(target=end_when_it_does_not_answer, args=asked, daemon=True).start()
+        end_when_it_falls_apart(triton)
+    except SystemExit:
+        triton.stop()
+        raise
+
+
+def bind(triton: Triton, network: Network, how: Transform, cores: int) -> None:
+    """Of several callables each is an instance, that gets a batch while the others have theirs."""
+    pool = ThreadPoolExecutor(cores)
+    threads = max(1, cores // INSTANCES)
     triton.bind(
         model_name=MODEL,
         infer_func=[Embedder(network, how, threads, pool) for _ in range(INSTANCES)],
@@ -95,21 +110,13 @@ def main(argv: list[str] | None = None) -> int:
         ),
         strict=True,
     )
-    try:
-        triton.run()
-        print(f"serving {MODEL}: {network.said}", flush=True)
-        url = f"http://127.0.0.1:{options.port}"
-        Thread(target=end_when_it_does_not_answer, args=(url,), daemon=True).start()
-        end_when_it_falls_apart(triton)
-    except SystemExit:
-        triton.stop()
-        raise
 
 
-def end_when_it_does_not_answer(url: str) -> NoReturn:
+def end_when_it_does_not_answer(triton: Triton, url: str) -> None:
     while (reason := reason_not_to_trust(url, MODEL, PATIENCE_S)) is None:
         time.sleep(EVERY_S)
-    end(f"it does not answer: {reason}")
+    if triton.is_connected():  # else it is told to stop
+        end(f"it does not answer: {reason}")
 
 
 def end_when_it_falls_apart(triton: Triton) -> NoReturn:
