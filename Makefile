@@ -5,8 +5,8 @@ RUN := .venv/bin/python -m scripts
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify add-model sentiment embeddings bench rivals tune publish rollout rollback history \
-	s3-check s3-up s3-down status models load unload logs down clean test
+.PHONY: help demo doctor up classify add-model sentiment similar bench rivals tune publish rollout \
+	rollback history s3-check s3-up s3-down status models load unload logs down clean test
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1mmake %-11s\033[0m %s\n", $$1, $$2}' Makefile
@@ -35,9 +35,9 @@ sentiment: ## How a text is meant: make sentiment TEXT="What a day!" (JSON=1)
 	$(TOOLS)
 	@$(RUN).sentiment
 
-embeddings: ## A Python function as a service, by PyTriton: texts -> vectors (until Ctrl-C)
-	$(TOOLS) serve
-	@$(RUN).embeddings
+similar: ## Which pictures of a folder are most like one: make similar IMG=photo.jpg IN=photos (TOP=5, JSON=1)
+	$(TOOLS)
+	@$(RUN).similar
 
 bench: ## How fast it answers, and where the time goes: a report (QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
 	$(TOOLS) bench perf_analyzer

@@ -20,7 +20,8 @@ def main() -> int:
         for name in flavour.possible():
             stack = flavour.stack(name, settings.load())
             if isinstance(stack, docker_stack.DockerStack):
-                stack.compose("--profile", "s3", "down", "--volumes", quiet=True)
+                beside = ("--profile", "s3", "--profile", "embeddings")
+                stack.compose(*beside, "down", "--volumes", quiet=True)
                 stack.remove_images()
         for wheel in docker_stack.WHEELS.glob("*.whl"):
             wheel.unlink()

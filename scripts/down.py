@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 
+from scripts.embeddings import service
 from scripts.errors import guarded
 from scripts.host import console, flavour, lock, settings, state
 
@@ -25,7 +26,10 @@ def stop_server() -> None:
         stacks = [flavour.stack(name, settings.load()) for name in flavour.possible()]
     with console.waiting("stopping the server"):
         stopped = [stack.flavour for stack in stacks if stack.stop()]
+        embeddings = service.stop()
     console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was up")
+    if embeddings:
+        console.note("the service of embeddings is stopped")
 
 
 if __name__ == "__main__":

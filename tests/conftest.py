@@ -21,6 +21,7 @@ TOGETHER = {
     "test_bench.py": "served",
     "test_guard.py": "served",
     "test_add_model.py": "served",
+    "test_similar.py": "served",
     "test_lifecycle.py": "exported",
     "test_comparison.py": "exported",
     "test_tune.py": "exported",

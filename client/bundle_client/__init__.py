@@ -9,6 +9,8 @@
             print(result.source, result.error or result.labels[0].label)
         for judged in client.sentiment("What a day!", "Never again."):
             print(judged.text, judged.label, judged.score)
+    with Client(url="localhost:8010") as client:
+        print(client.embed("mug.jpg").vector @ client.embed("cup.jpg").vector)
 
 `AsyncClient` is the same, of pictures, with `await` and `async for`.
 """
@@ -32,12 +34,14 @@ if TYPE_CHECKING:
     )
     from .sources import Source
     from .texts import Sentiment
+    from .vectors import Embedding
     from .wire import Label, Result
 
 __all__ = [
     "AsyncClient",
     "Client",
     "ClientError",
+    "Embedding",
     "Label",
     "ModelUnavailable",
     "PictureRefused",
@@ -55,6 +59,7 @@ __all__ = [
 HOMES = {
     "AsyncClient": "aio",
     "Client": "client",
+    "Embedding": "vectors",
     "Label": "wire",
     "Result": "wire",
     "Sentiment": "texts",

@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, TypeVar
 
 from .canary import Canary
 from .errors import ClientError
@@ -13,7 +13,12 @@ from .faults import no_such_model, translated
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
 from .sources import Source, Sources, expand, name_of, read
 from .transport import Connection, Protocol, knock, server
+from .vectors import MODEL as VECTOR_MODEL
+from .vectors import Embedding, embedding, of_the_service
 from .wire import Result, labels
+
+T = TypeVar("T")
+Ask: TypeAlias = Callable[[Source], Awaitable[T]]
 
 
 class AsyncClient:
@@ -82,14 +87,34 @@ class AsyncClient:
     ) -> AsyncIterator[Result]:
         """A result for each picture, in the order of the sources; see `Client`."""
         check_positive(top=top, concurrency=concurrency)
-        return self._many(sources, top, concurrency)
+        return self._many(sources, lambda source: self._settle(source, top), concurrency)
 
-    async def _many(self, sources: Sources, top: int, concurrency: int) -> AsyncIterator[Result]:
+    async def embed(self, source: Source, model: str = VECTOR_MODEL) -> Embedding:
+        """A picture as a vector; see `Client`."""
+        picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
+        with of_the_service():
+            connection = await self._connection()
+            started = time.perf_counter()
+            with translated(self.server.url, self.server.timeout):
+                answer = await connection.embed(model, picture)
+        return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)
+
+    def embed_many(self, sources: Sources, concurrency: int = 4) -> AsyncIterator[Embedding]:
+        """A vector for each picture, in the order of the sources; see `Client`."""
+        check_positive(concurrency=concurrency)
+        return self._many(sources, self._embed_or_error, concurrency)
+
+    async def _many(self, sources: Sources, ask: Ask[T], concurrency: int) -> AsyncIterator[T]:
         free = asyncio.Semaphore(concurrency)
-        window: deque[asyncio.Task[Result]] = deque()
+        window: deque[asyncio.Task[T]] = deque()
+
+        async def in_turn(source: Source) -> T:
+            async with free:
+                return await ask(source)
+
         try:
             for source in expand(sources):
-                window.append(asyncio.create_task(self._settle(source, top, free)))
+                window.append(asyncio.create_task(in_turn(source)))
                 if len(window) >= concurrency * AHEAD:
                     yield await window.popleft()
             while window:
@@ -98,12 +123,17 @@ class AsyncClient:
             for task in window:
                 task.cancel()
 
-    async def _settle(self, source: Source, top: int, free: asyncio.Semaphore) -> Result:
-        async with free:
-            try:
-                return await self.classify(source, top)
-            except ClientError as exc:
-                return Result(name_of(source), error=exc)
+    async def _settle(self, source: Source, top: int) -> Result:
+        try:
+            return await self.classify(source, top)
+        except ClientError as exc:
+            return Result(name_of(source), error=exc)
+
+    async def _embed_or_error(self, source: Source) -> Embedding:
+        try:
+            return await self.embed(source)
+        except ClientError as exc:
+            return Embedding(name_of(source), error=exc)
 
     async def _connection(self) -> Connection:
         if self._opened is None:

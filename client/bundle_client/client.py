@@ -3,11 +3,11 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 from .arrays import MODEL as ARRAY_MODEL
 from .arrays import labels as labels_of_arrays
@@ -19,9 +19,14 @@ from .sources import Source, Sources, expand, name_of, read
 from .texts import MODEL as TEXT_MODEL
 from .texts import Sentiment, sentiments
 from .transport import Connection, Protocol, knock, load, server
+from .vectors import MODEL as VECTOR_MODEL
+from .vectors import Embedding, embedding, of_the_service
 from .wire import Label, Result, labels
 
-Job: TypeAlias = tuple[Future[Result], Source]
+T = TypeVar("T")
+
+# An answer for one source, whatever was asked.
+Ask: TypeAlias = Callable[[Source], T]
 
 
 class Client:
@@ -96,7 +101,22 @@ class Client:
         asked about at once; sources are taken from an iterator only as results are.
         """
         check_positive(top=top, concurrency=concurrency)
-        return self._many(sources, top, concurrency)
+        return self._many(sources, lambda source: self._settle(source, top), concurrency)
+
+    def embed(self, source: Source, model: str = VECTOR_MODEL) -> Embedding:
+        """A picture as a vector, by the service of `make similar`; raises a `ClientError`."""
+        picture = read(source, self._max_bytes, self.server.timeout)
+        with of_the_service():
+            connection = self._connection()
+            started = time.perf_counter()
+            with translated(self.server.url, self.server.timeout):
+                answer = connection.embed(model, picture)
+        return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)
+
+    def embed_many(self, sources: Sources, concurrency: int = 4) -> Iterator[Embedding]:
+        """A vector for each picture, as `classify_many` gives results."""
+        check_positive(concurrency=concurrency)
+        return self._many(sources, self._embed_or_error, concurrency)
 
     def sentiment(self, *texts: str, model: str = TEXT_MODEL) -> list[Sentiment]:
         """How each of the texts is meant; raises a `ClientError`."""
@@ -116,12 +136,12 @@ class Client:
             answer = connection.place(model, pixels)
         return labels_of_arrays(answer)
 
-    def _many(self, sources: Sources, top: int, concurrency: int) -> Iterator[Result]:
-        jobs: SimpleQueue[Job | None] = SimpleQueue()
-        window: deque[Future[Result]] = deque()
+    def _many(self, sources: Sources, ask: Ask[T], concurrency: int) -> Iterator[T]:
+        jobs: SimpleQueue[tuple[Future[T], Source] | None] = SimpleQueue()
+        window: deque[Future[T]] = deque()
         for _ in range(concurrency):
             # Not ThreadPoolExecutor, for which Python waits at its exit, after Ctrl-C as well.
-            threading.Thread(target=self._work, args=(jobs, top), daemon=True).start()
+            threading.Thread(target=self._work, args=(jobs, ask), daemon=True).start()
         try:
             for source in expand(sources):
                 window.append(Future())
@@ -136,12 +156,12 @@ class Client:
             for _ in range(concurrency):
                 jobs.put(None)
 
-    def _work(self, jobs: "SimpleQueue[Job | None]", top: int) -> None:
+    def _work(self, jobs: "SimpleQueue[tuple[Future[T], Source] | None]", ask: Ask[T]) -> None:
         while job := jobs.get():
             future, source = job
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(self._settle(source, top))
+                    future.set_result(ask(source))
                 except BaseException as exc:
                     future.set_exception(exc)
         self.close()
@@ -151,6 +171,12 @@ class Client:
             return self.classify(source, top)
         except ClientError as exc:
             return Result(name_of(source), error=exc)
+
+    def _embed_or_error(self, source: Source) -> Embedding:
+        try:
+            return self.embed(source)
+        except ClientError as exc:
+            return Embedding(name_of(source), error=exc)
 
     def _connection(self) -> Connection:
         if not hasattr(self._mine, "connection"):

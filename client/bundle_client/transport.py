@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from .arrays import question as arrays_question
 from .faults import unreachable
 from .texts import question as texts_question
+from .vectors import question as vectors_question
 from .wire import question
 
 Protocol = Literal["http", "grpc"]
@@ -125,6 +126,9 @@ class Connection:
 
     def place(self, model: str, pixels: Any) -> Any:
         return self._stub.infer(**arrays_question(self._tensors, model, pixels), **self._limits)
+
+    def embed(self, model: str, picture: bytes) -> Any:
+        return self._stub.infer(**vectors_question(self._tensors, model, picture), **self._limits)
 
     def config(self, model: str) -> Any:
         """What the server says of a model, as a dict; raises where there is none."""

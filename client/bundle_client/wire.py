@@ -58,14 +58,17 @@ def labels_of(answer: Any, name: str) -> tuple[Label, ...]:
 
 def parse_label(entry: Any) -> Label:
     """Read "probability:index:label"; the label may hold colons or be missing."""
-    # A str comes from a server that answers in JSON alone.
-    text = entry.decode("utf-8", errors="replace") if isinstance(entry, bytes) else str(entry)
-    probability, _, rest = text.partition(":")
+    probability, _, rest = as_text(entry).partition(":")
     index, _, label = rest.partition(":")
     try:
         return Label(int(index), label, float(probability))
     except ValueError:
         raise not_understood(f"{entry!r} where a label should be") from None
+
+
+def as_text(entry: Any) -> str:
+    """Of BYTES; a str comes from a server that answers in JSON alone."""
+    return entry.decode("utf-8", errors="replace") if isinstance(entry, bytes) else str(entry)
 
 
 def not_understood(what: str) -> ServerFault:

@@ -190,7 +190,7 @@ class DockerStack:
 
     def room(self) -> int | None:
         """Bytes of memory that are left to the server, where Docker can tell."""
-        container = self._server()
+        container = self._container("server")
         seen: Any = container.stats(stream=False) if container else {}
         memory = seen.get("memory_stats", {})
         if not {"limit", "usage"} <= memory.keys():
@@ -198,14 +198,14 @@ class DockerStack:
         cached = memory.get("stats", {}).get("inactive_file", 0)
         return int(memory["limit"] - memory["usage"] + cached)
 
-    def alive(self) -> bool:
-        container = self._server()
+    def alive(self, service: str = "server") -> bool:
+        container = self._container(service)
         # "restarting" is what Docker says between two failures of a server that cannot start.
         return bool(container and container.status in ("created", "running"))
 
     def stop(self) -> bool:
         """Removes the server's container and the project's network."""
-        found = self._server() is not None
+        found = self._container("server") is not None
         stopped = self.compose("down", "--remove-orphans", quiet=True)
         if stopped.returncode:
             raise UserError(
@@ -215,13 +215,19 @@ class DockerStack:
         state.forget()
         return found
 
-    def log(self) -> str:
-        container = self._server()
+    def log(self, service: str = "server") -> str:
+        container = self._container(service)
         return container.logs().decode(errors="replace") if container else ""
 
     def logs(self, follow: bool) -> int:
         options = ["--follow"] if follow else []
         return self.compose("logs", "--tail", "200", *options, "server").returncode
+
+    def remove_service(self, service: str) -> bool:
+        """Stops one that stands beside the server; whether it was there."""
+        found = self._container(service) is not None
+        self.compose("rm", "--stop", "--force", service, quiet=True)
+        return found
 
     def remove_images(self) -> None:
         """Our own; what they were built from may be others' too."""
@@ -239,8 +245,8 @@ class DockerStack:
         except (DockerException, OSError) as fault:
             raise UserError(f"Docker does not answer ({fault})", "make doctor tells why") from None
 
-    def _server(self) -> Container | None:
-        return next(iter(self._containers("server")), None)
+    def _container(self, service: str) -> Container | None:
+        return next(iter(self._containers(service)), None)
 
     def remove(self, service: str, name: str | None = None) -> None:
         for container in self._containers(service):

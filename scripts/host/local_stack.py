@@ -26,7 +26,8 @@ RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
 
 # Marks this project's server and its stubs among all processes, and their shared memory.
-SHM_PREFIX = f"triton_bundle_{hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]}_"
+MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
+SHM_PREFIX = f"triton_bundle_{MARK}_"
 
 LAYERS = {
     "export": "export",

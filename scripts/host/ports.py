@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Sequence
 
 import psutil
 
@@ -41,12 +42,12 @@ def _process(port: int) -> str | None:
     return None
 
 
-def require_free(settings: Settings) -> None:
-    for setting in PORTS:
+def require_free(settings: Settings, names: Sequence[str] = PORTS, command: str = "up") -> None:
+    for setting in names:
         port = int(settings[setting])
         who = holder(settings["BIND"], port)
         if who:
             raise UserError(
                 f"port {port} is taken by {who}",
-                f"stop that, or choose another port: make up {setting}={port + 100}",
+                f"stop that, or choose another port: make {command} {setting}={port + 100}",
             )

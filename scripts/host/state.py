@@ -1,9 +1,10 @@
-"""Which server was brought up last, and where it is to be asked."""
+"""Which server (or service beside it) was brought up last, and where it is to be asked."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from scripts import files
 from scripts.bootstrap import ROOT
@@ -17,7 +18,7 @@ class State:
     flavour: str
     fingerprint: str  # of all that is served; a change means a restart
     settings: dict[str, str]
-    pid: int | None = None  # of the local server
+    pid: int | None = None  # of the local one
     started: float | None = None  # tells its process from a later one of the same number
 
     @property
@@ -26,26 +27,26 @@ class State:
 
     @property
     def http(self) -> str:
-        return self._where("HTTP_PORT")
+        return self.where("HTTP_PORT")
 
     @property
     def grpc(self) -> str:
-        return self._where("GRPC_PORT")
+        return self.where("GRPC_PORT")
 
-    def _where(self, port: str) -> str:
+    def where(self, port: str) -> str:
         address = self.settings["BIND"]
         return f"{'127.0.0.1' if address == '0.0.0.0' else address}:{self.settings[port]}"
 
-    def save(self) -> None:
-        files.write(PATH, json.dumps(asdict(self), indent=2) + "\n")
+    def save(self, path: Path = PATH) -> None:
+        files.write(path, json.dumps(asdict(self), indent=2) + "\n")
 
 
-def load() -> State | None:
+def load(path: Path = PATH) -> State | None:
     try:
-        return State(**json.loads(PATH.read_text()))
+        return State(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def forget() -> None:
-    PATH.unlink(missing_ok=True)
+def forget(path: Path = PATH) -> None:
+    path.unlink(missing_ok=True)

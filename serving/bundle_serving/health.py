@@ -24,6 +24,8 @@ PICTURE = bytes.fromhex(
 )
 # A body of nothing but the input, where Triton can tell its shape by the length.
 RAW = {"UINT8": PICTURE, "BYTES": b"Are you there?"}
+IMAGE = "image"  # BYTES of this name are a picture's
+LENGTH = "Inference-Header-Content-Length"
 BLACK_PIXEL = {"shape": [1, 1, 1, 3], "datatype": "FP32", "data": [0, 0, 0]}
 
 
@@ -33,7 +35,7 @@ def reason_not_to_trust(url: str, model: str, timeout: float = 5) -> str | None:
         with urllib.request.urlopen(f"{url}/v2/models/{model}", timeout=timeout) as answer:
             signature = json.load(answer)
         with urllib.request.urlopen(_question(url, signature), timeout=timeout) as answer:
-            answer.read()
+            return _refusal(answer.read(), int(answer.headers.get(LENGTH, 0)))
     except urllib.error.HTTPError as refusal:
         body = refusal.read().decode(errors="replace")
         try:
@@ -42,7 +44,6 @@ def reason_not_to_trust(url: str, model: str, timeout: float = 5) -> str | None:
             return f"HTTP {refusal.code}: {body[:200]}"
     except (OSError, ValueError, KeyError, http.client.HTTPException) as fault:
         return str(getattr(fault, "reason", fault)) or type(fault).__name__
-    return None
 
 
 def _question(url: str, signature: dict[str, Any]) -> urllib.request.Request:
@@ -50,10 +51,21 @@ def _question(url: str, signature: dict[str, Any]) -> urllib.request.Request:
     to = f"{url}/v2/models/{signature['name']}/infer"
     asked = signature["inputs"][0]
     if asked["datatype"] in RAW:
-        raw = {"Inference-Header-Content-Length": "0"}
-        return urllib.request.Request(to, RAW[asked["datatype"]], raw)
-    body = {"inputs": [BLACK_PIXEL | {"name": asked["name"]}]}
-    return urllib.request.Request(to, json.dumps(body).encode())
+        body = PICTURE if asked["name"] == IMAGE else RAW[asked["datatype"]]
+        return urllib.request.Request(to, body, {LENGTH: "0"})
+    question = {"inputs": [BLACK_PIXEL | {"name": asked["name"]}]}
+    return urllib.request.Request(to, json.dumps(question).encode())
+
+
+def _refusal(body: bytes, header: int) -> str | None:
+    """What stands in the output `error`, by which the callable refuses one picture of a batch."""
+    tensors = json.loads(body[:header])["outputs"] if header else []
+    for tensor in tensors:
+        size = tensor["parameters"]["binary_data_size"]
+        if tensor["name"] == "error":
+            return body[header + 4 : header + size].decode() or None  # 4 bytes say how long it is
+        header += size
+    return None
 
 
 def main(argv: list[str] | None = None) -> int:

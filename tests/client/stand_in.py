@@ -50,7 +50,9 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             if picture == b"silent":
                 stand_in.drip.wait(20)
             stand_in.count(-1)
-            if "ensemble_python_resnet50" not in self.path:
+            if "/models/embedding/" in self.path:
+                self.embed(picture[4:])  # BYTES say first how long they are
+            elif "ensemble_python_resnet50" not in self.path:
                 self.answer(404, {"error": "Request for unknown model: 'x' is not found"})
             elif picture == b"bad":
                 said = "in ensemble 'ensemble_python_resnet50', not a picture; send one"
@@ -63,6 +65,17 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
                 self.answer(200, {"outputs": [output]})
                 # As a server does that is tired of an idle connection: without a word.
                 self.close_connection = picture == b"last"
+
+        def embed(self, picture: bytes) -> None:
+            """As the service does it: a refusal is no error of the request."""
+            refusal = "not a picture; send one" if picture == b"bad" else ""
+            vector = [0.0, 0.0] if refusal else [0.6, 0.8]
+            outputs = [
+                {"name": "embedding", "datatype": "FP32", "shape": [1, 2], "data": vector},
+                {"name": "error", "datatype": "BYTES", "shape": [1, 1], "data": [refusal]},
+                {"name": "network", "datatype": "BYTES", "shape": [1, 1], "data": ["small"]},
+            ]
+            self.answer(200, {"outputs": outputs})
 
         def do_GET(self) -> None:
             if self.path == "/drip":

@@ -115,6 +115,8 @@ def compose_config() -> dict[str, Any]:
             "steps",
             "--profile",
             "s3",
+            "--profile",
+            "embeddings",
             "config",
             "--format",
             "json",

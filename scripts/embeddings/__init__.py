@@ -1,0 +1,1 @@
+"""The service of embeddings: its network, and how it is kept up."""

@@ -1,0 +1,203 @@
+"""The service of embeddings beside the server: by processes, and by containers."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+import docker
+from bundle_client import (
+    AsyncClient,
+    Client,
+    ClientError,
+    Embedding,
+    PictureRefused,
+    ServerUnreachable,
+)
+from scripts import files
+from scripts.embeddings import export
+from tests.project import ASSETS, Project, error_lines, free_ports, picture, wait_until
+
+BACK_WITHIN_S = 15
+WEIGHTS = str(ASSETS / "weights" / "mobilenet_v2_imagenet.safetensors") if ASSETS else "random"
+
+
+@pytest.fixture(scope="session")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("embeddings") / "made"
+    assert export.main(["--weights", WEIGHTS, "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def similar(served: Project, network: Path) -> Iterator[Project]:
+    """The project with the service up, and a folder of photos: a mug, and the same made smaller."""
+    files.link_tree(network, served.path / "build" / "embeddings")
+    (port,) = free_ports(1)
+    served.settings |= {"EMBEDDINGS": WEIGHTS, "EMBEDDINGS_PORT": str(port)}
+    photos = served.path / "photos"
+    photos.mkdir()
+    (photos / "noise.jpg").write_bytes(picture())
+    (photos / "flat.png").write_bytes(flat((300, 200)))
+    mug = Image.open(served.path / "model_repository/preprocessing/warmup/mug.jpg")
+    mug.save(photos / "mug.jpg")
+    mug.resize((150, 120)).save(photos / "smaller.png")
+    try:
+        served.made("similar", IMG="photos/mug.jpg", IN="photos")
+        yield served
+    finally:
+        stop = "from scripts.embeddings import service; service.stop()"
+        subprocess.run(
+            [sys.executable, "-c", stop], cwd=served.path, env=served.environment(), check=True
+        )
+        shutil.rmtree(photos)
+
+
+def flat(size: tuple[int, int]) -> bytes:
+    file = io.BytesIO()
+    Image.new("1", size).save(file, "PNG")
+    return file.getvalue()
+
+
+def where(project: Project) -> str:
+    return f"127.0.0.1:{project.settings['EMBEDDINGS_PORT']}"
+
+
+def stubs(project: Project) -> list[psutil.Process]:
+    """What PyTriton has in the place of the model, below the service's own process."""
+    if project.settings["FLAVOUR"] == "local":
+        state = json.loads((project.path / "build/run/embeddings.json").read_text())
+        service = psutil.Process(state["pid"])
+    else:
+        (container,) = containers(project, "embeddings")
+        service = psutil.Process(container.attrs["State"]["Pid"])
+    return [each for each in service.children(recursive=True) if "stub" in each.name()]
+
+
+def containers(project: Project, service: str) -> list[Any]:
+    labels = [
+        f"com.docker.compose.project.working_dir={project.path}",
+        f"com.docker.compose.service={service}",
+    ]
+    return docker.from_env().containers.list(filters={"label": labels})
+
+
+def test_make_similar_prints_the_most_alike_first(similar: Project) -> None:
+    (similar.path / "photos" / "letter.jpg").write_text("Dear Sir or Madam")
+    asked = similar.make("similar", IMG="photos/mug.jpg", IN="photos", JSON="1", TOP="2")
+    (line,) = error_lines(asked.stderr)
+    assert asked.returncode != 0 and "letter.jpg: not a picture" in line
+    first, second, refused = map(json.loads, asked.stdout.splitlines()[-3:])
+    assert first["source"] == "photos/smaller.png" and first["likeness"] > second["likeness"]
+    assert refused["error"]["kind"] == "PictureRefused"
+    assert ("(untrained)" in first["network"]) == (WEIGHTS == "random")
+
+    (similar.path / "photos" / "letter.jpg").unlink()
+    again = similar.make("similar", IMG="photos/mug.jpg", IN="photos")
+    assert again.returncode == 0 and "starting" not in again.stderr
+    assert "photos/smaller.png" in again.stdout.splitlines()[-3]  # of three
+    for words, cause in (
+        ({"IN": "photos"}, "no picture given"),
+        ({"IMG": "photos/mug.jpg"}, "is no folder"),
+        ({"IMG": "photos/mug.jpg", "IN": "docs"}, "holds no other picture"),
+        ({"IMG": "README.md", "IN": "photos"}, "README.md: not a picture"),
+    ):
+        (line,) = error_lines(similar.make("similar", **words).stderr)
+        assert cause in line
+
+
+def test_a_bad_picture_is_its_own_askers_trouble(similar: Project) -> None:
+    """Asked at the same time, so that they share batches."""
+    asked = [picture(), b"Dear Sir or Madam", flat((8000, 7000))] * 10
+
+    async def ask() -> list[Embedding]:
+        async with AsyncClient(where(similar)) as client:
+            return [found async for found in client.embed_many(asked, concurrency=16)]
+
+    found = asyncio.run(ask())
+    with Client(where(similar)) as client:
+        for n, each in enumerate(found[0::3]):
+            alone = client.embed(asked[3 * n])
+            assert np.linalg.norm(each.vector) == pytest.approx(1, abs=1e-5)
+            assert np.allclose(each.vector, alone.vector, atol=1e-4)
+    for each, cause in zip(found[1:3] * 10, ("not a picture", "50 megapixels") * 10, strict=True):
+        assert isinstance(each.error, PictureRefused) and cause in each.error.cause
+
+
+def test_it_comes_back_by_itself_and_nothing_else_is_disturbed(similar: Project) -> None:
+    """A python stub that is killed never comes back: the whole service is started afresh."""
+    before = server_since(similar)
+    others: list[str] = []
+    done = threading.Event()
+
+    def classify() -> None:
+        with Client(similar.http) as client:
+            while not done.wait(0.1):  # the machine is left room for the start
+                result = next(client.classify_many([picture()]))
+                others.append(str(result.error) if result.error else "answered")
+
+    other = threading.Thread(target=classify)
+    other.start()
+    try:
+        with Client(where(similar), timeout=10) as client:
+            client.embed(picture())
+            stubs(similar)[0].kill()
+            began = time.monotonic()
+            refused = wait_until(lambda: why_not(client), "the fault to be seen", BACK_WITHIN_S)
+            assert "ask again in a few seconds" in refused.remedy
+            wait_until(lambda: why_not(client) is None, "the service to be back", BACK_WITHIN_S)
+            print(f"back after {time.monotonic() - began:.1f} s")
+            assert time.monotonic() - began < BACK_WITHIN_S
+    finally:
+        done.set()
+        other.join()
+    assert set(others) == {"answered"} and len(others) > 10
+    assert server_since(similar) == before
+
+
+def why_not(client: Client) -> ClientError | None:
+    try:
+        client.embed(picture())
+        return None
+    except ClientError as fault:
+        return fault
+
+
+def server_since(project: Project) -> object:
+    """When the server was started."""
+    if project.settings["FLAVOUR"] == "local":
+        return json.loads((project.path / "build/run/state.json").read_text())["started"]
+    (server,) = containers(project, "server")
+    return server.attrs["State"]["StartedAt"]
+
+
+def test_it_needs_no_server_and_down_stops_it(network: Path, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    project = Project.copy(tmp_path, FLAVOUR="local", EMBEDDINGS=WEIGHTS, EMBEDDINGS_PORT=str(port))
+    files.link_tree(network, project.path / "build" / "embeddings")
+    warmup = "model_repository/preprocessing/warmup"
+    (tmp_path / "other.jpg").write_bytes(picture())
+    try:
+        project.made("similar", IMG=f"{warmup}/mug.jpg", IN=str(tmp_path))
+        kept = stubs(project)
+        said = project.made("down")
+        assert "no server was up" in said and "service of embeddings is stopped" in said
+        assert kept and not any(each.is_running() for each in kept)
+        with Client(where(project)) as client:
+            assert isinstance(why_not(client), ServerUnreachable)
+    finally:
+        project.make("down")

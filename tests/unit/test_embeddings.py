@@ -1,0 +1,89 @@
+"""The callable without PyTriton's server: what it answers, and what it gives up at."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, save
+from pytriton.exceptions import PyTritonUnrecoverableError
+from pytriton.proxy.types import Request
+
+from bundle_serving.embeddings import Embedder, Network
+from bundle_serving.pictures import Transform
+from tests.project import ROOT, picture
+
+SIDE = 32
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """The mean of each channel stands for a network."""
+    pixels = helper.make_tensor_value_info("input", TensorProto.UINT8, ["batch", 3, SIDE, SIDE])
+    vectors = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", 3])
+    nodes = [
+        helper.make_node("Cast", ["input"], ["levels"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["levels", "axes"], ["means"], keepdims=0),
+        helper.make_node("LpNormalization", ["means"], ["embedding"], axis=1, p=2),
+    ]
+    axes = helper.make_tensor("axes", TensorProto.INT64, [2], [2, 3])
+    graph = helper.make_graph(nodes, "means", [pixels], [vectors], [axes])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    save(model, tmp_path / "model.onnx")
+    transform = {"resize": SIDE, "crop": SIDE}
+    manifest = {"onnx": {"dimensions": 3}, "transform": transform}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "network.txt").write_text("means, weights random (untrained)\n")
+    return tmp_path
+
+
+def embedder(made: Path) -> Embedder:
+    network = Network.load(made)
+    return Embedder(network, Transform(**network.transform), 1, ThreadPoolExecutor(2))
+
+
+def ask(embedder: Embedder, *batches: list[bytes]) -> list[dict[str, Any]]:
+    """As PyTriton asks: requests of one or more pictures, together."""
+    requests = [
+        Request(data={"image": np.array([[file] for file in files], np.object_)})
+        for files in batches
+    ]
+    answers: list[dict[str, Any]] = embedder(requests)
+    return answers
+
+
+def test_a_refused_picture_is_marked_and_its_neighbours_are_answered(made: Path) -> None:
+    one, both, none = ask(
+        embedder(made), [picture()], [b"Dear Sir", picture(kind="PNG")], [b"", b"or Madam"]
+    )
+    for answer, refused in ((one, [False]), (both, [True, False]), (none, [True, True])):
+        lengths = np.linalg.norm(answer["embedding"], axis=1)
+        assert np.allclose(lengths, np.logical_not(refused), atol=1e-5)
+        assert [bool(error) for (error,) in answer["error"]] == refused
+        assert {said for (said,) in answer["network"]} == {b"means, weights random (untrained)"}
+    assert b"not a picture" in both["error"][0, 0] and b"; send" in both["error"][0, 0]
+
+
+def test_what_fails_in_the_engine_cannot_be_recovered_from(made: Path) -> None:
+    """In a process of its own, which is left with too little memory for a large batch."""
+    code = f"from tests.unit.test_embeddings import *; starve(Path({str(made)!r}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "unrecoverable\n", done.stderr
+
+
+def starve(made: Path) -> None:
+    small = embedder(made)
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    pixels = [np.zeros((3, SIDE, SIDE), np.uint8)] * 200_000  # together 600 MB
+    resource.setrlimit(resource.RLIMIT_AS, (taken + 2**24, taken + 2**24))
+    try:
+        small._run(pixels)
+    except PyTritonUnrecoverableError:
+        print("unrecoverable")
