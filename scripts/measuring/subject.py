@@ -63,8 +63,8 @@ def targets(server: State, model: str = PIPELINE) -> tuple[Target, Target]:
 
 def takes_pictures(config: Mapping[str, Any]) -> bool:
     """Whether it is an ensemble whose one input is the bytes of a file."""
-    inputs = [(tensor["data_type"], tensor["dims"]) for tensor in config.get("input", ())]
-    return "ensemble_scheduling" in config and inputs == [("TYPE_UINT8", ["-1"])]
+    inputs = [(each["data_type"], [*map(int, each["dims"])]) for each in config.get("input", ())]
+    return "ensemble_scheduling" in config and inputs == [("TYPE_UINT8", [-1])]
 
 
 def network_of(ensemble: Mapping[str, Any]) -> str:
