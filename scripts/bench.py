@@ -3,6 +3,8 @@
     make bench                       about five minutes; the server is brought up if it is not
     make bench QUICK=1               what a minute allows
     make bench IMAGES=photos         your pictures, in place of photos of two sizes drawn here
+    make bench MODEL=cascade         the cascade, beside the ensemble of its large network
+    make bench MODEL=birds           a pipeline that was added
     make bench TEXTBOOK=1            the textbook recipe beside it, served for as long as it takes
     make bench COMPARE=old.json      and what changed since the run that wrote it
 
@@ -22,52 +24,72 @@ from pathlib import Path
 from rich.table import Table
 
 from bundle_serving.start_server import PIPELINE
-from scripts import bootstrap, files
+from scripts import added, bootstrap, cascade, files
 from scripts.bootstrap import ROOT
 from scripts.classify import running_server
 from scripts.errors import UserError, guarded
-from scripts.host import console, engines, flavour, lock
+from scripts.host import console, lock
 from scripts.host.state import State
-from scripts.measuring import compare, machine, photos, report, results, terminal, workload
+from scripts.measuring import (
+    compare,
+    division,
+    machine,
+    photos,
+    report,
+    results,
+    subject,
+    terminal,
+    workload,
+)
 from scripts.measuring.measurement import MOST_SPREAD, Measurement
 from scripts.measuring.perf_analyzer import at_hand
+from scripts.measuring.photos import Inputs
 from scripts.measuring.rounds import measure, seconds_each
-from scripts.measuring.workload import Target
+from scripts.measuring.subject import CASCADE, Subject
+from scripts.measuring.workload import Configuration, Target
 from scripts.pipeline import pipelines
-from scripts.up import described, served_transform, served_version
+from scripts.up import described, served_version
 
 REPORTS = ROOT / "build" / "bench"
 
 ROUNDS = 3
 # For measuring alone; what is left of six minutes, or of one, goes to drawing and to warming up.
 SECONDS, QUICK_SECONDS = 290, 38
+# A first look at little ends sooner.
+QUICK_MOST_EACH = 1.5
 
 
 def main() -> int:
     quick, earlier = bool(os.environ.get("QUICK")), os.environ.get("COMPARE")
     old = results.load(Path(earlier)) if earlier else None
-    server = running_server()
-    console.note(f"measuring {described(server, served_version())}")
-    how = served_transform()
-    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), how)
+    model = os.environ.get("MODEL") or PIPELINE
+    if os.environ.get("TEXTBOOK") and model != PIPELINE:
+        raise UserError("the textbook recipe is of the first pipeline", "leave MODEL out")
+    server = server_of(model)
+    asked = chosen(server, model)
+    beside = "" if model == PIPELINE else f"{asked.title}, beside "
+    console.note(f"measuring {beside}{described(server, served_version())}")
+    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), asked.transform)
     for inputs in pictures:
         console.note(f"sent: {inputs.described}")
+    divided = division.of(asked, pictures) if model == CASCADE else {}
 
-    ensemble, network = targets(server)
-    pixels = photos.pixels_of(pictures[-1], how)
     began = datetime.now(UTC)
     folder = REPORTS / began.strftime("%Y%m%dT%H%M%SZ")
     with lock.one_at_a_time(), files.whole_folder(folder) as draft, contenders(server) as others:
-        choose = workload.a_few if quick else workload.everything
-        configurations = choose(ensemble, network, others, pictures, pixels)
+        configurations = workload_of(asked, others, pictures, quick)
         seconds = seconds_each(QUICK_SECONDS if quick else SECONDS, configurations, ROUNDS)
+        seconds = min(seconds, QUICK_MOST_EACH) if quick else seconds
         scratch = draft / "scratch"
         scratch.mkdir()
         analyzer = at_hand(server, scratch)
         measurements = measure(configurations, analyzer, ROUNDS, seconds)
         shutil.rmtree(scratch)
         about = {
-            **machine.described(server, [ensemble], analyzer),
+            "title": asked.title,
+            "served": asked.served,
+            **machine.described(server, asked.models, analyzer),
+            **divided,
             "sent": {inputs.name: inputs.described for inputs in pictures},
             "rounds": ROUNDS,
             "seconds": round(seconds, 2),
@@ -79,6 +101,30 @@ def main() -> int:
     show(measurements, comparison)
     console.note(f"report: {folder.relative_to(ROOT) / 'report.html'}")
     return 0
+
+
+def server_of(model: str) -> State:
+    """That answers for it: a pipeline that was added is loaded first."""
+    for pipeline in pipelines.added():
+        if pipeline.ensemble == model:
+            return added.running(pipeline)
+    return running_server()
+
+
+def chosen(server: State, model: str) -> Subject:
+    if model != CASCADE:
+        return subject.named(server, model)
+    return division.measured(server, cascade.prepare(server))
+
+
+def workload_of(
+    asked: Subject, others: list[Target], pictures: list[Inputs], quick: bool
+) -> list[Configuration]:
+    if asked.network is None:
+        return workload.side_by_side(asked.pipelines, pictures, (1, 4) if quick else (1, 2, 4, 8))
+    pixels = photos.pixels_of(pictures[-1], asked.transform)
+    choose = workload.a_few if quick else workload.everything
+    return choose(asked.pipelines[0], asked.network, others, pictures, pixels)
 
 
 @contextmanager
@@ -96,16 +142,6 @@ def contenders(server: State) -> Iterator[list[Target]]:
     console.note("starting the textbook recipe …")
     with textbook.served() as (http, grpc):
         yield [Target.asked(workload.TEXTBOOK, PIPELINE, http, grpc)]
-
-
-def targets(server: State) -> tuple[Target, Target]:
-    """The ensemble, and the network in it, of the server that is up."""
-    engine = engines.of(flavour.stack(server.flavour, server.started_with))
-    network = pipelines.first().network(engine)
-    return (
-        Target.asked(workload.ENSEMBLE, PIPELINE, server.http, server.grpc),
-        Target.asked(workload.NETWORK, network, server.http, server.grpc),
-    )
 
 
 def show(measurements: list[Measurement], comparison: compare.Comparison | None) -> None:

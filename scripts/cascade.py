@@ -3,8 +3,8 @@ brings the server up if it is not.
 
     make classify MODEL=cascade IMG=photo.jpg
 
-The small network is exported and laid out when it does not fit yet, and loaded into the server that
-runs.
+The small network is exported, proved and laid out when it does not fit yet, and loaded into the
+server that runs.
 """
 
 from __future__ import annotations
@@ -15,49 +15,52 @@ from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap, files
 from scripts.bootstrap import ROOT
 from scripts.errors import UserError
-from scripts.host import beside, console, lock, settings
+from scripts.host import beside, console, engines, flavour, lock, settings
 from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.mould.image import LABELS
 from scripts.mould.recipe import Cascade, load_as
-from scripts.pipeline import placing
-from scripts.pipeline.manifest import Manifest, Wanted, why_export
-from scripts.pipeline.repository import UNTRAINED
-from scripts.up import served_transform
+from scripts.pipeline import pipelines, placing, repository
+from scripts.pipeline.manifest import Wanted, why_export
+from scripts.pipeline.pipelines import CPU
+from scripts.pipeline.repository import UNTRAINED, Share
+from scripts.pipeline.workspace import Workspace
+from scripts.up import layout, served_transform
 from scripts.versions import live
 
 RECIPE = ROOT / "recipes" / "cascade.yaml"
-MADE = ROOT / "build" / "cascade"
+MADE = Workspace(ROOT / "build" / "cascade")
 
 
 def prepare(server: State) -> str:
-    """Exports, lays out and loads what does not fit yet; the name of the model to be asked."""
+    """Exports, proves, lays out and loads what does not fit yet; the name of the model to be
+    asked."""
     recipe = load_as(RECIPE, Cascade)
     with lock.one_at_a_time():
         _export(settings.load(), recipe)
         _refuse_other_pixels(recipe)
+        on_gpu = server.flavour == "gpu"  # where Triton's own ONNX Runtime decides how it computes
+        texts = {} if on_gpu else _for_the_processor(server, recipe)
         furnished = beside.furnish(recipe)
-        changed = lay_out(MADE, recipe, live.REPOSITORY) or furnished
-    beside.load(server, recipe.models.cascade, changed, members=(f"{recipe.models.first}_onnx",))
-    return recipe.models.cascade
+        changed = lay_out(MADE, recipe, live.REPOSITORY, texts) or furnished
+    beside.load(server, recipe.models.ensemble, changed)
+    return recipe.models.ensemble
 
 
 def _export(wished: Settings, recipe: Cascade) -> None:
     said = wished["CASCADE"]
     weights = said if said in ("default", "random") else str(Path(said).expanduser().resolve())
     arch = recipe.source.removeprefix("torchvision/")
-    if reason := why_export(MADE, Wanted(arch, weights)):
+    if reason := why_export(MADE.onnx, Wanted(arch, weights)):
         console.note(f"cascade: {reason}")
         bootstrap.ensure("export")
-        words = ("--arch", arch, "--weights", weights, "--out", MADE)
+        words = ("--arch", arch, "--weights", weights, "--out", MADE.onnx)
         beside.make("scripts.pipeline.export", *words)
 
 
 def _refuse_other_pixels(recipe: Cascade) -> None:
     """Both networks are given the same."""
-    served = served_transform()
-    manifest = Manifest.load(MADE / placing.MANIFEST)
-    crops = {recipe.crop, served.crop, manifest.transform["crop"] if manifest else recipe.crop}
+    crops = {recipe.crop, served_transform().crop, MADE.manifest.transform["crop"]}
     if len(crops) > 1:
         raise UserError(
             f"the cascade's networks are fed differently ({' and '.join(map(str, crops))} pixels)",
@@ -65,22 +68,40 @@ def _refuse_other_pixels(recipe: Cascade) -> None:
         )
 
 
-def lay_out(made: Path, recipe: Cascade, models: Path) -> bool:
+def _for_the_processor(server: State, recipe: Cascade) -> dict[str, str]:
+    """How the small network runs, as the large one does: its precision proved, its processes and
+    threads those of this machine."""
+    wished = server.started_with
+    # Eight bits would need photos of yours, and cost the small network most.
+    precision = "fp32" if wished["PRECISION"] == "fp32" else "auto"
+    engines.prove(flavour.stack(server.flavour, wished), wished.replaced(PRECISION=precision), MADE)
+    first = f"{recipe.models.first}_onnx"
+    processes = layout(wished, CPU, pipelines.first()).network.instances
+    # Threads that share a core cost so small a network more than they bring.
+    share = Share(processes, max(1, wished.cores // processes))
+    return {
+        f"{first}/1/engine.json": (MADE.engine / "engine.json").read_text(),
+        f"{first}/configs/{CPU.config}.pbtxt": repository.as_shared(first, share),
+    }
+
+
+def lay_out(made: Workspace, recipe: Cascade, models: Path, texts: dict[str, str]) -> bool:
     """Whether there was anything to be changed."""
     network = models / f"{recipe.models.first}_onnx" / "1"
-    changed = placing.put(made, {"model.onnx": network / "model.onnx"}, network)
-    labels, wanted = models / recipe.models.cascade / LABELS, _labels(made, models)
-    if not labels.exists() or labels.read_text() != wanted:
-        files.write(labels, wanted)
-        changed = True
+    changed = placing.put(made.onnx, {"model.onnx": network / "model.onnx"}, network)
+    labels = {f"{recipe.models.ensemble}/{LABELS}": _labels(made, models)}
+    for name, wanted in (texts | labels).items():
+        path = models / name
+        if not path.exists() or path.read_text() != wanted:
+            files.write(path, wanted)
+            changed = True
     files.let_all_read(models)
     return changed
 
 
-def _labels(made: Path, models: Path) -> str:
+def _labels(made: Workspace, models: Path) -> str:
     """Those of the large network; where the small one is untrained, they say so too."""
     labels = (models / PIPELINE / LABELS).read_text()
-    manifest = Manifest.load(made / placing.MANIFEST)
-    if not (manifest and manifest.untrained) or UNTRAINED in labels:
+    if not made.manifest.untrained or UNTRAINED in labels:
         return labels
     return "".join(f"{label}{UNTRAINED}\n" for label in labels.splitlines())

@@ -4,7 +4,6 @@ runs."""
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
@@ -39,16 +38,15 @@ def furnish(recipe: Recipe) -> bool:
     return any([repository.furnish_with(model, live.REPOSITORY) for model in models])
 
 
-def load(server: State, pipeline: str, changed: bool, members: Sequence[str] = ()) -> None:
-    """The server starts with the pipeline of pictures alone. Members are named where Triton does
-    not know them: of an ensemble it does."""
+def load(server: State, pipeline: str, changed: bool) -> None:
+    """The server starts with the pipeline of pictures alone. What an ensemble is made of comes with
+    it."""
     url = f"http://{server.http}"
     if not changed and reason_not_to_trust(url, pipeline) is None:
         return
     with console.waiting(f"loading {pipeline}"):
         Shared(server.started_with, pipelines.first()).push_live()
-        for model in (*members, pipeline):
-            path = f"/repository/models/{model}/load"
-            triton_api.post(server.http, path, timeout=LOAD_TIMEOUT_S)
+        path = f"/repository/models/{pipeline}/load"
+        triton_api.post(server.http, path, timeout=LOAD_TIMEOUT_S)
     if reason := reason_not_to_trust(url, pipeline):
         raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from scripts.host import triton_api
 from scripts.host.settings import NOT_SERVED, PORTS
 from scripts.host.state import State
 from scripts.measuring.perf_analyzer import PerfAnalyzer
-from scripts.measuring.workload import Target
 from scripts.pipeline.manifest import pinned
 from scripts.up import served_version
 
@@ -24,20 +24,18 @@ from scripts.up import served_version
 ABILITIES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 
-def described(server: State, targets: list[Target], analyzer: PerfAnalyzer) -> dict[str, Any]:
+def described(server: State, models: Sequence[str], analyzer: PerfAnalyzer) -> dict[str, Any]:
     return {
         "machine": machine(server),
         "versions": versions(server) | {"perf_analyzer": analyzer.version},
-        "served": served(server),
         "settings": {
             name: value
             for name, value in server.settings.items()
             if name not in NOT_SERVED and name not in PORTS
         },
         "models": {
-            step: _instances(triton_api.get(target.http, f"/models/{step}/config"))
-            for target in targets
-            for step in target.steps
+            model: _instances(triton_api.get(server.http, f"/models/{model}/config"))
+            for model in models
         },
     }
 

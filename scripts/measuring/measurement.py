@@ -8,7 +8,7 @@ from statistics import median
 
 from scripts.measuring import waterfall
 from scripts.measuring.waterfall import Counters, Waterfall
-from scripts.measuring.workload import ENSEMBLE, NETWORK, Configuration
+from scripts.measuring.workload import CASCADE, ENSEMBLE, NETWORK, Configuration
 
 # Rounds that differ by more than this share of their median are no measurement of the server:
 # something else was at work on the machine.
@@ -104,23 +104,27 @@ class Measurement:
         return Spread.of([getattr(sample, name) for sample in self._good] or [0.0])
 
 
+# What each is held against.
+BESIDE = {ENSEMBLE: NETWORK, CASCADE: ENSEMBLE}
+
+
 @dataclass(frozen=True)
 class Against:
-    """The ensemble beside the bare network, asked alike in the same run."""
+    """The ensemble beside the bare network, or the cascade beside the ensemble of its large
+    network, asked alike in the same run."""
 
     share: float  # of its throughput
     added: float  # to its median latency, in milliseconds
 
 
-def against_the_network(one: Measurement, others: Sequence[Measurement]) -> Against | None:
+def against(one: Measurement, others: Sequence[Measurement]) -> Against | None:
     asked = one.configuration
-    if asked.target.label != ENSEMBLE or not one.stable:
-        return None
-    for other in others:
+    for other in others if one.stable else ():
         alike = other.configuration
         if (
-            alike.target.label == NETWORK
+            alike.target.label == BESIDE.get(asked.target.label)
             and other.stable
+            and _sends_alike(asked, alike)
             and (alike.protocol, alike.batch, alike.concurrency)
             == (asked.protocol, asked.batch, asked.concurrency)
         ):
@@ -129,3 +133,13 @@ def against_the_network(one: Measurement, others: Sequence[Measurement]) -> Agai
                 one.p50.median - other.p50.median,
             )
     return None
+
+
+def _sends_alike(one: Configuration, other: Configuration) -> bool:
+    """A network is fed pixels, whatever the pictures were."""
+    return other.target.label == NETWORK or one.inputs is other.inputs
+
+
+def held_against(measurements: Sequence[Measurement]) -> str:
+    """What the first of them is."""
+    return BESIDE.get(measurements[0].configuration.target.label, NETWORK)

@@ -172,9 +172,8 @@ def _panel(axes: Axes, one: Measurement, flow: Waterfall) -> None:
     axes.set_xlim(0, flow.client * 1.3)
     axes.set_xlabel("ms", fontsize=9)
     asked = one.configuration
-    axes.set_title(
-        f"{asked.inputs.name}, {asked.concurrency} at a time: {flow.client:.0f} ms", fontsize=10
-    )
+    asked_of = f"{asked.target.label}, {asked.inputs.name}, {asked.concurrency} at a time"
+    axes.set_title(f"{asked_of}: {flow.client:.0f} ms", fontsize=10)
 
 
 def _nothing() -> Figure:

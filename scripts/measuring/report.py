@@ -12,9 +12,9 @@ import jinja2
 
 from scripts.measuring import plots, results
 from scripts.measuring.compare import Comparison
-from scripts.measuring.measurement import Measurement, against_the_network
+from scripts.measuring.measurement import Measurement, against, held_against
 from scripts.measuring.terminal import ratio
-from scripts.measuring.workload import ENSEMBLE, NETWORK
+from scripts.measuring.workload import CASCADE, ENSEMBLE, NETWORK
 
 TEMPLATE = Path(__file__).with_name("report.html")
 
@@ -49,7 +49,8 @@ def write(
     page = environment.from_string(TEMPLATE.read_text()).render(
         found=found,
         headlines=headlines(measurements),
-        rows=[(one, against_the_network(one, measurements)) for one in measurements],
+        rows=[(one, against(one, measurements)) for one in measurements],
+        beside=held_against(measurements),
         plots={name: plots.svg(figure) for name, figure in figures.items()},
         comparison=comparison,
         ratio=ratio,
@@ -62,7 +63,8 @@ def for_the_waterfall(measurements: Sequence[Measurement]) -> list[Measurement]:
         one
         for one in measurements
         if one.stable
-        and (one.configuration.target.label, one.configuration.protocol) == (ENSEMBLE, "grpc")
+        and one.configuration.target.label in (ENSEMBLE, CASCADE)
+        and one.configuration.protocol == "grpc"
         and one.configuration.batch == 1
         and one.configuration.concurrency in WATERFALL_AT
     ]

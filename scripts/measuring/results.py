@@ -11,6 +11,7 @@ from typing import Any
 
 from scripts.errors import UserError
 from scripts.measuring.measurement import Measurement
+from scripts.measuring.workload import CASCADE
 
 KIND = "triton-bundle benchmark"
 SCHEMA = 1
@@ -75,12 +76,14 @@ COLUMNS = (
     *("pictures_per_second", "pictures_per_second_low", "pictures_per_second_high"),
     *(f"{name}_ms" for name in LATENCIES),
 )
+OF_A_CASCADE = ("threshold", "passed_on", "top1_agreement")  # the last two are shares
 
 
 def as_csv(results: dict[str, Any]) -> str:
     """Empty cells where a measurement was unstable."""
     text = io.StringIO()
-    table = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    columns = (*COLUMNS, *(OF_A_CASCADE if "cascade" in results else ()))
+    table = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     for one in results["measurements"]:
         speed, latency = one["throughput"], one["latency_ms"] or {}
@@ -91,6 +94,18 @@ def as_csv(results: dict[str, Any]) -> str:
                 "pictures_per_second_low": speed["low"],
                 "pictures_per_second_high": speed["high"],
                 **{f"{name}_ms": latency[name]["median"] for name in latency},
+                **_division(one, results),
             }
         )
     return text.getvalue()
+
+
+def _division(one: dict[str, Any], results: dict[str, Any]) -> dict[str, float]:
+    if one["target"] != CASCADE:
+        return {}
+    found = results["cascade"]["pictures"][one["inputs"]]
+    return {
+        "threshold": results["cascade"]["threshold"],
+        "passed_on": found["passed_on"] / found["pictures"],
+        "top1_agreement": found["agree"] / found["pictures"],
+    }

@@ -9,8 +9,9 @@ from rich.text import Text
 
 from scripts.host import console
 from scripts.measuring.compare import Comparison
-from scripts.measuring.measurement import Measurement, against_the_network
+from scripts.measuring.measurement import Measurement, against, held_against
 from scripts.measuring.waterfall import Waterfall
+from scripts.measuring.workload import NETWORK
 
 # What the figures of the waterfall leave of a line is for its bars.
 FIGURES, LONGEST_BAR = 64, 40
@@ -19,7 +20,8 @@ FIGURES, LONGEST_BAR = 64, 40
 def figures(measurements: list[Measurement]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("requests at a time", no_wrap=True)
-    for heading in ("", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", "of net", "ms"):
+    beside = "of net" if held_against(measurements) == NETWORK else "of ensemble"
+    for heading in ("", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", beside, "ms"):
         table.add_column(heading, justify="right")
     before = ""
     for one in measurements:
@@ -35,14 +37,14 @@ def _cells(one: Measurement, measurements: list[Measurement]) -> list[str | Text
     if not one.stable:
         low, high = one.throughput.low, one.throughput.high
         return [Text("unstable", "yellow"), "", f"{low:.0f}-{high:.0f}" if high else ""]
-    bare = against_the_network(one, measurements)
+    other = against(one, measurements)
     half = (one.throughput.high - one.throughput.low) / 2 / one.throughput.median
     return [
         f"{one.throughput.median:.1f}",
         f"{half:.0%}",
         *(f"{getattr(one, name).median:.1f}" for name in ("p50", "p95", "p99")),
-        f"{bare.share:.0%}" if bare else "",
-        f"{bare.added:+.1f}" if bare else "",
+        f"{other.share:.0%}" if other else "",
+        f"{other.added:+.1f}" if other else "",
     ]
 
 
@@ -53,11 +55,14 @@ def waterfalls(shown: Sequence[Measurement]) -> Table:
     for heading in ("queue", "input", "compute", "output", "ms", "batch"):
         table.add_column(heading, justify="right")
     table.add_column("")
+    target = ""
     for one in shown:
         flow = one.waterfall
         if not flow:
             continue
         asked = one.configuration
+        if asked.target.label != target:
+            table.add_row(Text(target := asked.target.label, "bold"))
         table.add_row(Text(f"{asked.inputs.name}, {asked.concurrency} at a time", "bold"))
         at = 0.0
         for cells, length in _rows(flow):

@@ -68,7 +68,7 @@ def together(rounds: Iterable[Mapping[str, Counters]]) -> dict[str, Counters]:
 
 @dataclass(frozen=True)
 class Step:
-    """Of one model, in milliseconds a request."""
+    """Of one model, in milliseconds a request of the whole."""
 
     name: str
     queue: float
@@ -107,19 +107,22 @@ class Waterfall:
 def of(
     model: str, steps: Sequence[str], counted: Mapping[str, Counters], client: float
 ) -> Waterfall | None:
-    """None where the server counted nothing."""
+    """None where the server counted nothing. A step that not every request takes counts as much
+    less."""
     whole = counted.get(model, Counters())
     if not whole.requests:
         return None
     return Waterfall(
         client,
         whole.total / whole.requests / 1e6,
-        tuple(_step(name, counted[name]) for name in steps if counted[name].requests),
+        tuple(
+            _step(name, counted[name], whole.requests) for name in steps if counted[name].requests
+        ),
     )
 
 
-def _step(name: str, counters: Counters) -> Step:
-    each = 1e6 * counters.requests
+def _step(name: str, counters: Counters, requests: int) -> Step:
+    each = 1e6 * requests
     return Step(
         name,
         counters.queue / each,

@@ -9,6 +9,7 @@ from scripts.host import triton_api
 from scripts.measuring.photos import Inputs
 
 ENSEMBLE, NETWORK, TEXTBOOK = "ensemble", "bare network", "textbook recipe"
+CASCADE = "cascade"
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,15 @@ def a_few(
         found += [Configuration(one, sent, "grpc", 1, 4) for one in contenders]
     found += [Configuration(ensemble, pictures[-1], "http", 1, 4)]
     return found + [Configuration(network, pixels, "grpc", 1, each) for each in (1, 4)]
+
+
+def side_by_side(
+    pipelines: Sequence[Target], pictures: Sequence[Inputs], concurrencies: Sequence[int]
+) -> list[Configuration]:
+    """Each alike."""
+    return [
+        Configuration(pipeline, sent, "grpc", 1, each)
+        for sent in pictures
+        for pipeline in pipelines
+        for each in concurrencies
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scripts.mould import pbtxt
 from scripts.mould.image import LABELS, ON_CPU, ON_GPU
-from scripts.mould.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Tensor
+from scripts.mould.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor
 from scripts.mould.recipe import Cascade
 
 
@@ -12,34 +12,70 @@ def configs(recipe: Cascade) -> dict[str, str]:
     """Path in the repository -> text."""
     models = recipe.models
     return {
-        f"{models.cascade}/config.pbtxt": cascade(recipe, ON_GPU),
-        f"{models.cascade}/configs/cpu.pbtxt": cascade(recipe, ON_CPU),
+        f"{models.ensemble}/config.pbtxt": ensemble(recipe),
         f"{models.first}_onnx/config.pbtxt": first(recipe),
+        f"{models.choice}/config.pbtxt": choice(recipe, ON_GPU),
+        f"{models.choice}/configs/cpu.pbtxt": choice(recipe, ON_CPU),
     }
 
 
 def shared(recipe: Cascade) -> dict[str, str]:
-    return {"cascade": recipe.models.cascade}
+    return {"cascade_choice": recipe.models.choice}
 
 
-def cascade(recipe: Cascade, engine: str) -> str:
+def _pixels(name: str, recipe: Cascade) -> Tensor:
+    return Tensor(name, "UINT8", [3, recipe.crop, recipe.crop])
+
+
+def _scores(name: str, recipe: Cascade) -> Tensor:
+    return Tensor(name, "FP32", [recipe.classes])
+
+
+def ensemble(recipe: Cascade) -> str:
     models = recipe.models
-    ragged = "image files of different lengths share a batch"
     return pbtxt.config(
-        "The bytes of an image file -> the probability of each class, and which network gave it."
-        "\nNo warmup: the models that it asks have theirs.",
-        models.cascade,
-        pbtxt.backend("python"),
+        "The bytes of an image file -> the probability of each class, and which network gave it.",
+        models.ensemble,
+        pbtxt.platform("ensemble"),
         recipe.max_batch_size,
-        pbtxt.inputs(Tensor("INPUT", "UINT8", [-1], ragged=ragged)),
+        pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
         pbtxt.outputs(
             Tensor("OUTPUT", "FP32", [recipe.classes], labels=LABELS),
             Tensor("ANSWERED_BY", "STRING", [1]),
         ),
         NEWEST_VERSION,
-        pbtxt.instances(recipe.instances.cascade, "CPU"),
+        pbtxt.steps(
+            Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
+            Step(f"{models.first}_onnx", {"input": "pixels"}, {"output": "scores"}),
+            Step(
+                models.choice,
+                {"SCORES": "scores", "PIXELS": "pixels"},
+                {"OUTPUT": "OUTPUT", "ANSWERED_BY": "ANSWERED_BY"},
+            ),
+        ),
+    )
+
+
+def choice(recipe: Cascade, engine: str) -> str:
+    models = recipe.models
+    return pbtxt.config(
+        "The small network's scores -> probabilities, its own where it is sure, else the large"
+        " one's.\nNo warmup: the model that it asks has its own.",
+        models.choice,
+        pbtxt.backend("python"),
+        recipe.max_batch_size,
+        pbtxt.inputs(_scores("SCORES", recipe), _pixels("PIXELS", recipe)),
+        pbtxt.outputs(
+            _scores("OUTPUT", recipe),
+            Tensor("ANSWERED_BY", "STRING", [1]),
+        ),
+        NEWEST_VERSION,
+        pbtxt.instances(
+            recipe.instances.choice,
+            "CPU",
+            "Most only wait for the large network, and block nobody who need not.",
+        ),
         BATCHES_FORM_THEMSELVES,
-        pbtxt.parameter("preprocessing", models.preprocessing),
         pbtxt.parameter("first", f"{models.first}_onnx"),
         pbtxt.parameter("then", f"{models.then}_{engine}"),
         pbtxt.parameter("threshold", str(recipe.threshold)),
@@ -47,14 +83,14 @@ def cascade(recipe: Cascade, engine: str) -> str:
 
 
 def first(recipe: Cascade) -> str:
-    pixels = Tensor("input", "UINT8", [3, recipe.crop, recipe.crop])
+    pixels = _pixels("input", recipe)
     return pbtxt.config(
         "The cascade's small network: pixels -> scores. Run as resnet50_onnx is.",
         f"{recipe.models.first}_onnx",
         pbtxt.backend("onnxruntime"),
         recipe.max_batch_size,
         pbtxt.inputs(pixels),
-        pbtxt.outputs(Tensor("output", "FP32", [recipe.classes])),
+        pbtxt.outputs(_scores("output", recipe)),
         NEWEST_VERSION,
         pbtxt.instances(recipe.instances.first, "CPU"),
         BATCHES_FORM_THEMSELVES,

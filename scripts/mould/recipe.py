@@ -124,15 +124,16 @@ class Array(Part):
 
 
 class CascadeModels(Part):
-    cascade: Name
+    ensemble: Name
     preprocessing: Name
     first: Name
+    choice: Name
     then: Name
 
 
 class CascadeInstances(Part):
-    cascade: Count
     first: Count
+    choice: Count
 
 
 class Cascade(Part):

@@ -39,9 +39,8 @@ def write(recipe: Recipe, out: Path) -> None:
             _copy(MOULD / source, out / model, ("1/*.py", "warmup/*"))
     for path, content in contents.items():
         files.write(out / path, content)
-    if not isinstance(recipe, Cascade):
-        # Triton wants a version folder of an ensemble, and git a file in it.
-        files.write(out / recipe.models.ensemble / "1" / ".gitkeep", "")
+    # Triton wants a version folder of an ensemble, and git a file in it.
+    files.write(out / recipe.models.ensemble / "1" / ".gitkeep", "")
 
 
 def made(recipe: Recipe) -> dict[str, str]:

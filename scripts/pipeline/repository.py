@@ -241,10 +241,21 @@ def _share(member: ModelConfig, share: Share) -> None:
     member.parameters["threads"].string_value = str(share.threads)
 
 
+def as_shared(model: str, share: Share) -> str:
+    """The config of a network beside the pipeline's, as this machine runs it."""
+    member = config(COMMITTED, model)
+    _share(member, share)
+    return _text(member, "the command that loads it")
+
+
 def _save(repository: Path, member: ModelConfig, engine: Engine) -> None:
-    head = "# config.pbtxt of this model, as this machine runs it. Written by make up.\n"
-    text = head + text_format.MessageToString(member)
+    text = _text(member, "make up")
     files.write(repository / member.name / "configs" / f"{engine.config}.pbtxt", text)
+
+
+def _text(member: ModelConfig, writer: str) -> str:
+    head = f"# config.pbtxt of this model, as this machine runs it. Written by {writer}.\n"
+    return head + text_format.MessageToString(member)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,9 +1,9 @@
-"""Two networks, of which the second answers what the first is not sure of. Pure functions, and how
-one model asks another."""
+"""Two networks, of which the second answers what the first is not sure of. Pure functions, but for
+whom they ask."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,23 +13,29 @@ from numpy.typing import NDArray
 from bundle_serving.scores import softmax
 
 # Pixels [pictures, 3, side, side] -> scores [pictures, classes].
-Network = Callable[[NDArray[np.uint8]], Awaitable[NDArray[np.float32]]]
+Network = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Named:
-    name: str
-    network: Network
+class Cascade:
+    first: str  # the networks' names
+    then: str
+    threshold: float
+    ask_then: Network
 
+    def unsure(self, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Of which pictures the first network is."""
+        below: NDArray[np.bool_] = softmax(scores).max(axis=1) < self.threshold
+        return below
 
-async def classify(
-    pixels: NDArray[np.uint8], first: Named, then: Named, threshold: float
-) -> dict[str, NDArray[Any]]:
-    """The probabilities of each picture, and the name of the network that gave them."""
-    probabilities = softmax(await first.network(pixels))
-    answered_by = np.full((len(pixels), 1), first.name.encode(), np.object_)
-    unsure = np.flatnonzero(probabilities.max(axis=1) < threshold)
-    if len(unsure):
-        probabilities[unsure] = softmax(await then.network(np.ascontiguousarray(pixels[unsure])))
-        answered_by[unsure] = then.name.encode()
-    return {"OUTPUT": probabilities, "ANSWERED_BY": answered_by}
+    def answer(
+        self, scores: NDArray[np.float32], pixels: NDArray[np.uint8]
+    ) -> dict[str, NDArray[Any]]:
+        """The probabilities of each picture, and the name of the network that gave them."""
+        probabilities = softmax(scores)
+        answered_by = np.full((len(scores), 1), self.first.encode(), np.object_)
+        unsure = self.unsure(scores)
+        if unsure.any():
+            probabilities[unsure] = softmax(self.ask_then(pixels[unsure]))
+            answered_by[unsure] = self.then.encode()
+        return {"OUTPUT": probabilities, "ANSWERED_BY": answered_by}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,22 +58,10 @@ def _response(named: Mapping[str, Any]) -> Any:
 
 
 class AskedInVain(Exception):
-    """Another model's refusal, which becomes ours."""
+    """Another model's refusal."""
 
 
-async def answer_async(compute: Callable[[Any], Awaitable[Mapping[str, Any]]], request: Any) -> Any:
-    """As `answer`, of a model that asks others."""
-    try:
-        return _response(await compute(request))
-    except AskedInVain as refusal:
-        # Between models an error loses its code. Ours, of the caller's faults, name a remedy;
-        # Triton's own, of a model that died, do not.
-        return failure(refusal, callers_fault="; " in str(refusal))
-    except Exception as fault:
-        return failure(fault, callers_fault=False)
-
-
-async def ask(model: str, inputs: Mapping[str, Any], output: str) -> Any:
+def ask(model: str, inputs: Mapping[str, Any], output: str) -> Any:
     """One output of another model, on the host."""
     request = pb.InferenceRequest(
         model_name=model,
@@ -81,7 +69,7 @@ async def ask(model: str, inputs: Mapping[str, Any], output: str) -> Any:
         inputs=[pb.Tensor(name, each) for name, each in inputs.items()],
         preferred_memory=pb.PreferredMemory(pb.TRITONSERVER_MEMORY_CPU, 0),
     )
-    response = await request.async_exec()
+    response = request.exec()
     if response.has_error():
         raise AskedInVain(response.error().message())
     # Copied, since the tensor's memory goes with the response.

@@ -119,10 +119,10 @@ def test_the_client_asks_from_the_sdk_image(gpu: Project) -> None:
 def test_perf_analyzer_asks_from_the_sdk_image(gpu: Project) -> None:
     program = """
 from pathlib import Path
-from scripts.bench import targets
 from scripts.host import state
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.photos import Inputs
+from scripts.measuring.subject import targets
 from scripts.measuring.workload import Configuration
 
 server, folder = state.load(), Path("loads").absolute()

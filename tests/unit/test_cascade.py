@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bundle_serving.cascade import Named, classify
+from bundle_serving.cascade import Cascade
 
 
 def sure(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -21,17 +20,13 @@ def sure(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 def run(levels: list[int], threshold: float) -> tuple[dict[str, NDArray[Any]], list[int]]:
     asked: list[int] = []
 
-    async def first(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        return sure(pixels)
-
-    async def then(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def then(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         asked.extend(pixels[:, 0, 0, 0].tolist())
         return np.log(np.tile(np.array([0.01, 0.99], np.float32), (len(pixels), 1)))
 
     pixels = np.zeros((len(levels), 3, 4, 4), np.uint8)
     pixels[:, 0, 0, 0] = levels
-    answers = asyncio.run(classify(pixels, Named("small", first), Named("large", then), threshold))
-    return answers, asked
+    return Cascade("small", "large", threshold, then).answer(sure(pixels), pixels), asked
 
 
 def test_only_what_the_first_is_unsure_of_goes_on() -> None:

@@ -32,7 +32,7 @@ MADE_HERE = (
     "classification_places",
     "mobilenet_v2_onnx",
 )
-ASKS_OTHERS = ("cascade",)  # which are warm
+ASKS_OTHERS = ("cascade_choice",)  # which are warm
 CONFIGS = sorted(REPOSITORY.glob("*/config.pbtxt"))
 MEMBERS = [path for path in CONFIGS if config(path).platform != "ensemble"]
 ENSEMBLES = [

@@ -10,18 +10,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
+from google.protobuf.json_format import MessageToDict
 from PIL import Image
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.pictures import Transform
 from scripts.errors import UserError
 from scripts.measuring import perf_analyzer, photos, results, waterfall
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
-from scripts.measuring.measurement import Measurement, Sample, Spread, against_the_network
+from scripts.measuring.division import Division, untrained
+from scripts.measuring.measurement import Measurement, Sample, Spread, against
 from scripts.measuring.photos import Inputs
 from scripts.measuring.report import headlines
+from scripts.measuring.subject import network_of, takes_pictures
 from scripts.measuring.waterfall import Counters
-from scripts.measuring.workload import Configuration, Target, a_few, everything
-from tests.project import picture
+from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
+from tests.project import ROOT, picture
 
 # What a real run on a real server left.
 RECORDED = Path(__file__).parent / "recorded"
@@ -31,6 +36,7 @@ PIPELINE = "ensemble_python_resnet50"
 
 ENSEMBLE = Target("ensemble", PIPELINE, "host:1", "host:2", "INPUT", STEPS)
 NETWORK = Target("bare network", "resnet50_onnx", "host:1", "host:2", "input", STEPS[1:2])
+CASCADE = Target("cascade", "cascade", "host:1", "host:2", "INPUT", STEPS)
 SMALL = Inputs("small", (b"ab", b"abcd"))
 PIXELS = Inputs("pixels", (b"abc",), (3, 1, 1))
 RECIPE = Transform(resize=8, crop=8)
@@ -104,6 +110,17 @@ def test_a_server_that_counted_nothing_has_no_waterfall() -> None:
     assert waterfall.of(PIPELINE, STEPS, nothing, client=1.0) is None
 
 
+def test_a_step_that_few_requests_take_counts_as_much_less() -> None:
+    counted = {
+        "cascade": Counters(requests=10, total=100_000_000),
+        "small": Counters(requests=10, pictures=10, executions=5, compute=20_000_000),
+        "large": Counters(requests=2, pictures=2, executions=2, compute=40_000_000),
+    }
+    flow = waterfall.of("cascade", ("small", "large"), counted, client=11.0)
+    assert flow and [step.total for step in flow.steps] == [2, 4]
+    assert (flow.wire, flow.overhead) == (1, 4)
+
+
 def test_what_perf_analyzer_reports() -> None:
     report = (RECORDED / "perf_analyzer.csv").read_text()
     figures = perf_analyzer.parse(report, (RECORDED / "perf_analyzer.txt").read_text())
@@ -142,10 +159,66 @@ def test_what_is_measured(choose: Any) -> None:
 
 def test_the_ensemble_beside_the_bare_network() -> None:
     ensemble, network = measured(45, 45), measured(50, 50, target=NETWORK, inputs=PIXELS)
-    beside = against_the_network(ensemble, [ensemble, network])
+    beside = against(ensemble, [ensemble, network])
     assert beside and beside.share == pytest.approx(0.9)
     assert beside.added == pytest.approx(100 / 45 - 100 / 50)
-    assert against_the_network(ensemble, [measured(9, 1, target=NETWORK)]) is None
+    assert against(ensemble, [measured(9, 1, target=NETWORK)]) is None
+
+
+def test_the_cascade_beside_the_ensemble_on_the_same_pictures() -> None:
+    cascade, ensemble = measured(75, 75, target=CASCADE), measured(50, 50)
+    beside = against(cascade, [cascade, ensemble])
+    assert beside and beside.share == pytest.approx(1.5)
+    assert against(cascade, [measured(50, 50, inputs=Inputs("others", (b"c",)))]) is None
+
+
+def test_both_are_asked_alike() -> None:
+    asked = side_by_side([CASCADE, ENSEMBLE], [SMALL], (1, 4))
+    asked_of = [(one.target.label, one.concurrency) for one in asked]
+    assert asked_of == [("cascade", 1), ("cascade", 4), ("ensemble", 1), ("ensemble", 4)]
+
+
+def test_how_the_cascade_divides_pictures() -> None:
+    cascade = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]], np.float32)
+    alone = np.array([[0.4, 0.6], [0.2, 0.8], [0.6, 0.4]], np.float32)
+    found = Division.of(["small", "large", "small"], "large", cascade, alone)
+    assert found == Division(pictures=3, passed_on=1, agree=2)
+
+
+def test_chance_is_named() -> None:
+    trained, drawn = {"source": "mine.pth"}, {"source": "random"}
+    served = {"network": "resnet50", "weights": drawn, "small network": "mobilenet_v2"}
+    assert untrained(served | {"small weights": trained}) == ["resnet50"]
+    assert untrained(served | {"small weights": drawn}) == ["mobilenet_v2", "resnet50"]
+
+
+def committed(model: str) -> dict[str, Any]:
+    """A model's config in the words of the server."""
+    text = (ROOT / "model_repository" / model / "config.pbtxt").read_text()
+    config = text_format.Parse(text, ModelConfig())
+    return MessageToDict(config, preserving_proto_field_name=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (PIPELINE, True),
+        ("cascade", True),
+        ("cascade_choice", False),
+        ("places_ensemble", False),
+        ("sentiment_ensemble", False),
+    ],
+)
+def test_what_can_be_sent_pictures(model: str, expected: bool) -> None:
+    assert takes_pictures(committed(model)) is expected
+
+
+def test_the_network_of_an_ensemble() -> None:
+    ensemble = committed(PIPELINE)
+    assert network_of(ensemble) == "resnet50_trt"
+    steps = ensemble["ensemble_scheduling"]["step"]
+    with pytest.raises(UserError, match="no step"):
+        network_of(ensemble | {"ensemble_scheduling": {"step": steps[:1]}})
 
 
 def test_the_headline_is_the_best_that_is_certain() -> None:
@@ -161,6 +234,15 @@ def test_csv_has_no_figure_for_what_is_unstable() -> None:
     assert float(steady["p50_ms"]) == pytest.approx((100 / 50 + 100 / 51) / 2)
     assert (shaky["pictures_per_second"], shaky["p50_ms"]) == ("", "")
     assert (shaky["pictures_per_second_low"], shaky["pictures_per_second_high"]) == ("10", "20")
+
+
+def test_csv_of_a_cascade_says_how_it_divides_pictures() -> None:
+    division = {"pictures": 4, "passed_on": 1, "agree": 3}
+    cascade = {"threshold": 0.5, "pictures": {"small": division}}
+    table = results.as_csv(found(measured(75, 75, target=CASCADE), measured(50), cascade=cascade))
+    ours, large = csv.DictReader(io.StringIO(table))
+    assert (ours["threshold"], ours["passed_on"], ours["top1_agreement"]) == ("0.5", "0.25", "0.75")
+    assert large["passed_on"] == ""
 
 
 def test_what_changed_is_a_ratio() -> None:

@@ -1,0 +1,131 @@
+"""The cascade beside the ensemble of its large network: how it divides pictures between its
+networks, and whether it says what the large one says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc
+from numpy.typing import NDArray
+from tritonclient.utils import InferenceServerException
+
+from bundle_serving.start_server import PIPELINE
+from scripts.errors import UserError
+from scripts.host import console, triton_api
+from scripts.host.state import State
+from scripts.measuring import machine, subject, workload
+from scripts.measuring.photos import Inputs
+from scripts.measuring.subject import Subject
+from scripts.measuring.workload import Target
+
+UNTRAINED = {"source": "random"}
+
+# More than a picture ever takes, even beside others.
+TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Division:
+    """Of pictures of one kind."""
+
+    pictures: int
+    passed_on: int  # to the large network
+    agree: int  # top-1 is the large network's, asked alone
+
+    @classmethod
+    def of(
+        cls,
+        answered_by: Sequence[str],
+        large: str,
+        cascade: NDArray[np.float32],
+        alone: NDArray[np.float32],
+    ) -> Division:
+        """Of the probabilities [pictures, classes] of both."""
+        return cls(
+            len(answered_by),
+            sum(name == large for name in answered_by),
+            int((cascade.argmax(axis=1) == alone.argmax(axis=1)).sum()),
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.passed_on} of {self.pictures} passed on to the large network, "
+            f"top-1 as it says alone on {self.agree} of {self.pictures}"
+        )
+
+
+def measured(server: State, cascade: str) -> Subject:
+    """The cascade, which is loaded, and the first pipeline."""
+    ours = Target.asked(workload.CASCADE, cascade, server.http, server.grpc)
+    said = choice(ours)
+    large, small = machine.served(server), subject.laid_out(server, said["first"])
+    return Subject(
+        f"a cascade of {small['network']} and {large['network']}",
+        (ours, Target.asked(workload.ENSEMBLE, PIPELINE, server.http, server.grpc)),
+        None,
+        subject.transform(server, ours.steps[0]),
+        large
+        | {f"small {part}": small[part] for part in ("network", "weights", "onnx", "precision")},
+        (*ours.steps, said["then"]),
+    )
+
+
+def choice(cascade: Target) -> dict[str, str]:
+    """What the config of its last step says: both networks, and the threshold."""
+    config = triton_api.get(cascade.http, f"/models/{cascade.steps[-1]}/config")
+    return {name: value["string_value"] for name, value in config["parameters"].items()}
+
+
+def of(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
+    """Each picture asked once of both, for the report."""
+    cascade, ensemble = asked.pipelines
+    said = choice(cascade)
+    found = {}
+    for inputs in pictures:
+        with console.waiting(f"asking the cascade and its large network about {inputs.name}"):
+            answers = _ask(cascade, inputs, "OUTPUT", "ANSWERED_BY")
+            alone = _ask(ensemble, inputs, "OUTPUT")["OUTPUT"]
+        by = [name.decode() for (name,) in answers["ANSWERED_BY"]]
+        found[inputs.name] = Division.of(by, said["then"], answers["OUTPUT"], alone)
+        console.note(f"{inputs.name}, threshold {said['threshold']}: {found[inputs.name]}")
+    weightless = untrained(asked.served)
+    if weightless:
+        console.note(f"{' and '.join(weightless)} untrained: that the two agree says nothing")
+    return {
+        "cascade": {
+            "threshold": float(said["threshold"]),
+            "small": said["first"],
+            "large": said["then"],
+            "untrained": weightless,
+            "pictures": {name: asdict(division) for name, division in found.items()},
+        }
+    }
+
+
+def untrained(served: Mapping[str, Any]) -> list[str]:
+    """The networks whose labels are chance."""
+    networks = (("small network", "small weights"), ("network", "weights"))
+    return [str(served[name]) for name, weights in networks if served[weights] == UNTRAINED]
+
+
+def _ask(target: Target, inputs: Inputs, *outputs: str) -> dict[str, NDArray[Any]]:
+    """The named outputs, a row for each picture."""
+    client = tritonclient.grpc.InferenceServerClient(target.grpc)
+    rows: dict[str, list[NDArray[Any]]] = {name: [] for name in outputs}
+    try:
+        for file in inputs.rows:
+            data = np.frombuffer(file, np.uint8)[None]
+            tensor = tritonclient.grpc.InferInput(target.input, data.shape, "UINT8")
+            tensor.set_data_from_numpy(data)
+            answer = client.infer(target.model, [tensor], client_timeout=TIMEOUT_S)
+            for name in outputs:
+                rows[name].append(answer.as_numpy(name))
+    except InferenceServerException as fault:
+        cause = f"{target.model} does not answer: {fault.message()}"
+        raise UserError(cause, "see make logs") from None
+    finally:
+        client.close()
+    return {name: np.concatenate(row) for name, row in rows.items()}
