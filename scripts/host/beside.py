@@ -3,11 +3,13 @@ runs."""
 
 from __future__ import annotations
 
+import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
+from scripts import files
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import INTERRUPTED, AlreadyTold, UserError
 from scripts.host import console, triton_api
@@ -20,6 +22,9 @@ from scripts.versions.shared import Shared
 
 # A network is read, compiled and warmed up in so long at most.
 LOAD_TIMEOUT_S = 120
+
+# What was loaded into the last server, for the next one: a pipeline, and what goes before it.
+LOADED = ROOT / "build" / "run" / "beside.json"
 
 
 def make(module: str, *arguments: str | Path) -> None:
@@ -43,12 +48,39 @@ def load(server: State, pipeline: str, changed: bool, members: Sequence[str] = (
     """The server starts with the pipeline of pictures alone. Members are named where Triton does
     not know them: of an ensemble it does."""
     url = f"http://{server.http}"
-    if not changed and reason_not_to_trust(url, pipeline) is None:
-        return
-    with console.waiting(f"loading {pipeline}"):
-        Shared(server.started_with).push_live()
-        for model in (*members, pipeline):
-            path = f"/repository/models/{model}/load"
-            triton_api.post(server.http, path, timeout=LOAD_TIMEOUT_S)
-    if reason := reason_not_to_trust(url, pipeline):
-        raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
+    if changed or reason_not_to_trust(url, pipeline):
+        with console.waiting(f"loading {pipeline}"):
+            Shared(server.started_with).push_live()
+            for model in (*members, pipeline):
+                path = f"/repository/models/{model}/load"
+                triton_api.post(server.http, path, timeout=LOAD_TIMEOUT_S)
+        if reason := reason_not_to_trust(url, pipeline):
+            raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
+    _remember(_loaded() | {pipeline: list(members)})
+
+
+def load_again(server: State) -> None:
+    """What the server before this one had. The pipeline of pictures serves without it."""
+    for pipeline, members in _loaded().items():
+        try:
+            load(server, pipeline, changed=False, members=members)
+        except UserError as fault:
+            console.note(f"{pipeline} is not loaded again: {fault.cause}; {fault.remedy}")
+
+
+def forget(pipeline: str) -> None:
+    loaded = _loaded()
+    if loaded.pop(pipeline, None) is not None:
+        _remember(loaded)
+
+
+def _loaded() -> dict[str, list[str]]:
+    try:
+        loaded: dict[str, list[str]] = json.loads(LOADED.read_text())
+        return loaded
+    except (OSError, ValueError):
+        return {}
+
+
+def _remember(loaded: Mapping[str, Sequence[str]]) -> None:
+    files.write(LOADED, json.dumps(loaded, indent=2) + "\n")
