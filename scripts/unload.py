@@ -9,7 +9,7 @@ import sys
 import time
 
 from scripts.errors import UserError, guarded
-from scripts.host import console, model_control, triton_api
+from scripts.host import beside, console, model_control, triton_api
 
 
 def main() -> int:
@@ -20,6 +20,7 @@ def main() -> int:
             f"without {name} no picture is answered",
             "change it and make load it, or make down to stop serving",
         )
+    beside.forget(name)
     if not model_control.in_memory(server, name):
         console.note(f"{name} is not loaded")
         return 0

@@ -19,7 +19,7 @@ from bundle_serving.pictures import Transform
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import PIPELINE
 from scripts.errors import UserError, guarded
-from scripts.host import admin_key, console, engines, flavour, lock, settings, state
+from scripts.host import admin_key, beside, console, engines, flavour, lock, settings, state
 from scripts.host.flavour import Stack
 from scripts.host.settings import PORTS, Settings
 from scripts.host.state import State
@@ -85,6 +85,7 @@ def bring_up(wished: Settings) -> State:
         if version != seed:
             shared.record(history.SERVES, version.number, "up", version.what)
         shared.push_history()
+        beside.load_again(server)
         return server
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from scripts import files
 from scripts.host.docker_stack import why_not_docker
-from tests.project import ASSETS, Project
+from tests.pipelines import EXPORTS, ask_each, checkpoint_of_places
+from tests.project import ASSETS, Project, picture
 
 # Whoever is started in the background by a shell ignores Ctrl-C, and so does all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,6 +24,10 @@ TOGETHER = {
     "test_guard.py": "served",
     "test_add_model.py": "served",
     "test_similar.py": "served",
+    "test_places.py": "served",
+    "test_sentiment.py": "served",
+    "test_together.py": "served",
+    "test_cascade.py": "served",
     "test_lifecycle.py": "exported",
     "test_comparison.py": "exported",
     "test_tune.py": "exported",
@@ -68,6 +74,33 @@ def served(
         yield project
     finally:
         project.make("clean")  # its images too
+
+
+@pytest.fixture(scope="session")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoint_of_places(tmp_path_factory.mktemp("places"))
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For exports, which are the same whatever the flavour."""
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.fixture(scope="session")
+def together(served: Project, places: Path, kept: Path) -> Project:
+    """The same server with every pipeline in it, each brought there by its own command."""
+    weights = served.settings["WEIGHTS"]
+    served.settings |= {"SENTIMENT": "minilm", "PLACES": str(places), "CASCADE": weights}
+    for made in kept.iterdir():
+        files.link_tree(made, served.path / "build" / made.name)
+    (served.path / "noise.jpg").write_bytes(picture())
+    began = served.server_began()
+    ask_each(served, served.path / "noise.jpg")
+    assert served.server_began() == began
+    for name in EXPORTS:
+        files.link_tree(served.path / "build" / name, kept / name)
+    return served
 
 
 @pytest.fixture(scope="session")

@@ -158,6 +158,14 @@ class Project:
         *_, last = (event["version"] for event in events if event["what"] == "serves")
         return versions / str(last)
 
+    def server_began(self) -> str:
+        """Another answer after each start, by whomever it was started."""
+        if self.settings["FLAVOUR"] == "local":
+            return str(json.loads((self.path / "build/run/state.json").read_text())["started"])
+        label = f"label=com.docker.compose.project.working_dir={self.path}"
+        found = run("docker", "ps", "--quiet", "--no-trunc", "--filter", label)
+        return found + run("docker", "inspect", "--format", "{{.State.StartedAt}}", found.strip())
+
     def temporary_servers(self) -> list[psutil.Process]:
         """Those that a measurement brings up for itself, and their models."""
         return [
@@ -173,6 +181,11 @@ class Project:
     @property
     def shm_prefix(self) -> str:
         return f"triton_bundle_{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}_"
+
+
+def run(*command: str) -> str:
+    """The output of a command that must succeed."""
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def words_shown_while(process: subprocess.Popen[Any]) -> set[str]:

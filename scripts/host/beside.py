@@ -3,10 +3,13 @@ runs."""
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
+from scripts import files
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import INTERRUPTED, AlreadyTold, UserError
 from scripts.host import console, triton_api
@@ -19,6 +22,9 @@ from scripts.versions.shared import Shared
 
 # A network is read, compiled and warmed up in so long at most.
 LOAD_TIMEOUT_S = 120
+
+# The pipelines that were loaded into the last server, for the next one.
+LOADED = ROOT / "build" / "run" / "beside.json"
 
 
 def make(module: str, *arguments: str | Path) -> None:
@@ -42,11 +48,37 @@ def load(server: State, pipeline: str, changed: bool) -> None:
     """The server starts with the pipeline of pictures alone. What an ensemble is made of comes with
     it."""
     url = f"http://{server.http}"
-    if not changed and reason_not_to_trust(url, pipeline) is None:
-        return
-    with console.waiting(f"loading {pipeline}"):
-        Shared(server.started_with, pipelines.first()).push_live()
-        path = f"/repository/models/{pipeline}/load"
-        triton_api.post(server.http, path, timeout=LOAD_TIMEOUT_S)
-    if reason := reason_not_to_trust(url, pipeline):
-        raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
+    if changed or reason_not_to_trust(url, pipeline):
+        with console.waiting(f"loading {pipeline}"):
+            Shared(server.started_with, pipelines.first()).push_live()
+            path = f"/repository/models/{pipeline}/load"
+            triton_api.post(server.http, path, timeout=LOAD_TIMEOUT_S)
+        if reason := reason_not_to_trust(url, pipeline):
+            raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
+    _remember({*_loaded(), pipeline})
+
+
+def load_again(server: State) -> None:
+    """What the server before this one had. The pipeline of pictures serves without it."""
+    for pipeline in _loaded():
+        try:
+            load(server, pipeline, changed=False)
+        except UserError as fault:
+            console.note(f"{pipeline} is not loaded again: {fault.cause}; {fault.remedy}")
+            forget(pipeline)
+
+
+def forget(pipeline: str) -> None:
+    _remember({*_loaded()} - {pipeline})
+
+
+def _loaded() -> list[str]:
+    try:
+        loaded: list[str] = json.loads(LOADED.read_text())
+        return loaded
+    except (OSError, ValueError):
+        return []
+
+
+def _remember(loaded: Iterable[str]) -> None:
+    files.write(LOADED, json.dumps(sorted(loaded)) + "\n")

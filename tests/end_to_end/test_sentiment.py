@@ -1,26 +1,22 @@
-"""The pipeline of texts, from a classifier to a served answer."""
+"""The pipeline of texts: what becomes a classifier, and how it is answered."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bundle_client import Client, TextRefused
-from scripts import bootstrap
 from scripts.errors import NoWeights, UserError
-from scripts.host import temporary
-from scripts.mould import write
-from scripts.mould.recipe import Text, load_as
-from scripts.texts import export, repository, sentences
-from tests.project import ROOT, Project
+from scripts.texts import export, sentences
+from tests.project import Project
 
-RECIPE = ROOT / "recipes" / "sentiment.yaml"
+ENSEMBLE = "sentiment_ensemble"
 TEXTS = [
     "What a lovely day!",
     "I want my money back.",
@@ -32,36 +28,8 @@ TEXTS = [
 ]
 
 
-def recipe() -> Text:
-    return load_as(RECIPE, Text)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The classifier that needs no hub."""
-    bootstrap.ensure("minilm")
-    out = tmp_path_factory.mktemp("sentiment") / "made"
-    assert export.main(["--source", "minilm", "--out", str(out)]) == 0
-    return out
-
-
-@pytest.fixture(scope="module")
-def models(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    write.write(recipe(), folder)
-    assert repository.lay_out(made, recipe(), folder)
-    assert not repository.lay_out(made, recipe(), folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def served(models: Path) -> Iterator[dict[str, str]]:
-    log = models.parent / "sentiment.log"
-    with temporary.triton("the server", models, log, recipe().models.ensemble) as (http, grpc):
-        yield {"http": http, "grpc": grpc}
-
-
-def test_the_classifier_knows_most_of_what_it_has_not_seen(made: Path) -> None:
+def test_the_classifier_knows_most_of_what_it_has_not_seen(together: Project) -> None:
+    made = together.path / "build" / "sentiment"
     check = json.loads((made / "manifest.json").read_text())["check"]
     assert check["accuracy"] >= 0.85 and check["sentences"] > 600
     assert check["max_difference"] <= 0.01
@@ -75,31 +43,40 @@ def test_the_sentences_are_balanced_and_all_different() -> None:
     assert len({each.text for each in read}) == len(read)
 
 
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_answers_match_pytorch(served: dict[str, str], protocol: str) -> None:
-    """Text by text, in whatever company: alone, and in one request with others."""
+@cache
+def by_pytorch() -> list[tuple[str, float]]:
+    """Text by text, and with no padding at all."""
     import torch
 
     from scripts.texts import classifiers
 
     classifier = classifiers.build("minilm")
     classifier.tokenizer.enable_truncation(512)
-    with Client(served[protocol], protocol) as client:  # type: ignore[arg-type]
-        together = client.sentiment(*TEXTS)
-        for text, judged in zip(TEXTS, together, strict=True):
-            ids = torch.tensor([classifier.tokenizer.encode(text).ids])
-            ids = ids[ids != 0][None]  # no padding at all
-            with torch.inference_mode():
-                expected = classifier.module(ids, torch.ones_like(ids)).softmax(1)[0].numpy()
-            (alone,) = client.sentiment(text)
-            for answer in (alone, judged):
-                assert answer.label == classifier.labels[int(expected.argmax())], text[:50]
-                assert answer.score == pytest.approx(expected.max(), abs=0.01)
+    found = []
+    for text in TEXTS:
+        ids = torch.tensor([classifier.tokenizer.encode(text).ids])
+        ids = ids[ids != 0][None]
+        with torch.inference_mode():
+            likely = classifier.module(ids, torch.ones_like(ids)).softmax(1)[0].numpy()
+        found.append((classifier.labels[int(likely.argmax())], float(likely.max())))
+    return found
 
 
-def test_many_at_once_of_many_lengths(served: dict[str, str]) -> None:
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_answers_match_pytorch(together: Project, protocol: str) -> None:
+    """In whatever company: alone, and in one request with others."""
+    with Client(getattr(together, protocol), protocol) as client:
+        in_company = client.sentiment(*TEXTS)
+        alone = [client.sentiment(text)[0] for text in TEXTS]
+    for answers in (in_company, alone):
+        for answer, (label, score) in zip(answers, by_pytorch(), strict=True):
+            assert answer.label == label, answer.text[:50]
+            assert answer.score == pytest.approx(score, abs=0.01)
+
+
+def test_many_at_once_of_many_lengths(together: Project) -> None:
     asked = [each.text * (1 + n % 7) for n, each in enumerate(sentences.read()[:120])]
-    with Client(served["http"]) as client, ThreadPoolExecutor(16) as pool:
+    with Client(together.http) as client, ThreadPoolExecutor(16) as pool:
         alone = [client.sentiment(text)[0] for text in asked]
         crowded = list(pool.map(lambda text: client.sentiment(text)[0], asked))
     assert [each.label for each in alone] == [each.label for each in crowded]
@@ -107,9 +84,9 @@ def test_many_at_once_of_many_lengths(served: dict[str, str]) -> None:
     assert max(differences) < 1e-3
 
 
-def test_a_fault_is_its_own_requests_alone(served: dict[str, str]) -> None:
+def test_a_fault_is_its_own_requests_alone(together: Project) -> None:
     def judged(text: str) -> str:
-        with Client(served["grpc"], "grpc") as client:
+        with Client(together.grpc, "grpc") as client:
             try:
                 return client.sentiment(text)[0].label
             except TextRefused as refusal:
@@ -123,16 +100,16 @@ def test_a_fault_is_its_own_requests_alone(served: dict[str, str]) -> None:
     assert all("more than the limit" in answer for answer in answers[3::4])
 
 
-def test_bytes_that_are_no_text_are_refused(served: dict[str, str]) -> None:
+def test_bytes_that_are_no_text_are_refused(together: Project) -> None:
     import tritonclient.http
     from tritonclient.utils import InferenceServerException
 
-    client = tritonclient.http.InferenceServerClient(served["http"])
+    client = tritonclient.http.InferenceServerClient(together.http)
     try:
         tensor = tritonclient.http.InferInput("QUERY", [1, 1], "BYTES")
         tensor.set_data_from_numpy(np.array([[b"\xff\xfe"]], np.object_))
         with pytest.raises(InferenceServerException, match="not UTF-8") as refused:
-            client.infer(recipe().models.ensemble, [tensor])
+            client.infer(ENSEMBLE, [tensor])
         assert refused.value.status() == "400"
     finally:
         client.close()
@@ -174,17 +151,6 @@ def test_a_hub_that_is_not_reached_is_named_with_the_way_out(
     assert "SENTIMENT=minilm" in refused.value.remedy
 
 
-def test_make_sentiment_does_it_all(tmp_path: Path) -> None:
-    project = Project.copy(tmp_path, FLAVOUR="local", SENTIMENT="minilm", WEIGHTS="random")
-    try:
-        out = project.made("sentiment", TEXT="I love this place!", JSON="1")
-        assert json.loads(out.splitlines()[-1])["label"] == "positive"
-        assert "negative  " in project.made("sentiment", TEXT="I hate this place!")
-        assert "no text given" in project.make("sentiment").stderr
-        assert "up already" in project.made("up")
-        assert "minilm" in project.made("models")
-        project.made("down")
-        after = project.make("sentiment", TEXT="I hate this place!")
-        assert "negative  " in after.stdout and "sentiment: " not in after.stderr
-    finally:
-        project.make("clean")
+def test_it_tells_what_is_asked_in_vain(together: Project) -> None:
+    assert "no text given" in together.make("sentiment").stderr
+    assert "minilm" in together.made("models", COLUMNS="200")

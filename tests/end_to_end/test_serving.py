@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from PIL import Image
 from tritonclient.utils import InferenceServerException
 
 from bundle_client import AsyncClient, Client, PictureRefused
-from bundle_serving.openvino_engine import has_bf16
 from tests.odd_pictures import CATALOGUE
 from tests.project import Project, picture
 
@@ -158,49 +156,3 @@ def test_many_pictures_over_either_protocol(served: Project, protocol: str) -> N
         results = list(client.classify_many([*files, b"no picture"], concurrency=8))
     assert sum(result.error is None for result in results) == 24
     assert sum(isinstance(result.error, PictureRefused) for result in results) == 1
-
-
-def test_answers_match_pytorch(served: Project, assets: Path) -> None:
-    """Photo by photo against PyTorch in float32 with torchvision's own transforms."""
-    photos = [assets / "images" / name for name in PHOTOS]
-    expected = pytorch_probabilities(assets, photos)
-
-    def differences(**settings: str) -> list[float]:
-        served.made("up", **settings)
-        found = [probabilities(served, photo) for photo in photos]
-        assert [f.argmax() for f in found] == [e.argmax() for e in expected]
-        differ = [float(np.abs(f - e).max()) for f, e in zip(found, expected, strict=True)]
-        print(settings, dict(zip(PHOTOS, (f"{each:.4f}" for each in differ), strict=True)))
-        return differ
-
-    try:
-        assert max(differences(PRECISION="fp32", DECODE="full")) <= 0.01
-        assert max(differences(PRECISION="fp32", DECODE="reduced")) <= 0.05
-        if has_bf16():
-            differences(PRECISION="bf16", DECODE="reduced")  # the top label must be the same
-    finally:
-        served.made("up")
-
-
-def pytorch_probabilities(assets: Path, photos: list[Path]) -> list[np.ndarray]:
-    import torch
-
-    from scripts.pipeline.manifest import Wanted
-    from scripts.pipeline.networks import build, torchvision
-
-    weights = assets / "weights" / "mobilenet_v2_imagenet.safetensors"
-    network = build(Wanted("mobilenet_v2", str(weights))).module
-    recipe = torchvision.models.get_model_weights("mobilenet_v2").IMAGENET1K_V1.transforms()
-    with torch.inference_mode():
-        return [
-            network(recipe(Image.open(photo).convert("RGB"))[None]).softmax(1)[0].numpy()
-            for photo in photos
-        ]
-
-
-def probabilities(served: Project, photo: Path) -> np.ndarray:
-    client = tritonclient.http.InferenceServerClient(url=served.http)
-    data = np.frombuffer(photo.read_bytes(), np.uint8)[None]
-    tensor = tritonclient.http.InferInput("INPUT", data.shape, "UINT8")
-    tensor.set_data_from_numpy(data)
-    return client.infer(PIPELINE, [tensor]).as_numpy("OUTPUT")[0]

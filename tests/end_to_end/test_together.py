@@ -1,0 +1,113 @@
+"""Every pipeline on one server, by processes and by containers: all at the same time, all as plain
+PyTorch answers, and all again after a restart."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.http
+from tritonclient.utils import InferenceServerException
+
+from bundle_serving.openvino_engine import has_bf16
+from bundle_serving.start_server import PIPELINE
+from tests.pipelines import ask_each, not_ready, pictures_by_pytorch
+from tests.project import Project, picture
+
+PHOTOS = ("mug.jpg", "car.jpg", "vulture.jpeg")
+SMALL, LARGE = b"mobilenet_v2_onnx", b"resnet50_onnx"
+
+
+def ask(http: str, model: str, file: bytes, *outputs: str) -> list[Any]:
+    client = tritonclient.http.InferenceServerClient(http)
+    try:
+        data = np.frombuffer(file, np.uint8)[None]
+        tensor = tritonclient.http.InferInput("INPUT", data.shape, "UINT8")
+        tensor.set_data_from_numpy(data)
+        answer = client.infer(model, [tensor])
+        return [answer.as_numpy(name)[0] for name in outputs]
+    finally:
+        client.close()
+
+
+def test_all_are_ready_and_answer_at_once(together: Project) -> None:
+    assert not_ready(together) == set()
+    photo = together.path / "noise.jpg"
+    began = together.server_began()
+    for command, asked in (
+        ("classify", {"IMG": str(photo)}),
+        ("classify", {"IMG": str(photo), "MODEL": "places"}),
+        ("classify", {"IMG": str(photo), "MODEL": "cascade"}),
+        ("sentiment", {"TEXT": "I hate this place!"}),
+    ):
+        again = together.make(command, **asked)
+        assert again.returncode == 0 and again.stderr == "", again.stderr
+    assert "negative  " in again.stdout
+    assert together.server_began() == began
+    assert (
+        "MODEL=smells is not known"
+        in together.make("classify", IMG=str(photo), MODEL="smells").stderr
+    )
+
+
+def test_many_ask_the_cascade_at_once(together: Project, assets: Path) -> None:
+    files = [(assets / "images" / "mug.jpg").read_bytes(), picture()] * 6
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(
+            pool.map(
+                lambda file: ask(together.http, "cascade", file, "OUTPUT", "ANSWERED_BY"), files
+            )
+        )
+    (large,) = ask(together.http, PIPELINE, files[1], "OUTPUT")
+    for probabilities, (network,) in answers[0::2]:
+        assert network == SMALL and probabilities.max() >= 0.5
+    for probabilities, (network,) in answers[1::2]:
+        assert network == LARGE
+        assert np.allclose(probabilities, large, atol=0.02)  # in whatever batch, by bfloat16
+    with pytest.raises(InferenceServerException, match="not a picture") as refused:
+        ask(together.http, "cascade", b"no picture at all")
+    assert refused.value.status() == "400"
+
+
+def test_pictures_are_answered_as_by_pytorch_and_a_restart_brings_all_back(
+    together: Project, assets: Path
+) -> None:
+    """Photo by photo against PyTorch in float32 with torchvision's own transforms."""
+    photos = [assets / "images" / name for name in PHOTOS]
+    weights = assets / "weights" / "mobilenet_v2_imagenet.safetensors"
+    expected = pictures_by_pytorch(weights, photos)
+
+    def difference(model: str = PIPELINE) -> float:
+        found = [ask(together.http, model, each.read_bytes(), "OUTPUT")[0] for each in photos]
+        assert [f.argmax() for f in found] == [e.argmax() for e in expected]
+        return max(float(np.abs(f - e).max()) for f, e in zip(found, expected, strict=True))
+
+    try:
+        together.made("up", PRECISION="fp32", DECODE="full")
+        assert not_ready(together) == set()
+        assert difference() <= 0.01 and difference("cascade") <= 0.01
+
+        # One is unloaded, and one is damaged: neither comes back, and neither keeps others away.
+        together.made("unload", MODEL="sentiment_ensemble")
+        together.made("down")
+        shutil.rmtree(together.path / "build" / "live" / "classification_places" / "1")
+        said = together.made("up", PRECISION="fp32", DECODE="reduced")
+        (line,) = (line for line in said.splitlines() if "is not loaded again" in line)
+        assert line.startswith("- places_ensemble")
+        assert {"sentiment_ensemble", "places_ensemble"} <= not_ready(together)
+        assert difference() <= 0.05 and difference("cascade") <= 0.05
+        answers = ask_each(together, photos[0])
+        assert answers["pictures"]["labels"][0]["label"] == "coffee mug"
+        assert answers["cascade"]["labels"][0]["label"] == "coffee mug"
+        assert not_ready(together) == set()
+
+        if has_bf16():
+            together.made("up", PRECISION="bf16")
+            difference()  # the top label must be the same
+    finally:
+        together.made("up", PRECISION="auto", DECODE="reduced")
+    assert not_ready(together) == set()

@@ -1,0 +1,101 @@
+"""Every pipeline, asked by its command; and what plain PyTorch says of the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from bundle_serving.start_server import PIPELINE
+from tests.project import ROOT, Project
+
+# What the commands export, in build/.
+EXPORTS = ("places", "cascade", "sentiment")
+
+MODELS = (
+    *("preprocessing", "resnet50_onnx", "postprocessing", PIPELINE),
+    *("preprocess", "classification_places", "postprocess", "places_ensemble"),
+    *("sentiment_preprocessing", "sentiment_onnx", "sentiment_postprocessing"),
+    *("sentiment_ensemble", "mobilenet_v2_onnx", "cascade_choice", "cascade"),
+)
+
+CLASSES = 365
+
+
+def ask_each(project: Project, photo: Path) -> dict[str, Any]:
+    """Each by its own command: the answers, as JSON."""
+    return {
+        name: json.loads(project.made(command, JSON="1", **asked).splitlines()[-1])
+        for name, command, asked in (
+            ("pictures", "classify", {"IMG": str(photo)}),
+            ("places", "classify", {"IMG": str(photo), "MODEL": "places"}),
+            ("cascade", "classify", {"IMG": str(photo), "MODEL": "cascade"}),
+            ("sentiment", "sentiment", {"TEXT": "I love this place!"}),
+        )
+    }
+
+
+def not_ready(project: Project) -> set[str]:
+    shown = project.made("models", COLUMNS="200")
+    return set(MODELS) - set(re.findall(r"^ ?(\w+) +\d+ +READY", shown, re.MULTILINE))
+
+
+def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[np.ndarray]:
+    import torch
+
+    with torch.inference_mode():
+        return [
+            module(transform(Image.open(photo).convert("RGB"))[None]).softmax(1)[0].numpy()
+            for photo in photos
+        ]
+
+
+def pictures_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
+    """By mobilenet_v2, with torchvision's own transforms."""
+    from scripts.pipeline.manifest import Wanted
+    from scripts.pipeline.networks import build
+    from scripts.pipeline.vision import torchvision
+
+    published = torchvision.models.get_model_weights("mobilenet_v2").IMAGENET1K_V1
+    network = build(Wanted("mobilenet_v2", str(weights))).module
+    return pytorch(network, published.transforms(), photos)
+
+
+def checkpoint_of_places(folder: Path) -> Path:
+    """The form that Places365 publishes: trained on several GPUs, with other things beside."""
+    import torch
+
+    from scripts.arrays.export import CATEGORIES
+    from scripts.pipeline.vision import torchvision
+
+    torch.manual_seed(1)
+    network = torchvision.models.resnet50(weights=None, num_classes=CLASSES)
+    state = {f"module.{name}": tensor for name, tensor in network.state_dict().items()}
+    path = folder / "resnet50_places365.pth.tar"
+    torch.save({"epoch": 90, "arch": "resnet50", "state_dict": state, "best_prec1": 54.7}, path)
+    lines = [f"/p/place_{number} {number}\n" for number in range(CLASSES)]
+    (folder / CATEGORIES).write_text("".join(lines))
+    return path
+
+
+def places_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
+    """With the transforms that Places365's networks were trained with."""
+    from scripts.mould.recipe import Array, load_as
+    from scripts.pipeline.networks import read_state
+    from scripts.pipeline.vision import torchvision
+
+    how = load_as(ROOT / "recipes" / "places365.yaml", Array).pictures
+    usual = torchvision.transforms.Compose(
+        [
+            torchvision.transforms.Resize((how.side, how.side)),
+            torchvision.transforms.ToTensor(),
+            torchvision.transforms.Normalize(how.mean, how.std),
+        ]
+    )
+    network = torchvision.models.resnet50(weights=None, num_classes=CLASSES).eval()
+    network.load_state_dict(read_state(weights))
+    return pytorch(network, usual, photos)
