@@ -18,6 +18,7 @@ from scripts.errors import UserError
 from scripts.host import beside, console, lock, settings
 from scripts.host.settings import Settings
 from scripts.host.state import State
+from scripts.mould.cascade import shapes
 from scripts.mould.image import LABELS
 from scripts.mould.recipe import Cascade, load_as
 from scripts.pipeline import placing
@@ -32,29 +33,36 @@ MADE = ROOT / "build" / "cascade"
 
 def prepare(server: State) -> str:
     """Exports, lays out and loads what does not fit yet; the name of the model to be asked."""
-    recipe = load_as(RECIPE, Cascade)
+    recipe, engine = load_as(RECIPE, Cascade), beside.engine(server)
+    asked, first = recipe.models.cascade, f"{recipe.models.first}_{engine}"
     with lock.one_at_a_time():
-        _export(settings.load(), recipe)
-        _refuse_other_pixels(recipe)
+        _export(settings.load(), recipe, beside.precision(server))
+        _refuse_other_pixels(server, recipe)
         furnished = beside.furnish(recipe)
-        changed = lay_out(MADE, recipe, live.REPOSITORY) or furnished
-    beside.load(server, recipe.models.cascade, changed, members=(f"{recipe.models.first}_onnx",))
-    return recipe.models.cascade
+        beside.plan(server, MADE, first, shapes(recipe), asked)
+        changed = lay_out(MADE, recipe, live.REPOSITORY, engine) or furnished
+    beside.load(server, asked, changed, members=(first,))
+    return asked
 
 
-def _export(wished: Settings, recipe: Cascade) -> None:
+def _export(wished: Settings, recipe: Cascade, precision: str) -> None:
     said = wished["CASCADE"]
     weights = said if said in ("default", "random") else str(Path(said).expanduser().resolve())
     arch = recipe.source.removeprefix("torchvision/")
-    if reason := why_export(MADE, Wanted(arch, weights)):
+    if reason := why_export(MADE, Wanted(arch, weights, precision)):
         console.note(f"cascade: {reason}")
         bootstrap.ensure("export")
-        words = ("--arch", arch, "--weights", weights, "--out", MADE)
+        words = ("--arch", arch, "--weights", weights, "--precision", precision, "--out", MADE)
         beside.make("scripts.pipeline.export", *words)
 
 
-def _refuse_other_pixels(recipe: Cascade) -> None:
+def _refuse_other_pixels(server: State, recipe: Cascade) -> None:
     """Both networks are given the same."""
+    if server.started_with["PREPROCESS"] == "dali":
+        raise UserError(
+            "the cascade's pictures are decoded on the processor, and PREPROCESS=dali is served",
+            "serve with PREPROCESS=python: make up PREPROCESS=python",
+        )
     served = served_transform()
     manifest = Manifest.load(MADE / placing.MANIFEST)
     crops = {recipe.crop, served.crop, manifest.transform["crop"] if manifest else recipe.crop}
@@ -65,10 +73,10 @@ def _refuse_other_pixels(recipe: Cascade) -> None:
         )
 
 
-def lay_out(made: Path, recipe: Cascade, models: Path) -> bool:
+def lay_out(made: Path, recipe: Cascade, models: Path, engine: str) -> bool:
     """Whether there was anything to be changed."""
-    network = models / f"{recipe.models.first}_onnx" / "1"
-    changed = placing.put(made, {"model.onnx": network / "model.onnx"}, network)
+    network = models / f"{recipe.models.first}_{engine}" / "1"
+    changed = placing.put(made, network, engine, {})
     labels, wanted = models / recipe.models.cascade / LABELS, _labels(made, models)
     if not labels.exists() or labels.read_text() != wanted:
         files.write(labels, wanted)

@@ -77,13 +77,8 @@ class Words(Part):
     max_seq_len: Annotated[int, Field(ge=8)]
 
 
-class TextBatch(Part):
-    max: Count
-
-
-class TextInstances(Part):
-    preprocessing: Count
-    network: Count
+class TextBatch(Batch):
+    optimal_tokens: Count
 
 
 class Text(Part):
@@ -95,7 +90,7 @@ class Text(Part):
     labels: Annotated[tuple[str, ...], Field(min_length=2)]
     words: Words
     batch: TextBatch
-    instances: TextInstances
+    instances: Instances
     warmup: Annotated[str, Field(pattern=r"^[ -~]{1,100}$")]
 
     @property
@@ -134,6 +129,7 @@ class CascadeModels(Part):
 class CascadeInstances(Part):
     cascade: Count
     first: Count
+    first_on_gpu: Count
 
 
 class Cascade(Part):
@@ -145,7 +141,7 @@ class Cascade(Part):
     threshold: Annotated[float, Field(ge=0, le=1)]
     classes: Count
     crop: Count
-    max_batch_size: Count
+    batch: Batch
     instances: CascadeInstances
 
 
