@@ -26,6 +26,7 @@ import tritonclient.grpc
 from bundle_serving.texts import TextRecipe, to_tokens
 from scripts.errors import UserError, guarded
 from scripts.host.temporary import triton
+from scripts.mould.image import ON_CPU
 from scripts.mould.recipe import Text, load_as
 from scripts.mould.text import RECIPE_FILE
 from scripts.mould.write import write
@@ -64,7 +65,7 @@ def served(folder: Path) -> Iterator[dict[str, Ask]]:
     """The two ways to ask one server: the pipeline, and the bare network with padded tokens."""
     recipe = load_as(RECIPE, Text)
     write(recipe, folder / "models")
-    lay_out(MADE, recipe, folder / "models")
+    lay_out(MADE, recipe, folder / "models", ON_CPU)
     tokens = folder / "models" / recipe.models.preprocessing / "1"
     how = TextRecipe.load(tokens / RECIPE_FILE)
     tokenizer = how.tokenizer(tokens)

@@ -18,7 +18,8 @@ from scripts.errors import UserError
 from scripts.host import beside, console, engines, flavour, lock, settings
 from scripts.host.settings import Settings
 from scripts.host.state import State
-from scripts.mould.image import LABELS
+from scripts.mould.cascade import shapes
+from scripts.mould.image import LABELS, ON_CPU
 from scripts.mould.recipe import Cascade, load_as
 from scripts.pipeline import pipelines, placing, repository
 from scripts.pipeline.manifest import Wanted, why_export
@@ -35,31 +36,37 @@ MADE = Workspace(ROOT / "build" / "cascade")
 def prepare(server: State) -> str:
     """Exports, proves, lays out and loads what does not fit yet; the name of the model to be
     asked."""
-    recipe = load_as(RECIPE, Cascade)
+    recipe, engine = load_as(RECIPE, Cascade), beside.engine(server)
+    asked, first = recipe.models.ensemble, f"{recipe.models.first}_{engine}"
     with lock.one_at_a_time():
-        _export(settings.load(), recipe)
-        _refuse_other_pixels(recipe)
-        on_gpu = server.flavour == "gpu"  # where Triton's own ONNX Runtime decides how it computes
-        texts = {} if on_gpu else _for_the_processor(server, recipe)
+        _export(settings.load(), recipe, beside.precision(server))
+        _refuse_other_pixels(server, recipe)
+        texts = _for_the_processor(server, first) if engine == ON_CPU else {}
         furnished = beside.furnish(recipe)
-        changed = lay_out(MADE, recipe, live.REPOSITORY, texts) or furnished
-    beside.load(server, recipe.models.ensemble, changed)
-    return recipe.models.ensemble
+        beside.plan(server, MADE.onnx, first, shapes(recipe), asked)
+        changed = lay_out(MADE, recipe, live.REPOSITORY, engine, texts) or furnished
+    beside.load(server, asked, changed)
+    return asked
 
 
-def _export(wished: Settings, recipe: Cascade) -> None:
+def _export(wished: Settings, recipe: Cascade, precision: str) -> None:
     said = wished["CASCADE"]
     weights = said if said in ("default", "random") else str(Path(said).expanduser().resolve())
     arch = recipe.source.removeprefix("torchvision/")
-    if reason := why_export(MADE.onnx, Wanted(arch, weights)):
+    if reason := why_export(MADE.onnx, Wanted(arch, weights, precision)):
         console.note(f"cascade: {reason}")
         bootstrap.ensure("export")
-        words = ("--arch", arch, "--weights", weights, "--out", MADE.onnx)
-        beside.make("scripts.pipeline.export", *words)
+        words = ("--arch", arch, "--weights", weights, "--precision", precision)
+        beside.make("scripts.pipeline.export", *words, "--out", MADE.onnx)
 
 
-def _refuse_other_pixels(recipe: Cascade) -> None:
+def _refuse_other_pixels(server: State, recipe: Cascade) -> None:
     """Both networks are given the same."""
+    if server.started_with["PREPROCESS"] == "dali":
+        raise UserError(
+            "the cascade's pictures are decoded on the processor, and PREPROCESS=dali is served",
+            "serve with PREPROCESS=python: make up PREPROCESS=python",
+        )
     crops = {recipe.crop, served_transform().crop, MADE.manifest.transform["crop"]}
     if len(crops) > 1:
         raise UserError(
@@ -68,14 +75,13 @@ def _refuse_other_pixels(recipe: Cascade) -> None:
         )
 
 
-def _for_the_processor(server: State, recipe: Cascade) -> dict[str, str]:
+def _for_the_processor(server: State, first: str) -> dict[str, str]:
     """How the small network runs, as the large one does: its precision proved, its processes and
     threads those of this machine."""
     wished = server.started_with
     # Eight bits would need photos of yours, and cost the small network most.
     precision = "fp32" if wished["PRECISION"] == "fp32" else "auto"
     engines.prove(flavour.stack(server.flavour, wished), wished.replaced(PRECISION=precision), MADE)
-    first = f"{recipe.models.first}_onnx"
     processes = layout(wished, CPU, pipelines.first()).network.instances
     # Threads that share a core cost so small a network more than they bring.
     share = Share(processes, max(1, wished.cores // processes))
@@ -85,10 +91,12 @@ def _for_the_processor(server: State, recipe: Cascade) -> dict[str, str]:
     }
 
 
-def lay_out(made: Workspace, recipe: Cascade, models: Path, texts: dict[str, str]) -> bool:
+def lay_out(
+    made: Workspace, recipe: Cascade, models: Path, engine: str, texts: dict[str, str]
+) -> bool:
     """Whether there was anything to be changed."""
-    network = models / f"{recipe.models.first}_onnx" / "1"
-    changed = placing.put(made.onnx, {"model.onnx": network / "model.onnx"}, network)
+    network = models / f"{recipe.models.first}_{engine}" / "1"
+    changed = placing.put(made.onnx, network, engine, {})
     labels = {f"{recipe.models.ensemble}/{LABELS}": _labels(made, models)}
     for name, wanted in (texts | labels).items():
         path = models / name

@@ -27,6 +27,8 @@ from scripts.arrays.repository import lay_out
 from scripts.bootstrap import ROOT
 from scripts.host import beside, console, lock, settings
 from scripts.host.settings import Settings
+from scripts.host.state import State
+from scripts.mould.array import shapes
 from scripts.mould.recipe import Array, load_as
 from scripts.pipeline.manifest import why_export
 from scripts.versions import live
@@ -38,10 +40,12 @@ def ask(pictures: list[str]) -> int:
     from scripts.classify import all_output_on_stderr, running_server
 
     recipe = load_as(RECIPE, Array)
+    weights = _weights(settings.load())
+    Wanted(recipe.source, weights).identity()  # refused before a server is started for it
     with all_output_on_stderr():
-        with lock.one_at_a_time():
-            changed = prepare(settings.load(), recipe)
         server = running_server()
+        with lock.one_at_a_time():
+            changed = prepare(server, weights, recipe)
         beside.load(server, recipe.models.ensemble, changed)
     failed = 0
     with Client(server.http) as client:
@@ -77,14 +81,21 @@ def show(result: Result) -> None:
         print(as_json(result) if os.environ.get("JSON") else as_table(result, console.out))
 
 
-def prepare(wished: Settings, recipe: Array) -> bool:
-    """Exports and lays out what does not fit yet; whether there was such."""
+def _weights(wished: Settings) -> str:
     said = wished["PLACES"]
-    weights = said if said in ("", UNTRAINED) else str(Path(said).expanduser().resolve())
-    reason = why_export(MADE, Wanted(recipe.source, weights))
+    return said if said in ("", UNTRAINED) else str(Path(said).expanduser().resolve())
+
+
+def prepare(server: State, weights: str, recipe: Array) -> bool:
+    """Exports and lays out what does not fit yet; whether there was such."""
+    precision = beside.precision(server)
+    reason = why_export(MADE, Wanted(recipe.source, weights, precision))
     if reason:
         console.note(f"places: {reason}")
         bootstrap.ensure("export")
-        beside.make("scripts.arrays.export", "--weights", weights, "--out", MADE)
+        words = ("--weights", weights, "--precision", precision, "--out", MADE)
+        beside.make("scripts.arrays.export", *words)
     furnished = beside.furnish(recipe)
-    return lay_out(MADE, recipe, live.REPOSITORY) or furnished
+    models = recipe.models
+    beside.plan(server, MADE, models.network, shapes(recipe), models.ensemble)
+    return lay_out(MADE, recipe, live.REPOSITORY, beside.engine(server)) or furnished

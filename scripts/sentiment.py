@@ -21,7 +21,9 @@ from scripts.classify import all_output_on_stderr, running_server
 from scripts.errors import UserError, guarded
 from scripts.host import beside, console, lock, settings
 from scripts.host.settings import Settings
+from scripts.host.state import State
 from scripts.mould.recipe import Text, load_as
+from scripts.mould.text import shapes
 from scripts.pipeline.manifest import why_export
 from scripts.texts.export import RECIPE, Wanted
 from scripts.texts.repository import lay_out
@@ -38,9 +40,9 @@ def main() -> int:
     wished = settings.load()
     recipe = load_as(RECIPE, Text)
     with all_output_on_stderr():
-        with lock.one_at_a_time():
-            changed = prepare(wished, recipe)
         server = running_server()
+        with lock.one_at_a_time():
+            changed = prepare(server, wished, recipe)
         beside.load(server, recipe.models.ensemble, changed)
     with Client(server.http) as client:
         (judged,) = client.sentiment(text, model=recipe.models.ensemble)
@@ -52,18 +54,21 @@ def for_people(judged: Sentiment) -> str:
     return f"{judged.label}  {judged.score:.2%}"
 
 
-def prepare(wished: Settings, recipe: Text) -> bool:
+def prepare(server: State, wished: Settings, recipe: Text) -> bool:
     """Exports and lays out what does not fit yet; whether there was such."""
-    source = _source(wished["SENTIMENT"]) or recipe.source
-    reason = why_export(MADE, Wanted(source, recipe.words.max_seq_len))
+    source, precision = _source(wished["SENTIMENT"]) or recipe.source, beside.precision(server)
+    reason = why_export(MADE, Wanted(source, recipe.words.max_seq_len, precision))
     if reason:
         console.note(f"sentiment: {reason}")
         bootstrap.ensure("sentiment")
         if source == MINILM:
             bootstrap.ensure("minilm")
-        beside.make("scripts.texts.export", "--source", source, "--out", MADE)
+        words = ("--source", source, "--precision", precision, "--out", MADE)
+        beside.make("scripts.texts.export", *words)
     furnished = beside.furnish(recipe)
-    return lay_out(MADE, recipe, live.REPOSITORY) or furnished
+    engine, models = beside.engine(server), recipe.models
+    beside.plan(server, MADE, f"{models.network}_{engine}", shapes(recipe), models.ensemble)
+    return lay_out(MADE, recipe, live.REPOSITORY, engine) or furnished
 
 
 def _source(said: str) -> str:

@@ -2,7 +2,8 @@
 
     python -m scripts.arrays.export --weights resnet50_places365.pth.tar --out build/places
 
-Out: model.onnx (input_0 [batch, 3, side, side] -> output_0, scores), labels.txt and manifest.json.
+Out: model.onnx (input_0 [batch, 3, side, side] -> output_0, scores), labels.txt, reference.npz
+(pixels, and PyTorch's scores of them) and manifest.json.
 The names are read from categories_places365.txt beside the checkpoint; where there is none, classes
 have numbers.
 """
@@ -26,7 +27,8 @@ from scripts.pipeline.progress import step
 RECIPE = ROOT / "recipes" / "places365.yaml"
 CATEGORIES = "categories_places365.txt"
 UNTRAINED = "random"
-BOUND = Bound(0.001)
+INPUT, OUTPUT = "input_0", "output_0"
+BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 MAKERS = ("torch", "torchvision", "onnx", "onnxscript")
 
 
@@ -34,6 +36,7 @@ MAKERS = ("torch", "torchvision", "onnx", "onnxscript")
 class Wanted:
     source: str
     weights: str  # a file, or "random"
+    precision: str = "fp32"  # or "fp16": half precision inside, as a strongly typed engine wants it
 
     @property
     def untrained(self) -> bool:
@@ -47,6 +50,7 @@ class Wanted:
     def identity(self) -> dict[str, Any]:
         """All that the artefact depends on, told apart without loading any of it."""
         found: dict[str, Any] = {"source": self.source, "weights": {"source": self.weights}}
+        found["precision"] = self.precision
         if not self.untrained:
             path = Path(self.weights)
             if not path.is_file():
@@ -65,10 +69,11 @@ class Wanted:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--weights", required=True, help="a .pth.tar file, or random")
+    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     recipe = load_as(RECIPE, Array)
-    wanted = Wanted(recipe.source, options.weights)
+    wanted = Wanted(recipe.source, options.weights, options.precision)
     if why_export(options.out, wanted) is None:
         print(f"{options.out} fits: nothing to export")
         return 0
@@ -83,9 +88,9 @@ def export(wanted: Wanted, recipe: Array, out: Path) -> None:
     with files.whole_folder(out) as draft:
         onnx_path = draft / "model.onnx"
         with step("exporting to ONNX"):
-            _to_onnx(module, recipe.pictures.side, onnx_path)
+            _to_onnx(module, wanted.precision, recipe.pictures.side, onnx_path)
         with step("comparing ONNX with PyTorch"):
-            difference = _check(module, recipe.pictures.side, onnx_path)
+            difference = _check(module, wanted.precision, recipe.pictures.side, draft)
         print(f"  probabilities within {difference:.2g}")
         (draft / "labels.txt").write_text("".join(f"{label}\n" for label in labels))
         manifest = Manifest(
@@ -93,7 +98,7 @@ def export(wanted: Wanted, recipe: Array, out: Path) -> None:
             untrained=wanted.untrained,
             transform=recipe.pictures.model_dump(),
             onnx={"sha256": files.sha256(onnx_path), "classes": recipe.classes},
-            check={"max_difference": difference, "bound": BOUND.difference},
+            check={"max_difference": difference, "bound": BOUNDS[wanted.precision].difference},
         )
         (draft / "manifest.json").write_text(manifest.dump())
 
@@ -138,15 +143,18 @@ def _network(wanted: Wanted, classes: int) -> Any:
     return module.eval()
 
 
-def _to_onnx(module: Any, side: int, path: Path) -> None:
+def _to_onnx(module: Any, precision: str, side: int, path: Path) -> None:
     import torch
 
+    from scripts.pipeline.networks import Halved
     from scripts.pipeline.onnx_file import BATCH, save
 
-    save(module, {"input_0": torch.zeros(2, 3, side, side)}, ({0: BATCH},), "output_0", path)
+    inside = Halved(module).eval() if precision == "fp16" else module
+    save(inside, {INPUT: torch.zeros(2, 3, side, side)}, ({0: BATCH},), OUTPUT, path)
 
 
-def _check(module: Any, side: int, path: Path) -> float:
+def _check(module: Any, precision: str, side: int, out: Path) -> float:
+    import numpy as np
     import onnxruntime
     import torch
 
@@ -155,13 +163,15 @@ def _check(module: Any, side: int, path: Path) -> float:
     pixels = torch.randn(4, 3, side, side, generator=torch.manual_seed(0))
     with torch.inference_mode():
         expected = module(pixels).numpy()
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    (scores,) = session.run(["output_0"], {"input_0": pixels.numpy()})
+    onnx_path, bound = out / "model.onnx", BOUNDS[precision]
+    session = onnxruntime.InferenceSession(onnx_path, providers=["CPUExecutionProvider"])
+    (scores,) = session.run([OUTPUT], {INPUT: pixels.numpy()})
+    np.savez(out / "reference.npz", scores=expected, **{INPUT: pixels.numpy()})
     agreement = compare(expected, scores)
-    if not agreement.within(BOUND):
+    if not agreement.within(bound):
         raise UserError(
             f"the ONNX graph disagrees with PyTorch (probabilities differ by "
-            f"{agreement.max_difference:.2g}; {BOUND})",
+            f"{agreement.max_difference:.2g}; {bound})",
             "nothing was put in place; this network does not export faithfully",
         )
     return agreement.max_difference

@@ -9,11 +9,10 @@ from scripts.mould.recipe import Array
 from scripts.pipeline import placing
 
 
-def lay_out(made: Path, recipe: Array, repository: Path) -> bool:
+def lay_out(made: Path, recipe: Array, repository: Path, engine: str) -> bool:
     """Whether there was anything to be changed."""
     network = repository / recipe.models.network / "1"
     names = repository / recipe.models.postprocessing / "1" / "labels.txt"
-    places = {"labels.txt": names, "model.onnx": network / "model.onnx"}
-    changed = placing.put(made, places, network)
+    changed = placing.put(made, network, engine, {"labels.txt": names})
     files.let_all_read(repository)
     return changed

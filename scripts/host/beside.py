@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
@@ -15,6 +15,7 @@ from scripts.errors import INTERRUPTED, AlreadyTold, UserError
 from scripts.host import console, triton_api
 from scripts.host.state import State
 from scripts.mould import write
+from scripts.mould.image import ON_CPU, ON_GPU
 from scripts.mould.recipe import Recipe
 from scripts.pipeline import pipelines, repository
 from scripts.versions import live
@@ -25,6 +26,16 @@ LOAD_TIMEOUT_S = 120
 
 # The pipelines that were loaded into the last server, for the next one.
 LOADED = ROOT / "build" / "run" / "beside.json"
+
+
+def engine(server: State) -> str:
+    """How the folders of its networks end."""
+    return ON_GPU if server.flavour == "gpu" else ON_CPU
+
+
+def precision(server: State) -> str:
+    """That networks are exported in: a plan has that of its graph."""
+    return "fp16" if server.flavour == "gpu" else "fp32"
 
 
 def make(module: str, *arguments: str | Path) -> None:
@@ -42,6 +53,15 @@ def furnish(recipe: Recipe) -> bool:
     """Its models' configs and programs, into what the server reads; whether any changed."""
     models = {path.partition("/")[0] for path in write.made(recipe)}
     return any([repository.furnish_with(model, live.REPOSITORY) for model in models])
+
+
+def plan(server: State, made: Path, model: str, shapes: Mapping[str, str], pipeline: str) -> None:
+    """On a GPU, of what an export made for a model; else there is nothing to do."""
+    if server.flavour == "gpu":
+        # What talks to Docker takes a third of a second to load.
+        from scripts.host import plans
+
+        plans.ensure(server, made, model, shapes, pipeline)
 
 
 def load(server: State, pipeline: str, changed: bool) -> None:

@@ -41,7 +41,8 @@ INSTALL = "https://docs.docker.com/engine/install"
 NOBODYS = 65532
 
 # Each Python process and Triton share a region that grows with the tensors that pass through it.
-SHM_BASE_MB, SHM_INSTANCE_MB = 256, 64
+# The largest picture that is taken as an array, of 50 megapixels, has 600 MB.
+SHM_BASE_MB, SHM_INSTANCE_MB = 768, 64
 
 
 def why_not_docker() -> str | None:

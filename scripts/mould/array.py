@@ -7,6 +7,7 @@ import json
 from scripts.mould import pbtxt
 from scripts.mould.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor
 from scripts.mould.recipe import Array
+from scripts.pipeline.shapes import of_pixels
 
 ANSWERS = "post_output"
 
@@ -84,6 +85,11 @@ def network_on_gpu(recipe: Array) -> str:
         pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
         pbtxt.warmup("grey", pbtxt.zeros(_square("input_0", recipe))),
     )
+
+
+def shapes(recipe: Array) -> dict[str, str]:
+    """Those of its TensorRT plan."""
+    return of_pixels("input_0", recipe.pictures.side, recipe.batch.optimal, recipe.batch.max)
 
 
 def _signature(recipe: Array) -> tuple[str, str, str]:

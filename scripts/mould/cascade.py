@@ -6,14 +6,17 @@ from scripts.mould import pbtxt
 from scripts.mould.image import LABELS, ON_CPU, ON_GPU
 from scripts.mould.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor
 from scripts.mould.recipe import Cascade
+from scripts.pipeline.shapes import of_pixels
 
 
 def configs(recipe: Cascade) -> dict[str, str]:
     """Path in the repository -> text."""
     models = recipe.models
     return {
-        f"{models.ensemble}/config.pbtxt": ensemble(recipe),
-        f"{models.first}_onnx/config.pbtxt": first(recipe),
+        f"{models.ensemble}/config.pbtxt": ensemble(recipe, ON_GPU),
+        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, ON_CPU),
+        f"{models.first}_{ON_CPU}/config.pbtxt": first(recipe),
+        f"{models.first}_{ON_GPU}/config.pbtxt": first_on_gpu(recipe),
         f"{models.choice}/config.pbtxt": choice(recipe, ON_GPU),
         f"{models.choice}/configs/cpu.pbtxt": choice(recipe, ON_CPU),
     }
@@ -31,13 +34,15 @@ def _scores(name: str, recipe: Cascade) -> Tensor:
     return Tensor(name, "FP32", [recipe.classes])
 
 
-def ensemble(recipe: Cascade) -> str:
+def ensemble(recipe: Cascade, engine: str) -> str:
     models = recipe.models
+    where = {ON_CPU: ".", ON_GPU: ";\nwith the networks on a GPU."}[engine]
     return pbtxt.config(
-        "The bytes of an image file -> the probability of each class, and which network gave it.",
+        "The bytes of an image file -> the probability of each class, and which network gave it"
+        f"{where}",
         models.ensemble,
         pbtxt.platform("ensemble"),
-        recipe.max_batch_size,
+        recipe.batch.max,
         pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
         pbtxt.outputs(
             Tensor("OUTPUT", "FP32", [recipe.classes], labels=LABELS),
@@ -46,7 +51,7 @@ def ensemble(recipe: Cascade) -> str:
         NEWEST_VERSION,
         pbtxt.steps(
             Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
-            Step(f"{models.first}_onnx", {"input": "pixels"}, {"output": "scores"}),
+            Step(f"{models.first}_{engine}", {"input": "pixels"}, {"output": "scores"}),
             Step(
                 models.choice,
                 {"SCORES": "scores", "PIXELS": "pixels"},
@@ -63,7 +68,7 @@ def choice(recipe: Cascade, engine: str) -> str:
         " one's.\nNo warmup: the model that it asks has its own.",
         models.choice,
         pbtxt.backend("python"),
-        recipe.max_batch_size,
+        recipe.batch.max,
         pbtxt.inputs(_scores("SCORES", recipe), _pixels("PIXELS", recipe)),
         pbtxt.outputs(
             _scores("OUTPUT", recipe),
@@ -76,7 +81,7 @@ def choice(recipe: Cascade, engine: str) -> str:
             "Most only wait for the large network, and block nobody who need not.",
         ),
         BATCHES_FORM_THEMSELVES,
-        pbtxt.parameter("first", f"{models.first}_onnx"),
+        pbtxt.parameter("first", f"{models.first}_{engine}"),
         pbtxt.parameter("then", f"{models.then}_{engine}"),
         pbtxt.parameter("threshold", str(recipe.threshold)),
     )
@@ -86,9 +91,9 @@ def first(recipe: Cascade) -> str:
     pixels = _pixels("input", recipe)
     return pbtxt.config(
         "The cascade's small network: pixels -> scores. Run as resnet50_onnx is.",
-        f"{recipe.models.first}_onnx",
+        f"{recipe.models.first}_{ON_CPU}",
         pbtxt.backend("onnxruntime"),
-        recipe.max_batch_size,
+        recipe.batch.max,
         pbtxt.inputs(pixels),
         pbtxt.outputs(_scores("output", recipe)),
         NEWEST_VERSION,
@@ -97,3 +102,24 @@ def first(recipe: Cascade) -> str:
         pbtxt.warmup("black", pbtxt.zeros(pixels)),
         pbtxt.parameter("threads", "1"),
     )
+
+
+def first_on_gpu(recipe: Cascade) -> str:
+    pixels = _pixels("input", recipe)
+    return pbtxt.config(
+        "The cascade's small network on a GPU: a TensorRT plan, pixels -> scores.",
+        f"{recipe.models.first}_{ON_GPU}",
+        pbtxt.platform("tensorrt_plan"),
+        recipe.batch.max,
+        pbtxt.inputs(pixels),
+        pbtxt.outputs(_scores("output", recipe)),
+        NEWEST_VERSION,
+        pbtxt.instances(recipe.instances.first_on_gpu, "GPU"),
+        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
+        pbtxt.warmup("black", pbtxt.zeros(pixels)),
+    )
+
+
+def shapes(recipe: Cascade) -> dict[str, str]:
+    """Those of the small network's TensorRT plan."""
+    return of_pixels("input", recipe.crop, recipe.batch.optimal, recipe.batch.max)

@@ -76,13 +76,8 @@ class Words(Part):
     max_seq_len: Annotated[int, Field(ge=8)]
 
 
-class TextBatch(Part):
-    max: Count
-
-
-class TextInstances(Part):
-    preprocessing: Count
-    network: Count
+class TextBatch(Batch):
+    optimal_tokens: Count
 
 
 class Text(Part):
@@ -94,7 +89,7 @@ class Text(Part):
     labels: Annotated[tuple[str, ...], Field(min_length=2)]
     words: Words
     batch: TextBatch
-    instances: TextInstances
+    instances: Instances
     warmup: Annotated[str, Field(pattern=r"^[ -~]{1,100}$")]
 
     @property
@@ -133,6 +128,7 @@ class CascadeModels(Part):
 
 class CascadeInstances(Part):
     first: Count
+    first_on_gpu: Count
     choice: Count
 
 
@@ -145,7 +141,7 @@ class Cascade(Part):
     threshold: Annotated[float, Field(ge=0, le=1)]
     classes: Count
     crop: Count
-    max_batch_size: Count
+    batch: Batch
     instances: CascadeInstances
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import struct
 
 import yaml
 
 from scripts.mould import pbtxt
+from scripts.mould.image import ON_CPU, ON_GPU
 from scripts.mould.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor
 from scripts.mould.recipe import Text
+from scripts.pipeline.shapes import profile
 
 QUERY = Tensor("QUERY", "STRING", [1])
-# As long as the longest text of a request, and a multiple of 8.
+# As long as the longest text of a request, and a multiple of this.
+STEP = 8
 IDS = Tensor("INPUT_IDS", "INT64", [-1])
 MASK = Tensor("ATTENTION_MASK", "INT64", [-1])
 LABEL = Tensor("LABEL", "STRING", [1])
@@ -28,9 +32,11 @@ def configs(recipe: Text) -> dict[str, str]:
         f"{models.preprocessing}/config.pbtxt": preprocessing(recipe),
         f"{models.preprocessing}/1/{RECIPE_FILE}": how_to_tokenise(recipe),
         f"{models.preprocessing}/warmup/text": serialised(recipe.warmup),
-        f"{models.network}_onnx/config.pbtxt": network(recipe),
+        f"{models.network}_{ON_CPU}/config.pbtxt": network(recipe),
+        f"{models.network}_{ON_GPU}/config.pbtxt": network_on_gpu(recipe),
         f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
-        f"{models.ensemble}/config.pbtxt": ensemble(recipe),
+        f"{models.ensemble}/config.pbtxt": ensemble(recipe, ON_GPU),
+        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, ON_CPU),
     }
 
 
@@ -75,11 +81,10 @@ def preprocessing(recipe: Text) -> str:
 
 
 def network(recipe: Text) -> str:
-    eight = [Tensor(tensor.name, tensor.data_type, [8]) for tensor in (IDS, MASK)]
     return pbtxt.config(
         "The network: tokens -> scores. Requests of one length share a batch; none is padded to the"
         "\nlength of another. Run as resnet50_onnx is.",
-        f"{recipe.models.network}_onnx",
+        f"{recipe.models.network}_{ON_CPU}",
         pbtxt.backend("onnxruntime"),
         recipe.batch.max,
         pbtxt.inputs(IDS, MASK),
@@ -87,9 +92,40 @@ def network(recipe: Text) -> str:
         NEWEST_VERSION,
         pbtxt.instances(recipe.instances.network, "CPU"),
         BATCHES_FORM_THEMSELVES,
-        pbtxt.warmup("padding", *map(pbtxt.zeros, eight)),
+        _warm_padding(),
         pbtxt.parameter("threads", "1"),
     )
+
+
+def network_on_gpu(recipe: Text) -> str:
+    return pbtxt.config(
+        "The network on a GPU: a TensorRT plan, tokens -> scores. Requests of one length share a"
+        " batch.",
+        f"{recipe.models.network}_{ON_GPU}",
+        pbtxt.platform("tensorrt_plan"),
+        recipe.batch.max,
+        pbtxt.inputs(IDS, MASK),
+        pbtxt.outputs(_scores("SCORES", recipe)),
+        NEWEST_VERSION,
+        pbtxt.instances(recipe.instances.network_on_gpu, "GPU"),
+        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
+        _warm_padding(),
+    )
+
+
+def _warm_padding() -> str:
+    short = (Tensor(tensor.name, tensor.data_type, [STEP]) for tensor in (IDS, MASK))
+    return pbtxt.warmup("padding", *map(pbtxt.zeros, short))
+
+
+def shapes(recipe: Text) -> dict[str, str]:
+    """Those of its TensorRT plan: by the number of texts, and by their length."""
+
+    def at(texts: int, tokens: int) -> dict[str, tuple[int, int]]:
+        return {tensor.name: (texts, tokens) for tensor in (IDS, MASK)}
+
+    batch, longest = recipe.batch, math.ceil(recipe.words.max_seq_len / STEP) * STEP
+    return profile(at(1, STEP), at(batch.optimal, batch.optimal_tokens), at(batch.max, longest))
 
 
 def postprocessing(recipe: Text) -> str:
@@ -109,11 +145,12 @@ def postprocessing(recipe: Text) -> str:
     )
 
 
-def ensemble(recipe: Text) -> str:
+def ensemble(recipe: Text, engine: str) -> str:
     models = recipe.models
     ids, mask, scores = IDS.name, MASK.name, "SCORES"
+    where = {ON_CPU: ".", ON_GPU: "; with the network on a GPU."}[engine]
     return pbtxt.config(
-        "A text -> its label, and how sure that is.",
+        f"A text -> its label, and how sure that is{where}",
         models.ensemble,
         pbtxt.platform("ensemble"),
         recipe.batch.max,
@@ -122,7 +159,7 @@ def ensemble(recipe: Text) -> str:
         NEWEST_VERSION,
         pbtxt.steps(
             Step(models.preprocessing, {"QUERY": "QUERY"}, {ids: "ids", mask: "mask"}),
-            Step(f"{models.network}_onnx", {ids: "ids", mask: "mask"}, {scores: "scores"}),
+            Step(f"{models.network}_{engine}", {ids: "ids", mask: "mask"}, {scores: "scores"}),
             Step(models.postprocessing, {scores: "scores"}, {"LABEL": "LABEL", "SCORE": "SCORE"}),
         ),
     )

@@ -6,7 +6,8 @@
 
 Starts the server on the candidate, inside the environment that serves, and asks the network for the
 scores of the reference pixels and the ensemble for the probabilities of the reference pictures.
-Out: how well they agreed, and the memory that the candidate's models take.
+Out: how well they agreed, and the memory that the candidate's models take. A network of another
+kind of pipeline is asked alone, by leaving out --ensemble, --int8 and --out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,10 @@ BOUNDS = {"fp16": Bound(0.05), "tf32": Bound(0.01)} | engine.BOUNDS
 # And what decoding at reduced scale may add.
 DECODING = 0.05
 
+DATA_TYPES = {"uint8": "UINT8", "int64": "INT64", "float32": "FP32"}
+# Inputs that bear another name in the file than in the graph.
+TENSORS = {"pixels": "input"}
+
 # Of this server's shared memory, and so in the command line of each of its models.
 MARK = f"triton_gate_{os.getpid()}_"
 
@@ -53,30 +58,56 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--int8", type=Path, help="what quantise made of it, if that is served")
     parser.add_argument("--precision", choices=BOUNDS, required=True)
     parser.add_argument("--repository", type=Path, required=True)
-    parser.add_argument("--ensemble", required=True)
+    parser.add_argument("--ensemble", help="without it nothing but the network is asked")
     parser.add_argument("--network", required=True)
     parser.add_argument("--config", required=True)
     parser.add_argument("--run-dir", required=True)
     parser.add_argument("--limit", type=float, default=120, help="seconds until it must answer")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args(argv)
+    if options.ensemble:
+        prove(options)
+    else:
+        prove_alone(options)
+    return 0
+
+
+def prove_alone(options: argparse.Namespace) -> None:
+    asked = references(options.onnx)
+    with served(options, options.network, why_not_ready) as url:
+        answers = [ask(url, options.network, inputs) for inputs, _ in asked]
+    scores = np.concatenate([expected for _, expected in asked])
+    agreement = compare(scores, np.concatenate(answers))
+    judge("network", agreement, BOUNDS[options.precision])
+
+
+def references(made: Path) -> list[tuple[dict[str, NDArray[Any]], NDArray[np.float32]]]:
+    """What an export kept: inputs by their names, and PyTorch's scores."""
+    found = []
+    for path in sorted(made.glob("reference*.npz")):
+        kept: dict[str, NDArray[Any]] = dict(np.load(path))
+        scores = kept.pop("scores")
+        found.append(({TENSORS.get(name, name): each for name, each in kept.items()}, scores))
+    return found
+
+
+def prove(options: argparse.Namespace) -> None:
     reference = np.load(options.onnx / "reference.npz")
     judged = np.load(options.int8 / "reference.npz") if options.int8 else reference
     pictures = sorted((options.onnx / "pictures").iterdir())
     expected = reference["scores"][-len(pictures) :]
     bound = BOUNDS[options.precision]
-    with served(options) as url:
-        scores = [ask(url, options.network, "input", pixels) for pixels in judged["pixels"]]
-        judge("network", compare(judged["scores"], np.stack(scores)), bound)
-        answers = np.stack(
-            [ask(url, options.ensemble, "INPUT", np.fromfile(path, np.uint8)) for path in pictures]
-        )
+    with served(options, options.ensemble, reason_not_to_trust) as url:
+        scores = [ask(url, options.network, {"input": each[None]}) for each in judged["pixels"]]
+        judge("network", compare(judged["scores"], np.concatenate(scores)), bound)
+        shown = [np.fromfile(path, np.uint8)[None] for path in pictures]
+        answers = np.concatenate([ask(url, options.ensemble, {"INPUT": each}) for each in shown])
         # The logarithm of probabilities serves as scores: softmax gives them back.
         agreement = compare(expected, np.log(np.maximum(answers, 1e-30)))
         judge("ensemble", agreement, for_the_ensemble(bound, len(pictures)))
         memory = memory_of_models()
-    files.write(options.out, json.dumps({"memory": memory}) + "\n")
-    return 0
+    if options.out:
+        files.write(options.out, json.dumps({"memory": memory}) + "\n")
 
 
 def for_the_ensemble(bound: Bound, pictures: int) -> Bound:
@@ -95,7 +126,9 @@ def judge(step: str, agreement: Agreement, bound: Bound) -> None:
 
 
 @contextmanager
-def served(options: argparse.Namespace) -> Iterator[str]:
+def served(
+    options: argparse.Namespace, model: str, reason_to_wait: Callable[[str, str], str | None]
+) -> Iterator[str]:
     with (
         tempfile.TemporaryDirectory(dir=options.run_dir) as run,
         tempfile.TemporaryFile("w+") as log,
@@ -103,13 +136,13 @@ def served(options: argparse.Namespace) -> Iterator[str]:
         http, grpc, metrics = (str(port) for port in free_ports(3))
         command = [sys.executable, "-m", "bundle_serving.start_server", "--shm-prefix", MARK]
         command += ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
-        command += ["--repository", str(options.repository), "--load-model", options.ensemble]
+        command += ["--repository", str(options.repository), "--load-model", model]
         command += ["--run-dir", run, "--config-name", options.config]
         url = f"http://127.0.0.1:{http}"
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             deadline = time.monotonic() + options.limit
-            while reason := reason_not_to_trust(url, options.ensemble):
+            while reason := reason_to_wait(url, model):
                 if server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
                     said = _why_it_ended(log.read(), server.returncode)
@@ -123,6 +156,15 @@ def served(options: argparse.Namespace) -> Iterator[str]:
             yield url
         finally:
             _end(server)
+
+
+def why_not_ready(url: str, model: str) -> str | None:
+    """Of a network, which answers nothing that could be asked without knowing it."""
+    try:
+        with urllib.request.urlopen(f"{url}/v2/models/{model}/ready", timeout=5):
+            return None
+    except OSError as fault:
+        return str(getattr(fault, "reason", fault))
 
 
 def _why_it_ended(log: str, code: int | None) -> str:
@@ -166,15 +208,22 @@ def _models() -> list[int]:
     return found
 
 
-def ask(url: str, model: str, name: str, tensor: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """One question by the standard library: NVIDIA's server image has no client of Triton's."""
-    body, shape = tensor.tobytes(), [1, *tensor.shape]
-    size = {"binary_data_size": len(body)}
+def ask(url: str, model: str, inputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+    """One batch, by the standard library: NVIDIA's server image has no client of Triton's."""
     question: dict[str, Any] = {
-        "inputs": [{"name": name, "datatype": "UINT8", "shape": shape, "parameters": size}],
+        "inputs": [
+            {
+                "name": name,
+                "datatype": DATA_TYPES[str(each.dtype)],
+                "shape": each.shape,
+                "parameters": {"binary_data_size": each.nbytes},
+            }
+            for name, each in inputs.items()
+        ],
         "parameters": {"binary_data_output": True},
     }
-    head = json.dumps(question).encode()
+    head, body = json.dumps(question).encode(), b"".join(map(np.ndarray.tobytes, inputs.values()))
+    batch = len(next(iter(inputs.values())))
     request = urllib.request.Request(
         f"{url}/v2/models/{model}/infer",
         data=head + body,
@@ -183,7 +232,7 @@ def ask(url: str, model: str, name: str, tensor: NDArray[np.uint8]) -> NDArray[n
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             length = int(answer.headers["Inference-Header-Content-Length"])
-            return np.frombuffer(answer.read()[length:], np.float32)
+            return np.frombuffer(answer.read()[length:], np.float32).reshape(batch, -1)
     except urllib.error.HTTPError as refusal:
         said = " ".join(refusal.read().decode(errors="replace").split())
         raise UserError(

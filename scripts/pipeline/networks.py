@@ -57,6 +57,18 @@ def asked(model: nn.Module) -> Callable[[NDArray[Any]], NDArray[Any]]:
     return ask
 
 
+class Halved(nn.Module):  # type: ignore[misc]
+    """Normalised float32 pixels -> float32 scores, in half precision inside."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.inside = copy.deepcopy(module).half()
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.inside(pixels.to(torch.float16)).to(torch.float32)
+        return scores
+
+
 def build(wanted: Wanted) -> Network:
     models = torchvision.models
     known = models.list_models(module=models)

@@ -1,6 +1,7 @@
 """ONNX -> TensorRT plan for this GPU, by trtexec; put in place whole or not at all.
 
-    python -m scripts.pipeline.plan --onnx build/onnx --opt-batch 32 --out build/plan
+    python -m scripts.pipeline.plan --onnx build/onnx --out build/plan \
+        --minShapes input:1x3x224x224 --optShapes input:32x3x224x224 --maxShapes input:256x3x224x224
 
 Out: model.plan, manifest.json, layers.json and trtexec.log. Runs in the pytorch container.
 """
@@ -16,15 +17,15 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts import files
 from scripts.errors import UserError, guarded
+from scripts.pipeline import shapes
 from scripts.pipeline.manifest import Manifest, differences
-
-MIN_BATCH, MAX_BATCH = 1, 256
 
 # On PATH in NVIDIA's pytorch image; the second is where older ones keep it.
 TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")
@@ -87,12 +88,7 @@ def _trtexec() -> str:
     raise UserError("trtexec is not in this image", "check TRITON_TAG")
 
 
-def shapes(crop: int, opt_batch: int) -> dict[str, str]:
-    batches = {"min": MIN_BATCH, "opt": opt_batch, "max": MAX_BATCH}
-    return {f"{name}Shapes": f"input:{n}x3x{crop}x{crop}" for name, n in batches.items()}
-
-
-def identity(onnx: Path, gpu: Gpu, tensorrt: str, opt_batch: int) -> dict[str, Any]:
+def identity(onnx: Path, gpu: Gpu, tensorrt: str, profile: Mapping[str, str]) -> dict[str, Any]:
     """All that a plan depends on. It loads only under the TensorRT that built it, and only on the
     compute capability it was built for."""
     manifest = Manifest.load(onnx / "manifest.json")
@@ -103,7 +99,7 @@ def identity(onnx: Path, gpu: Gpu, tensorrt: str, opt_batch: int) -> dict[str, A
         "TensorRT": tensorrt,
         "compute capability": gpu.compute_capability,
         "GPU": gpu.name,
-        "shapes": shapes(manifest.transform["crop"], opt_batch),
+        "shapes": dict(profile),
     }
 
 
@@ -123,12 +119,14 @@ def why_build(out: Path, wanted: dict[str, Any]) -> str | None:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--onnx", type=Path, required=True, help="what export made, in fp16")
-    parser.add_argument("--opt-batch", type=int, default=32)
+    for option in shapes.OPTIONS:
+        parser.add_argument(f"--{option}", required=True, help="as trtexec takes it")
     parser.add_argument("--timing-cache", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     gpu = Gpu.seen_here()
-    wanted = identity(options.onnx, gpu, tensorrt_version(), options.opt_batch)
+    profile = {option: getattr(options, option) for option in shapes.OPTIONS}
+    wanted = identity(options.onnx, gpu, tensorrt_version(), profile)
     reason = why_build(options.out, wanted)
     if reason is None:
         print(f"{options.out} fits: nothing to build")

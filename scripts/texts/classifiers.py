@@ -48,7 +48,7 @@ class _Scores(nn.Module):  # type: ignore[misc]  # torch comes without types her
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         scores: torch.Tensor = self.network(input_ids=ids, attention_mask=mask).logits
-        return scores
+        return scores.to(torch.float32)
 
 
 def _of_hub(source: str) -> Classifier:
@@ -84,6 +84,7 @@ class Encoder(nn.Module):  # type: ignore[misc]
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         tokens = self.network(input_ids=ids, attention_mask=mask).last_hidden_state
+        tokens = tokens.to(torch.float32)  # in half precision, a sum of hundreds is not exact
         counted = mask[..., None].to(tokens.dtype)
         mean: torch.Tensor = (tokens * counted).sum(1) / counted.sum(1).clamp(min=1)
         return mean
@@ -95,8 +96,9 @@ class _Judge(nn.Module):  # type: ignore[misc]
         self.encoder, self.last = encoder, last
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = self.last(self.encoder(ids, mask))
-        return scores
+        mean = self.encoder(ids, mask).to(self.last.weight.dtype)
+        scores: torch.Tensor = self.last(mean)
+        return scores.to(torch.float32)
 
 
 def encoder() -> Encoder:

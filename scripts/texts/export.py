@@ -2,13 +2,15 @@
 
     python -m scripts.texts.export --source minilm --out build/sentiment
 
-Out: model.onnx (INPUT_IDS and ATTENTION_MASK [batch, tokens] -> SCORES), tokenizer.json and
-manifest.json. Put in place whole or not at all.
+Out: model.onnx (INPUT_IDS and ATTENTION_MASK [batch, tokens] -> SCORES), tokenizer.json,
+reference-*.npz (tokens, and PyTorch's scores of them) and manifest.json. Put in place whole or not
+at all.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +27,7 @@ from scripts.texts import sentences
 from scripts.texts.sources import MINILM
 
 RECIPE = ROOT / "recipes" / "sentiment.yaml"
-BOUND = Bound(0.01)
+BOUNDS = {"fp32": Bound(0.01), "fp16": Bound(0.05)}
 MAKERS = ("torch", "transformers", "tokenizers", "onnx", "onnxscript")
 
 
@@ -33,10 +35,12 @@ MAKERS = ("torch", "transformers", "tokenizers", "onnx", "onnxscript")
 class Wanted:
     source: str
     longest: int
+    precision: str = "fp32"  # or "fp16": half precision inside, as a strongly typed engine wants it
 
     def identity(self) -> dict[str, Any]:
         """All that the artefact depends on, told apart without loading any of it."""
         found: dict[str, Any] = {"source": self.source, "max_seq_len": self.longest}
+        found["precision"] = self.precision
         folder = Path(self.source)
         if folder.is_dir():
             parts = sorted(path for path in folder.iterdir() if path.is_file())
@@ -50,10 +54,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", help="a hub's name, a folder, or minilm")
     parser.add_argument("--recipe", type=Path, default=RECIPE)
+    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     recipe = load_as(options.recipe, Text)
-    wanted = Wanted(options.source or recipe.source, recipe.words.max_seq_len)
+    wanted = Wanted(options.source or recipe.source, recipe.words.max_seq_len, options.precision)
     if why_export(options.out, wanted) is None:
         print(f"{options.out} fits: nothing to export")
         return 0
@@ -73,9 +78,10 @@ def export(wanted: Wanted, recipe: Text, out: Path) -> None:
     with files.whole_folder(out) as draft:
         onnx_path = draft / "model.onnx"
         with step("exporting to ONNX"):
-            to_onnx(classifier.module, wanted.longest, "SCORES", onnx_path)
+            inside = halved(classifier.module) if wanted.precision == "fp16" else classifier.module
+            to_onnx(inside, wanted.longest, "SCORES", onnx_path)
         with step("comparing ONNX with PyTorch"):
-            check = _check(classifier, wanted.longest, onnx_path)
+            check = _check(classifier, wanted, draft)
         print(f"  probabilities within {check['max_difference']:.2g}")
         classifier.tokenizer.save(str(draft / "tokenizer.json"))
         manifest = Manifest(
@@ -104,6 +110,11 @@ def _refuse_what_does_not_fit(classifier: Any, recipe: Text) -> None:
         )
 
 
+def halved(module: Any) -> Any:
+    """A copy that computes in half precision; its scores are float32 all the same."""
+    return copy.deepcopy(module).half()
+
+
 def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
     import torch
 
@@ -116,7 +127,7 @@ def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
     save(module, examples, ({0: BATCH, 1: tokens}, {0: BATCH, 1: tokens}), output, path)
 
 
-def _check(classifier: Any, longest: int, path: Path) -> dict[str, Any]:
+def _check(classifier: Any, wanted: Wanted, out: Path) -> dict[str, Any]:
     """One text at a time and many together, padded; short ones, and one too long."""
     import numpy as np
     import onnxruntime
@@ -126,28 +137,31 @@ def _check(classifier: Any, longest: int, path: Path) -> dict[str, Any]:
     from scripts.pipeline.agreement import compare
 
     texts = [each.text for each in sentences.read()[::20]]
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    onnx_path = out / "model.onnx"
+    session = onnxruntime.InferenceSession(onnx_path, providers=["CPUExecutionProvider"])
     tokenizer = classifier.tokenizer
-    tokenizer.enable_truncation(longest)
+    tokenizer.enable_truncation(wanted.longest)
     tokenizer.enable_padding(pad_to_multiple_of=8)
     expected, actual = [], []
-    for batch in ([texts[0]], texts, [" ".join(texts * 20)]):
+    for number, batch in enumerate(([texts[0]], texts, [" ".join(texts * 20)])):
         tokens = to_tokens(batch, tokenizer)
         with torch.inference_mode():
             scores = classifier.module(*(torch.from_numpy(each) for each in tokens.values()))
         expected.append(scores.numpy())
         actual += session.run(["SCORES"], tokens)
+        np.savez(out / f"reference-{number}.npz", scores=scores.numpy(), **tokens)
     agreement = compare(np.concatenate(expected), np.concatenate(actual))
-    if not agreement.within(BOUND):
+    bound = BOUNDS[wanted.precision]
+    if not agreement.within(bound):
         raise UserError(
             f"the ONNX graph disagrees with PyTorch (probabilities differ by "
-            f"{agreement.max_difference:.2g}; {BOUND})",
+            f"{agreement.max_difference:.2g}; {bound})",
             "nothing was put in place; this classifier does not export faithfully",
         )
     return {
         "texts": agreement.pictures,
         "max_difference": agreement.max_difference,
-        "bound": BOUND.difference,
+        "bound": bound.difference,
     }
 
 

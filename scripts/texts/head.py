@@ -15,6 +15,8 @@ LEAST_ACCURACY = 0.85
 
 # Of so few sentences each dimension is believed a little only.
 DECAY = 0.003
+# Of a feature, beside the mean of all.
+LEAST_SPREAD = 1e-4
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ def _fit(features: torch.Tensor, labels: torch.Tensor) -> nn.Linear:
     """Logistic regression on features of mean 0 and spread 1, which the layer then takes as they
     are."""
     mean, spread = features.mean(0), features.std(0) * features.shape[1] ** 0.5
+    # A feature that hardly varies says nothing, and its weight would be beyond half precision.
+    spread[spread < LEAST_SPREAD * spread.mean()] = torch.inf
     scaled = (features - mean) / spread
     last = nn.Linear(features.shape[1], len(LABELS))
     nn.init.zeros_(last.weight)

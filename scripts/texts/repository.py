@@ -10,11 +10,10 @@ from scripts.mould.text import TOKENIZER
 from scripts.pipeline import placing
 
 
-def lay_out(made: Path, recipe: Text, repository: Path) -> bool:
+def lay_out(made: Path, recipe: Text, repository: Path, engine: str) -> bool:
     """Whether there was anything to be changed."""
-    network = repository / f"{recipe.models.network}_onnx" / "1"
+    network = repository / f"{recipe.models.network}_{engine}" / "1"
     tokenizer = repository / recipe.models.preprocessing / "1" / TOKENIZER / "tokenizer.json"
-    places = {"tokenizer.json": tokenizer, "model.onnx": network / "model.onnx"}
-    changed = placing.put(made, places, network)
+    changed = placing.put(made, network, engine, {"tokenizer.json": tokenizer})
     files.let_all_read(repository)
     return changed

@@ -15,6 +15,7 @@ from PIL import Image
 from bundle_serving.scores import softmax
 
 MAX_MEGAPIXELS = 50
+ROWS = 256
 
 
 class ArrayError(ValueError):
@@ -47,13 +48,23 @@ def to_square(pixels: NDArray[np.float32], how: Squares) -> NDArray[np.float32]:
             f"the picture has {width}x{height} pixels, more than the limit of "
             f"{MAX_MEGAPIXELS} megapixels; send a smaller one"
         )
-    if not np.isfinite(pixels).all():
-        raise ArrayError("the picture holds NaN or infinity; send values from 0 to 255")
-    levels = pixels.clip(0, 255).round().astype(np.uint8)
-    resized = Image.fromarray(levels).resize((how.side, how.side), Image.Resampling.BILINEAR)
+    resized = Image.fromarray(_levels(pixels)).resize(
+        (how.side, how.side), Image.Resampling.BILINEAR
+    )
     scaled = np.asarray(resized, np.float32) / 255
     normalised = (scaled - np.asarray(how.mean, np.float32)) / np.asarray(how.std, np.float32)
     return np.ascontiguousarray(normalised.transpose(2, 0, 1))
+
+
+def _levels(pixels: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """A few rows at a time: the largest picture has 600 MB, and is not to be there three times."""
+    levels = np.empty(pixels.shape, np.uint8)
+    for top in range(0, len(pixels), ROWS):
+        some = pixels[top : top + ROWS]
+        if not np.isfinite(some).all():
+            raise ArrayError("the picture holds NaN or infinity; send values from 0 to 255")
+        levels[top : top + ROWS] = some.clip(0, 255).round()
+    return levels
 
 
 def to_answers(scores: NDArray[np.float32], names: Sequence[str], most: int) -> NDArray[np.object_]:

@@ -21,6 +21,7 @@ from PIL import ExifTags, Image
 from tritonclient.http import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
+from bundle_client import Client
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.pictures import Transform, to_pixels
 from tests.conftest import require_docker
@@ -157,6 +158,46 @@ def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
     assert old.returncode != 0 and "FLAVOUR=cpu" in old.stdout
 
 
+BESIDE = {
+    "sentiment_trt": "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
+    "classification_places": "input_0:100x3x256x256",
+    "mobilenet_v2_trt": "input:256x3x224x224",
+}
+
+
+def test_the_other_pipelines_get_plans_too(gpu: Project) -> None:
+    """Each from its export to an answer by its own command, all on one server, and again after a
+    restart."""
+    weights = gpu.settings["WEIGHTS"]
+    gpu.settings |= {"SENTIMENT": "minilm", "PLACES": "random", "CASCADE": weights}
+    photo = {"IMG": str(gpu.path / "my photos" / "one.png")}
+    asked = {
+        "sentiment_trt": ("sentiment", {"TEXT": "I love this place!"}),
+        "classification_places": ("classify", photo | {"MODEL": "places"}),
+        "mobilenet_v2_trt": ("classify", photo | {"MODEL": "cascade"}),
+    }
+    for model, (command, words) in asked.items():
+        done = gpu.make(command, **words)
+        assert done.returncode == 0, done.stderr
+        for said in (f"plan of {model}: no plan yet", "PASSED", "gate: ", "- network: top-1 equal"):
+            assert said in done.stderr, done.stderr
+        network = gpu.path / "build" / "live" / model / "1"
+        plan = json.loads((network / "plan.json").read_text())
+        assert plan["identity"]["shapes"]["maxShapes"] == BESIDE[model]
+        assert "--stronglyTyped" in plan["flags"] and plan["precision"]["half layers"] > 0
+        assert not (network / "model.onnx").exists()
+    gpu.made("down")
+    assert "not loaded again" not in gpu.made("up")
+    ready = re.findall(r"^ ?(\w+) +\d+ +READY", gpu.made("models", COLUMNS="200"), re.MULTILINE)
+    assert {*BESIDE, "sentiment_ensemble", "places_ensemble", "cascade"} <= set(ready)
+    for command, words in asked.values():
+        again = gpu.make(command, **words)
+        assert again.returncode == 0 and again.stderr == "", again.stderr
+    with Client(gpu.http) as client:
+        short, long = client.sentiment("I love it!", "I hate this place. " * 2_000)
+        assert [short.label, long.label] == ["positive", "negative"]
+
+
 def test_a_plan_in_fp32_is_refused(gpu: Project) -> None:
     """What trtexec makes of a graph in fp32, without a word; the plan in place stays."""
     before = plan_of(gpu).read_bytes()
@@ -169,6 +210,8 @@ def test_a_plan_in_fp32_is_refused(gpu: Project) -> None:
         build += ["--env", f"REHEARSAL_{played}"]
     build += [f"{gpu.path.name}-export-gpu", "python3", "-m", "scripts.pipeline.plan"]
     build += ["--onnx", "build/fp32", "--out", "build/fp32/plan"]
+    for option, batch in (("min", 1), ("opt", 8), ("max", 256)):
+        build += [f"--{option}Shapes", f"input:{batch}x3x224x224"]
     refused = subprocess.run(build, capture_output=True, text=True)
     shutil.rmtree(fp32)
     assert refused.returncode == 1
@@ -204,6 +247,14 @@ def test_a_plan_that_no_longer_fits_is_rebuilt(
     assert reason in line and line.count(";") == 0
     assert "PASSED TensorRT.trtexec" in said
     gpu.made("status")
+
+
+def test_another_tensorrt_wants_other_plans_of_all(gpu: Project) -> None:
+    """What was built before does not load, keeps nobody else away, and is built anew when asked."""
+    assert "sentiment_ensemble is not loaded again: " in gpu.made("up")
+    done = gpu.make("sentiment", TEXT="I hate this place!")
+    assert "plan of sentiment_trt: " in done.stderr and "TensorRT: 10.16.1 -> " in done.stderr
+    assert done.stdout.splitlines()[-1].startswith("negative  ")
 
 
 def test_a_corrupt_plan_is_built_again(gpu: Project) -> None:

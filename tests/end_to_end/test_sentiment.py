@@ -121,13 +121,27 @@ def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
 
     folder = tiny_hub_classifier(tmp_path / "tiny", ENCODER, ["NEGATIVE", "POSITIVE"])
     out = tmp_path / "made"
-    assert export.main(["--source", str(folder), "--out", str(out)]) == 0
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["check"]["max_difference"] <= 0.01
-    assert manifest["onnx"]["labels"] == ["negative", "positive"]
+    for precision in ("fp32", "fp16"):
+        words = ["--source", str(folder), "--precision", precision, "--out", str(out)]
+        assert export.main(words) == 0
+        manifest = json.loads((out / "manifest.json").read_text())
+        assert manifest["check"]["max_difference"] <= 0.01
+        assert manifest["onnx"]["labels"] == ["negative", "positive"]
+    assert not has_float32_compute(out / "model.onnx")
     other = tiny_hub_classifier(tmp_path / "other", ENCODER, ["BAD", "GOOD"])
     with pytest.raises(UserError, match="labels are bad, good, and the recipe's negative"):
         export.main(["--source", str(other), "--out", str(out)])
+
+
+def has_float32_compute(path: Path) -> bool:
+    """In a graph that a strongly typed engine is built of."""
+    import onnx
+
+    graph = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True).graph
+    known = (*graph.value_info, *graph.output)
+    types = {each.name: each.type.tensor_type.elem_type for each in known}
+    computes = [node for node in graph.node if node.op_type in ("MatMul", "Gemm")]
+    return any(types[node.output[0]] != onnx.TensorProto.FLOAT16 for node in computes)
 
 
 def tiny_hub_classifier(folder: Path, tokens: Path, labels: list[str]) -> Path:

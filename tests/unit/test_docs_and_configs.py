@@ -29,8 +29,10 @@ MADE_HERE = (
     "resnet50_onnx",
     "resnet50_trt",
     "sentiment_onnx",
+    "sentiment_trt",
     "classification_places",
     "mobilenet_v2_onnx",
+    "mobilenet_v2_trt",
 )
 ASKS_OTHERS = ("cascade_choice",)  # which are warm
 CONFIGS = sorted(REPOSITORY.glob("*/config.pbtxt"))
@@ -38,6 +40,8 @@ MEMBERS = [path for path in CONFIGS if config(path).platform != "ensemble"]
 ENSEMBLES = [
     *(path for path in CONFIGS if path not in MEMBERS),
     REPOSITORY / PIPELINE / "configs" / "cpu.pbtxt",
+    REPOSITORY / "sentiment_ensemble" / "configs" / "cpu.pbtxt",
+    REPOSITORY / "cascade" / "configs" / "cpu.pbtxt",
 ]
 
 

@@ -16,8 +16,8 @@ from bundle_serving.scores import softmax
 from bundle_serving.start_server import PIPELINE
 from scripts.errors import UserError
 from scripts.host.settings import DEFAULTS
-from scripts.mould import write
-from scripts.mould.recipe import Image, load
+from scripts.mould import array, cascade, text, write
+from scripts.mould.recipe import Array, Cascade, Image, Text, load, load_as
 from scripts.pipeline import adopt
 from scripts.pipeline.manifest import Foreign, Manifest, why_export
 from scripts.pipeline.signature import signature
@@ -49,6 +49,19 @@ def test_what_a_person_reads_says_the_same_to_triton() -> None:
         for path, content in write.made(load(recipe)).items():
             if path.endswith(".pbtxt"):
                 assert text_format.Parse(content, ModelConfig()).name == path.partition("/")[0]
+
+
+def test_plans_take_the_shapes_that_the_recipes_say() -> None:
+    texts = text.shapes(load_as(RECIPES / "sentiment.yaml", Text))
+    assert texts == {
+        "minShapes": "INPUT_IDS:1x8,ATTENTION_MASK:1x8",
+        "optShapes": "INPUT_IDS:16x64,ATTENTION_MASK:16x64",
+        "maxShapes": "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
+    }
+    places = array.shapes(load_as(RECIPES / "places365.yaml", Array))
+    assert places["maxShapes"] == "input_0:100x3x256x256"
+    small = cascade.shapes(load_as(RECIPES / "cascade.yaml", Cascade))
+    assert small["minShapes"] == "input:1x3x224x224"
 
 
 def of_pictures(path: Path) -> Image:
@@ -122,8 +135,8 @@ def test_a_wrong_recipe_is_refused_in_one_line(
 def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no recipe to be read"):
         load(tmp_path / "none.yaml")
-    for text, said in (("a: [", "is no YAML"), ("- 1", "the recipe"), ("", "the recipe")):
-        (tmp_path / "odd.yaml").write_text(text)
+    for content, said in (("a: [", "is no YAML"), ("- 1", "the recipe"), ("", "the recipe")):
+        (tmp_path / "odd.yaml").write_text(content)
         with pytest.raises(UserError, match=said):
             load(tmp_path / "odd.yaml")
 
