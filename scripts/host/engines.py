@@ -27,9 +27,6 @@ CACHE = ROOT / "build" / "cache"
 TIMING_CACHE = CACHE / "timing.cache"
 CANDIDATE = ROOT / "build" / "candidate"
 
-# As resnet50_trt's config has it.
-MAX_BATCH = 256
-
 
 def of(stack: Stack) -> Engine:
     return GPU if isinstance(stack, GpuStack) else CPU
@@ -39,7 +36,7 @@ def make(stack: Stack, wished: Settings, layout: Layout, made: Workspace) -> Non
     """The network, made ready for the hardware of a flavour and proved there."""
     export(stack, wished, layout.pipeline, made)
     if isinstance(stack, GpuStack):
-        _build_plan(stack, wished, made)
+        _build_plan(stack, wished, layout.pipeline, made)
         _pass_the_gate(stack, wished, layout, made)
     else:
         prove(stack, wished, made)
@@ -131,9 +128,9 @@ def _quantise(stack: Stack, calibration: Path | None, made: Workspace) -> None:
     )
 
 
-def _build_plan(stack: GpuStack, wished: Settings, made: Workspace) -> None:
-    crop = made.manifest.transform["crop"]
-    profile = shapes.of_pixels("input", crop, int(wished["OPT_BATCH"]), MAX_BATCH)
+def _build_plan(stack: GpuStack, wished: Settings, pipeline: Pipeline, made: Workspace) -> None:
+    crop, largest = made.manifest.transform["crop"], pipeline.recipe.batch.max
+    profile = shapes.of_pixels("input", crop, int(wished["OPT_BATCH"]), largest)
     wanted = plan.identity(made.onnx, stack.gpu, stack.tensorrt(), profile)
     _step(
         made.plan,
