@@ -35,7 +35,7 @@ embeddings: ## A Python function as a service, by PyTriton: texts -> vectors (un
 	$(TOOLS) serve
 	@$(RUN).embeddings
 
-bench: ## How fast it answers, and where the time goes: a report (QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
+bench: ## How fast it answers, and where the time goes: a report (MODEL=, QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
 	$(TOOLS) bench perf_analyzer
 	@$(RUN).bench
 

@@ -80,7 +80,7 @@ def test_it_is_measured_beside_its_large_network(
     shutil.copy(assets / "images" / "vulture.jpeg", pictures)
     (pictures / "noise.jpg").write_bytes(picture())
     said = project.made("bench", MODEL="cascade", QUICK="1", IMAGES=str(pictures))
-    assert "threshold 0.5: 1 of 2 passed on" in said and "squeezenet1_1 untrained" in said
+    assert "threshold 0.5: 1 of 2 passed on" in said and "untrained weights: squeezenet1_1" in said
     (report,) = re.findall(r"report: (\S+)$", said, re.MULTILINE)
     page = project.path / report
     results = json.loads((page.parent / "results.json").read_text())
