@@ -39,7 +39,7 @@ similar: ## Which pictures of a folder are most like one: make similar IMG=photo
 	$(TOOLS)
 	@$(RUN).similar
 
-bench: ## How fast it answers, and where the time goes: a report (QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
+bench: ## How fast it answers, and where the time goes: a report (MODEL=, QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
 	$(TOOLS) bench perf_analyzer
 	@$(RUN).bench
 

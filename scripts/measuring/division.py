@@ -93,7 +93,7 @@ def of(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
         console.note(f"{inputs.name}, threshold {said['threshold']}: {found[inputs.name]}")
     weightless = untrained(asked.served)
     if weightless:
-        console.note(f"{' and '.join(weightless)} untrained: that the two agree says nothing")
+        console.note(f"untrained weights: {' and '.join(weightless)}; whether they agree is chance")
     return {
         "cascade": {
             "threshold": float(said["threshold"]),
