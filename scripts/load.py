@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from scripts.errors import UserError, guarded
-from scripts.host import console, model_control, triton_api
+from scripts.host import console, loading, model_control
 from scripts.pipeline import pipelines, repository
 from scripts.versions import live
 from scripts.versions.shared import Shared
@@ -28,9 +28,7 @@ def main() -> int:
     if folder.is_dir() and model_control.config(server, name).backend == "python":
         require_its_code(folder)
     with console.waiting(f"loading {name}"):
-        triton_api.post(
-            server.http, f"/repository/models/{name}/load", timeout=model_control.LONGEST_S
-        )
+        loading.load(server.grpc, name, model_control.LONGEST_S)
     for model in model_control.in_memory(server, name):
         if model.state == "READY":
             console.note(f"loaded: {name}, version {model.version}")

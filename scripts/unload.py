@@ -9,7 +9,7 @@ import sys
 import time
 
 from scripts.errors import UserError, guarded
-from scripts.host import beside, console, model_control, triton_api
+from scripts.host import beside, console, loading, model_control
 
 
 def main() -> int:
@@ -25,9 +25,7 @@ def main() -> int:
         console.note(f"{name} is not loaded")
         return 0
     with console.waiting(f"unloading {name}") as waiting:
-        triton_api.post(
-            server.http, f"/repository/models/{name}/unload", timeout=model_control.LONGEST_S
-        )
+        loading.unload(server.grpc, name, model_control.LONGEST_S)
         while model_control.in_memory(server, name):
             if waiting.seconds > model_control.LONGEST_S:
                 raise UserError(f"{name} still answers requests", "make models shows when it ends")

@@ -12,7 +12,7 @@ from bundle_serving.health import reason_not_to_trust
 from scripts import files
 from scripts.bootstrap import PYTHON, ROOT
 from scripts.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.host import console, triton_api
+from scripts.host import console, loading
 from scripts.host.state import State
 from scripts.mould import write
 from scripts.mould.image import ON_CPU, ON_GPU
@@ -71,8 +71,7 @@ def load(server: State, pipeline: str, changed: bool) -> None:
     if changed or reason_not_to_trust(url, pipeline):
         with console.waiting(f"loading {pipeline}"):
             Shared(server.started_with, pipelines.first()).push_live()
-            path = f"/repository/models/{pipeline}/load"
-            triton_api.post(server.http, path, timeout=LOAD_TIMEOUT_S)
+            loading.load(server.grpc, pipeline, LOAD_TIMEOUT_S)
         if reason := reason_not_to_trust(url, pipeline):
             raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
     _remember({*_loaded(), pipeline})

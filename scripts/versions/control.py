@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from google.protobuf import json_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from scripts.host import triton_api
+from scripts.host import loading
 
 
 @dataclass(frozen=True)
 class Control:
-    address: str
+    address: str  # for gRPC
     limit: float  # seconds that one call may take
 
     def load(
         self,
         model: str,
-        config: ModelConfig | None = None,
+        config: ModelConfig,
         files: Mapping[str, bytes] | None = None,
     ) -> None:
-        """As the repository has it; or with this config, and for a model that is not there, with
-        these files. Neither outlives the server."""
-        parameters: dict[str, Any] = {}
-        if config:
-            parameters["config"] = json_format.MessageToJson(
-                config, preserving_proto_field_name=True
-            )
-        for name, content in (files or {}).items():
-            parameters[f"file:{name}"] = base64.b64encode(content).decode()
-        self._post(f"/repository/models/{model}/load", {"parameters": parameters})
+        text = json_format.MessageToJson(config, preserving_proto_field_name=True)
+        loading.load(self.address, model, self.limit, text, files)
 
     def unload(self, model: str) -> None:
-        self._post(f"/repository/models/{model}/unload", {})
-
-    def _post(self, path: str, body: dict[str, Any]) -> None:
-        triton_api.post(self.address, path, body, self.limit)
+        loading.unload(self.address, model, self.limit)
 
 
 def pinned(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:

@@ -22,7 +22,7 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
         if server:
             limit = float(server.started_with["START_TIMEOUT"])
             engine = engines.of(flavour.stack(server.flavour, server.started_with))
-            mend(Control(server.http, limit), engine, version, shared)
+            mend(Control(server.grpc, limit), engine, version, shared)
     except UserError as fault:
         console.note(f"the server cannot be put in order ({fault.cause})")
         return False

@@ -50,7 +50,7 @@ class Up:
 
     @property
     def control(self) -> Control:
-        return Control(self.server.http, float(self.wished["START_TIMEOUT"]))
+        return Control(self.server.grpc, float(self.wished["START_TIMEOUT"]))
 
 
 def found(pipeline: Pipeline) -> Up:

@@ -10,7 +10,7 @@ import pytest
 from bundle_serving import guard
 from scripts import files
 from scripts.errors import UserError
-from scripts.host import admin_key, triton_api
+from scripts.host import admin_key, loading, triton_api
 
 
 def test_a_key_is_read(tmp_path: Path) -> None:
@@ -61,9 +61,12 @@ def test_a_server_that_hangs_is_given_up(key: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(UserError) as fault:
-            triton_api.post(address, "/repository/models/any/load", timeout=0.3)
-    assert "/v2/repository/models/any/load within 0.3 s" in fault.value.cause
-    assert "make down" in fault.value.remedy
+            triton_api.post(address, "/repository/index", timeout=0.3)
+        with pytest.raises(UserError) as load:
+            loading.load(address, "any", 0.3)
+    assert "/v2/repository/index within 0.3 s" in fault.value.cause
+    assert "does not answer the load of any within 0.3 s" in load.value.cause
+    assert "make down" in fault.value.remedy == load.value.remedy
 
 
 def test_a_server_that_is_gone_is_named(key: Path) -> None:
