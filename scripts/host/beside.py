@@ -80,11 +80,13 @@ def load(server: State, pipeline: str, changed: bool) -> None:
 def load_again(server: State) -> None:
     """What the server before this one had. The pipeline of pictures serves without it."""
     for pipeline in _loaded():
+        if not (live.REPOSITORY / pipeline).is_dir():  # its recipe and its folders were removed
+            forget(pipeline)
+            continue
         try:
             load(server, pipeline, changed=False)
         except UserError as fault:
             console.note(f"{pipeline} is not loaded again: {fault.cause}; {fault.remedy}")
-            forget(pipeline)
 
 
 def forget(pipeline: str) -> None:
