@@ -105,7 +105,7 @@ def lay_out(network: Network, models: Path) -> None:
 
     decoding = repository.config(COMMITTED, "preprocessing")
     decoding.output[0].dims[:] = [3, crop, crop]
-    repository.furnish_with("preprocessing", models)
+    repository.furnish_with(["preprocessing"], models)
     program = Path("preprocessing", "1", "model.py")
     files.write(models / program, (COMMITTED / program).read_text())
     how = Transform(**network.transform)

@@ -41,10 +41,11 @@ SAMPLE = ROOT / "build" / "mug.jpg"
 
 def main() -> int:
     name = os.environ.get("NAME", "")
-    require_new(name)
-    wanted = recipe(name, os.environ)
+    require_a_name(name)
+    wanted = Pipeline(name, recipe(name, os.environ))
+    require_new(wanted)
     server = classify.running_server(added.of_the_first())
-    pipeline = tried(Pipeline(name, wanted), server)
+    pipeline = tried(wanted, server)
     with written(pipeline):
         added.bring_up(pipeline)
     picture.main(["--out", str(SAMPLE)])
@@ -52,15 +53,25 @@ def main() -> int:
     return classify.ask(server, [shown], "--model", pipeline.ensemble)
 
 
-def require_new(name: str) -> None:
+def require_a_name(name: str) -> None:
     if not NAME.fullmatch(name):
         said = f"NAME={name} is no name" if name else "no name is given"
         raise UserError(said, "give one of small letters, digits and _: make add-model NAME=birds")
+
+
+def require_new(pipeline: Pipeline) -> None:
+    """All that it would be called by; what fails is taken away again, and must be its own."""
+    wanted = {pipeline.name, pipeline.ensemble, *pipeline.members}
     there = {path.name for path in COMMITTED.iterdir()} | {path.stem for path in RECIPES.iterdir()}
     # Also what commands know by another name than its recipe's.
-    taken = there | {*classify.OTHERS}
-    if name in taken:
-        raise UserError(f"there is a {name} already", "choose another NAME")
+    if taken := sorted(wanted & (there | {*classify.OTHERS})):
+        raise UserError(f"there is a {taken[0]} already", "choose another NAME")
+    if archive.numbers(pipeline):
+        kept = archive.home(pipeline).relative_to(ROOT)
+        raise UserError(
+            f"versions of an earlier {pipeline.name} are in {kept}",
+            "choose another NAME, or remove them",
+        )
 
 
 def recipe(name: str, said: Any) -> Image:

@@ -10,11 +10,11 @@ import os
 from bundle_serving.health import reason_not_to_trust
 from scripts import up
 from scripts.classify import running_server
-from scripts.host import beside, console, engines, flavour, lock, settings
+from scripts.host import beside, console, flavour, lock, settings
 from scripts.host.settings import Settings
 from scripts.host.state import State
 from scripts.pipeline.pipelines import Pipeline
-from scripts.versions import archive, history, live
+from scripts.versions import archive, history
 from scripts.versions.order import restore
 from scripts.versions.shared import Shared
 
@@ -42,12 +42,8 @@ def bring_up(pipeline: Pipeline) -> State:
         wished = up.wished_of(pipeline, server, seed)
         stack = flavour.stack(server.flavour, wished)
         stack.prepare()
-        version = up.made(stack, wished, pipeline, seed)
-        shared.push_version(version)
         before = up.laid_out(pipeline)
-        layout = up.layout(wished, engines.of(stack), pipeline)
-        up.lay_out(version, layout, live.REPOSITORY)
-        live.leave_only(version)
+        version = up.made_live(stack, wished, pipeline, seed, shared)
         beside.load(server, pipeline.ensemble, up.laid_out(pipeline) != before)
         if version != seed:
             shared.record(history.SERVES, version.number, "up", version.what)

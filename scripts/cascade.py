@@ -50,9 +50,8 @@ def prepare(server: State) -> str:
 
 
 def _export(wished: Settings, recipe: Cascade, precision: str) -> None:
-    said = wished["CASCADE"]
-    weights = said if said in ("default", "random") else str(Path(said).expanduser().resolve())
-    arch = recipe.source.removeprefix("torchvision/")
+    weights = wished.weights_of("CASCADE")
+    arch = recipe.source.removeprefix(pipelines.TORCHVISION)
     if reason := why_export(MADE.onnx, Wanted(arch, weights, precision)):
         console.note(f"cascade: {reason}")
         bootstrap.ensure("export")

@@ -21,7 +21,7 @@ from scripts.versions.shared import Shared
 def main() -> int:
     server = model_control.server()
     if (named := os.environ.get("MODEL", "")) in own_models():
-        repository.furnish_with(named, live.REPOSITORY)
+        repository.furnish_with([named], live.REPOSITORY)
         Shared(server.started_with, pipelines.first()).push_live()
     name = model_control.named(server)
     folder = live.REPOSITORY / name
@@ -38,7 +38,7 @@ def main() -> int:
 def own_models() -> set[str]:
     """In model_repository beside the pipelines', which come with a version of them."""
     there = {path.name for path in repository.COMMITTED.iterdir() if path.is_dir()}
-    return there - {m for each in pipelines.every() for m in (*each.members, each.ensemble)}
+    return there - pipelines.members() - {each.ensemble for each in pipelines.every()}
 
 
 def require_its_code(model: Path) -> None:

@@ -76,10 +76,7 @@ def bring_up(wished: Settings) -> State:
             )
         stack = flavour.stack(name, wished)
         stack.prepare()
-        version = made(stack, wished, first, seed)
-        shared.push_version(version)
-        lay_out(version, layout(wished, engines.of(stack), first), live.REPOSITORY)
-        live.leave_only(version)
+        version = made_live(stack, wished, first, seed, shared)
         shared.push_live()
         server = _serve(stack, wished, version)
         if version != seed:
@@ -133,6 +130,17 @@ def made(stack: Stack, wished: Settings, pipeline: Pipeline, seed: Version | Non
         engines.make(stack, wished, how, draft)
         contents = repository.contents(draft, how)
         return archive.keep(draft, contents, wished.values, pipeline, seed)
+
+
+def made_live(
+    stack: Stack, wished: Settings, pipeline: Pipeline, seed: Version | None, shared: Shared
+) -> Version:
+    """The version that is wished for, in the repository that the server reads, alone."""
+    version = made(stack, wished, pipeline, seed)
+    shared.push_version(version)
+    lay_out(version, layout(wished, engines.of(stack), pipeline), live.REPOSITORY)
+    live.leave_only(version)
+    return version
 
 
 def lay_out(version: Version, how: Layout, target: Path) -> None:

@@ -80,8 +80,7 @@ def stop() -> bool:
 
 
 def _export(wished: Settings) -> None:
-    said = wished["EMBEDDINGS"]
-    weights = said if said in ("default", "random") else str(Path(said).expanduser().resolve())
+    weights = wished.weights_of("EMBEDDINGS")
     wanted = Wanted(ARCH, weights)
     if reason := why_export(MADE, wanted, as_before="EMBEDDINGS" not in wished.given):
         console.note(f"embeddings: {reason}")

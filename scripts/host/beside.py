@@ -52,7 +52,7 @@ def make(module: str, *arguments: str | Path) -> None:
 def furnish(recipe: Recipe) -> bool:
     """Its models' configs and programs, into what the server reads; whether any changed."""
     models = {path.partition("/")[0] for path in write.made(recipe)}
-    return any([repository.furnish_with(model, live.REPOSITORY) for model in models])
+    return repository.furnish_with(models, live.REPOSITORY)
 
 
 def plan(server: State, made: Path, model: str, shapes: Mapping[str, str], pipeline: str) -> None:

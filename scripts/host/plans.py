@@ -40,7 +40,7 @@ def _prove(stack: GpuStack, made: Path, model: str) -> None:
     candidate = engines.CANDIDATE / "repository"
     try:
         shutil.rmtree(engines.CANDIDATE, ignore_errors=True)
-        repository.furnish_with(model, candidate)
+        repository.furnish_with([model], candidate)
         placing.put(made, candidate / model / "1", ON_GPU, {})
         files.let_all_read(candidate)
         stack.run_step(

@@ -108,8 +108,11 @@ class Settings:
 
     @property
     def weights(self) -> str:
+        return self.weights_of("WEIGHTS")
+
+    def weights_of(self, name: str) -> str:
         """'default', 'random', or an absolute path."""
-        value = self.values["WEIGHTS"]
+        value = self.values[name]
         return value if value in ("default", "random") else str(Path(value).expanduser().resolve())
 
     def folder(self, name: str) -> Path | None:

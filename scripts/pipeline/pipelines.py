@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scripts.bootstrap import ROOT
 from scripts.errors import UserError
+from scripts.mould.image import ON_CPU, ON_GPU
 from scripts.mould.recipe import Image, load, load_as
 
 RECIPES = ROOT / "recipes"
@@ -29,8 +30,8 @@ class Engine:
     file: str
 
 
-CPU = Engine("onnx", "cpu", "model.onnx")
-GPU = Engine("trt", "gpu", "model.plan")
+CPU = Engine(ON_CPU, "cpu", "model.onnx")
+GPU = Engine(ON_GPU, "gpu", "model.plan")
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,11 @@ def added() -> list[Pipeline]:
 
 def every() -> list[Pipeline]:
     return [first(), *added()]
+
+
+def members() -> set[str]:
+    """Of all of them. Read once for many models: it is a file for each recipe."""
+    return {model for pipeline in every() for model in pipeline.members}
 
 
 def named(name: str, others: Iterable[str] = ()) -> Pipeline:

@@ -13,7 +13,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,18 +128,22 @@ def furnish(repository: Path) -> None:
     """With all that model_repository holds, but the versions of the pipelines' members. What other
     pipelines' exports laid out beside their programs stays."""
     models = {path.name for path in COMMITTED.iterdir() if path.is_dir()}
-    for model in models:
-        furnish_with(model, repository)
+    furnish_with(models, repository)
     for gone in repository.iterdir():
         if gone.name not in models:
             shutil.rmtree(gone)
 
 
-def furnish_with(model: str, repository: Path) -> bool:
-    """Whether anything changed. A model's own versions are those that model_repository has; of one
-    that has none there, as a network, they come from elsewhere."""
+def furnish_with(models: Iterable[str], repository: Path) -> bool:
+    """Whether anything changed."""
+    members = pipelines.members()
+    return any([_furnish_with(model, repository, model in members) for model in models])
+
+
+def _furnish_with(model: str, repository: Path, has_versions: bool) -> bool:
+    """A model's own versions are those that model_repository has; of one that has none there, as a
+    network, they come from elsewhere."""
     changed = False
-    has_versions = any(model in pipeline.members for pipeline in pipelines.every())
     own = [] if has_versions else version_numbers(COMMITTED, model)
     for number in version_numbers(repository, model):
         if own and number not in own:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, save
 
-from scripts.add_model import recipe, require_new, written
+from scripts.add_model import recipe, require_a_name, require_new, written
 from scripts.errors import UserError
 from scripts.mould.recipe import load
 from scripts.pipeline import pipelines
@@ -72,12 +72,18 @@ def test_what_is_refused_at_once(
         recipe("pets", said)
 
 
+@pytest.mark.parametrize("name", ["", "Pets", "9pets", "../pets"])
+def test_names_that_are_none(name: str) -> None:
+    with pytest.raises(UserError, match="no name"):
+        require_a_name(name)
+
+
 @pytest.mark.parametrize(
-    "name", ["", "Pets", "9pets", "../pets", "preprocessing", "places", "cascade"]
+    "name", ["preprocessing", "places", "cascade", "mobilenet_v2", "sentiment"]
 )
-def test_names_that_cannot_be(name: str) -> None:
-    with pytest.raises(UserError):
-        require_new(name)
+def test_what_is_there_is_not_taken_for_something_new(name: str) -> None:
+    with pytest.raises(UserError, match="there is a "):
+        require_new(Pipeline(name, recipe(name, {"ARCH": "resnet18"})))
 
 
 def test_nothing_is_left_of_what_failed(network: Path) -> None:
