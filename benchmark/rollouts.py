@@ -36,15 +36,16 @@ class Load:
 
 
 @contextmanager
-def clients(http: str, grpc: str, count: int) -> Iterator[Load]:
-    """As many as that, each with its next request once it has the answer to the last."""
+def clients(http: str, grpc: str, count: int, pause: float = 0) -> Iterator[Load]:
+    """As many as that, each with its next request once it has the answer to the last; or so many
+    seconds later."""
     drawing = io.BytesIO()
     mug().save(drawing, "JPEG")
     load, stop = Load(), threading.Event()
 
     def ask(protocol: str, url: str) -> None:
         with Client(url=url, protocol=protocol) as client:  # type: ignore[arg-type]
-            while not stop.is_set():
+            while not stop.wait(pause):
                 try:
                     client.classify(drawing.getvalue(), top=1)
                     load.answered += 1

@@ -48,6 +48,10 @@ DATA_TYPES = {"uint8": "UINT8", "int64": "INT64", "float32": "FP32"}
 # Inputs that bear another name in the file than in the graph.
 TENSORS = {"pixels": "input"}
 
+# Triton's Python backend now and then aborts the whole server where many processes share a core
+# (github.com/triton-inference-server/server/issues/8882). A version that is broken does so again.
+STARTS = 2
+
 # Of this server's shared memory, and so in the command line of each of its models.
 MARK = f"triton_gate_{os.getpid()}_"
 
@@ -140,10 +144,17 @@ def served(
         command += ["--run-dir", run, "--config-name", options.config]
         url = f"http://127.0.0.1:{http}"
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        starts = 1
         try:
             deadline = time.monotonic() + options.limit
             while reason := reason_to_wait(url, model):
-                if server.poll() is not None or time.monotonic() > deadline:
+                if (server.poll() or 0) < 0 and starts < STARTS:
+                    _end(server)
+                    log.seek(0)
+                    log.truncate()
+                    server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+                    starts += 1
+                elif server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
                     said = _why_it_ended(log.read(), server.returncode)
                     if server.returncode is None:

@@ -142,6 +142,7 @@ def keep(
                 files.write(target, source)
     hashes = hashes_of(folder / "models", seed)
     if seed and hashes == seed.hashes:
+        _mend(seed, folder)
         return seed
     for number in reversed(numbers(pipeline)):
         if (same := load(pipeline, number)).hashes == hashes and same.sound():
@@ -159,6 +160,14 @@ def keep(
     files.let_all_read(folder)
     folder.rename(version.folder)
     return version
+
+
+def _mend(version: Version, draft: Path) -> None:
+    """What was removed from it or spoilt, and had to be made again, is there again."""
+    for path in draft.rglob("*"):
+        kept = version.folder / path.relative_to(draft)
+        if path.is_file() and not (kept.exists() and kept.samefile(path)):
+            files.place(path, kept)
 
 
 def hashes_of(models: Path, known: Version | None = None) -> dict[str, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""One version in the place of another, under clients that never pause, or not where it must not."""
+"""One version in the place of another, under clients that ask on, or not where it must not."""
 
 from __future__ import annotations
 
@@ -60,8 +60,9 @@ def local(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[
 
 
 @contextmanager
-def nobody_waits_in_vain(project: Project) -> Iterator[None]:
-    with clients(project.http, project.grpc, 4) as load:
+def nobody_waits_in_vain(project: Project, pause: float = 0.2) -> Iterator[None]:
+    """Under clients that leave the processor to what is tested."""
+    with clients(project.http, project.grpc, 4, pause) as load:
         yield
     assert load.faults == [] and load.answered
 
@@ -98,7 +99,7 @@ def test_there_and_back(project: Project) -> None:
     first, process = serving(project), started(project)
     new = published(project, MAX_MEGAPIXELS="40")
     assert serving(project) == first
-    with nobody_waits_in_vain(project):
+    with nobody_waits_in_vain(project, pause=0):
         said = project.made("rollout", CANARY="20", WATCH_SECONDS="0.5")
         assert f"version {new} serves; 0 of " in said and "20% of the requests" in said
         assert f"version {new} serves" in project.made("history")

@@ -266,7 +266,7 @@ def rolled(
 def test_a_rollout_and_the_way_back_on_s3(rolled: Project, place: Place, tmp_path: Path) -> None:
     first = rolled.served_version.name
     assert "published: version" in rolled.made("publish", MAX_MEGAPIXELS="40")
-    with clients(rolled.http, rolled.grpc, 2) as load:
+    with clients(rolled.http, rolled.grpc, 2, pause=0.2) as load:
         for command in ("rollout", "rollback"):
             assert "serves; 0 of " in rolled.made(command)
     assert load.faults == [] and load.answered

@@ -134,6 +134,14 @@ def test_a_version_is_numbered_once_and_members_keep_their_numbers(here: Path) -
     assert kept(third, "a network").number == 4
 
 
+def test_what_was_removed_or_spoilt_is_mended_once_it_is_made_again(here: Path) -> None:
+    seed = kept(None, "a network")
+    network = seed.member("resnet50_onnx") / "model.onnx"
+    for spoil in (network.unlink, lambda: network.write_text("damaged")):
+        spoil()
+        assert kept(seed, "a network") == seed and seed.sound()
+
+
 def test_a_draft_that_fails_leaves_nothing(here: Path) -> None:
     with pytest.raises(KeyboardInterrupt), archive.draft(pipelines.first(), None) as draft:
         files.write(draft.onnx / "model.onnx", "half")
