@@ -24,7 +24,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,17 +143,13 @@ def served(
         command += ["--repository", str(options.repository), "--load-model", model]
         command += ["--run-dir", run, "--config-name", options.config]
         url = f"http://127.0.0.1:{http}"
-        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        starts = 1
+        server, starts = _start(command, log), 1
         try:
             deadline = time.monotonic() + options.limit
             while reason := reason_to_wait(url, model):
                 if (server.poll() or 0) < 0 and starts < STARTS:
                     _end(server)
-                    log.seek(0)
-                    log.truncate()
-                    server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-                    starts += 1
+                    server, starts = _start(command, log), starts + 1
                 elif server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
                     said = _why_it_ended(log.read(), server.returncode)
@@ -167,6 +163,12 @@ def served(
             yield url
         finally:
             _end(server)
+
+
+def _start(command: list[str], log: IO[str]) -> subprocess.Popen[bytes]:
+    log.seek(0)
+    log.truncate()
+    return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
 
 def why_not_ready(url: str, model: str) -> str | None:
