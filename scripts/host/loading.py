@@ -39,9 +39,14 @@ def unload(address: str, model: str, limit: float) -> None:
         client.unload_model(model, headers=key, client_timeout=limit)
 
 
+class _Client(tritonclient.grpc.InferenceServerClient):  # type: ignore[misc]
+    def __del__(self) -> None:
+        """It is closed below; the inherited one complains of what Ctrl-C left half made."""
+
+
 @contextmanager
 def _asked(address: str, what: str, limit: float) -> Iterator[tuple[Any, dict[str, str]]]:
-    client = tritonclient.grpc.InferenceServerClient(address)
+    client = _Client(address)
     try:
         yield client, {GRPC_HEADER: admin_key.load()}
     except InferenceServerException as fault:

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import boto3
 import pytest
+import tritonclient.grpc
 import tritonclient.http
 from botocore.client import BaseClient
 from tritonclient.utils import InferenceServerException
@@ -37,7 +38,7 @@ from tests.project import Project, free_ports, picture
 
 NETWORK = "resnet50_onnx"
 
-ADMIN_KEY = {guard.HEADER: secrets.token_hex(32)}
+ADMIN_KEY = secrets.token_hex(32)
 
 # All that goes over the line where S3 copies the network by itself.
 WITHOUT_NETWORK = 1 << 20
@@ -160,8 +161,15 @@ def test_what_s3_has_already_it_copies_by_itself(
     assert (tmp_path / "back" / PIPELINE).is_dir()
 
 
+class Served(NamedTuple):
+    http: str
+    grpc: str
+
+
 @pytest.fixture(scope="module")
-def served(place: Place, models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def served(
+    place: Place, models: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
     """A server that loads from S3 with the key that may only read."""
     place.remote("live").mirror(models)
     run = tmp_path_factory.mktemp("run")
@@ -170,57 +178,60 @@ def served(place: Place, models: Path, tmp_path_factory: pytest.TempPathFactory)
     command += ["--repository", place.url("live"), "--s3-credentials", place.keys("server")]
     command += ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
     command += ["--shm-prefix", f"triton_temporary_s3_{http}_", "--admin-key-file", run / "key"]
-    (run / "key").write_text(ADMIN_KEY[guard.HEADER])
-    address = f"127.0.0.1:{http}"
+    (run / "key").write_text(ADMIN_KEY)
+    address = Served(f"127.0.0.1:{http}", f"127.0.0.1:{grpc}")
     log = run / "server.log"
     with temporary.running(
-        "the server", command, log, lambda: reason_not_to_trust(f"http://{address}", PIPELINE)
+        "the server", command, log, lambda: reason_not_to_trust(f"http://{address.http}", PIPELINE)
     ):
         assert list((run / "from-s3").rglob("model.onnx")), "Triton's copies lie in its own folder"
         yield address
     assert not list((run / "from-s3").iterdir()), "and go with it"
 
 
-def client_of(address: str) -> Any:
-    return tritonclient.http.InferenceServerClient(address, network_timeout=LOAD_S)
+def load(served: Served) -> None:
+    """Over gRPC, as commands do: over HTTP it would keep others of its thread waiting."""
+    with tritonclient.grpc.InferenceServerClient(served.grpc) as client:
+        client.load_model(NETWORK, headers={guard.GRPC_HEADER: ADMIN_KEY}, client_timeout=LOAD_S)
 
 
-def ready_versions(address: str) -> list[str]:
-    index = client_of(address).get_model_repository_index(headers=ADMIN_KEY)
+def ready_versions(served: Served) -> list[str]:
+    client = tritonclient.http.InferenceServerClient(served.http)
+    index = client.get_model_repository_index(headers={guard.HEADER: ADMIN_KEY})
     return [m["version"] for m in index if m["name"] == NETWORK and m.get("state") == "READY"]
 
 
 def test_a_server_answers_from_s3_and_takes_a_new_version(
-    place: Place, models: Path, served: str, tmp_path: Path
+    place: Place, models: Path, served: Served, tmp_path: Path
 ) -> None:
     shutil.copytree(models, tmp_path / "live")
     network = tmp_path / "live" / NETWORK
     shutil.copytree(network / "1", network / "2")
     live = place.remote("live")
     assert live.mirror(tmp_path / "live", known=live.prefix).bytes < WITHOUT_NETWORK
-    client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
+    load(served)
     assert "2" in ready_versions(served)
-    with Client(url=served) as client:
+    with Client(url=served.http) as client:
         assert client.classify(picture(), top=1).labels
     assert live.mirror(models).uploaded == 0, "only taken away"
-    client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
+    load(served)
     assert "1" in ready_versions(served)
 
 
-def test_s3_that_goes_away_costs_no_request(place: Place, served: str) -> None:
+def test_s3_that_goes_away_costs_no_request(place: Place, served: Served) -> None:
     answered, failed = 0, []
     loaded = threading.Event()
 
-    def load() -> None:
+    def load_in_vain() -> None:
         with pytest.raises(InferenceServerException):
-            client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
+            load(served)
         loaded.set()
 
     place.project.made("s3-down")
     try:
-        loading = threading.Thread(target=load)
+        loading = threading.Thread(target=load_in_vain)
         loading.start()
-        with Client(url=served) as client:
+        with Client(url=served.http) as client:
             while not loaded.is_set() and loading.is_alive():
                 try:
                     client.classify(picture(), top=1)
@@ -233,8 +244,8 @@ def test_s3_that_goes_away_costs_no_request(place: Place, served: str) -> None:
             place.remote("live").list()
     finally:
         place.project.made("s3-up")
-    client_of(served).load_model(NETWORK, headers=ADMIN_KEY)
-    with Client(url=served) as client:
+    load(served)
+    with Client(url=served.http) as client:
         assert client.classify(picture(), top=1).labels
 
 
