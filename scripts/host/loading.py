@@ -39,6 +39,13 @@ def unload(address: str, model: str, limit: float) -> None:
         client.unload_model(model, headers=key, client_timeout=limit)
 
 
+def at_work(address: str, limit: float) -> set[str]:
+    """The models that are being loaded."""
+    with _asked(address, "what it loads", limit) as (client, key):
+        index = client.get_model_repository_index(headers=key, client_timeout=limit)
+    return {model.name for model in index.models if model.state == "LOADING"}
+
+
 class _Client(tritonclient.grpc.InferenceServerClient):  # type: ignore[misc]
     def __del__(self) -> None:
         """It is closed below; the inherited one complains of what Ctrl-C left half made."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from google.protobuf import json_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from scripts.host import loading
+from scripts.errors import UserError
+from scripts.host import console, loading
 
 
 @dataclass(frozen=True)
@@ -23,10 +27,42 @@ class Control:
         files: Mapping[str, bytes] | None = None,
     ) -> None:
         text = json_format.MessageToJson(config, preserving_proto_field_name=True)
-        loading.load(self.address, model, self.limit, text, files)
+        with _whole():
+            loading.load(self.address, model, self.limit, text, files)
 
     def unload(self, model: str) -> None:
         loading.unload(self.address, model, self.limit)
+
+    def wait_for(self, models: Iterable[str]) -> None:
+        """Until the server is through with loads whose command is gone."""
+        deadline = time.monotonic() + self.limit
+        while at_work := loading.at_work(self.address, self.limit) & set(models):
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"{', '.join(sorted(at_work))} is not loaded within {self.limit:g} s",
+                    "start it afresh: make down && make up",
+                )
+            time.sleep(0.1)
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Ctrl-C waits for the load: the server would go on with it, and what is removed meanwhile
+    would hang it."""
+    came = False
+
+    def later(*_: object) -> None:
+        nonlocal came
+        came = True
+        console.note("to be interrupted once the server is through with this load")
+
+    before = signal.signal(signal.SIGINT, later)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            raise KeyboardInterrupt
 
 
 def pinned(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:

@@ -97,6 +97,9 @@ class Switch:
 
 def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> None:
     """After a switch that was cut off, wherever that was: this version alone, and nothing fixed."""
+    # Were a folder removed while it is loaded, the model's process would end without a word, and
+    # Triton would wait for it for ever.
+    control.wait_for(version.models)
     live.place(version, live.REPOSITORY)
     live.leave_only(version)
     _label(version)
