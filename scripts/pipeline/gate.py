@@ -150,6 +150,7 @@ def served(
                 if (server.poll() or 0) < 0 and starts < STARTS:
                     _end(server)
                     server, starts = _start(command, log), starts + 1
+                    deadline = time.monotonic() + options.limit
                 elif server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
                     said = _why_it_ended(log.read(), server.returncode)
