@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from google.protobuf import json_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from scripts.errors import UserError
-from scripts.host import console, loading
+from scripts.host import interrupts, loading
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,8 @@ class Control:
         files: Mapping[str, bytes] | None = None,
     ) -> None:
         text = json_format.MessageToJson(config, preserving_proto_field_name=True)
-        with _whole():
+        # The server would go on with it, and what is removed meanwhile would hang it.
+        with interrupts.deferred("the server is through with this load"):
             loading.load(self.address, model, self.limit, text, files)
 
     def unload(self, model: str) -> None:
@@ -43,26 +42,6 @@ class Control:
                     "start it afresh: make down && make up",
                 )
             time.sleep(0.1)
-
-
-@contextmanager
-def _whole() -> Iterator[None]:
-    """Ctrl-C waits for the load: the server would go on with it, and what is removed meanwhile
-    would hang it."""
-    came = False
-
-    def later(*_: object) -> None:
-        nonlocal came
-        came = True
-        console.note("to be interrupted once the server is through with this load")
-
-    before = signal.signal(signal.SIGINT, later)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if came:
-            raise KeyboardInterrupt
 
 
 def pinned(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +12,7 @@ import numpy as np
 from bundle_serving.health import reason_not_to_trust
 from scripts import up
 from scripts.errors import UserError
-from scripts.host import console, dotenv_file, engines, flavour, settings, state
+from scripts.host import console, dotenv_file, engines, flavour, interrupts, settings, state
 from scripts.host.flavour import Stack
 from scripts.host.settings import Settings
 from scripts.host.state import State
@@ -94,7 +91,8 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
         with stream:
             proof = _turn(switch, stream, up_now, canary)
     except BaseException as fault:
-        with _undisturbed():
+        # A second Ctrl-C does not leave the way back half gone.
+        with interrupts.ignored():
             _go_back(switch, how, fault)
         raise
     failed = sum(answer.label is None for answer in stream.all())
@@ -203,16 +201,6 @@ def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
         return
     switch.shared.record(history.STAYED, switch.new.number, how, why)
     console.note(f"{switch.old.named} serves, as before")
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C does not leave the way back half gone."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _remember(up_now: Up, new: Version, how: str) -> None:
