@@ -99,7 +99,7 @@ def test_there_and_back(project: Project) -> None:
     first, process = serving(project), started(project)
     new = published(project, MAX_MEGAPIXELS="40")
     assert serving(project) == first
-    with nobody_waits_in_vain(project, pause=0.02):
+    with nobody_waits_in_vain(project, pause=0.1):
         said = project.made("rollout", CANARY="20")
         assert f"version {new} serves; 0 of " in said and "20% of the requests" in said
         assert f"version {new} serves" in project.made("history")
