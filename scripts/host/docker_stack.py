@@ -189,15 +189,20 @@ class DockerStack:
             log.write_bytes(container.logs())
             container.remove(force=True)
 
-    def room(self) -> int | None:
-        """Bytes of memory that are left to the server, where Docker can tell."""
+    def memory(self) -> tuple[int, int] | None:
+        """Bytes that the server takes, and may take, where Docker can tell."""
         container = self._container("server")
         seen: Any = container.stats(stream=False) if container else {}
         memory = seen.get("memory_stats", {})
         if not {"limit", "usage"} <= memory.keys():
             return None
         cached = memory.get("stats", {}).get("inactive_file", 0)
-        return int(memory["limit"] - memory["usage"] + cached)
+        return int(memory["usage"] - cached), int(memory["limit"])
+
+    def room(self) -> int | None:
+        """Bytes of memory that are left to the server."""
+        memory = self.memory()
+        return memory[1] - memory[0] if memory else None
 
     def alive(self, service: str = "server") -> bool:
         container = self._container(service)
