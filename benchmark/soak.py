@@ -1,5 +1,5 @@
-"""Whether the server's memory grows: what its container takes while clients ask at full speed, until
-the first request that fails.
+"""Whether the server's memory grows: what its container takes while clients ask at full speed, up
+to the first request that fails.
 
     .venv/bin/python -m benchmark.soak [--minutes 10] [--images photos]
 
