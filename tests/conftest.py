@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,10 +120,17 @@ def together(served: Project, places: Path, kept: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What export and engine made, for tests that are not about making it."""
-    project = Project.copy(tmp_path_factory.mktemp("exported"), FLAVOUR="local")
-    try:
-        project.made("up")
-    finally:
-        project.make("down")
-    return project.path / "build"
+    """What export and engine made, for tests that are not about making it: by the first worker that
+    wants it, while another one waits."""
+    base = tmp_path_factory.getbasetemp()
+    made = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "exported"
+    with made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            project = Project.copy(tmp_path_factory.mktemp("exported-by"), FLAVOUR="local")
+            try:
+                project.made("up")
+            finally:
+                project.make("down")
+            made.symlink_to(project.path / "build")
+    return made
