@@ -191,7 +191,10 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
 
 
 def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
-    why = getattr(fault, "cause", None) or type(fault).__name__
+    if isinstance(fault, KeyboardInterrupt):
+        why = "interrupted"
+    else:
+        why = getattr(fault, "cause", None) or type(fault).__name__
     try:
         switch.back()
     except UserError as second:

@@ -344,7 +344,8 @@ def test_ctrl_c_in_the_middle(local: Project) -> None:
         said = interrupt(make)
     assert f"version {before} serves, as before" in said and "Traceback" not in said
     assert serving(local) == before and not in_the_middle(local, number)
-    assert "cut off" not in local.made("history")
+    told = local.made("history")
+    assert "cut off" not in told and "(rollout): interrupted" in told
 
 
 def test_kill_9_in_the_middle(local: Project) -> None:
