@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from benchmark.load import Question, measure
+from benchmark.load import RAW, Question, measure
 from bundle_serving.embeddings import Network
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.pictures import Transform
@@ -39,7 +39,6 @@ AT_ONCE = 8
 ROUNDS = 3
 MODELS, CALLABLE = "models of the repository", "callable"
 ENSEMBLE, NETWORK = "embedding_ensemble", "embedding_onnx"
-RAW = {"Inference-Header-Content-Length": "0"}
 
 
 def main(argv: list[str] | None = None) -> int:

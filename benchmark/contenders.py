@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from benchmark.load import Question
+from benchmark.load import RAW, Question
 from benchmark.services.usual import SETUP, Setup
 from benchmark.textbook import server
 from benchmark.textbook.server import HERE
@@ -26,7 +26,6 @@ from scripts.up import served_version
 from scripts.versions.archive import Version
 
 TRITON_PATH = f"/v2/models/{PIPELINE}/infer"
-TRITON_HEADERS = {"Inference-Header-Content-Length": "0"}
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def triton(name: str, address: str) -> Contender:
         probabilities = np.frombuffer(answer[-4 * len(labels) :], np.float32)
         return labels[int(probabilities.argmax())]
 
-    return Contender(name, address, TRITON_PATH, TRITON_HEADERS, label)
+    return Contender(name, address, TRITON_PATH, RAW, label)
 
 
 @contextmanager

@@ -18,6 +18,9 @@ from scripts.errors import UserError
 
 ANSWER_TIMEOUT_S = 60
 
+# Of a question to Triton that is nothing but the bytes of a picture.
+RAW = {"Inference-Header-Content-Length": "0"}
+
 
 @dataclass(frozen=True)
 class Question:

@@ -12,7 +12,7 @@ import argparse
 import sys
 import time
 
-from benchmark.load import Question, measure
+from benchmark.load import RAW, Question, measure
 from bundle_serving.pictures import Transform
 from scripts.errors import UserError, guarded
 from scripts.host import console, flavour
@@ -23,7 +23,6 @@ from scripts.versions import rollout
 
 CLIENTS = 4
 BETWEEN_S = 30
-RAW = {"Inference-Header-Content-Length": "0"}
 
 
 def main(argv: list[str] | None = None) -> int:

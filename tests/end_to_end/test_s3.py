@@ -289,6 +289,7 @@ def test_a_rollout_and_the_way_back_on_s3(rolled: Project, place: Place, tmp_pat
         assert other.made("history") == rolled.made("history")
         assert other.served_version.name == first
         assert live.archive.list() == kept, "no version was made anew"
+        assert "serves; 0 of " in other.made("rollout")
     finally:
         other.make("down")
 
