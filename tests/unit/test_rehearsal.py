@@ -45,9 +45,9 @@ class Trtexec:
 
     def start(self, onnx: Path, *words: str) -> subprocess.Popen[str]:
         played = {"REHEARSAL_TENSORRT": self.version, "REHEARSAL_COMPUTE_CAPABILITY": "8.6"}
+        command = [sys.executable, str(REHEARSAL / "trtexec.py"), f"--onnx={onnx}"]
         return subprocess.Popen(
-            [sys.executable, str(REHEARSAL / "trtexec.py"), f"--onnx={onnx}"]
-            + [f"--saveEngine={self.plan}", *words],
+            [*command, f"--saveEngine={self.plan}", *words],
             env=os.environ | played | self.settings,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
