@@ -30,13 +30,27 @@ def main() -> int:
     if known is None:
         raise UserError("no server is up", REMEDY)
     reason = reason_not_to_trust(f"http://{known.http}", PIPELINE)
+    lost = _lost_gpu(known)
+    if reason and lost:
+        raise UserError(f"the gpu server does not answer ({reason})", lost)
     if reason:
         raise UserError(f"the {known.flavour} server does not answer ({reason})", REMEDY)
     version = served_version()
     console.note(f"answers: {described(known, version)}")
     console.note(_engine(known, version))
+    if lost:  # what it has open it keeps; it can open nothing more
+        console.note(f"warning: {lost}")
     console.out.print(_models(known.http))
     return 0
+
+
+def _lost_gpu(known: State) -> str | None:
+    if known.flavour != "gpu":
+        return None
+    # What talks to Docker takes a third of a second to load.
+    from scripts.stacks.gpu import GpuStack
+
+    return GpuStack(known.started_with).lost()
 
 
 def _engine(known: State, version: Version) -> str:

@@ -63,11 +63,12 @@ def _tensorrt() -> ModuleType:
 class Network:
     def __init__(self, log: Log) -> None:
         trt = _tensorrt()
-        self._logger = _logger(trt, log)
-        self._builder = trt.Builder(self._logger)
+        logger = _logger()
+        logger.say = log
+        self._builder = trt.Builder(logger)
         strong = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
         self._network = self._builder.create_network(strong)
-        self._parser = trt.OnnxParser(self._network, self._logger)
+        self._parser = trt.OnnxParser(self._network, logger)
 
     def parse(self, path: Path) -> bool:
         """What is wrong with it has been logged."""
@@ -117,16 +118,21 @@ def _tensor(tensor: Any) -> Tensor:
     return Tensor(tensor.name, tensor.dtype.name, tuple(tensor.shape))
 
 
-def _logger(trt: ModuleType, log: Log) -> Any:
+@cache
+def _logger() -> Any:
+    """One for the whole process: TensorRT keeps the first that it is given."""
+    trt = _tensorrt()
     letters = dict(zip(("INTERNAL_ERROR", "ERROR", "WARNING", "INFO"), "EEWI", strict=True))
 
     class Logger(trt.ILogger):
+        say: Log = print
+
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
 
         def log(self, severity: Any, message: str) -> None:
             # What it notices of the missing driver is none of the network's faults.
             if severity.name in letters and "catchCudaError" not in message.partition("\n")[0]:
-                log(letters[severity.name], message)
+                self.say(letters[severity.name], message)
 
     return Logger()

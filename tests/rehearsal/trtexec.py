@@ -9,7 +9,6 @@ nothing could load such an engine, the plan that is written is the rehearsal's (
 
     REHEARSAL_TENSORRT            10.16.1 or 11.1.0: the option table, and how layers are described
     REHEARSAL_COMPUTE_CAPABILITY  for example 8.6
-    REHEARSAL_GPU                 the name of the GPU
     REHEARSAL_SECONDS             how long a build takes, for interrupting it
 
 Followed: samples/trtexec/trtexec.cpp, samples/common/{sampleOptions,sampleEngines,sampleReporting}
@@ -108,7 +107,7 @@ def _run(
         not_played.append("weak typing")
     if not_played:
         raise Refused(f"rehearsal: {', '.join(not_played)} is real but not played here")
-    log("I", f"Selected Device: {machine.gpu}")
+    log("I", f"Compute Capability: {machine.compute_capability}")
     log("I", f"TensorRT version: {dotted(machine.tensorrt)}")
     network = Network(from_tensorrt)
     log("I", "Start parsing network model.")
