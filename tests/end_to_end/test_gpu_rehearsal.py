@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -158,6 +159,49 @@ def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
         assert found in said
     old = gpu.make("doctor", REHEARSAL_COMPUTE_CAPABILITY="7.0")
     assert old.returncode != 0 and "FLAVOUR=cpu" in old.stdout
+
+
+def test_gpus_that_cannot_serve_are_refused_before_anything_is_pulled(gpu: Project) -> None:
+    desk, other = "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3060"
+    for played, said in (
+        ({"REHEARSAL_GPUS": f"{desk}/{other}"}, "choose those that serve: GPUS=0 or GPUS=1"),
+        ({"REHEARSAL_GPUS": desk, "REHEARSAL_DRIVER": "570.86"}, "driver 570.86 is older than 580"),
+        ({"GPUS": "1"}, "names a GPU that is not here: 1"),
+    ):
+        refused = gpu.make("up", **played)
+        (line,) = error_lines(refused.stderr)
+        assert refused.returncode == 1 and said in line
+        assert "image" not in refused.stdout
+    twins = gpu.made("up", REHEARSAL_GPUS=f"{desk}/{desk}")
+    assert f"a container sees 2 x {desk}" in twins and "up already" in twins
+
+
+def test_a_gpu_that_the_container_lost_is_told(gpu: Project) -> None:
+    server = f"{gpu.path.name}-server-1"
+    subprocess.run(["docker", "exec", server, "touch", "/tmp/gpu-lost"], check=True)
+    try:
+        assert "warning: the container has lost its GPU" in gpu.made("status")
+    finally:
+        subprocess.run(["docker", "exec", server, "rm", "/tmp/gpu-lost"], check=True)
+
+
+@pytest.mark.long
+def test_the_proof_runs_whole(gpu: Project) -> None:
+    said = gpu.made("prove")
+    (report,) = gpu.path.glob("build/proof/*/proof.json")
+    proof = json.loads(report.read_text())
+    assert proof["versions"]["TensorRT"] == "11.1.0"
+    unconfirmed = {row["claim"] for row in proof["rows"] if not row["confirmed"]}
+    # Of those there is one here, and it is not there.
+    assert unconfirmed == {
+        "Several GPUs serve together",
+        "cupy compiles, and GPU memory is shared",
+    }, proof["rows"]
+    assert said.count("- confirmed: ") == len(proof["rows"]) - len(unconfirmed)
+    text = report.with_name("proof.md").read_text() + report.read_text()
+    assert str(gpu.path) not in text and platform.node() not in text
+    left = ["docker", "ps", "--all", "--quiet", "--filter", "name=triton-bundle-proof"]
+    assert not subprocess.run(left, capture_output=True, text=True, check=True).stdout
 
 
 BESIDE = {
