@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
-from .errors import CONCERNS_ALL, ClientError
+from .errors import ClientError
 from .wire import Label, Result
 
 if TYPE_CHECKING:
@@ -74,11 +74,8 @@ def percent(label: Label) -> str:
 
 
 def as_error(result: Result) -> str:
-    """One line: whose error, its cause and its remedy."""
-    # These begin with the server's address, and the picture has no part in them.
-    if isinstance(result.error, CONCERNS_ALL):
-        return f"error: {result.error}"
-    return f"error: {result.source}: {result.error}"
+    """One line: the picture or the server, the cause and the remedy."""
+    return f"error: {result.error}"
 
 
 def as_summary(answered: int, failed: int, left: int, seconds: float) -> str:

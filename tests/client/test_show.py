@@ -9,7 +9,7 @@ from bundle_client.progress import bar, clock
 from bundle_client.show import as_error, as_json, as_line, as_summary, as_table
 
 MUG = Result("mug.jpg", (Label(504, "coffee mug", 0.75), Label(968, "cup", 0.001)), 12.34)
-REFUSED = Result("no.jpg", error=PictureRefused("not a picture", "send one"))
+REFUSED = Result("no.jpg", error=PictureRefused("not a picture", "send one", "no.jpg"))
 
 
 def console(**settings: object) -> Console:
