@@ -19,6 +19,7 @@ from bundle_client.sources import name_of, pictures_in
 from scripts.base import console, lock
 from scripts.base.console import all_output_on_stderr
 from scripts.base.errors import UserError, guarded
+from scripts.base.text import printable
 from scripts.server import embeddings
 from scripts.settings import settings
 
@@ -60,7 +61,7 @@ def best_first(wanted: Embedding, found: list[Embedding]) -> list[tuple[float, E
 
 def for_people(likeness: float, each: Embedding) -> str:
     mark = "  (untrained weights)" if "(untrained)" in each.network else ""
-    return f"{likeness:.4f}  {each.source:<{NAME_WIDTH}}{mark}".rstrip()
+    return f"{likeness:.4f}  {printable(each.source):<{NAME_WIDTH}}{mark}".rstrip()
 
 
 def as_json_line(likeness: float, each: Embedding) -> str:

@@ -64,6 +64,16 @@ def test_nothing_in_a_name_or_label_is_taken_for_markup() -> None:
         assert "[bold]mug :coffee:" in text
 
 
+def test_no_terminal_obeys_what_stands_in_a_name_a_label_or_an_error() -> None:
+    name, said = "\x1b]0;mine\x07\u202e\n.jpg", "\x1b[31mmug\r\x9b2K 日本 語"
+    seen = "\\x1b[31mmug\\r\\x9b2K 日本 語"
+    odd = Result(name, (Label(1, said, 0.5),), 1.0)
+    for text in (as_table(odd, console()), as_line(odd, 1, console())):
+        assert text.startswith("\\x1b]0;mine\\x07\\u202e\\n.jpg") and seen in text
+    refused = Result(name, error=PictureRefused(said, "send one", name))
+    assert as_error(refused) == f"error: \\x1b]0;mine\\x07\\u202e\\n.jpg: {seen}; send one"
+
+
 def test_a_line_is_not_broken_by_a_narrow_terminal() -> None:
     long = Result("x" * 100, MUG.labels, 1.0)
     assert "\n" not in as_line(long, 40, console(width=40))
