@@ -16,6 +16,7 @@ from dotenv import dotenv_values
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.bootstrap import CPU_TORCH
+from scripts.settings.architectures import require_known
 from scripts.settings.precision import PRECISIONS
 
 DEFAULTS = {
@@ -151,6 +152,7 @@ def load(
         if values[name] not in choices:
             offered = ", ".join(choice or "(empty)" for choice in choices)
             raise UserError(f"{name}={values[name]} is not known", f"choose one of: {offered}")
+    require_known(values["ARCH"])
     for name in WHOLE_NUMBERS:
         if values[name] and not (values[name].isdecimal() and int(values[name]) > 0):
             raise UserError(f"{name}={values[name]} is no whole number above 0", "mend it, or .env")
