@@ -101,7 +101,7 @@ def test_from_an_onnx_file_to_an_answer_and_to_the_next(own: Project, tmp_path: 
     assert any(
         label in own.made("classify", MODEL="birds", IMG="build/mug.jpg") for label in LABELS
     )
-    assert "version 2 serves (rollout)" in own.made("history", MODEL="birds")
+    assert "version 2 live (rollout)" in own.made("history", MODEL="birds")
     assert own.made("history") == before
 
 
