@@ -93,7 +93,11 @@ def test_pictures_are_answered_as_by_pytorch_and_a_restart_brings_all_back(
         assert difference() <= 0.01 and difference("cascade") <= 0.01
 
         # One is unloaded, and one is damaged: neither comes back, and neither keeps others away.
-        together.made("unload", MODEL="sentiment_ensemble")
+        members = ("sentiment_onnx", "sentiment_postprocessing", "sentiment_preprocessing")
+        said = together.made("unload", MODEL="sentiment_ensemble")
+        assert f"unloaded: {', '.join(('sentiment_ensemble', *members))}" in said
+        assert not {*members} & {*together.made("models").split()}
+        assert difference("cascade") <= 0.01  # it takes members of its own and of others
         together.made("down")
         shutil.rmtree(together.path / "build" / "live" / "classification_places" / "1")
         said = together.made("up", PRECISION="fp32", DECODE="reduced")
