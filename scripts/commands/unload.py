@@ -10,6 +10,7 @@ import time
 
 from scripts.base import console
 from scripts.base.errors import UserError, guarded
+from scripts.repository import live
 from scripts.server import extra, loading, model_control
 from scripts.stacks.state import State
 
@@ -19,7 +20,7 @@ def main() -> int:
     name = model_control.named(server)
     if name in model_control.pipeline(server):
         raise UserError(
-            f"without {name} no picture is answered",
+            f"without {live.called(name)}, no picture is answered",
             "change it and make load it, or make down to stop serving",
         )
     extra.forget(name)

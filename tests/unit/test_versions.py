@@ -21,6 +21,7 @@ from scripts.rollout.stream import Answer
 from scripts.rollout.verdict import Figures, agreement, objection
 from scripts.server.control import pinned, serving_both
 from scripts.settings.settings import DEFAULTS
+from scripts.steps.manifest import Manifest
 from tests.project import ROOT
 
 
@@ -176,6 +177,18 @@ def test_a_draft_that_fails_leaves_nothing(here: Path) -> None:
     assert archive.numbers(pipelines.first()) == [] and list((here / "versions").iterdir()) == []
     with pytest.raises(UserError, match="there is no version 7"):
         archive.load(pipelines.first(), 7)
+
+
+def test_a_model_is_called_by_its_name_and_the_network_that_it_serves(here: Path) -> None:
+    manifest = Manifest({"arch": "mobilenet_v2"}, False, {}, {}, {})
+    for version in (1, 2):
+        files.write(here / f"live/resnet50_onnx/{version}/manifest.json", manifest.dump())
+    assert live.called("resnet50_onnx") == "resnet50_onnx, serving mobilenet_v2"
+    assert live.called("resnet50_onnx", "1") == "resnet50_onnx, serving mobilenet_v2"
+    assert live.called("postprocessing", "1") == live.called("postprocessing") == "postprocessing"
+    version = kept(None, "a network")
+    files.write(version.workspace.onnx / "manifest.json", manifest.dump())
+    assert version.serving == f"{PIPELINE}, serving mobilenet_v2"
 
 
 def live_numbers(here: Path, model: str) -> list[str]:
