@@ -4,6 +4,9 @@
 RUN := .venv/bin/python -m scripts.commands
 TOOLS := @python3 scripts/bootstrap.py tools
 
+# As they were typed: make would take the $ in a file's name or a text for one of its variables.
+$(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
+
 .DEFAULT_GOAL := help
 .PHONY: help demo doctor up classify add-model sentiment similar bench rivals tune publish rollout \
 	rollback history s3-check s3-up s3-down status models load unload logs down clean prove test

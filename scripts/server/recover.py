@@ -32,7 +32,7 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
     except UserError as fault:
         console.note(f"the server cannot be put in order ({fault.cause})")
         return False
-    shared.record(history.STAYED, cut.version, cut.how, "cut off")
+    shared.record(history.STAYED, cut.version, cut.how, history.CUT_OFF)
     return True
 
 

@@ -164,7 +164,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         _stop(known)
     try:
         stack.start(wanted)
-        _wait(stack, wanted, float(wished["START_TIMEOUT"]))
+        _wait(stack, wanted, float(wished["START_TIMEOUT"]), version)
     except BaseException:  # Ctrl-C too: no server is left that nobody knows to work
         stack.stop()
         raise
@@ -176,7 +176,7 @@ def _stop(known: State) -> None:
     flavour.stack(known.flavour, known.started_with).stop()
 
 
-def _wait(stack: Stack, wanted: State, limit: float) -> None:
+def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
     """Until a picture is answered; readiness alone is green over a pipeline that is not."""
     with console.waiting("starting the server, until it answers a picture") as waiting:
         while reason := reason_not_to_trust(f"http://{wanted.http}", PIPELINE):
@@ -186,14 +186,16 @@ def _wait(stack: Stack, wanted: State, limit: float) -> None:
                 raise UserError(f"the server stopped while it started: {said}", stack.log_hint)
             if waiting.seconds > limit:
                 raise UserError(
-                    f"the server did not answer within {limit:.0f} s ({reason})",
+                    f"{version.serving}, did not answer within {limit:.0f} s ({reason})",
                     "see make logs; on a slow machine raise START_TIMEOUT",
                 )
             time.sleep(0.2)
 
 
 def described(server: State, version: Version) -> str:
-    return f"{version.describe()}, flavour {server.flavour}, HTTP {server.http}, gRPC {server.grpc}"
+    asked = f"http://{server.http}/v2/models/{version.pipeline.ensemble}, gRPC {server.grpc}"
+    what = f"{version.pipeline.ensemble}, serving {version.what} ({version.named})"
+    return f"{what}, flavour {server.flavour}, {asked}"
 
 
 def fingerprint(stack: Stack, wished: Settings) -> str:

@@ -17,6 +17,7 @@ from dotenv import dotenv_values
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.bootstrap import CPU_TORCH
+from scripts.settings.architectures import require_known
 from scripts.settings.precision import PRECISIONS
 
 DEFAULTS = {
@@ -155,6 +156,7 @@ def load(
         if values[name] not in choices:
             offered = ", ".join(choice or "(empty)" for choice in choices)
             raise UserError(f"{name}={values[name]} is not known", f"choose one of: {offered}")
+    require_known(values["ARCH"])
     if not re.fullmatch(r"all|\d+(,\d+)*", values["GPUS"]):
         raise UserError(f"GPUS={values['GPUS']} is not known", "say all, or numbers: GPUS=0,1")
     for name in WHOLE_NUMBERS:
