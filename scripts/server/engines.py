@@ -154,7 +154,8 @@ def _pass_the_gate(stack: GpuStack, wished: Settings, layout: Layout, made: Work
         lay_out = partial(model_folders.lay_out, made, layout)
         prove_served(stack, wished["START_TIMEOUT"], layout, made, lay_out)
 
-    prove_once(made.plan, f" behind {layout.decoding.step}", prove)
+    after = " before scores that stay" if layout.scores_stay else ""
+    prove_once(made.plan, f" behind {layout.decoding.step}{after}", prove)
 
 
 def prove_once(built: Path, how: str, prove: Callable[[], None]) -> None:
