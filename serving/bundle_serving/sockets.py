@@ -12,8 +12,9 @@ import tempfile
 from pathlib import Path
 
 GRPC = "grpc:1"
-METRICS = "metrics:2"
+METRICS = "metrics"
 HTTP = "http"
+STREAMS = "streams"
 ENVOY_ADMIN = "envoy-admin"
 
 # sun_path of the kernel, less the zero that ends it.
@@ -39,7 +40,7 @@ def target(sockets: Path) -> str:
 
 
 def _fits(sockets: Path) -> bool:
-    longest = max((GRPC, METRICS, HTTP, ENVOY_ADMIN), key=len)
+    longest = max((GRPC, METRICS, HTTP, STREAMS, ENVOY_ADMIN), key=len)
     return len(os.fsencode(sockets / longest)) <= LONGEST_PATH
 
 
