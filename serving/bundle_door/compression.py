@@ -1,4 +1,4 @@
-"""Compressed bodies: bounded when they come in, in the client's favourite encoding when they go out."""
+"""Compressed bodies: bounded when they come in; going out, as the client prefers."""
 
 from __future__ import annotations
 

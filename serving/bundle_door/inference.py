@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from tritonclient.grpc import service_pb2 as pb
 
 from bundle_door.answers import JSON, Answer, Refused
 from bundle_door.kserve import Inference, Input, Output, Parameters, SharedMemory
-from bundle_door.limits import Limits, too_large
+from bundle_door.limits import Limits
 from bundle_door.parsing import parsed
 from bundle_door.tensors import LENGTH, SIZES, from_json, to_json
+from bundle_serving.kserve import pb
 
 HEADER_LENGTH = "inference-header-content-length"
 # raw_input_contents of a ModelInferRequest: field 7, of bytes.
@@ -68,9 +68,7 @@ def header_length(header: str | None, size: int) -> int | None:
 
 def from_body(model: str, version: str, body: bytes, length: int, limits: Limits) -> Asked:
     """A body that is JSON in its first `length` bytes, with binary tensors behind."""
-    if length > limits.json_bytes:
-        raise too_large_json(limits)
-    asked = parsed(memoryview(body)[:length], Inference, "the request's JSON")
+    asked = parsed(memoryview(body)[:length], Inference, "the request's JSON", limits)
     tensors = list(payloads(asked.inputs, memoryview(body)[length:]))
     message = pb.ModelInferRequest(
         model_name=model,
@@ -121,8 +119,9 @@ def raw_shape(signature: Signature, size: int) -> list[int]:
     count, rest = divmod(size, item) if item else (0, size)
     if rest or (count != 1 and -1 not in signature.dims):
         raise Refused(
-            400, f"{size} bytes do not fill '{signature.name}', of {signature.datatype} and shape"
-            f" {list(signature.dims)}"
+            400,
+            f"{size} bytes do not fill '{signature.name}', of {signature.datatype} and shape"
+            f" {list(signature.dims)}",
         )
     return [*batch, *(count if dim == -1 else dim for dim in signature.dims)]
 
@@ -143,8 +142,9 @@ def payloads(inputs: Sequence[Input], binary: memoryview) -> Iterator[bytes | me
         _check_one_source(tensor)
     if position != len(binary):
         raise Refused(
-            400, f"{len(binary) - position} bytes follow the JSON that no input's binary_data_size"
-            " accounts for"
+            400,
+            f"{len(binary) - position} bytes follow the JSON that no input's binary_data_size"
+            " accounts for",
         )
 
 
@@ -168,11 +168,6 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def too_large_json(limits: Limits) -> Refused:
-    refused = too_large(limits.json_bytes)
-    return Refused(413, f"of JSON, {refused}; send large tensors as binary data")
-
-
 def _check_size(tensor: Input, size: int, left: int) -> None:
     if size > left:
         raise Refused(
@@ -186,8 +181,9 @@ def _check_size(tensor: Input, size: int, left: int) -> None:
         expected = str(count * SIZES[tensor.datatype])
     if not fits:
         raise Refused(
-            400, f"input '{tensor.name}': binary_data_size is {size}, but {tensor.datatype} of"
-            f" shape {tensor.shape} takes {expected} bytes"
+            400,
+            f"input '{tensor.name}': binary_data_size is {size}, but {tensor.datatype} of"
+            f" shape {tensor.shape} takes {expected} bytes",
         )
 
 
@@ -199,8 +195,9 @@ def _check_one_source(tensor: Input) -> None:
     ]
     if sum(given) > 1:
         raise Refused(
-            400, f"input '{tensor.name}' has more than one of 'data', binary_data_size and"
-            " shared_memory_region"
+            400,
+            f"input '{tensor.name}' has more than one of 'data', binary_data_size and"
+            " shared_memory_region",
         )
 
 
