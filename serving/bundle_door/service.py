@@ -48,6 +48,7 @@ class Service:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
+        check_origin(headers)
         route, handler, named = found(self._routes, scope["method"], scope["path"])
         if route.admin:
             self._check_admin(headers)
@@ -86,6 +87,13 @@ class Service:
             # Of a large body it takes a second, in which others are served too.
             await asyncio.sleep(0)
         return clear
+
+
+def check_origin(headers: Mapping[str, str]) -> None:
+    """A page of another server must not ask this one through a browser that can reach it."""
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host"):
+        raise Refused(403, f"pages of {origin[:100]} may not ask here; name it in CORS_ORIGINS")
 
 
 async def received(receive: Receive, limit: int, share: Share) -> list[bytes]:
