@@ -25,7 +25,7 @@ up: ## Bring the server up (exports the network first, where that is needed)
 
 classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, cascade or your own)
 	$(TOOLS)
-	@$(RUN).classify
+	@$(RUN).ask
 
 add-model: ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, WEIGHTS=)
 	$(TOOLS) adopt
@@ -33,7 +33,7 @@ add-model: ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.tx
 
 sentiment: ## How a text is meant: make sentiment TEXT="What a day!" (JSON=1)
 	$(TOOLS)
-	@$(RUN).sentiment
+	@MODEL=$${MODEL:-sentiment} $(RUN).ask
 
 similar: ## Which pictures of a folder are most like one: make similar IMG=photo.jpg IN=photos (TOP=5, JSON=1)
 	$(TOOLS)
@@ -87,11 +87,11 @@ models: ## The models that the server knows: version, state, and what each was m
 	$(TOOLS)
 	@$(RUN).models
 
-load: ## Load a model of the repository, or what has changed of it: make load MODEL=resnet50_onnx
+load: ## Load a model of the repository, or what has changed of it: make load TRITON_MODEL=resnet50_onnx
 	$(TOOLS)
 	@$(RUN).load
 
-unload: ## Unload a model that no picture needs: make unload MODEL=another
+unload: ## Unload a model that no picture needs: make unload TRITON_MODEL=another
 	$(TOOLS)
 	@$(RUN).unload
 

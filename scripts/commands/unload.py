@@ -1,6 +1,6 @@
 """Unloads a model that no picture needs.
 
-make unload MODEL=another
+make unload TRITON_MODEL=another
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from scripts.base import console, files
+from scripts.base import console
 from scripts.base.errors import UserError
-from scripts.recipes.pipelines import Engine, Pipeline
+from scripts.recipes.layout import Engine
+from scripts.recipes.pipelines import Pipeline
 from scripts.repository import history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines
@@ -42,7 +43,7 @@ def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> 
     control.wait_for(version.models)
     live.place(version, live.REPOSITORY)
     live.leave_only(version)
-    label(version)
+    model_folders.write_labels(version.pipeline, version.workspace, live.REPOSITORY)
     shared.push_live()
     as_committed(control, engine, [*version.models, version.pipeline.ensemble])
     with suppress(UserError):  # there may be none
@@ -58,13 +59,3 @@ def as_committed(control: Control, engine: Engine, models: Iterable[str]) -> Non
     nothing where no file is newer than before, and leaves what was fixed as it is."""
     for model in models:
         control.load(model, model_folders.config_in_use(live.REPOSITORY, model, engine))
-
-
-def label(version: Version) -> bool:
-    """Whether other labels are there now."""
-    labels = live.REPOSITORY / version.pipeline.ensemble / "labels.txt"
-    wanted = model_folders.labels(version.workspace)
-    if labels.exists() and labels.read_text() == wanted:
-        return False
-    files.write(labels, wanted)
-    return True

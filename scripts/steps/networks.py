@@ -17,7 +17,7 @@ from torch import nn
 
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
-from scripts.steps.manifest import Wanted, lines_of
+from scripts.steps.manifest import Torchvision, lines_of
 from scripts.steps.vision import torchvision
 
 
@@ -69,7 +69,7 @@ class Halved(nn.Module):  # type: ignore[misc]
         return scores
 
 
-def build(wanted: Wanted) -> Network:
+def build(wanted: Torchvision) -> Network:
     models = torchvision.models
     known = models.list_models(module=models)
     if wanted.arch not in known:
@@ -132,7 +132,7 @@ def _download(arch: str, published: Any) -> tuple[nn.Module, Any, dict[str, str]
 
 
 def _from_file(
-    wanted: Wanted, classes: int, published: Any
+    wanted: Torchvision, classes: int, published: Any
 ) -> tuple[nn.Module, Any, dict[str, str]]:
     path = Path(wanted.weights)
     digest = files.sha256(path)

@@ -24,7 +24,7 @@ from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
-from scripts.recipes import shapes
+from scripts.steps import shapes
 from scripts.steps.manifest import Manifest, differences
 
 # On PATH in NVIDIA's pytorch image; the second is where older ones keep it.

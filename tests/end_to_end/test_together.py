@@ -48,7 +48,7 @@ def test_all_are_ready_and_answer_at_once(together: Project) -> None:
     assert "negative  " in again.stdout
     assert together.server_began() == began
     assert (
-        "MODEL=smells is not known"
+        "MODEL=smells is not a pipeline"
         in together.make("classify", IMG=str(photo), MODEL="smells").stderr
     )
 
@@ -93,7 +93,7 @@ def test_pictures_are_answered_as_by_pytorch_and_a_restart_brings_all_back(
         assert difference() <= 0.01 and difference("cascade") <= 0.01
 
         # One is unloaded, and one is damaged: neither comes back, and neither keeps others away.
-        together.made("unload", MODEL="sentiment_ensemble")
+        together.made("unload", TRITON_MODEL="sentiment_ensemble")
         together.made("down")
         shutil.rmtree(together.path / "build" / "live" / "classification_places" / "1")
         said = together.made("up", PRECISION="fp32", DECODE="reduced")
