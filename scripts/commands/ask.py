@@ -14,9 +14,10 @@ import os
 import sys
 
 from scripts.base.errors import UserError, guarded
-from scripts.recipes import pictures, pipelines
+from scripts.recipes import pipelines
 from scripts.server import ask
 from scripts.server.running import running
+from scripts.settings import pictures
 
 
 def main() -> int:

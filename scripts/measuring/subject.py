@@ -32,7 +32,7 @@ def of(server: State, pipeline: Pipeline) -> Subject:
     network = pipeline.recipe.network_model(version.engine)
     takes_pixels = network is not None and "input" in version.workspace.manifest.onnx
     return Subject(
-        pipeline.name or served["network"],
+        f"{pipeline.ensemble}, serving {served['network']}",
         (ensemble,),
         Target.asked(workload.NETWORK, str(network), server.http, server.grpc)
         if takes_pixels

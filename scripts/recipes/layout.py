@@ -51,4 +51,5 @@ class Layout:
     engine: Engine
     decoding: Decoding
     preprocessing: Share
-    network: Share
+    network: Share  # of each GPU, where there are any; 0 instances: as many as the recipe says
+    scores_stay: bool = False  # on the GPU, for the postprocessing

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.base.errors import UserError
+from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.recipe import Server
 from scripts.steps.workspace import Workspace
 
-LABELS = "labels.txt"
 UNTRAINED = " (untrained weights)"
-
-
-def named(said: str) -> list[str]:
-    """What IMG= names: one picture, or several in quotes."""
-    if not said:
-        raise UserError("no picture given", "name one: make classify IMG=photo.jpg")
-    return [said] if Path(said).exists() else shlex.split(said)
 
 
 def ask(server: Server, model: str, pictures: Sequence[str], said: Mapping[str, str]) -> int:

@@ -148,7 +148,7 @@ class Recipe(Part):
         return False
 
     def label_lines(self, made: Workspace, repository: Path) -> str | None:
-        """The ensemble's labels.txt."""
+        """The labels.txt of those models whose configs name one: ensemble and network."""
         return None
 
     # version

@@ -73,6 +73,13 @@ class Version:
         return f"{self.named}: {self.what}"
 
     @property
+    def serving(self) -> str:
+        """The API's name, which stays whatever network serves under it, and that network."""
+        has_network = self.workspace.onnx.is_dir()
+        network = self.workspace.manifest.network if has_network else "programs alone"
+        return f"{self.pipeline.ensemble}, serving {network}"
+
+    @property
     def record(self) -> dict[str, object]:
         """What is kept of it in its folder, which says of which pipeline it is."""
         told = [each.name for each in fields(self) if each.name != "pipeline"]

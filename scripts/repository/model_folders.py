@@ -23,13 +23,12 @@ from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share
+from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Contents
 from scripts.steps.workspace import Workspace
 
-HEAD = (
-    "# config.pbtxt of this model, as this machine runs it. Written by the command that loads it.\n"
-)
+HEAD = "# config.pbtxt as this machine runs the model. Written by the command that loads it.\n"
 
 
 def contents(pipeline: Pipeline, made: Workspace, layout: Layout) -> Contents:
@@ -121,7 +120,7 @@ def lay_out(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Pat
 def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Path) -> None:
     """The labels, and the models' configs as this machine runs them."""
     recipe = pipeline.recipe
-    write_labels(pipeline, made, repository)
+    write_labels(pipeline, made, layout.engine, repository)
     for model in sorted({*recipe.members, recipe.ensemble}):
         folder = repository / model
         member = config(folder)
@@ -131,13 +130,18 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
     files.let_all_read(repository)
 
 
-def write_labels(pipeline: Pipeline, made: Workspace, repository: Path) -> bool:
+def write_labels(pipeline: Pipeline, made: Workspace, engine: Engine, repository: Path) -> bool:
     """Whether other ones are there now."""
-    path = repository / pipeline.ensemble / "labels.txt"
-    lines = pipeline.recipe.label_lines(made, repository)
-    if lines is None or (path.exists() and path.read_text() == lines):
+    recipe = pipeline.recipe
+    lines = recipe.label_lines(made, repository)
+    if lines is None:
         return False
-    files.write(path, lines)
+    named = [model for model in (recipe.ensemble, recipe.network_model(engine)) if model]
+    places = [repository / model / LABELS for model in named]
+    if all(place.exists() and place.read_text() == lines for place in places):
+        return False
+    for place in places:
+        files.write(place, lines)
     return True
 
 

@@ -81,7 +81,9 @@ class Switch:
         self._leave_only(self.old)
 
     def _fix(self, version: Version) -> None:
-        if model_folders.write_labels(version.pipeline, version.workspace, live.REPOSITORY):
+        if model_folders.write_labels(
+            version.pipeline, version.workspace, self.engine, live.REPOSITORY
+        ):
             self.shared.push_live()
         self.control.load(self.pipeline, pinned(self._config(self.pipeline), version.models))
 

@@ -32,7 +32,7 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
     except UserError as fault:
         console.note(f"the server cannot be put in order ({fault.cause})")
         return False
-    shared.record(history.STAYED, cut.version, cut.how, "cut off")
+    shared.record(history.STAYED, cut.version, cut.how, history.CUT_OFF)
     return True
 
 
@@ -43,7 +43,7 @@ def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> 
     control.wait_for(version.models)
     live.place(version, live.REPOSITORY)
     live.leave_only(version)
-    model_folders.write_labels(version.pipeline, version.workspace, live.REPOSITORY)
+    model_folders.write_labels(version.pipeline, version.workspace, engine, live.REPOSITORY)
     shared.push_live()
     as_committed(control, engine, [*version.models, version.pipeline.ensemble])
     with suppress(UserError):  # there may be none

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
+
 from bundle_serving.health import reason_not_to_trust
+from scripts.base import console
 from scripts.base.console import all_output_on_stderr
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
@@ -17,15 +21,20 @@ def running_server(wished: Settings | None = None) -> State:
     """The server that is up, if it is what is asked for; else it is brought up."""
     wished = wished or settings.load()
     known = state.load()
+    warning = ""
     if known:
-        asked = wished.given - NOT_SERVED
+        asked = {name: wished[name] for name in sorted(wished.given - NOT_SERVED)}
         wished = wished.over(known.settings)
-        same = all(wished[name] == known.settings.get(name) for name in asked)
-        if same and answers(known, pipelines.first()):
-            return known
+        now = {name: known.settings.get(name, "") for name in asked}
+        if answers(known, pipelines.first()):
+            if asked == now:
+                return known
+            warning = restart(now, asked)
     from scripts.server.up import bring_up
 
     with all_output_on_stderr():
+        if warning:
+            console.note(warning)
         return bring_up(wished)
 
 
@@ -53,3 +62,14 @@ def running(pipeline: Pipeline) -> State:
 
 def answers(server: State, pipeline: Pipeline) -> bool:
     return reason_not_to_trust(f"http://{server.http}", pipeline.ensemble) is None
+
+
+def restart(now: Mapping[str, str], asked: Mapping[str, str]) -> str:
+    """Said before it is done: whoever wants an answer may not expect one that replaces what others
+    are served."""
+    changed = [name for name in asked if asked[name] != now[name]]
+    before, after = (
+        " ".join(f"{name}={shlex.quote(values[name])}" for name in changed)
+        for values in (now, asked)
+    )
+    return f"this restarts the server with {after}; to go back: make up {before}"

@@ -19,7 +19,7 @@ from bundle_serving.start_server import PIPELINE
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.layout import Decoding, Engine, Layout, Share
+from scripts.recipes.layout import CPU, Decoding, Engine, Layout, Share
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
@@ -27,14 +27,14 @@ from scripts.server import engines, extra
 from scripts.server.recover import restore
 from scripts.settings import settings
 from scripts.settings.settings import PORTS, Settings
-from scripts.stacks import admin_key, flavour, state
+from scripts.stacks import admin_key, flavour, gpu, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import on_demand
 from scripts.storage.shared import Shared
 
 # What is no file, and decides how a server runs.
-PLACE = ("BIND", "MEMORY", "REPOSITORY", "S3_SERVER_CREDENTIALS")
+PLACE = ("BIND", "MEMORY", "GPUS", "REPOSITORY", "S3_SERVER_CREDENTIALS")
 
 # A network's hash stands in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
@@ -168,7 +168,10 @@ def layout(wished: Settings, engine: Engine) -> Layout:
         )
 
     decoding = Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"]))
-    return Layout(engine, decoding, share("PREPROCESS"), share("NETWORK"))
+    if engine is CPU:
+        return Layout(engine, decoding, share("PREPROCESS"), share("NETWORK"))
+    network = Share(wished.number("NETWORK_INSTANCES") or 0, threads=1)
+    return Layout(engine, decoding, share("PREPROCESS"), network, gpu.scores_stay(wished))
 
 
 def _serve(stack: Stack, wished: Settings, version: Version) -> State:
@@ -183,7 +186,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         _stop(known)
     try:
         stack.start(wanted)
-        _wait(stack, wanted, float(wished["START_TIMEOUT"]))
+        _wait(stack, wanted, float(wished["START_TIMEOUT"]), version)
     except BaseException:  # Ctrl-C too: no server is left that nobody knows to work
         stack.stop()
         raise
@@ -195,7 +198,7 @@ def _stop(known: State) -> None:
     flavour.stack(known.flavour, known.started_with).stop()
 
 
-def _wait(stack: Stack, wanted: State, limit: float) -> None:
+def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
     """Until a picture is answered; readiness alone is green over a pipeline that is not."""
     with console.waiting("starting the server, until it answers a picture") as waiting:
         while reason := reason_not_to_trust(f"http://{wanted.http}", PIPELINE):
@@ -205,14 +208,16 @@ def _wait(stack: Stack, wanted: State, limit: float) -> None:
                 raise UserError(f"the server stopped while it started: {said}", stack.log_hint)
             if waiting.seconds > limit:
                 raise UserError(
-                    f"the server did not answer within {limit:.0f} s ({reason})",
+                    f"{version.serving}, did not answer within {limit:.0f} s ({reason})",
                     "see make logs; on a slow machine raise START_TIMEOUT",
                 )
             time.sleep(0.2)
 
 
 def described(server: State, version: Version) -> str:
-    return f"{version.describe()}, flavour {server.flavour}, HTTP {server.http}, gRPC {server.grpc}"
+    asked = f"http://{server.http}/v2/models/{version.pipeline.ensemble}, gRPC {server.grpc}"
+    what = f"{version.pipeline.ensemble}, serving {version.what} ({version.named})"
+    return f"{what}, flavour {server.flavour}, {asked}"
 
 
 def fingerprint(stack: Stack, wished: Settings) -> str:

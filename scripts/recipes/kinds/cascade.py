@@ -16,7 +16,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
 from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
-from scripts.recipes.pictures import LABELS, UNTRAINED, ask, labels_of, scores_of_pictures
+from scripts.recipes.pictures import UNTRAINED, ask, labels_of, scores_of_pictures
 from scripts.recipes.recipe import Batch, Count, Ensemble, Export, Name, Part, Recipe, Server
 from scripts.settings.settings import Settings
 from scripts.steps.infer import Answer, Question
@@ -182,7 +182,7 @@ def ensemble(recipe: Cascade, engine: str) -> str:
         recipe.batch.max,
         pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
         pbtxt.outputs(
-            Tensor("OUTPUT", "FP32", [recipe.classes], labels=LABELS),
+            Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS),
             Tensor("ANSWERED_BY", "STRING", [1]),
         ),
         NEWEST_VERSION,
@@ -231,8 +231,7 @@ def first(recipe: Cascade) -> str:
         f"{recipe.models.first}_{CPU.ending}",
         pbtxt.backend("onnxruntime"),
         recipe.batch.max,
-        pbtxt.inputs(pixels),
-        pbtxt.outputs(_scores("output", recipe)),
+        *pbtxt.picture_network(pixels, _scores("output", recipe)),
         NEWEST_VERSION,
         pbtxt.instances(recipe.instances.first, "CPU"),
         BATCHES_FORM_THEMSELVES,
@@ -248,8 +247,7 @@ def first_on_gpu(recipe: Cascade) -> str:
         f"{recipe.models.first}_{GPU.ending}",
         pbtxt.platform("tensorrt_plan"),
         recipe.batch.max,
-        pbtxt.inputs(pixels),
-        pbtxt.outputs(_scores("output", recipe)),
+        *pbtxt.picture_network(pixels, _scores("output", recipe)),
         NEWEST_VERSION,
         pbtxt.instances(recipe.instances.first_on_gpu, "GPU"),
         pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),

@@ -16,7 +16,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
-from scripts.recipes.pictures import LABELS, ask, labels_of, scores_of_pictures
+from scripts.recipes.pictures import ask, labels_of, scores_of_pictures
 from scripts.recipes.recipe import (
     Batch,
     Channels,
@@ -36,6 +36,8 @@ from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace
 
 TORCHVISION = "torchvision/"
+# The name of the parameter by which Triton brings a Python model's inputs to the host, or not.
+STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 PREPROCESSING = ROOT / "model_repository" / "preprocessing"
 
 # The settings by which one version differs from another.
@@ -117,6 +119,10 @@ class Image(Recipe):
             member.model_warmup[0].inputs["input"].dims[:] = pixels
             if layout.engine is CPU:
                 share(member, layout.network)
+            elif layout.network.instances:
+                member.instance_group[0].count = layout.network.instances
+        elif member.name == self.models.postprocessing and layout.engine is GPU:
+            member.parameters[STAY].string_value = "no" if layout.scores_stay else "yes"
         elif member.name == self.ensemble and layout.engine is GPU:
             member.ensemble_scheduling.step[0].model_name = self.first_model(layout)
         else:
@@ -272,8 +278,7 @@ def network(recipe: Image) -> str:
         f"{recipe.models.network}_{CPU.ending}",
         pbtxt.backend("onnxruntime"),
         recipe.batch.max,
-        pbtxt.inputs(pixels),
-        pbtxt.outputs(_scores("output", recipe)),
+        *pbtxt.picture_network(pixels, _scores("output", recipe)),
         NEWEST_VERSION,
         pbtxt.instances(recipe.instances.network, "CPU"),
         BATCHES_FORM_THEMSELVES,
@@ -289,8 +294,7 @@ def network_on_gpu(recipe: Image) -> str:
         f"{recipe.models.network}_{GPU.ending}",
         pbtxt.platform("tensorrt_plan"),
         recipe.batch.max,
-        pbtxt.inputs(pixels),
-        pbtxt.outputs(_scores("output", recipe)),
+        *pbtxt.picture_network(pixels, _scores("output", recipe)),
         NEWEST_VERSION,
         pbtxt.instances(
             recipe.instances.network_on_gpu,
@@ -316,12 +320,6 @@ def postprocessing(recipe: Image) -> str:
         pbtxt.instances(1, "CPU"),
         BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("zeros", pbtxt.zeros(scores)),
-        pbtxt.parameter(
-            "FORCE_CPU_ONLY_INPUT_TENSORS",
-            "no",
-            "Scores that TensorRT left on a GPU are not copied to the host first."
-            " Without a GPU Triton ignores it.",
-        ),
     )
 
 
@@ -334,7 +332,7 @@ def ensemble(recipe: Image, engine: str) -> str:
         pbtxt.platform("ensemble"),
         recipe.batch.max,
         pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
-        pbtxt.outputs(Tensor("OUTPUT", "FP32", [recipe.classes], labels=LABELS)),
+        pbtxt.outputs(Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)),
         NEWEST_VERSION,
         pbtxt.steps(
             Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),

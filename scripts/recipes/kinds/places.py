@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -78,6 +79,9 @@ class Places(Recipe):
     def additions(self, made: Workspace, layout: Layout) -> Contents:
         return {self.models.postprocessing: {"labels.txt": made.onnx / "labels.txt"}}
 
+    def label_lines(self, made: Workspace, repository: Path) -> str:
+        return (made.onnx / "labels.txt").read_text()
+
     @property
     def settings(self) -> tuple[str, ...]:
         return (self.setting,) if self.setting else ()
@@ -102,15 +106,16 @@ class Places(Recipe):
         from bundle_client import Client, ClientError, Result
         from bundle_client.settings import MAX_BYTES, TIMEOUT_S
         from bundle_client.show import as_error, as_json, as_table
-        from bundle_client.sources import expand, name_of, read
+        from bundle_client.sources import expand, name_of, named, read
 
         failed = 0
         with Client(server.http) as client:
             for source in expand(asked):
                 try:
-                    pixels = decoded(read(source, MAX_BYTES, TIMEOUT_S))
-                    began = time.perf_counter()
-                    found = client.place(pixels, self.ensemble)
+                    with named(source):
+                        pixels = decoded(read(source, MAX_BYTES, TIMEOUT_S))
+                        began = time.perf_counter()
+                        found = client.place(pixels, self.ensemble)
                 except ClientError as fault:
                     failed += 1
                     print(as_error(Result(name_of(source), error=fault)), file=sys.stderr)
@@ -219,7 +224,7 @@ def network_on_gpu(recipe: Places) -> str:
 
 def _signature(recipe: Places) -> tuple[str, str, str]:
     taken, given = _square("input_0", recipe), _scores("output_0", recipe)
-    return pbtxt.inputs(taken), pbtxt.outputs(given), NEWEST_VERSION
+    return *pbtxt.picture_network(taken, given), NEWEST_VERSION
 
 
 def postprocessing(recipe: Places) -> str:

@@ -15,6 +15,7 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import Field
 
+from scripts.base.text import printable
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor
@@ -126,7 +127,7 @@ class Text(Recipe):
 
         with Client(server.http) as client:
             for judged in client.sentiment(*asked, model=self.ensemble):
-                for_people = f"{judged.label}  {judged.score:.2%}"
+                for_people = f"{printable(judged.label)}  {judged.score:.2%}"
                 print(json.dumps(asdict(judged)) if said.get("JSON") else for_people)
         return 0
 
