@@ -42,10 +42,10 @@ up: $(LAYER)/tools ## Bring the server up (exports the network first, where that
 	$(RUN).up
 
 classify: $(LAYER)/tools ## Name what is on a picture: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, cascade or your own)
-	$(RUN).classify
+	$(RUN).ask
 
 sentiment: $(LAYER)/tools ## Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
-	$(RUN).sentiment
+	@MODEL=$${MODEL:-sentiment} .venv/bin/python -m scripts.commands.ask
 
 similar: $(LAYER)/tools ## Find the pictures of a folder that are most like one: IMG=photo.jpg IN=photos (TOP=5, JSON=1)
 	$(RUN).similar
@@ -56,10 +56,10 @@ add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds O
 models: $(LAYER)/tools ## The models that the server knows: version, state, and what each was made from
 	$(RUN).models
 
-load: $(LAYER)/tools ## Load a model of the repository, or what has changed of it: MODEL=resnet50_onnx
+load: $(LAYER)/tools ## Load a model of the repository, or what has changed of it: TRITON_MODEL=resnet50_onnx
 	$(RUN).load
 
-unload: $(LAYER)/tools ## Unload a model that no pipeline needs: MODEL=another
+unload: $(LAYER)/tools ## Unload a model that no pipeline needs: TRITON_MODEL=another
 	$(RUN).unload
 
 ##@ Versions

@@ -25,8 +25,8 @@ from scripts.base.paths import ROOT
 from scripts.measuring import photos
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.recipes import pipelines
-from scripts.recipes.pipelines import CPU
-from scripts.repository.model_folders import Share, lay_out
+from scripts.recipes.layout import CPU, Share
+from scripts.repository.model_folders import lay_out
 from scripts.server import engines
 from scripts.server.up import layout, serving
 from scripts.settings import dotenv_file, settings
@@ -79,8 +79,8 @@ def tune(wished: Settings, goal: Goal, seconds: float) -> int:
     scratch.mkdir(parents=True, exist_ok=True)
 
     def lay_out_candidate(candidate: Candidate, target: Path) -> None:
-        how = layout(wished.replaced(**candidate.settings), CPU, pipelines.first())
-        lay_out(made[candidate.precision], how, target)
+        how = layout(wished.replaced(**candidate.settings), CPU)
+        lay_out(pipelines.first(), made[candidate.precision], how, target)
 
     start = as_it_is(wished)
     console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
@@ -110,7 +110,7 @@ def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
     if seed := serving(pipelines.first()):
         files.link_tree(seed.folder, made[chosen].folder)
     engines.export(stack, wished, pipelines.first(), made[chosen])
-    engines.prove(stack, wished, made[chosen])
+    engines.prove(stack, wished, pipelines.first(), made[chosen])
     others = ("int8", "fp32") if chosen == "auto" else ()
     for other in others:
         if other == made[chosen].decision["precision"]:
@@ -118,7 +118,7 @@ def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
         try:
             tried = Workspace(HERE / other)
             files.link_tree(made[chosen].folder, tried.folder)
-            engines.prove(stack, wished.replaced(PRECISION=other), tried)
+            engines.prove(stack, wished.replaced(PRECISION=other), pipelines.first(), tried)
             made[other] = tried
         except AlreadyTold:
             console.note(f"{other} is left out")

@@ -166,6 +166,9 @@ def has_libb64() -> bool:
 
 
 def input_data(inputs: Inputs, name: str, padded: bool) -> str:
+    if inputs.texts:
+        texts = [{name: {"content": [row.decode()], "shape": [1]}} for row in inputs.rows]
+        return json.dumps({"data": texts})
     longest = max(map(len, inputs.rows))
     rows = [row.ljust(longest, b"\0") for row in inputs.rows] if padded else inputs.rows
     return json.dumps(

@@ -7,28 +7,26 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
 from bundle_serving.health import reason_not_to_trust
 from scripts.base import console, interrupts
 from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live
-from scripts.repository.archive import DECIDING, Version
+from scripts.repository.archive import Version
 from scripts.rollout.preflight import STAYS, require_room, require_sound
-from scripts.rollout.stream import Stream, ask
+from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
 from scripts.rollout.verdict import Figures, agreement, objection
 from scripts.server import engines, up
 from scripts.server.control import Control
 from scripts.server.recover import restore
-from scripts.settings import dotenv_file, settings
+from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.steps import gate
-from scripts.steps.agreement import compare
+from scripts.steps.infer import ask
 from scripts.storage.shared import Shared
 
 # How much longer a canary is watched: few requests go there.
@@ -60,7 +58,7 @@ def found(pipeline: Pipeline) -> Up:
     shared = Shared(server.started_with, pipeline)
     shared.pull()
     version = up.served_version(pipeline)
-    wished = settings.load().over(server.settings)
+    wished = up.of_the_server(pipeline).over(server.settings)
     stack = flavour.stack(server.flavour, server.started_with)
     found = Up(server, stack, wished, version, shared)
     restore(server, version, shared)
@@ -74,21 +72,23 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     old = up_now.version
     new = archive.load(old.pipeline, target)
     served_with = up_now.server.started_with.over(new.settings)
-    layout = up.layout(served_with, engines.of(up_now.stack), old.pipeline)
+    layout = up.layout(served_with, engines.of(up_now.stack))
     require_sound(old, new, layout.engine)
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
-    seen = engines.prove_served(
+    memory = engines.prove_served(
         up_now.stack,
         up_now.wished["START_TIMEOUT"],
         layout,
+        new.pipeline,
         new.workspace,
         partial(up.lay_out, new, layout),
     )
-    require_room(seen["memory"], up_now.stack.room(), new)
+    require_room(memory, up_now.stack.room(), new)
     up_now.shared.record(history.BEGINS, target, how)
     switch = Switch(up_now.control, layout.engine, old, new, up_now.shared)
-    ensemble = old.pipeline.ensemble
-    stream = Stream(up_now.server.http, ensemble, _pictures(new), serves=old.number)
+    recipe = new.pipeline.recipe
+    questions = recipe.golden(new.workspace)
+    stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
     try:
         with stream:
             proof = _turn(switch, stream, up_now, canary)
@@ -97,7 +97,7 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
         with interrupts.ignored():
             _go_back(switch, how, fault)
         raise
-    failed = sum(answer.label is None for answer in stream.all())
+    failed = sum(answer.gist is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
     up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
     if new.pipeline.first:
@@ -119,8 +119,8 @@ def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> s
     share = f"{100 * stream.share:g}% of the requests"
     mark = stream.taken()
     _judge(stream, f"version {new} beside it, {share}", new, seconds_beside, most_p99)
-    same, pictures = agreement(stream.since(mark), old, new)
-    console.note(f"the same label on {same} of {pictures} pictures")
+    same, questions = agreement(stream.since(mark), old, new)
+    console.note(f"the same answer to {same} of {questions} questions")
     stream.share = 0
 
     began = time.monotonic()
@@ -172,22 +172,16 @@ def _watch(stream: Stream, seconds: float, what: str) -> Figures:
     return Figures.of(stream.since(mark))
 
 
-def _pictures(version: Version) -> list[bytes]:
-    return [path.read_bytes() for path in sorted((version.workspace.onnx / "pictures").iterdir())]
-
-
 def _ask_golden(switch: Switch, up_now: Up) -> None:
-    """The new version, where it will serve, against what PyTorch said of the same pictures."""
-    made = switch.new.workspace
-    pictures = _pictures(switch.new)
-    expected = np.load(made.onnx / "reference.npz")["scores"][-len(pictures) :]
+    """The new version, where it will serve, against what PyTorch said of the same questions."""
+    made, recipe = switch.new.workspace, switch.new.pipeline.recipe
     connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
     try:
-        answers = np.stack([ask(connection, switch.candidate, picture) for picture in pictures])
+        answers = [ask(connection, switch.candidate, each) for each in recipe.golden(made)]
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise Refused(switch.new.number, f"it does not answer ({fault})") from None
-    seen = compare(expected, np.log(np.maximum(answers, 1e-30)))
-    bound = gate.for_the_ensemble(gate.BOUNDS[switch.new.precision], len(pictures))
+    seen = recipe.judge(made, answers)
+    bound = gate.for_the_ensemble(gate.BOUNDS[switch.new.precision], seen.pictures)
     if not seen.within(bound):
         raise Refused(switch.new.number, f"its answers are not PyTorch's ({seen}; {bound})")
 
@@ -210,7 +204,7 @@ def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
 
 def _remember(up_now: Up, new: Version, how: str) -> None:
     """Where later commands look: else `make up` would find another version than it expects."""
-    decided = {name: new.settings[name] for name in DECIDING}
+    decided = new.settings
     remembered = up_now.server.settings | decided
     fingerprint = up.fingerprint(up_now.stack, up_now.server.started_with)
     replace(up_now.server, settings=remembered, fingerprint=fingerprint).save()

@@ -24,9 +24,9 @@ class Figures:
 
     @classmethod
     def of(cls, answers: Sequence[Answer]) -> Figures:
-        times = [answer.ms for answer in answers if answer.label is not None]
+        times = [answer.ms for answer in answers if answer.gist is not None]
         p50, p99 = np.percentile(times, [50, 99]) if times else (np.inf, np.inf)
-        failed = sum(answer.label is None for answer in answers)
+        failed = sum(answer.gist is None for answer in answers)
         return cls(len(answers), failed, float(p50), float(p99))
 
     def __str__(self) -> str:
@@ -53,10 +53,10 @@ def objection(old: Figures, new: Figures, most_p99: float) -> str | None:
 
 
 def agreement(answers: Iterable[Answer], old: int, new: int) -> tuple[int, int]:
-    """Of the pictures that both versions were asked: how many got the same label, and how many."""
-    said: dict[int, dict[int, int]] = {old: {}, new: {}}
+    """Of the questions that both versions were asked: how many got the same answer, of how many."""
+    said: dict[int, dict[int, object]] = {old: {}, new: {}}
     for answer in answers:
-        if answer.label is not None and answer.version in said:
-            said[answer.version][answer.picture] = answer.label
+        if answer.gist is not None and answer.version in said:
+            said[answer.version][answer.question] = answer.gist
     both = said[old].keys() & said[new].keys()
     return sum(said[old][each] == said[new][each] for each in both), len(both)

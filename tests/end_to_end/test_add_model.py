@@ -49,7 +49,7 @@ def own(served: Project, tmp_path: Path) -> Iterator[Project]:
     project = replace(served, settings=said)
     yield project
     if files_of(project):
-        project.made("unload", MODEL="birds")
+        project.made("unload", TRITON_MODEL="birds")
     for path in files_of(project):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 

@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf import text_format
-from google.protobuf.json_format import MessageToDict
 from PIL import Image
-from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
@@ -23,10 +20,9 @@ from scripts.measuring.division import Division, untrained
 from scripts.measuring.measurement import Measurement, Sample, Spread, against
 from scripts.measuring.photos import Inputs
 from scripts.measuring.report import headlines
-from scripts.measuring.subject import network_of, takes_pictures
 from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
-from tests.project import ROOT, picture
+from tests.project import picture
 
 # What a real run on a real server left.
 RECORDED = Path(__file__).parent / "recorded"
@@ -190,35 +186,6 @@ def test_chance_is_named() -> None:
     served = {"network": "resnet50", "weights": drawn, "small network": "mobilenet_v2"}
     assert untrained(served | {"small weights": trained}) == ["resnet50"]
     assert untrained(served | {"small weights": drawn}) == ["mobilenet_v2", "resnet50"]
-
-
-def committed(model: str) -> dict[str, Any]:
-    """A model's config in the words of the server."""
-    text = (ROOT / "model_repository" / model / "config.pbtxt").read_text()
-    config = text_format.Parse(text, ModelConfig())
-    return MessageToDict(config, preserving_proto_field_name=True)
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
-        (PIPELINE, True),
-        ("cascade", True),
-        ("cascade_choice", False),
-        ("places_ensemble", False),
-        ("sentiment_ensemble", False),
-    ],
-)
-def test_what_can_be_sent_pictures(model: str, expected: bool) -> None:
-    assert takes_pictures(committed(model)) is expected
-
-
-def test_the_network_of_an_ensemble() -> None:
-    ensemble = committed(PIPELINE)
-    assert network_of(ensemble) == "resnet50_trt"
-    steps = ensemble["ensemble_scheduling"]["step"]
-    with pytest.raises(UserError, match="no step"):
-        network_of(ensemble | {"ensemble_scheduling": {"step": steps[:1]}})
 
 
 def test_the_headline_is_the_best_that_is_certain() -> None:

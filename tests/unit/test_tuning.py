@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.repository.model_folders import Share
+from scripts.recipes.layout import Share
 from scripts.settings import dotenv_file
 from scripts.tuning.goal import Goal, Score
 from scripts.tuning.search import Candidate, axes, descend, shares
