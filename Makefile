@@ -8,7 +8,7 @@ TOOLS := @python3 scripts/bootstrap.py tools
 $(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify add-model sentiment similar bench rivals tune publish rollout \
+.PHONY: help demo doctor up classify add-model remove-model sentiment similar bench rivals tune publish rollout \
 	rollback history s3-check s3-up s3-down status models load unload logs down clean prove test
 
 help: ## This list
@@ -33,6 +33,10 @@ classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1, M
 add-model: ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, WEIGHTS=)
 	$(TOOLS) adopt
 	@$(RUN).add_model
+
+remove-model: ## Remove a network of yours again: NAME=birds (without NAME: which there are)
+	$(TOOLS)
+	@$(RUN).remove_model
 
 sentiment: ## How a text is meant: make sentiment TEXT="What a day!" (JSON=1)
 	$(TOOLS)
