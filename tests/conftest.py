@@ -42,6 +42,7 @@ TOGETHER = {
     "test_sentiment.py": "served",
     "test_together.py": "served",
     "test_cascade.py": "served",
+    "test_kinds.py": "served",
     "test_lifecycle.py": "exported",
     "test_comparison.py": "exported",
     "test_tune.py": "exported",

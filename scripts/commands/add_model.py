@@ -27,7 +27,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.kinds.image import TORCHVISION, Image
 from scripts.recipes.layout import CPU
-from scripts.recipes.pipelines import MODELS, RECIPES, Pipeline
+from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.write import write
 from scripts.repository import archive, live
 from scripts.server import ask, engines, up
@@ -65,7 +65,7 @@ def require_a_name(name: str) -> None:
 def require_new(pipeline: Pipeline) -> None:
     """All that it would be called by; what fails is taken away again, and must be its own."""
     wanted = {pipeline.name, pipeline.ensemble, *pipeline.recipe.members}
-    there = {path.name for path in MODELS.iterdir()} | {path.stem for path in RECIPES.iterdir()}
+    there = pipelines.model_folders().keys() | pipelines.recipes().keys()
     if taken := sorted(wanted & there):
         raise UserError(f"there is a {taken[0]} already", "choose another NAME")
     if archive.numbers(pipeline):
@@ -87,7 +87,8 @@ def recipe(name: str, said: Any) -> Image:
         "postprocessing": f"{name}_postprocessing",
     }
     pictures = first["pictures"] | network.pop("pictures", {})
-    return Image.model_validate(first | network | {"pictures": pictures})
+    recipe = Image.model_validate(first | network | {"pictures": pictures})
+    return recipe.lying_in(pipelines.own().recipes)
 
 
 def _first() -> Image:
@@ -140,7 +141,7 @@ def _labels(said: Any) -> Path | None:
 
 def _beside_recipes(path: Path) -> str:
     """A recipe names files from where it lies."""
-    return os.path.relpath(path, RECIPES)
+    return os.path.relpath(path, pipelines.own().recipes)
 
 
 def tried(pipeline: Pipeline, server: State) -> Pipeline:
@@ -167,18 +168,19 @@ def tried(pipeline: Pipeline, server: State) -> Pipeline:
 @contextmanager
 def written(pipeline: Pipeline) -> Iterator[None]:
     """Its recipe and its models' folders; none of them where what is done with them fails."""
-    path = RECIPES / f"{pipeline.name}.yaml"
+    own = pipelines.own()
+    path = own.recipes / f"{pipeline.name}.yaml"
     said = yaml.safe_dump(
         pipeline.recipe.model_dump(mode="json"), sort_keys=False, default_flow_style=None
     )
     models = {name.partition("/")[0] for name in pipeline.recipe.files()}
     try:
-        write(pipeline.recipe, MODELS)
+        write(pipeline.recipe, own.models)
         files.write(path, HEAD.format(name=pipeline.name) + said)
         yield
     except BaseException:
         path.unlink(missing_ok=True)
-        folders = [home / model for home in (MODELS, live.REPOSITORY) for model in models]
+        folders = [home / model for home in (own.models, live.REPOSITORY) for model in models]
         for folder in (*folders, archive.home(pipeline)):
             shutil.rmtree(folder, ignore_errors=True)
         raise

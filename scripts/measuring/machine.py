@@ -72,7 +72,7 @@ def served(server: State, pipeline: Pipeline) -> dict[str, Any]:
     version = served_version(pipeline)
     of_all = {"version": version.number, "flavour": server.flavour}
     if not version.workspace.onnx.is_dir():
-        return of_all | {"network": "none"}
+        return of_all | {"network": "none", "weights": "", "onnx": "", "precision": ""}
     manifest = version.workspace.manifest
     identity = manifest.identity
     return of_all | {

@@ -16,10 +16,30 @@ from scripts.base.paths import ROOT
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load, load_as
+from scripts.settings import settings
 
 RECIPES = ROOT / "recipes"
 MODELS = ROOT / "model_repository"
 FIRST = "resnet50"
+
+
+@dataclass(frozen=True)
+class Own:
+    """The user's own recipes, model folders and kinds of pipelines: OWN=."""
+
+    folder: Path
+
+    @property
+    def recipes(self) -> Path:
+        return self.folder / "recipes"
+
+    @property
+    def models(self) -> Path:
+        return self.folder / "model_repository"
+
+
+def own() -> Own:
+    return Own((ROOT / Path(settings.load()["OWN"]).expanduser()).resolve())
 
 
 @dataclass(frozen=True)
@@ -43,7 +63,9 @@ def first() -> Pipeline:
 
 
 def recipes() -> dict[str, Path]:
-    return {path.stem: path for path in sorted(RECIPES.glob("*.yaml"))}
+    """By the names of the pipelines."""
+    folders = (RECIPES, own().recipes)
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 
 def others() -> list[Pipeline]:
@@ -78,8 +100,9 @@ def asked(environment: Mapping[str, str] = os.environ) -> Pipeline:
 
 def model_folder(model: str) -> Path:
     """With its configs and programs."""
-    return MODELS / model
+    return model_folders().get(model, MODELS / model)
 
 
 def model_folders() -> dict[str, Path]:
-    return {path.name: path for path in sorted(MODELS.iterdir()) if path.is_dir()}
+    folders = (MODELS, own().models)
+    return {path.name: path for folder in folders for path in sorted(folder.glob("*/"))}

@@ -42,6 +42,10 @@ def load_as(path: Path, kind: type[Kind]) -> Kind:
 
 
 def kind_named(name: Any, path: Path) -> type[Recipe]:
+    """Of the project, or of the folder that the recipe's folder lies in."""
+    own = str(path.resolve().parents[1] / "kinds")
+    if own not in kinds.__path__:
+        kinds.__path__.append(own)
     known = sorted(module.name for module in pkgutil.iter_modules(kinds.__path__))
     if name not in known:
         raise UserError(

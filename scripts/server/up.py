@@ -21,6 +21,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, Decoding, Engine, Layout, Share
 from scripts.recipes.pipelines import Pipeline
+from scripts.recipes.write import write
 from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines, extra
@@ -82,6 +83,8 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         wished = wished_of(pipeline, server.settings, seed)
         stack = flavour.stack(server.flavour, wished)
         stack.prepare()
+        if pipeline.ensemble not in pipelines.model_folders():  # of a recipe of the user's
+            write(pipeline.recipe, pipelines.own().models)
         before = laid_out(pipeline)
         version = made_live(stack, wished, pipeline, seed, shared)
         extra.load(server, pipeline.ensemble, laid_out(pipeline) != before)

@@ -33,6 +33,7 @@ DEFAULTS = {
     "PLACES": "",
     "CASCADE": "default",
     "EMBEDDINGS": "default",
+    "OWN": "own",
     # where and how
     "FLAVOUR": "",
     "BIND": "127.0.0.1",
@@ -78,7 +79,7 @@ CHOICES = {
 # A change of these is no change of what the server answers.
 NOT_SERVED = {
     *("START_TIMEOUT", "WATCH_SECONDS", "MOST_P99"),
-    *("CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION"),
+    *("CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION", "OWN"),
     *("SENTIMENT", "PLACES", "CASCADE", "EMBEDDINGS", "EMBEDDINGS_PORT"),
 }
 NUMBERS = ("MAX_MEGAPIXELS", "WATCH_SECONDS", "MOST_P99")

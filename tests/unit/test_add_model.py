@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, save
 from scripts.base.errors import UserError
 from scripts.commands.add_model import recipe, require_a_name, require_new, written
 from scripts.recipes import pipelines
-from scripts.recipes.pipelines import MODELS, RECIPES, Pipeline
+from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
 
 
@@ -88,9 +88,10 @@ def test_what_is_there_is_not_taken_for_something_new(name: str) -> None:
 
 def test_nothing_is_left_of_what_failed(network: Path) -> None:
     pipeline = Pipeline("test_pets", recipe("test_pets", {"ONNX": str(network)}))
-    path = RECIPES / "test_pets.yaml"
+    own = pipelines.own()
+    path = own.recipes / "test_pets.yaml"
     with pytest.raises(KeyboardInterrupt), written(pipeline):
         assert load(path) == pipeline.recipe and pipelines.named("test_pets") == pipeline
-        assert (MODELS / "test_pets_onnx" / "config.pbtxt").exists()
+        assert (own.models / "test_pets_onnx" / "config.pbtxt").exists()
         raise KeyboardInterrupt
-    assert not path.exists() and not list(MODELS.glob("test_pets*"))
+    assert not path.exists() and not list(own.models.glob("test_pets*"))
