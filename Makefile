@@ -4,10 +4,13 @@
 RUN := @.venv/bin/python -m scripts.commands
 PYTEST := .venv/bin/python -m pytest
 
+# As they were typed: make would take the $ in a file's name or a text for one of its variables.
+$(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
+
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model sentiment similar bench rivals tune publish \
 	rollout rollback history s3-check s3-up s3-down status models load unload logs down clean \
-	check test test-all lint
+	check test test-all lint prove
 
 # A layer of the environment, installed before the command that names it and whenever requirements/
 # has changed since. What only a few runs of a command need, that command installs itself.
@@ -83,6 +86,9 @@ rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and o
 
 tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5)
 	$(RUN).tune
+
+prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: the whole flow, and a report of what works, to attach to an issue
+	$(RUN).prove
 
 ##@ Care
 
