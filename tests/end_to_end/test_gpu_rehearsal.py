@@ -293,7 +293,7 @@ def test_a_killed_build_leaves_no_plan(gpu: Project) -> None:
         shutil.rmtree(plan)
     make = gpu.start_make("up", REHEARSAL_SECONDS="20")
     drafts = gpu.path / "build" / "versions" / ".draft"
-    wait_until(lambda: list(drafts.glob(".plan.*.tmp/trtexec.log")), "the build to begin", 120)
+    wait_until(lambda: list(drafts.glob(".plan.*.tmp/trtexec.log")), "the build to begin")
     os.killpg(make.pid, signal.SIGKILL)
     make.communicate()
     assert not plan_of(gpu).exists()
@@ -305,7 +305,7 @@ def test_ctrl_c_in_a_build(gpu: Project) -> None:
     before = plan_of(gpu).read_bytes()
     make = gpu.start_make("up", REHEARSAL_SECONDS="20", OPT_BATCH="64")
     drafts = gpu.path / "build" / "versions" / ".draft"
-    wait_until(lambda: list(drafts.glob(".plan.*.tmp/trtexec.log")), "the build to begin", 120)
+    wait_until(lambda: list(drafts.glob(".plan.*.tmp/trtexec.log")), "the build to begin")
     assert "interrupted" in interrupt(make)
     assert plan_of(gpu).read_bytes() == before
     assert "up already" in gpu.made("up")  # the server was not touched

@@ -135,7 +135,7 @@ def test_a_canary_gets_its_share_of_our_clients(project: Project) -> None:
         for client in (http, grpc):
             assert client.classify(picture()).labels
         # Triton counts a request after it has answered it.
-        wait_until(lambda: asked(project, candidate.name) == 2, "two requests", 5)
+        wait_until(lambda: asked(project, candidate.name) == 2, "two requests")
         control(project, candidate.name, "unload", {})
         for client in (http, grpc):  # which do not know yet that it is gone
             assert client.classify(picture()).labels

@@ -47,7 +47,7 @@ def test_the_winner_is_written_with_its_figures_or_nothing_is(project: Project) 
 
 def test_ctrl_c_leaves_the_settings_as_they_were(project: Project) -> None:
     make = project.start_make("tune")
-    wait_until(project.temporary_servers, "a server to be tried", 120)
+    wait_until(project.temporary_servers, "a server to be tried")
     said = interrupt(make)
     assert "interrupted" in said and "Traceback" not in said
     assert (project.path / ".env").read_text() == MINE
