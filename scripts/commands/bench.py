@@ -32,6 +32,7 @@ from scripts.measuring import (
     compare,
     division,
     machine,
+    perf_analyzer,
     photos,
     report,
     results,
@@ -49,6 +50,8 @@ from scripts.recipes import pipelines
 from scripts.server import cascade, custom
 from scripts.server.running import running_server
 from scripts.server.up import described, served_version
+from scripts.settings import settings
+from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 REPORTS = ROOT / "build" / "bench"
@@ -66,6 +69,7 @@ def main() -> int:
     model = os.environ.get("MODEL") or PIPELINE
     if os.environ.get("TEXTBOOK") and model != PIPELINE:
         raise UserError("the textbook recipe is of the first pipeline", "leave MODEL out")
+    perf_analyzer.require(flavour.serving_or_chosen(settings.load(), state.load())[0])
     server = server_of(model)
     asked = chosen(server, model)
     beside = "" if model == PIPELINE else f"{asked.title}, beside "
