@@ -50,7 +50,7 @@ rivals: ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=,
 	$(TOOLS) rivals
 	@.venv/bin/python -m benchmark.compare
 
-tune: ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5)
+tune: ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5, STOP=1)
 	$(TOOLS) bench perf_analyzer
 	@$(RUN).tune
 
