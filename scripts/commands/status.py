@@ -31,14 +31,27 @@ def main() -> int:
         raise UserError("no server is up", REMEDY)
     version = served_version()
     reason = reason_not_to_trust(f"http://{known.http}", version.pipeline.ensemble)
+    lost = _lost_gpu(known)
     if reason:
         raise UserError(
-            f"{version.serving}, does not answer on the {known.flavour} server ({reason})", REMEDY
+            f"{version.serving}, does not answer on the {known.flavour} server ({reason})",
+            lost or REMEDY,
         )
     console.note(f"answers: {described(known, version)}")
     console.note(_engine(known, version))
+    if lost:  # what it has open it keeps; it can open nothing more
+        console.note(f"warning: {lost}")
     console.out.print(_models(known.http))
     return 0
+
+
+def _lost_gpu(known: State) -> str | None:
+    if known.flavour != "gpu":
+        return None
+    # What talks to Docker takes a third of a second to load.
+    from scripts.stacks.gpu import GpuStack
+
+    return GpuStack(known.started_with).lost()
 
 
 def _engine(known: State, version: Version) -> str:

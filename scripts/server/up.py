@@ -17,7 +17,7 @@ from bundle_serving.start_server import PIPELINE
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.pipelines import Engine, Pipeline
+from scripts.recipes.pipelines import CPU, Engine, Pipeline
 from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.model_folders import Decoding, Layout, Share
@@ -25,14 +25,14 @@ from scripts.server import engines, extra
 from scripts.server.recover import restore
 from scripts.settings import settings
 from scripts.settings.settings import PORTS, Settings
-from scripts.stacks import admin_key, flavour, state
+from scripts.stacks import admin_key, flavour, gpu, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import on_demand
 from scripts.storage.shared import Shared
 
 # What is no file, and decides how a server runs.
-PLACE = ("BIND", "MEMORY", "REPOSITORY", "S3_SERVER_CREDENTIALS")
+PLACE = ("BIND", "MEMORY", "GPUS", "REPOSITORY", "S3_SERVER_CREDENTIALS")
 
 # What is said of a network, and not of the machine or the server.
 OF_A_NETWORK = {*archive.DECIDING, "CALIBRATION", "SAMPLES"}
@@ -145,7 +145,11 @@ def layout(wished: Settings, engine: Engine, pipeline: Pipeline) -> Layout:
         )
 
     decoding = Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"]))
-    return Layout(pipeline, engine, decoding, share("PREPROCESS"), share("NETWORK"))
+    if engine is CPU:
+        return Layout(pipeline, engine, decoding, share("PREPROCESS"), share("NETWORK"))
+    of_each_gpu = wished.number("NETWORK_INSTANCES") or pipeline.recipe.instances.network_on_gpu
+    network = Share(of_each_gpu, threads=1)
+    return Layout(pipeline, engine, decoding, share("PREPROCESS"), network, gpu.scores_stay(wished))
 
 
 def _serve(stack: Stack, wished: Settings, version: Version) -> State:
