@@ -8,6 +8,7 @@ from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
 
 STAYS = "the version that serves stays"
+ANYWAY = "to roll it out all the same: make rollout ANYWAY=1"
 
 
 def require_sound(old: Version, new: Version, engine: Engine) -> None:
@@ -36,6 +37,15 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
         raise UserError(
             f"{new.named} takes pictures of {takes}, and the pipeline serves {serves}",
             f"{STAYS}; another size needs a restart: {_brought_up(new)}",
+        )
+
+
+def require_trained(old: Version, new: Version) -> None:
+    trained = [not version.workspace.manifest.untrained for version in (old, new)]
+    if trained == [True, False]:
+        raise UserError(
+            f"{new.named} has untrained weights, and the live version trained ones",
+            f"{STAYS}; {ANYWAY}",
         )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -15,10 +17,16 @@ from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live
 from scripts.repository.archive import DECIDING, Version
-from scripts.rollout.preflight import STAYS, require_room, require_sound
+from scripts.rollout.preflight import (
+    ANYWAY,
+    STAYS,
+    require_room,
+    require_sound,
+    require_trained,
+)
 from scripts.rollout.stream import Stream, ask
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import Figures, agreement, objection
+from scripts.rollout.verdict import Agreement, Figures, objection
 from scripts.server import engines, up
 from scripts.server.control import Control
 from scripts.server.recover import restore
@@ -27,8 +35,9 @@ from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
-from scripts.steps import gate
+from scripts.steps import gate, samples
 from scripts.steps.agreement import compare
+from scripts.steps.samples import MOST_PICTURES
 from scripts.storage.shared import Shared
 
 # How much longer a canary is watched: few requests go there.
@@ -69,13 +78,18 @@ def found(pipeline: Pipeline) -> Up:
     return found
 
 
-def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
-    """Ends with the new version serving, or with the old one and the reason."""
+def to(
+    target: int, how: str, up_now: Up, canary: float | None = None, judge_labels: bool = True
+) -> None:
+    """Ends with the new version serving, or with the old one and the reason. The way back to a
+    version that served before is not judged by its labels: they may be why it is gone back."""
     old = up_now.version
     new = archive.load(old.pipeline, target)
     served_with = up_now.server.started_with.over(new.settings)
     layout = up.layout(served_with, engines.of(up_now.stack), old.pipeline)
     require_sound(old, new, layout.engine)
+    if judge_labels:
+        require_trained(old, new)
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
     seen = engines.prove_served(
         up_now.stack,
@@ -88,10 +102,14 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     up_now.shared.record(history.BEGINS, target, how)
     switch = Switch(up_now.control, layout.engine, old, new, up_now.shared)
     ensemble = old.pipeline.ensemble
-    stream = Stream(up_now.server.http, ensemble, _pictures(new), serves=old.number)
+    pictures = _many_pictures(up_now.wished, new)
+    stream = Stream(up_now.server.http, ensemble, pictures, serves=old.number)
+    # What untrained weights say is no measure of anyone.
+    judge_labels = judge_labels and not old.workspace.manifest.untrained
+    least = float(up_now.wished["MIN_AGREEMENT"]) if judge_labels else 0
     try:
         with stream:
-            proof = _turn(switch, stream, up_now, canary)
+            proof = _turn(switch, stream, up_now, canary, least)
     except BaseException as fault:
         # A second Ctrl-C does not leave the way back half gone.
         with interrupts.ignored():
@@ -105,7 +123,9 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     console.note(f"{new.named} serves; {done}")
 
 
-def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> str:
+def _turn(
+    switch: Switch, stream: Stream, up_now: Up, canary: float | None, least_agreement: float
+) -> str:
     seconds, most_p99 = float(up_now.wished["WATCH_SECONDS"]), float(up_now.wished["MOST_P99"])
     old, new = switch.old.number, switch.new.number
     before = _watch(stream, seconds, f"version {old} alone, to compare with")
@@ -113,14 +133,12 @@ def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> s
         switch.beside(canary or 0)
         loaded = waiting.seconds
     _ask_golden(switch, up_now)
+    _compare_labels(switch, up_now, stream.pictures, least_agreement)
 
     stream.candidate, stream.share = (switch.candidate, new), (canary or 50) / 100
     seconds_beside = seconds * CANARY_TIMES if canary else seconds
     share = f"{100 * stream.share:g}% of the requests"
-    mark = stream.taken()
     _judge(stream, f"version {new} beside it, {share}", new, seconds_beside, most_p99)
-    same, pictures = agreement(stream.since(mark), old, new)
-    console.note(f"the same label on {same} of {pictures} pictures")
     stream.share = 0
 
     began = time.monotonic()
@@ -159,8 +177,8 @@ def _judge(
 
 
 class Refused(UserError):
-    def __init__(self, version: int, reason: str) -> None:
-        super().__init__(f"version {version} is refused: {reason}", STAYS)
+    def __init__(self, version: int, reason: str, remedy: str = STAYS) -> None:
+        super().__init__(f"version {version} is refused: {reason}", remedy)
 
 
 def _watch(stream: Stream, seconds: float, what: str) -> Figures:
@@ -174,6 +192,44 @@ def _watch(stream: Stream, seconds: float, what: str) -> Figures:
 
 def _pictures(version: Version) -> list[bytes]:
     return [path.read_bytes() for path in sorted((version.workspace.onnx / "pictures").iterdir())]
+
+
+def _many_pictures(wished: Settings, version: Version) -> list[bytes]:
+    """Photos of the user's, where there are some; what is missing to enough is drawn."""
+    own = _pictures(version)
+    folder = Path(wished["SAMPLES"]).expanduser()
+    if "SAMPLES" in wished.given or (wished["SAMPLES"] and folder.is_dir()):
+        own += samples.read(folder, MOST_PICTURES, "SAMPLES")
+    own = list(dict.fromkeys(own))
+    return own if len(own) >= MOST_PICTURES else [*own, *samples.varied()][:MOST_PICTURES]
+
+
+def _compare_labels(
+    switch: Switch, up_now: Up, pictures: Sequence[bytes], least_percent: float
+) -> None:
+    """Each picture asked of both versions: a network that says nearly nothing of what the live one
+    does is another network, or none."""
+    with console.waiting(f"asking both versions about {len(pictures)} pictures"):
+        old = _labels(up_now, switch.pipeline, switch.old, pictures)
+        new = _labels(up_now, switch.candidate, switch.new, pictures)
+    found = Agreement.of(old, new)
+    console.note(str(found))
+    if not found.enough(least_percent):
+        reason = f"{found}, and MIN_AGREEMENT={least_percent:g} asks for {least_percent:g}%"
+        own = "judge it on photos of your own: SAMPLES=photos"
+        raise Refused(switch.new.number, reason, f"{STAYS}; {own}, or {ANYWAY}")
+
+
+def _labels(up_now: Up, model: str, version: Version, pictures: Sequence[bytes]) -> list[str]:
+    known = (version.workspace.onnx / "labels.txt").read_text().splitlines()
+    connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
+    try:
+        chosen = [int(ask(connection, model, picture).argmax()) for picture in pictures]
+    except (OSError, http.client.HTTPException, ValueError) as fault:
+        raise UserError(f"{version.named} does not answer ({fault})", STAYS) from None
+    finally:
+        connection.close()
+    return [known[each] if each < len(known) else str(each) for each in chosen]
 
 
 def _ask_golden(switch: Switch, up_now: Up) -> None:

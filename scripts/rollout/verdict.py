@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,11 +52,19 @@ def objection(old: Figures, new: Figures, most_p99: float) -> str | None:
     return None
 
 
-def agreement(answers: Iterable[Answer], old: int, new: int) -> tuple[int, int]:
-    """Of the pictures that both versions were asked: how many got the same label, and how many."""
-    said: dict[int, dict[int, int]] = {old: {}, new: {}}
-    for answer in answers:
-        if answer.label is not None and answer.version in said:
-            said[answer.version][answer.picture] = answer.label
-    both = said[old].keys() & said[new].keys()
-    return sum(said[old][each] == said[new][each] for each in both), len(both)
+@dataclass(frozen=True)
+class Agreement:
+    """Of what both versions said of the same pictures."""
+
+    same: int
+    pictures: int
+
+    @classmethod
+    def of(cls, old: Sequence[str], new: Sequence[str]) -> Agreement:
+        return cls(sum(one == other for one, other in zip(old, new, strict=True)), len(old))
+
+    def __str__(self) -> str:
+        return f"the same label on {self.same} of {self.pictures} pictures"
+
+    def enough(self, least_percent: float) -> bool:
+        return 100 * self.same >= least_percent * self.pictures
