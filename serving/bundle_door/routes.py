@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
+from bundle_door.plain import PlainQuestions
 from bundle_door.requests import Request
 
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Answer]]
@@ -34,6 +35,24 @@ def open_to_all(path: str, **handlers: Handler) -> Route:
 
 def for_the_admin(path: str, **handlers: Handler) -> Route:
     return Route(re.compile(path), handlers, admin=True)
+
+
+def of_plain_questions(plain: PlainQuestions) -> list[Route]:
+    return [
+        open_to_all("/classify", POST=plain.classify),
+        open_to_all("/sentiment", POST=plain.sentiment),
+    ]
+
+
+def of_documents(documents: Mapping[str, Answer]) -> list[Route]:
+    return [open_to_all(re.escape(path), GET=always(page)) for path, page in documents.items()]
+
+
+def always(answer: Answer) -> Handler:
+    async def handler(request: Request, named: Mapping[str, str]) -> Answer:
+        return answer
+
+    return handler
 
 
 def of_triton(api: Api) -> list[Route]:
