@@ -38,8 +38,8 @@ class Load:
         self.bytes = 0
 
     @contextmanager
-    def request(self) -> Iterator[Share]:
-        if self.requests >= self._limits.in_flight:
+    def request(self, always: bool = False) -> Iterator[Share]:
+        if not always and self.requests >= self._limits.in_flight:
             raise busy(f"{self.requests} requests are in flight")
         share = Share(self)
         self.requests += 1

@@ -105,16 +105,14 @@ def one(model: str, found: Labels | Refused) -> Answer:
 
 
 def several(model: str, sent: Sequence[File], found: Sequence[Labels | Refused]) -> Answer:
-    results = [
-        {
-            "file": file.name,
-            **({"error": why(each)} if isinstance(each, Refused) else {"labels": each}),
-        }
-        for file, each in zip(sent, found, strict=True)
-    ]
+    results = [{"file": file.name, **result(each)} for file, each in zip(sent, found, strict=True)]
     refusals = [each for each in found if isinstance(each, Refused)]
     status = refusals[0].status if len(refusals) == len(found) else 200
     return as_json({"model": model, "results": results}, status)
+
+
+def result(found: Labels | Refused) -> dict[str, Any]:
+    return {"error": why(found)} if isinstance(found, Refused) else {"labels": found}
 
 
 def explained(refused: Refused) -> Answer:
