@@ -9,7 +9,7 @@ $(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
 
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
-	tune publish rollout rollback history s3-check s3-up s3-down status models load unload logs \
+	tune publish rollout rollback history s3-check s3-up s3-down status models load unload keys logs \
 	down clean check test test-all lint prove
 
 # A layer of the environment, installed before the command that names it and whenever requirements/
@@ -71,7 +71,7 @@ unload: $(LAYER)/tools ## Unload a model that no pipeline needs: TRITON_MODEL=an
 publish: $(LAYER)/tools ## Make a new version beside the live one (ARCH=, WEIGHTS=, PRECISION=)
 	$(RUN).publish
 
-rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automatically (CANARY=10, VERSION=)
+rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automatically (CANARY=10, VERSION=, ANYWAY=1)
 	$(RUN).rollout
 
 rollback: $(LAYER)/tools ## Return to the version that was live before, the same way
@@ -88,7 +88,7 @@ bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## How fast it answe
 rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
 	@.venv/bin/python -m benchmark.compare
 
-tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5)
+tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5, STOP=1)
 	$(RUN).tune
 
 prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: the whole flow, and a report of what works, to attach to an issue
@@ -98,6 +98,9 @@ prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: the whole flow, and a report o
 
 status: $(LAYER)/tools ## Does it answer, what does it serve, what was that made from
 	$(RUN).status
+
+keys: $(LAYER)/tools ## API keys: list them, ADD=name (RATE=5 requests a second), REVOKE=name
+	$(RUN).keys
 
 logs: $(LAYER)/tools ## The server's log
 	$(RUN).logs

@@ -31,6 +31,7 @@ from scripts.measuring import (
     compare,
     division,
     machine,
+    perf_analyzer,
     photos,
     report,
     results,
@@ -47,6 +48,8 @@ from scripts.measuring.workload import Configuration, Target
 from scripts.recipes import pipelines
 from scripts.server.running import running
 from scripts.server.up import described, served_version
+from scripts.settings import settings
+from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 REPORTS = ROOT / "build" / "bench"
@@ -64,6 +67,7 @@ def main() -> int:
     pipeline = pipelines.asked()
     if os.environ.get("TEXTBOOK") and not pipeline.first:
         raise UserError("the textbook recipe is of the first pipeline", "leave MODEL out")
+    perf_analyzer.require(flavour.serving_or_chosen(settings.load(), state.load())[0])
     server = running(pipeline)
     divided = pipeline.recipe.divided
     asked = division.measured(server, pipeline) if divided else subject.of(server, pipeline)

@@ -9,6 +9,7 @@ from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
 
 STAYS = "the version that serves stays"
+ANYWAY = "to roll it out all the same: make rollout ANYWAY=1"
 
 
 def require_sound(old: Version, new: Version, engine: Engine) -> None:
@@ -43,6 +44,19 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
 def _network_takes(version: Version) -> object:
     made = version.workspace
     return made.manifest.onnx.get("input") if made.onnx.is_dir() else None
+
+
+def require_trained(old: Version, new: Version) -> None:
+    if untrained(new) and not untrained(old):
+        raise UserError(
+            f"{new.named} has untrained weights, and the live version trained ones",
+            f"{STAYS}; {ANYWAY}",
+        )
+
+
+def untrained(version: Version) -> bool:
+    made = version.workspace
+    return made.onnx.is_dir() and made.manifest.untrained
 
 
 def _brought_up(version: Version) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import time
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
 from scripts.base import console, interrupts
@@ -13,10 +15,17 @@ from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
-from scripts.rollout.preflight import STAYS, require_room, require_sound
+from scripts.rollout.preflight import (
+    ANYWAY,
+    STAYS,
+    require_room,
+    require_sound,
+    require_trained,
+    untrained,
+)
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import Figures, agreement, objection
+from scripts.rollout.verdict import Agreement, Figures, objection
 from scripts.server import engines, up
 from scripts.server.control import Control
 from scripts.server.recover import restore
@@ -25,8 +34,9 @@ from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
-from scripts.steps import gate
-from scripts.steps.infer import ask
+from scripts.steps import gate, samples
+from scripts.steps.infer import Question, ask
+from scripts.steps.samples import MOST_PICTURES
 from scripts.storage.shared import Shared
 
 # How much longer a canary is watched: few requests go there.
@@ -67,13 +77,18 @@ def found(pipeline: Pipeline) -> Up:
     return found
 
 
-def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
-    """Ends with the new version serving, or with the old one and the reason."""
+def to(
+    target: int, how: str, up_now: Up, canary: float | None = None, judge_labels: bool = True
+) -> None:
+    """Ends with the new version serving, or with the old one and the reason. The way back to a
+    version that served before is not judged by its labels: they may be why it is gone back."""
     old = up_now.version
     new = archive.load(old.pipeline, target)
     served_with = up_now.server.started_with.over(new.settings)
     layout = up.layout(served_with, engines.of(up_now.stack))
     require_sound(old, new, layout.engine)
+    if judge_labels:
+        require_trained(old, new)
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
     memory = engines.prove_served(
         up_now.stack,
@@ -87,11 +102,14 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     up_now.shared.record(history.BEGINS, target, how)
     switch = Switch(up_now.control, layout.engine, old, new, up_now.shared)
     recipe = new.pipeline.recipe
-    questions = recipe.golden(new.workspace)
+    questions = _many_questions(up_now.wished, new)
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
+    # What untrained weights say is no measure of anyone.
+    judge_labels = judge_labels and not untrained(old)
+    least = float(up_now.wished["MIN_AGREEMENT"]) if judge_labels else 0
     try:
         with stream:
-            proof = _turn(switch, stream, up_now, canary)
+            proof = _turn(switch, stream, up_now, canary, least)
     except BaseException as fault:
         # A second Ctrl-C does not leave the way back half gone.
         with interrupts.ignored():
@@ -105,7 +123,9 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     console.note(f"{new.named} serves; {done}")
 
 
-def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> str:
+def _turn(
+    switch: Switch, stream: Stream, up_now: Up, canary: float | None, least_agreement: float
+) -> str:
     seconds, most_p99 = float(up_now.wished["WATCH_SECONDS"]), float(up_now.wished["MOST_P99"])
     old, new = switch.old.number, switch.new.number
     before = _watch(stream, seconds, f"version {old} alone, to compare with")
@@ -113,14 +133,12 @@ def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> s
         switch.beside(canary or 0)
         loaded = waiting.seconds
     _ask_golden(switch, up_now)
+    _compare_answers(switch, up_now, stream.questions, least_agreement)
 
     stream.candidate, stream.share = (switch.candidate, new), (canary or 50) / 100
     seconds_beside = seconds * CANARY_TIMES if canary else seconds
     share = f"{100 * stream.share:g}% of the requests"
-    mark = stream.taken()
     _judge(stream, f"version {new} beside it, {share}", new, seconds_beside, most_p99)
-    same, questions = agreement(stream.since(mark), old, new)
-    console.note(f"the same answer to {same} of {questions} questions")
     stream.share = 0
 
     began = time.monotonic()
@@ -159,8 +177,8 @@ def _judge(
 
 
 class Refused(UserError):
-    def __init__(self, version: int, reason: str) -> None:
-        super().__init__(f"version {version} is refused: {reason}", STAYS)
+    def __init__(self, version: int, reason: str, remedy: str = STAYS) -> None:
+        super().__init__(f"version {version} is refused: {reason}", remedy)
 
 
 def _watch(stream: Stream, seconds: float, what: str) -> Figures:
@@ -170,6 +188,54 @@ def _watch(stream: Stream, seconds: float, what: str) -> Figures:
             waiting.show(str(Figures.of(stream.since(mark))))
             time.sleep(0.1)
     return Figures.of(stream.since(mark))
+
+
+def _many_questions(wished: Settings, version: Version) -> list[Question]:
+    """Those whose answers PyTorch gave, and photos of the user's, where there are some; pictures
+    that are missing to enough are drawn."""
+    recipe, made = version.pipeline.recipe, version.workspace
+    questions = recipe.golden(made)
+    if recipe.asked_about != "IMG":
+        return questions
+    own: list[bytes] = []
+    folder = Path(wished["SAMPLES"]).expanduser()
+    if "SAMPLES" in wished.given or (wished["SAMPLES"] and folder.is_dir()):
+        own = samples.read(folder, MOST_PICTURES, "SAMPLES")
+    known = {path.read_bytes() for path in made.pictures}
+    more = [file for file in dict.fromkeys([*own, *samples.varied()]) if file not in known]
+    return [*questions, *(recipe.question(file) for file in more)][:MOST_PICTURES]
+
+
+def _compare_answers(
+    switch: Switch, up_now: Up, questions: Sequence[Question], least_percent: float
+) -> None:
+    """Each question asked of both versions: a network that says nearly nothing of what the live one
+    does is another network, or none."""
+    with console.waiting(f"asking both versions {len(questions)} questions"):
+        old = _answers(up_now, switch.pipeline, switch.old, questions)
+        new = _answers(up_now, switch.candidate, switch.new, questions)
+    found = Agreement.of(old, new)
+    console.note(str(found))
+    if not found.enough(least_percent):
+        reason = f"{found}, and MIN_AGREEMENT={least_percent:g} asks for {least_percent:g}%"
+        own = "judge it on photos of your own: SAMPLES=photos"
+        raise Refused(switch.new.number, reason, f"{STAYS}; {own}, or {ANYWAY}")
+
+
+def _answers(
+    up_now: Up, model: str, version: Version, questions: Sequence[Question]
+) -> list[Hashable]:
+    """As labels, where there are some: another network may have them in another order."""
+    recipe, listed = version.pipeline.recipe, version.workspace.onnx / "labels.txt"
+    labels = listed.read_text().splitlines() if listed.exists() else []
+    connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
+    try:
+        said = [recipe.gist(ask(connection, model, question)) for question in questions]
+    except (OSError, http.client.HTTPException, ValueError) as fault:
+        raise UserError(f"{version.named} does not answer ({fault})", STAYS) from None
+    finally:
+        connection.close()
+    return [labels[each] if isinstance(each, int) and each < len(labels) else each for each in said]
 
 
 def _ask_golden(switch: Switch, up_now: Up) -> None:

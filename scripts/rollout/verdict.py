@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,11 +52,19 @@ def objection(old: Figures, new: Figures, most_p99: float) -> str | None:
     return None
 
 
-def agreement(answers: Iterable[Answer], old: int, new: int) -> tuple[int, int]:
-    """Of the questions that both versions were asked: how many got the same answer, of how many."""
-    said: dict[int, dict[int, object]] = {old: {}, new: {}}
-    for answer in answers:
-        if answer.gist is not None and answer.version in said:
-            said[answer.version][answer.question] = answer.gist
-    both = said[old].keys() & said[new].keys()
-    return sum(said[old][each] == said[new][each] for each in both), len(both)
+@dataclass(frozen=True)
+class Agreement:
+    """Of what both versions answered to the same questions."""
+
+    same: int
+    questions: int
+
+    @classmethod
+    def of(cls, old: Sequence[Hashable], new: Sequence[Hashable]) -> Agreement:
+        return cls(sum(one == other for one, other in zip(old, new, strict=True)), len(old))
+
+    def __str__(self) -> str:
+        return f"the same answer to {self.same} of {self.questions} questions"
+
+    def enough(self, least_percent: float) -> bool:
+        return 100 * self.same >= least_percent * self.questions

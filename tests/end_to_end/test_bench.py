@@ -100,7 +100,7 @@ def test_ctrl_c_leaves_no_half_report(served: Project) -> None:
     reports = served.path / "build" / "bench"
     before = sorted(reports.glob("*"))
     make = served.start_make("bench", QUICK="1")
-    wait_until(lambda: list(reports.glob(".*/scratch/*.csv")), "a first measurement", 120)
+    wait_until(lambda: list(reports.glob(".*/scratch/*.csv")), "a first measurement")
     said = interrupt(make)
     assert "measuring ensemble_python_resnet50, serving" in said
     assert "interrupted" in said and "Traceback" not in said

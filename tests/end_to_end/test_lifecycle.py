@@ -59,7 +59,7 @@ def test_ctrl_c_during_the_export(project: Project) -> None:
     shutil.rmtree(project.path / "build" / "versions")
     make = project.start_make("up")
     drafts = project.path / "build" / "versions" / ".draft"
-    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing", 120)
+    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing")
     said = interrupt(make)
     assert "interrupted" in said and "Traceback" not in said
     assert not drafts.exists()
@@ -70,7 +70,7 @@ def test_kill_9_during_the_export(project: Project) -> None:
     shutil.rmtree(project.path / "build" / "versions")
     make = project.start_make("up")
     drafts = project.path / "build" / "versions" / ".draft"
-    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing", 120)
+    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing")
     os.killpg(make.pid, signal.SIGKILL)
     make.communicate()
     assert not (drafts / "onnx").exists()
