@@ -8,6 +8,7 @@ RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     grep -E '^(onnx|onnxscript|onnxruntime|safetensors|pillow)==' /requirements/constraints.txt \
         > /requirements/added.txt \
  && PIP_CONSTRAINT= pip install --no-compile --disable-pip-version-check -r /requirements/added.txt
+COPY docker/steps/as-owner /usr/local/bin/
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/bundle:/bundle/serving HOME=/tmp
 WORKDIR /bundle
 USER 1000:1000

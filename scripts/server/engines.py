@@ -27,6 +27,7 @@ from scripts.steps.workspace import Workspace
 CACHE = ROOT / "build" / "cache"
 TIMING_CACHE = CACHE / "timing.cache"
 CANDIDATE = ROOT / "build" / "candidate"
+GATE = "gate.txt"  # beside a plan: what of it has passed the gate
 
 
 def of(stack: Stack) -> Engine:
@@ -154,13 +155,18 @@ def _pass_the_gate(stack: GpuStack, wished: Settings, layout: Layout, made: Work
         lay_out = partial(model_folders.lay_out, made, layout)
         prove_served(stack, wished["START_TIMEOUT"], layout, made, lay_out)
 
-    prove_once(made.plan, f" behind {layout.decoding.step}", prove)
+    prove_once(made.plan, asked_of_gate(made.plan, layout), prove)
 
 
-def prove_once(built: Path, how: str, prove: Callable[[], None]) -> None:
+def asked_of_gate(built: Path, layout: Layout | None = None) -> str:
+    """What is proved there: this plan, alone or in its pipeline."""
+    plan_hash: str = json.loads((built / "manifest.json").read_text())["plan"]["sha256"]
+    return plan_hash + (f" behind {layout.decoding.step}" if layout else "")
+
+
+def prove_once(built: Path, asked: str, prove: Callable[[], None]) -> None:
     """A plan that has passed the gate need not do so again."""
-    plan_hash = json.loads((built / "manifest.json").read_text())["plan"]["sha256"]
-    passed, asked = built / "gate.txt", plan_hash + how
+    passed = built / GATE
     if not passed.exists() or passed.read_text() != asked:
         prove()
         files.write(passed, asked)

@@ -31,7 +31,7 @@ def ensure(server: State, made: Path, model: str, shapes: Mapping[str, str], ask
     if reason := plan.why_build(built, wanted):
         console.note(f"plan of {model}: {reason}")
         engines.build_plan(stack, made, shapes, built)
-    engines.prove_once(built, "", lambda: _prove(stack, made, model))
+    engines.prove_once(built, engines.asked_of_gate(built), lambda: _prove(stack, made, model))
 
 
 def _prove(stack: GpuStack, made: Path, model: str) -> None:

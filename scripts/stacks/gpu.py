@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import ClassVar
 
 from scripts.base import console
 from scripts.base.errors import UserError
@@ -21,6 +22,10 @@ class GpuStack(DockerStack):
     compose_files = ("compose.yaml", "compose.gpu.yaml")
     images = ("export", "server", "sdk")
     image_suffix = "-gpu"
+    places: ClassVar[Mapping[str, str]] = {
+        "adopt": "export",
+        "plan": "engine",
+    }
 
     def prepare(self) -> None:
         console.note(f"a container sees {self.gpu.name}")  # before gigabytes are pulled

@@ -51,6 +51,10 @@ TENSORS = {"pixels": "input"}
 # (github.com/triton-inference-server/server/issues/8882). A version that is broken does so again.
 STARTS = 2
 
+# In the folder of a candidate that is laid out for a gate in another container: what is to be
+# proved, and what has been.
+ASKED, PASSED = "asked.txt", "passed.txt"
+
 # Of this server's shared memory, and so in the command line of each of its models.
 MARK = f"triton_gate_{os.getpid()}_"
 
@@ -60,7 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--onnx", type=Path, required=True, help="what export made")
     parser.add_argument("--int8", type=Path, help="what quantise made of it, if that is served")
     parser.add_argument("--precision", choices=BOUNDS, required=True)
-    parser.add_argument("--repository", type=Path, required=True)
+    parser.add_argument("--repository", type=Path)
+    parser.add_argument("--candidate", type=Path, help="a folder with one; there may be none")
     parser.add_argument("--ensemble", help="without it nothing but the network is asked")
     parser.add_argument("--network", required=True)
     parser.add_argument("--config", required=True)
@@ -68,10 +73,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=120, help="seconds until it must answer")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(argv)
+    if options.candidate:
+        options.repository = options.candidate / "repository"
+        if not options.repository.exists():
+            print("there is no candidate: nothing to prove")
+            return 0
     if options.ensemble:
         prove(options)
     else:
         prove_alone(options)
+    if options.candidate:
+        (options.candidate / ASKED).replace(options.candidate / PASSED)
     return 0
 
 
