@@ -347,9 +347,9 @@ class DockerStack:
 
     def _remove_networks(self, project: str) -> None:
         """But not from under containers, which may be another checkout's, and stopped."""
-        label = {"label": f"{PROJECT}={project}"}
-        if not self._list(label):
-            for network in self._engine.networks.list(filters=label):
+        label = f"{PROJECT}={project}"
+        if not self._list({"label": label}):
+            for network in self._engine.networks.list(filters={"label": label}):
                 with suppress(APIError):
                     network.remove()
 
