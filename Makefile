@@ -4,9 +4,12 @@
 RUN := .venv/bin/python -m scripts.commands
 TOOLS := @python3 scripts/bootstrap.py tools
 
+# As they were typed: make would take the $ in a file's name or a text for one of its variables.
+$(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
+
 .DEFAULT_GOAL := help
 .PHONY: help demo doctor up classify add-model sentiment similar bench rivals tune publish rollout \
-	rollback history s3-check s3-up s3-down status models load unload logs down clean test
+	rollback history s3-check s3-up s3-down status models load unload logs down clean prove test
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1mmake %-11s\033[0m %s\n", $$1, $$2}' Makefile
@@ -106,6 +109,10 @@ down: ## Stop the server
 clean: ## Stop it, and remove all that was made here
 	$(TOOLS)
 	@$(RUN).clean
+
+prove: ## On a GPU: the whole flow, and a report of what works, to attach to an issue
+	$(TOOLS) bench
+	@$(RUN).prove
 
 test: ## All tests and checks (what needs Docker is skipped where there is none)
 	@python3 scripts/bootstrap.py tools serve export bench perf_analyzer minilm test

@@ -9,6 +9,10 @@ RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
         > /requirements/added.txt \
  && PIP_CONSTRAINT= pip install --no-compile --disable-pip-version-check -r /requirements/added.txt
 COPY docker/steps/as-owner /usr/local/bin/
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/bundle:/bundle/serving HOME=/tmp
+# NVIDIA's image tells protobuf to do without its C code, which reads a network many times faster.
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/bundle:/bundle/serving HOME=/tmp \
+    PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=upb
+# NVIDIA's prints a banner.
+ENTRYPOINT []
 WORKDIR /bundle
 USER 1000:1000

@@ -13,7 +13,7 @@ from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
-from scripts.steps.plan import Gpu
+from scripts.steps.gpus import Gpu
 
 PLAN = ROOT / "build" / "cache" / "plan" / "manifest.json"
 
@@ -30,8 +30,8 @@ class StepsRanBeforeOnGpu(StepsRanBefore, GpuStack):
     """The GPU, and its TensorRT, are those that the plan was just built for."""
 
     @cached_property
-    def gpu(self) -> Gpu:
-        return Gpu(**self._plan["gpu"])
+    def gpus(self) -> list[Gpu]:
+        return [Gpu(**self._plan["gpu"])]
 
     def tensorrt(self) -> str:
         return str(self._plan["identity"]["TensorRT"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -141,14 +142,17 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
         "resnet50_onnx/1/manifest.json",
         "resnet50_onnx/1/model.onnx",
         "resnet50_onnx/configs/cpu.pbtxt",
+        "resnet50_onnx/labels.txt",
     }
     network = (repository / "resnet50_onnx" / "configs" / "cpu.pbtxt").read_text()
     assert network.count("dims: 299") == 4  # of the input, and of its warmup
     assert "count: 4" in network
     preprocessing = (repository / "preprocessing" / "configs" / "cpu.pbtxt").read_text()
     assert "count: 3" in preprocessing and 'string_value: "2"' in preprocessing
-    labels = (repository / PIPELINE / "labels.txt").read_text()
-    assert labels == "cat (untrained weights)\ndog: big (untrained weights)\n"
+    labels, of_the_network = (
+        (repository / model / "labels.txt").read_text() for model in (PIPELINE, "resnet50_onnx")
+    )
+    assert labels == of_the_network == "cat (untrained weights)\ndog: big (untrained weights)\n"
 
 
 @pytest.mark.parametrize(
@@ -165,6 +169,17 @@ def test_on_a_gpu_the_ensemble_begins_as_wished(
     assert json.loads((repository / first / "1" / "transform.json").read_text())["crop"] == 299
     for model in {"preprocessing", "preprocessing_dali"} - {first}:
         assert not (repository / model / "configs" / "gpu.pbtxt").exists()
+
+
+@pytest.mark.parametrize(("stay", "said"), [(False, "yes"), (True, "no")])
+def test_scores_stay_on_the_gpu_where_that_is_asked_for(
+    made: Workspace, repository: Path, stay: bool, said: str
+) -> None:
+    lay_out(made, replace(layout(GPU), scores_stay=stay), repository)
+    last = (repository / "postprocessing" / "configs" / "gpu.pbtxt").read_text()
+    assert "FORCE_CPU_ONLY_INPUT_TENSORS" in last and f'string_value: "{said}"' in last
+    network = (repository / "resnet50_trt" / "configs" / "gpu.pbtxt").read_text()
+    assert "count: 4" in network  # Triton counts them for each GPU
 
 
 def test_laying_out_twice_changes_nothing(made: Workspace, repository: Path) -> None:
