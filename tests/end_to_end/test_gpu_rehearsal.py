@@ -36,6 +36,8 @@ from tests.project import (
     words_shown_while,
 )
 
+pytestmark = pytest.mark.long
+
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
 # Never the tag of a release: real images may lie on this machine. And no other run's.

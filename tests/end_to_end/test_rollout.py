@@ -27,6 +27,8 @@ from scripts.base import files
 from tests.conftest import require_docker
 from tests.project import Project, error_lines, interrupt, picture, wait_until
 
+pytestmark = pytest.mark.long
+
 # Short looks at each version: what is tested here is not which of two is faster.
 QUICK = {"WATCH_SECONDS": "1", "MOST_P99": "20", "START_TIMEOUT": "30"}
 
