@@ -118,7 +118,6 @@ class DockerStack:
 
     def prepare(self) -> None:
         self._require_own_project()
-        self._remove_older_names()
         self.build("server")
         if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
             self._run("init", "sh", "docker/steps/init.sh")
@@ -133,11 +132,14 @@ class DockerStack:
                 "give this one another COMPOSE_PROJECT_NAME",
             )
 
-    def _remove_older_names(self) -> None:
-        older = [each for each in self._of_checkout() if each.labels[PROJECT] != self.project]
-        for name in sorted({each.labels[PROJECT] for each in older}):
+    def _take_down(self, containers: Iterable[Container]) -> None:
+        """With the networks. Some may have been started before the project had its name."""
+        going = list(containers)
+        names = {each.labels[PROJECT] for each in going} | {self.project}
+        for name in sorted(names - {self.project}):
             console.note(f"containers of the Compose project {name}, started here, are removed")
-            _remove_containers(each for each in older if each.labels[PROJECT] == name)
+        _remove_containers(going)
+        for name in names:
             self._remove_networks(name)
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
@@ -190,6 +192,11 @@ class DockerStack:
             raise UserError(f"the image {name} is not to be had ({fault})", "make up") from None
 
     def start(self, wanted: State) -> None:
+        self._take_down(
+            each
+            for each in self._of_checkout()
+            if each.labels[PROJECT] != self.project and each.labels[SERVICE] not in STAY
+        )
         ports.require_free(self._settings["BIND"], self._settings.ports())
         on_demand.hand_over_keys(self._settings)
         wanted.save()
@@ -283,9 +290,7 @@ class DockerStack:
         """Removes what was started from this checkout, under whatever name, and its networks;
         whether a server of this flavour was among it."""
         going = [each for each in self._of_checkout() if self._is_to_stop(each)]
-        _remove_containers(going)
-        for name in {self.project, *(each.labels[PROJECT] for each in going)}:
-            self._remove_networks(name)
+        self._take_down(going)
         state.forget()
         if SERVED.exists():
             SERVED.unlink()
@@ -315,8 +320,7 @@ class DockerStack:
     def remove_all(self) -> None:
         """With what stays through `make down`, and the images. What another checkout of the same
         name uses, Docker keeps."""
-        _remove_containers(self._of_checkout())
-        self._remove_networks(self.project)
+        self._take_down(self._of_checkout())
         for volume in self._engine.volumes.list(filters={"label": f"{PROJECT}={self.project}"}):
             with suppress(APIError):
                 volume.remove()
