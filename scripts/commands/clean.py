@@ -11,6 +11,7 @@ import sys
 from scripts.base import console, lock
 from scripts.base.errors import guarded
 from scripts.base.paths import ROOT, VENV
+from scripts.recipes import pipelines
 from scripts.server.stop import stop_server
 from scripts.settings import compose_env, settings
 from scripts.stacks import containers, flavour
@@ -35,6 +36,8 @@ def main() -> int:
             f"{compose_env.folder_name()}; docker image rm {' '.join(older)}"
         )
     console.note("clean: images, exports and environment are gone")
+    if (own := pipelines.own().folder).is_dir():
+        console.note(f"what you added stays in {own}")
     shutil.rmtree(VENV, ignore_errors=True)
     return 0
 

@@ -26,8 +26,8 @@ from scripts.base import console, files, ports
 from scripts.base.errors import AlreadyTold, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
+from scripts.recipes.layout import Share
 from scripts.repository import live
-from scripts.repository.model_folders import Share
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state, temporary
@@ -95,6 +95,7 @@ class DockerStack:
     # The service whose container a step runs in, where that has another name.
     places: ClassVar[Mapping[str, str]] = {
         "adopt": "export",
+        "places": "export",
         "quantise": "export",
         "gate": "engine",
     }
@@ -171,7 +172,7 @@ class DockerStack:
             raise AlreadyTold(ran.returncode)
 
     def prepare_step(self, step: str) -> None:
-        if step in ("export", "adopt", "quantise"):
+        if step in ("export", "adopt", "places", "quantise"):
             _fetch_torch()
             self.build("export")
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bundle_serving.start_server import PIPELINE
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings
@@ -15,7 +16,7 @@ from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
 from scripts.steps.gpus import Gpu
 
-PLAN = ROOT / "build" / "cache" / "plan" / "manifest.json"
+PLAN = ROOT / "build" / "cache" / PIPELINE / "plan" / "manifest.json"
 
 
 class StepsRanBefore(DockerStack):

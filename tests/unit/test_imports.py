@@ -21,8 +21,8 @@ STEPS = [
 ]
 LAYOUT = Reached("scripts.commands.layout", frozenset({"layout"}), True)
 SERVING = [
-    Reached(f"bundle_serving.{path.stem}", frozenset({"serve"}))
-    for path in (ROOT / "serving" / "bundle_serving").glob("*.py")
+    Reached(f"{path.parent.name}.{path.stem}", frozenset({"serve"}))
+    for path in (ROOT / "serving").glob("*/*.py")
 ]
 # Collected by pytest, which `make check` installs without PyTorch.
 CHECKED = [
