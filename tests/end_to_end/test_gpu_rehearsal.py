@@ -25,6 +25,7 @@ from tritonclient.utils import InferenceServerException
 from bundle_client import Client
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.start_server import PIPELINE
 from tests.conftest import require_docker
 from tests.project import (
     ROOT,
@@ -208,10 +209,16 @@ def test_the_other_pipelines_get_plans_too(gpu: Project) -> None:
         "classification_places": ("classify", photo | {"MODEL": "places"}),
         "mobilenet_v2_trt": ("classify", photo | {"MODEL": "cascade"}),
     }
+    names = dict(zip(asked, ("sentiment", "places", "cascade"), strict=True))
     for model, (command, words) in asked.items():
         done = gpu.make(command, **words)
         assert done.returncode == 0, done.stderr
-        for said in (f"plan of {model}: no plan yet", "PASSED", "gate: ", "- network: top-1 equal"):
+        for said in (
+            f"{names[model]} plan: no plan yet",
+            "PASSED",
+            "gate: ",
+            "- network: top-1 equal",
+        ):
             assert said in done.stderr, done.stderr
         network = gpu.path / "build" / "live" / model / "1"
         plan = json.loads((network / "plan.json").read_text())
@@ -272,7 +279,7 @@ def test_another_tensorrt_wants_other_plans_of_all(gpu: Project) -> None:
     """What was built before does not load, keeps nobody else away, and is built anew when asked."""
     assert "sentiment_ensemble is not loaded again: " in gpu.made("up")
     done = gpu.make("sentiment", TEXT="I hate this place!")
-    assert "plan of sentiment_trt: " in done.stderr and "TensorRT: 11.1.0 -> " in done.stderr
+    assert "sentiment plan: " in done.stderr and "TensorRT: 11.1.0 -> " in done.stderr
     assert done.stdout.splitlines()[-1].startswith("negative  ")
 
 
@@ -282,7 +289,7 @@ def test_a_corrupt_plan_is_built_again(gpu: Project) -> None:
 
 
 def test_a_killed_build_leaves_no_plan(gpu: Project) -> None:
-    for plan in (plan_of(gpu).parent, gpu.path / "build" / "cache" / "plan"):
+    for plan in (plan_of(gpu).parent, gpu.path / "build" / "cache" / PIPELINE / "plan"):
         shutil.rmtree(plan)
     make = gpu.start_make("up", REHEARSAL_SECONDS="20")
     drafts = gpu.path / "build" / "versions" / ".draft"
@@ -305,7 +312,7 @@ def test_ctrl_c_in_a_build(gpu: Project) -> None:
 
 
 def test_two_builds_at_once_take_turns(gpu: Project) -> None:
-    for plan in (plan_of(gpu).parent, gpu.path / "build" / "cache" / "plan"):
+    for plan in (plan_of(gpu).parent, gpu.path / "build" / "cache" / PIPELINE / "plan"):
         shutil.rmtree(plan)
     makes = [gpu.start_make("up"), gpu.start_make("up")]
     said = [make.communicate(timeout=300)[0] for make in makes]

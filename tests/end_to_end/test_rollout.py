@@ -279,6 +279,18 @@ def test_another_picture_size(local: Project) -> None:
     refused(local, "takes pictures of", number)
 
 
+def test_labels_that_nobody_knows_again(local: Project, assets: Path) -> None:
+    """The weights of the live version are trained; those of the next are random, and then random
+    ones that say they are not."""
+    number = published(local, WEIGHTS="random")
+    refused(local, "has untrained weights", number)
+    manifest = local.served_version.parent / f"{number}/onnx/manifest.json"
+    told = json.loads(manifest.read_text())
+    manifest.unlink()
+    manifest.write_text(json.dumps(told | {"untrained": False}))
+    refused(local, "the same answer to 0 of 32 questions, and MIN_AGREEMENT=20", number)
+
+
 def test_a_broken_config(local: Project) -> None:
     number = one_more(local)
     config = local.path / "model_repository" / "preprocessing" / "config.pbtxt"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts.measuring.perf_analyzer import has_libb64
-from tests.project import Project, interrupt, picture, wait_until
+from tests.project import Project, error_lines, interrupt, picture, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -42,6 +42,24 @@ def test_the_winner_is_written_with_its_figures_or_nothing_is(project: Project) 
         assert "pictures a second at p95" in env and "fp32" not in env
     else:
         assert env == MINE and "stays as it was" in said
+    assert nothing_is_left(project)
+
+
+def test_beside_a_server_it_measures_nothing_and_takes_nothing_from_anyone_unasked(
+    project: Project,
+) -> None:
+    project.made("up")
+    began = project.server_began()
+    (line,) = error_lines(project.make("tune", FLAVOUR="").stderr)
+    assert "the local server that is up shares the cores" in line and "STOP=1" in line
+    assert project.server_began() == began
+    try:
+        said = project.made("tune", MINUTES="0.05", STOP="1", FLAVOUR="")
+        assert "flavour local: it serves" in said and "stopped for the search" in said
+        assert project.server_began() != began
+        project.made("status")
+    finally:
+        project.make("down")
     assert nothing_is_left(project)
 
 
