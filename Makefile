@@ -13,35 +13,35 @@ help: ## This list
 
 demo: ## The whole walk at once: a network, a server, a picture, an answer
 	$(TOOLS)
-	@$(RUN).demo
+	@$(RUN) demo
 
 doctor: ## Finds what usually goes wrong, each with its fix
 	$(TOOLS)
-	@$(RUN).doctor
+	@$(RUN) doctor
 
 up: ## Bring the server up (exports the network first, where that is needed)
 	$(TOOLS)
-	@$(RUN).up
+	@$(RUN) up
 
 classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, cascade or your own)
 	$(TOOLS)
-	@$(RUN).classify
+	@$(RUN) classify
 
 add-model: ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, WEIGHTS=)
 	$(TOOLS) adopt
-	@$(RUN).add_model
+	@$(RUN) add_model
 
 sentiment: ## How a text is meant: make sentiment TEXT="What a day!" (JSON=1)
 	$(TOOLS)
-	@$(RUN).sentiment
+	@$(RUN) sentiment
 
 similar: ## Which pictures of a folder are most like one: make similar IMG=photo.jpg IN=photos (TOP=5, JSON=1)
 	$(TOOLS)
-	@$(RUN).similar
+	@$(RUN) similar
 
 bench: ## How fast it answers, and where the time goes: a report (MODEL=, QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
 	$(TOOLS) bench perf_analyzer
-	@$(RUN).bench
+	@$(RUN) bench
 
 rivals: ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
 	$(TOOLS) rivals
@@ -49,63 +49,63 @@ rivals: ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=,
 
 tune: ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5)
 	$(TOOLS) bench perf_analyzer
-	@$(RUN).tune
+	@$(RUN) tune
 
 publish: ## Make a new version, beside the one that serves (ARCH=, WEIGHTS=, PRECISION=)
 	$(TOOLS)
-	@$(RUN).publish
+	@$(RUN) publish
 
 rollout: ## Put it in the place of the old one, while that serves; back by itself (CANARY=10, VERSION=)
 	$(TOOLS)
-	@$(RUN).rollout
+	@$(RUN) rollout
 
 rollback: ## Return to the version that served before, the same way
 	$(TOOLS)
-	@$(RUN).rollback
+	@$(RUN) rollback
 
 history: ## Which version serves since when, and what became of each
 	$(TOOLS)
-	@$(RUN).history
+	@$(RUN) history
 
 s3-check: ## Can the repository on S3 be reached, and who may do what there
 	$(TOOLS) s3
-	@$(RUN).s3_check
+	@$(RUN) s3_check
 
 s3-up: ## Start an S3 server of one's own in a container, to try REPOSITORY=s3://… with
 	$(TOOLS)
-	@$(RUN).s3_server up
+	@$(RUN) s3_server up
 
 s3-down: ## Stop that S3 server; what it holds stays
 	$(TOOLS)
-	@$(RUN).s3_server down
+	@$(RUN) s3_server down
 
 status: ## Does it answer, what does it serve, what was that made from
 	$(TOOLS)
-	@$(RUN).status
+	@$(RUN) status
 
 models: ## The models that the server knows: version, state, and what each was made from
 	$(TOOLS)
-	@$(RUN).models
+	@$(RUN) models
 
 load: ## Load a model of the repository, or what has changed of it: make load MODEL=resnet50_onnx
 	$(TOOLS)
-	@$(RUN).load
+	@$(RUN) load
 
 unload: ## Unload a model that no picture needs: make unload MODEL=another
 	$(TOOLS)
-	@$(RUN).unload
+	@$(RUN) unload
 
 logs: ## The server's log
 	$(TOOLS)
-	@$(RUN).logs
+	@$(RUN) logs
 
 down: ## Stop the server
 	$(TOOLS)
-	@$(RUN).down
+	@$(RUN) down
 
 clean: ## Stop it, and remove all that was made here
 	$(TOOLS)
-	@$(RUN).clean
+	@$(RUN) clean
 
 test: ## All tests and checks (what needs Docker is skipped where there is none)
 	@python3 scripts/bootstrap.py tools serve export bench perf_analyzer minilm test

@@ -33,6 +33,7 @@ from scripts.repository.model_folders import COMMITTED
 from scripts.server import custom, engines, up
 from scripts.server.ask import ask
 from scripts.server.running import running_server
+from scripts.settings import arguments, command_line
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 from scripts.steps import picture
@@ -44,9 +45,10 @@ SAMPLE = ROOT / "build" / "mug.jpg"
 
 
 def main() -> int:
-    name = os.environ.get("NAME", "")
+    said = command_line.said()
+    name = arguments.load(said).name
     require_a_name(name)
-    wanted = Pipeline(name, recipe(name, os.environ))
+    wanted = Pipeline(name, recipe(name, said))
     require_new(wanted)
     server = running_server(custom.of_the_first())
     pipeline = tried(wanted, server)

@@ -13,13 +13,11 @@ The report is build/bench/<time>/report.html; beside it are results.json, result
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.table import Table
 
@@ -49,6 +47,7 @@ from scripts.recipes import pipelines
 from scripts.server import cascade, custom
 from scripts.server.running import running_server
 from scripts.server.up import described, served_version
+from scripts.settings import arguments
 from scripts.stacks.state import State
 
 REPORTS = ROOT / "build" / "bench"
@@ -61,23 +60,27 @@ QUICK_MOST_EACH = 1.5
 
 
 def main() -> int:
-    quick, earlier = bool(os.environ.get("QUICK")), os.environ.get("COMPARE")
-    old = results.load(Path(earlier)) if earlier else None
-    model = os.environ.get("MODEL") or PIPELINE
-    if os.environ.get("TEXTBOOK") and model != PIPELINE:
+    said = arguments.load()
+    quick, model = said.quick, said.model or PIPELINE
+    old = results.load(said.compare) if said.compare else None
+    if said.textbook and model != PIPELINE:
         raise UserError("the textbook recipe is of the first pipeline", "leave MODEL out")
     server = server_of(model)
     asked = chosen(server, model)
     beside = "" if model == PIPELINE else f"{asked.title}, beside "
     console.note(f"measuring {beside}{described(server, served_version())}")
-    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), asked.transform)
+    pictures = photos.given_or_drawn(said.images, asked.transform)
     for inputs in pictures:
         console.note(f"sent: {inputs.described}")
     divided = division.of(asked, pictures) if model == CASCADE else {}
 
     began = datetime.now(UTC)
     folder = REPORTS / began.strftime("%Y%m%dT%H%M%SZ")
-    with lock.one_at_a_time(), files.whole_folder(folder) as draft, contenders(server) as others:
+    with (
+        lock.one_at_a_time(),
+        files.whole_folder(folder) as draft,
+        contenders(server, said.textbook) as others,
+    ):
         configurations = workload_of(asked, others, pictures, quick)
         seconds = seconds_each(QUICK_SECONDS if quick else SECONDS, configurations, ROUNDS)
         seconds = min(seconds, QUICK_MOST_EACH) if quick else seconds
@@ -129,19 +132,19 @@ def workload_of(
 
 
 @contextmanager
-def contenders(server: State) -> Iterator[list[Target]]:
+def contenders(server: State, textbook: bool) -> Iterator[list[Target]]:
     """The textbook recipe, where it is asked for: on a CPU, by plain processes."""
-    if not os.environ.get("TEXTBOOK"):
+    if not textbook:
         yield []
         return
     if server.flavour == "gpu":
         raise UserError("the textbook recipe is served on a CPU here", "leave TEXTBOOK out")
     for layer in ("serve", "export"):  # it needs torchvision, as the recipe has it
         bootstrap.ensure(layer)
-    from benchmark.textbook import server as textbook
+    from benchmark.textbook import server as recipe
 
     console.note("starting the textbook recipe …")
-    with textbook.served() as (http, grpc):
+    with recipe.served() as (http, grpc):
         yield [Target.asked(workload.TEXTBOOK, PIPELINE, http, grpc)]
 
 

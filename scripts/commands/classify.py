@@ -11,7 +11,6 @@ Settings given here that differ from the running server's bring it up afresh wit
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -21,17 +20,18 @@ from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.server.ask import ask
 from scripts.server.running import running_server
+from scripts.settings import arguments
 
 
 def main() -> int:
-    pictures = _pictures(os.environ.get("IMG", ""))
-    model = os.environ.get("MODEL", "")
+    asked = arguments.load()
+    pictures, model = _pictures(asked.img), asked.model
     if model == "places":
         from scripts.server import places
 
         return places.ask(pictures)
-    options = ["--top", os.environ.get("TOP") or "5"]
-    if os.environ.get("JSON"):
+    options = ["--top", str(asked.top)]
+    if asked.json:
         options.append("--json")
     if model == "cascade":
         from scripts.server import cascade

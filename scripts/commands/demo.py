@@ -42,7 +42,7 @@ def _server(wished: Settings) -> State:
     try:
         return bring_up(wished)
     except AlreadyTold as fault:
-        if fault.exit_code != NoWeights.exit_code or "WEIGHTS" in wished.given:
+        if fault.exit_code != NoWeights.exit_code or Settings.weights.name in wished.given:
             raise
     console.note("no trained weights here: going on with untrained ones, whose labels mean nothing")
     return bring_up(wished.replaced(WEIGHTS="random"))

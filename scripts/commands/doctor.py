@@ -27,7 +27,7 @@ from scripts.base.errors import UserError, guarded
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.settings import settings
-from scripts.settings.settings import PORTS, Settings
+from scripts.settings.settings import Settings
 from scripts.stacks import containers, flavour, state
 from scripts.stacks.gpu import GpuStack
 
@@ -75,8 +75,8 @@ def examine(wished: Settings) -> Iterator[Finding]:
     yield _python()
     obstacle = containers.why_not_docker()
     yield from _docker(obstacle, wished)
-    on_gpu = wished["FLAVOUR"] == "gpu" or (not wished["FLAVOUR"] and flavour.has_driver())
-    if obstacle or wished["FLAVOUR"] == "local":
+    on_gpu = wished.flavour == "gpu" or (not wished.flavour and flavour.has_driver())
+    if obstacle or wished.flavour == "local":
         yield from _local()
     elif on_gpu:
         yield from _gpu(wished)
@@ -104,7 +104,7 @@ def _python() -> Finding:
 def _docker(obstacle: str | None, wished: Settings) -> Iterator[Finding]:
     if obstacle:
         detail, _, fix = obstacle.rstrip(")").partition(" (")
-        verdict = FAILURE if wished["FLAVOUR"] in ("gpu", "cpu") else WARNING
+        verdict = FAILURE if wished.flavour in ("gpu", "cpu") else WARNING
         yield Finding("docker", verdict, detail, f"{fix}; without it: flavour local")
         return
     version = ".".join(map(str, containers.compose_version() or ()))
@@ -145,7 +145,7 @@ def _gpu(wished: Settings) -> Iterator[Finding]:
     roomy = _number(gpu.memory) >= GPU_MEMORY_MIB
     fix = "" if roomy else "a small ARCH=, and a smaller OPT_BATCH="
     yield Finding("gpu memory", OK if roomy else WARNING, gpu.memory, fix)
-    yield Finding("images", OK, f"pytorch, tritonserver and sdk are all of {wished['TRITON_TAG']}")
+    yield Finding("images", OK, f"pytorch, tritonserver and sdk are all of {wished.triton_tag}")
 
 
 def _number(text: str) -> float:
@@ -171,27 +171,26 @@ def _memory() -> Finding:
 
 def _ports(wished: Settings) -> Iterator[Finding]:
     known = state.load()
-    ours = {known.settings[name] for name in PORTS} if known else set()
-    for name in PORTS:
-        port = wished[name]
+    ours = {*known.started_with.ports.values()} if known else set()
+    for name, port in wished.ports.items():
         try:
-            who = None if port in ours else ports.holder(wished["BIND"], int(port))
+            who = None if port in ours else ports.holder(wished.bind, port)
         except UserError as fault:
             yield Finding("address", FAILURE, fault.cause, fault.remedy)
             return
         detail = f"{port} {'serves already' if port in ours else who or 'is free'}"
-        fix = f"stop it, or make up {name}={int(port) + 100}" if who else ""
+        fix = f"stop it, or make up {name}={port + 100}" if who else ""
         yield Finding(name.replace("_", " ").lower(), FAILURE if who else OK, detail, fix)
 
 
 def _weights(wished: Settings) -> Finding:
-    said = wished["WEIGHTS"]
+    said = wished.weights
     if said == "random":
         return Finding("weights", WARNING, "untrained: the labels mean nothing", "WEIGHTS=default")
     if said != "default":
-        found = Path(wished.weights).is_file()
+        found = Path(said).is_file()
         fix = "" if found else "name a .pth or .safetensors file that is there"
-        return Finding("weights", OK if found else FAILURE, wished.weights, fix)
+        return Finding("weights", OK if found else FAILURE, said, fix)
     try:
         request = urllib.request.Request(TORCHVISION_WEIGHTS, method="HEAD")
         with urllib.request.urlopen(request, timeout=5):

@@ -5,42 +5,33 @@
     make rollout CANARY=10    before, ten in a hundred requests go to it for a while
     make rollout MODEL=birds  of a pipeline that was added
 
-Errors, wrong answers or a p99 past MOST_P99 bring the old version back by themselves.
+Errors, wrong answers or a p99 past MAX_P99_RATIO bring the old version back by themselves.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 
 from scripts.base import console, lock
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import guarded
 from scripts.recipes import pipelines
 from scripts.repository import archive
 from scripts.rollout import rollout
+from scripts.settings import arguments
 
 
 def main() -> int:
-    canary = _number("CANARY", 1, 99)
-    wanted = _number("VERSION", 1, sys.maxsize)
+    asked = arguments.load()
+    canary, wanted = asked.canary, asked.version
     with lock.one_at_a_time():
         up = rollout.found(pipelines.asked())
         serving = up.version.number
-        target = int(wanted) if wanted else max(archive.numbers(up.version.pipeline))
+        target = wanted or max(archive.numbers(up.version.pipeline))
         if target == serving:
             console.note(f"{up.version.describe()} serves already; a new one: make publish")
             return 0
         rollout.to(target, "rollout", up, canary)
     return 0
-
-
-def _number(name: str, least: int, most: int) -> int | None:
-    said = os.environ.get(name, "")
-    if not said:
-        return None
-    if said.isdecimal() and least <= int(said) <= most:
-        return int(said)
-    raise UserError(f"{name}={said} is no whole number from {least} on", f"{name}={least + 9}")
 
 
 if __name__ == "__main__":

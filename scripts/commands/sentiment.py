@@ -9,7 +9,6 @@ runs.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +25,7 @@ from scripts.repository import live
 from scripts.repository.texts import lay_out
 from scripts.server import extra
 from scripts.server.running import running_server
-from scripts.settings import settings
+from scripts.settings import arguments, settings
 from scripts.settings.settings import Settings
 from scripts.stacks.state import State
 from scripts.steps.manifest import why_export
@@ -37,7 +36,8 @@ MADE = ROOT / "build" / "sentiment"
 
 
 def main() -> int:
-    text = os.environ.get("TEXT", "")
+    asked = arguments.load()
+    text = asked.text_
     if not text:
         raise UserError("no text given", 'write one: make sentiment TEXT="What a day!"')
     wished = settings.load()
@@ -49,7 +49,7 @@ def main() -> int:
         extra.load(server, recipe.models.ensemble, changed)
     with Client(server.http) as client:
         (judged,) = client.sentiment(text, model=recipe.models.ensemble)
-    print(json.dumps(asdict(judged)) if os.environ.get("JSON") else for_people(judged))
+    print(json.dumps(asdict(judged)) if asked.json else for_people(judged))
     return 0
 
 
@@ -59,7 +59,7 @@ def for_people(judged: Sentiment) -> str:
 
 def prepare(server: State, wished: Settings, recipe: Text) -> bool:
     """Exports and lays out what does not fit yet; whether there was such."""
-    source, precision = _source(wished["SENTIMENT"]) or recipe.source, extra.precision(server)
+    source, precision = _source(wished.sentiment) or recipe.source, extra.precision(server)
     reason = why_export(MADE, Wanted(source, recipe.words.max_seq_len, precision))
     if reason:
         console.note(f"sentiment: {reason}")

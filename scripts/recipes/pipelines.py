@@ -5,8 +5,7 @@ pipeline = pipelines.named("birds")     # what MODEL= calls it; "" is the first
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes.image import ON_CPU, ON_GPU
 from scripts.recipes.schema import Image, load, load_as
+from scripts.settings import arguments
 
 RECIPES = ROOT / "recipes"
 FIRST = "resnet50"
@@ -128,6 +128,6 @@ def named(name: str, others: Iterable[str] = ()) -> Pipeline:
     )
 
 
-def asked(environment: Mapping[str, str] = os.environ) -> Pipeline:
+def asked() -> Pipeline:
     """The one that MODEL= names, and without it the first."""
-    return named(environment.get("MODEL", ""))
+    return named(arguments.load().model)

@@ -21,22 +21,12 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes.pipelines import CPU, GPU, Pipeline
 from scripts.repository.model_folders import Contents, precision_of
+from scripts.settings.settings import VERSION, names
 from scripts.steps.workspace import Workspace
 
 HERE = ROOT / "build" / "versions"
 
 RECORD = "version.json"
-
-# The settings that decide what a version is.
-DECIDING = (
-    "ARCH",
-    "WEIGHTS",
-    "PRECISION",
-    "DECODE",
-    "MAX_MEGAPIXELS",
-    "PREPROCESS",
-    "OPT_BATCH",
-)
 
 Hashes = Mapping[str, Mapping[str, str]]
 
@@ -152,7 +142,7 @@ def keep(
         pipeline=pipeline,
         number=number,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        settings={name: settings[name] for name in DECIDING},
+        settings={name: settings[name] for name in names(VERSION)},
         models={model: _number(pipeline, model, of, number) for model, of in hashes.items()},
         hashes=hashes,
     )

@@ -26,6 +26,7 @@ from scripts.base.errors import UserError, guarded
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import CPU, GPU, Engine, Pipeline
+from scripts.settings.settings import Settings
 from scripts.steps.workspace import Workspace
 
 COMMITTED = ROOT / "model_repository"
@@ -61,6 +62,14 @@ class Share:
         with the threads of two, since one that waits for work lends its core."""
         instances = instances or min(cores, MOST_INSTANCES)
         return cls(instances, threads or min(cores, 2 * max(1, cores // instances)))
+
+    @classmethod
+    def preprocessing(cls, wished: Settings) -> Share:
+        return cls.of(wished.cores, wished.preprocess_instances, wished.preprocess_threads)
+
+    @classmethod
+    def network(cls, wished: Settings) -> Share:
+        return cls.of(wished.cores, wished.network_instances, wished.network_threads)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from scripts.base import console, interrupts
 from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live
-from scripts.repository.archive import DECIDING, Version
+from scripts.repository.archive import Version
 from scripts.rollout.preflight import STAYS, require_room, require_sound
 from scripts.rollout.stream import Stream, ask
 from scripts.rollout.switch import Switch
@@ -23,7 +23,7 @@ from scripts.server import engines, up
 from scripts.server.control import Control
 from scripts.server.recover import restore
 from scripts.settings import dotenv_file, settings
-from scripts.settings.settings import Settings
+from scripts.settings.settings import VERSION, Settings, names
 from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
@@ -49,7 +49,7 @@ class Up:
 
     @property
     def control(self) -> Control:
-        return Control(self.server.grpc, float(self.wished["START_TIMEOUT"]))
+        return Control(self.server.grpc, self.wished.start_timeout)
 
 
 def found(pipeline: Pipeline) -> Up:
@@ -79,7 +79,7 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
     seen = engines.prove_served(
         up_now.stack,
-        up_now.wished["START_TIMEOUT"],
+        up_now.wished.start_timeout,
         layout,
         new.workspace,
         partial(up.lay_out, new, layout),
@@ -106,7 +106,7 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
 
 
 def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> str:
-    seconds, most_p99 = float(up_now.wished["WATCH_SECONDS"]), float(up_now.wished["MOST_P99"])
+    seconds, max_p99_ratio = up_now.wished.watch_seconds, up_now.wished.max_p99_ratio
     old, new = switch.old.number, switch.new.number
     before = _watch(stream, seconds, f"version {old} alone, to compare with")
     with console.waiting(f"loading version {new} beside it") as waiting:
@@ -118,7 +118,7 @@ def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> s
     seconds_beside = seconds * CANARY_TIMES if canary else seconds
     share = f"{100 * stream.share:g}% of the requests"
     mark = stream.taken()
-    _judge(stream, f"version {new} beside it, {share}", new, seconds_beside, most_p99)
+    _judge(stream, f"version {new} beside it, {share}", new, seconds_beside, max_p99_ratio)
     same, pictures = agreement(stream.since(mark), old, new)
     console.note(f"the same label on {same} of {pictures} pictures")
     stream.share = 0
@@ -127,7 +127,9 @@ def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> s
     switch.turn()
     stream.serves, stream.candidate = new, None
     switched = time.monotonic() - began
-    after = _judge(stream, f"version {new} in its place, on trial", new, seconds, most_p99, before)
+    after = _judge(
+        stream, f"version {new} in its place, on trial", new, seconds, max_p99_ratio, before
+    )
     switch.settle()
     took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
     return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
@@ -138,7 +140,7 @@ def _judge(
     what: str,
     new: int,
     seconds: float,
-    most_p99: float,
+    max_p99_ratio: float,
     before: Figures | None = None,
 ) -> Figures:
     """By what it answers beside the old one, where the old one is asked as well, or else by what
@@ -149,7 +151,7 @@ def _judge(
         answers = stream.since(mark)
         of_new = Figures.of([answer for answer in answers if answer.version == new])
         of_old = before or Figures.of([answer for answer in answers if answer.version != new])
-        reason = objection(of_old, of_new, most_p99)
+        reason = objection(of_old, of_new, max_p99_ratio)
         if reason is None or of_new.failed or of_old.failed:
             break
     console.note(f"the old: {of_old}; the new: {of_new}")
@@ -210,7 +212,7 @@ def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
 
 def _remember(up_now: Up, new: Version, how: str) -> None:
     """Where later commands look: else `make up` would find another version than it expects."""
-    decided = {name: new.settings[name] for name in DECIDING}
+    decided = {name: new.settings[name] for name in names(VERSION)}
     remembered = up_now.server.settings | decided
     fingerprint = up.fingerprint(up_now.stack, up_now.server.started_with)
     replace(up_now.server, settings=remembered, fingerprint=fingerprint).save()

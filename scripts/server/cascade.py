@@ -53,7 +53,7 @@ def prepare(server: State) -> str:
 
 
 def _export(wished: Settings, recipe: Cascade, precision: str) -> None:
-    weights = wished.weights_of("CASCADE")
+    weights = wished.cascade
     arch = recipe.source.removeprefix(pipelines.TORCHVISION)
     if reason := why_export(MADE.onnx, Wanted(arch, weights, precision)):
         console.note(f"cascade: {reason}")
@@ -64,7 +64,7 @@ def _export(wished: Settings, recipe: Cascade, precision: str) -> None:
 
 def _refuse_other_pixels(server: State, recipe: Cascade) -> None:
     """Both networks are given the same."""
-    if server.started_with["PREPROCESS"] == "dali":
+    if server.started_with.preprocess == "dali":
         raise UserError(
             "the cascade's pictures are decoded on the processor, and PREPROCESS=dali is served",
             "serve with PREPROCESS=python: make up PREPROCESS=python",
@@ -82,7 +82,7 @@ def _for_the_processor(server: State, first: str) -> dict[str, str]:
     threads those of this machine."""
     wished = server.started_with
     # Eight bits would need photos of yours, and cost the small network most.
-    precision = "fp32" if wished["PRECISION"] == "fp32" else "auto"
+    precision = "fp32" if wished.precision == "fp32" else "auto"
     engines.prove(flavour.stack(server.flavour, wished), wished.replaced(PRECISION=precision), MADE)
     processes = layout(wished, CPU, pipelines.first()).network.instances
     # Threads that share a core cost so small a network more than they bring.

@@ -5,17 +5,15 @@ What is said of a network behind such a command is said of that pipeline, not of
 
 from __future__ import annotations
 
-import os
-
 from bundle_serving.health import reason_not_to_trust
 from scripts.base import console, lock
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, history
+from scripts.repository import history
 from scripts.server import extra, up
 from scripts.server.recover import restore
 from scripts.server.running import running_server
-from scripts.settings import settings
-from scripts.settings.settings import Settings
+from scripts.settings import command_line, settings
+from scripts.settings.settings import VERSION, Settings, names
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 from scripts.storage.shared import Shared
@@ -26,7 +24,7 @@ def running(pipeline: Pipeline) -> State:
     seed = up.serving(pipeline)
     server = running_server(of_the_first())
     wished = up.wished_of(pipeline, server, seed)
-    asked = wished.given & set(archive.DECIDING)
+    asked = wished.given & {*names(VERSION)}
     same = seed and all(wished[name] == seed.settings[name] for name in asked)
     if same and reason_not_to_trust(f"http://{server.http}", pipeline.ensemble) is None:
         return server
@@ -56,5 +54,5 @@ def bring_up(pipeline: Pipeline) -> State:
 
 def of_the_first() -> Settings:
     """What the command says to the server and its first pipeline."""
-    said = {name: word for name, word in os.environ.items() if name not in up.OF_A_NETWORK}
-    return settings.load(said)
+    said = command_line.said()
+    return settings.load({name: said[name] for name in said if name not in up.OF_A_NETWORK})

@@ -44,7 +44,7 @@ def make(stack: Stack, wished: Settings, layout: Layout, made: Workspace) -> Non
 
 
 def export(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -> None:
-    folder = wished.folder("SAMPLES")
+    folder = _folder(wished.samples, "SAMPLES")
     samples: list[str | Path] = ["--samples", folder] if folder else []
     labels: list[str | Path] = ["--labels", pipeline.labels] if pipeline.labels else []
     wanted = _wanted(stack, wished, pipeline)
@@ -59,7 +59,7 @@ def export(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) 
     _step(
         made.onnx,
         "export",
-        lambda out: why_export(out, wanted, as_before="WEIGHTS" not in wished.given),
+        lambda out: why_export(out, wanted, as_before=Settings.weights.name not in wished.given),
         lambda: stack.run_step(step, *words, *labels, *samples, "--out", made.onnx),
     )
     classes = made.manifest.onnx["classes"]
@@ -77,14 +77,20 @@ def _wanted(stack: Stack, wished: Settings, pipeline: Pipeline) -> Wanted | Fore
         how = pipeline.recipe.pictures.model_dump(mode="json")
         return Foreign(Path(wished.weights), pipeline.labels, how)
     precision = "fp16" if of(stack) is GPU else "fp32"
-    return Wanted(wished["ARCH"], wished.weights, precision, pipeline.labels)
+    return Wanted(wished.arch, wished.weights, precision, pipeline.labels)
+
+
+def _folder(said: Path | None, setting: str) -> Path | None:
+    if said and not said.is_dir():
+        raise UserError(f"{setting}={said} is not a folder", "name a folder with photos in it")
+    return said
 
 
 def prove(stack: Stack, wished: Settings, made: Workspace) -> None:
     """How a CPU runs the network: with what precision, and that it answers as PyTorch does."""
-    precision = wished["PRECISION"]
+    precision = wished.precision
     if precision == "int8":
-        _quantise(stack, wished.folder("CALIBRATION"), made)
+        _quantise(stack, _folder(wished.calibration, "CALIBRATION"), made)
     network = made.int8 if precision == "int8" else made.onnx
     _step(
         made.engine,
@@ -131,7 +137,7 @@ def _quantise(stack: Stack, calibration: Path | None, made: Workspace) -> None:
 
 def _build_plan(stack: GpuStack, wished: Settings, pipeline: Pipeline, made: Workspace) -> None:
     crop, largest = made.manifest.transform["crop"], pipeline.recipe.batch.max
-    profile = shapes.of_pixels("input", crop, int(wished["OPT_BATCH"]), largest)
+    profile = shapes.of_pixels("input", crop, wished.opt_batch, largest)
     wanted = plan.identity(made.onnx, stack.gpu, stack.tensorrt(), profile)
     _step(
         made.plan,
@@ -152,7 +158,7 @@ def _pass_the_gate(stack: GpuStack, wished: Settings, layout: Layout, made: Work
     def prove() -> None:
         console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
         lay_out = partial(model_folders.lay_out, made, layout)
-        prove_served(stack, wished["START_TIMEOUT"], layout, made, lay_out)
+        prove_served(stack, wished.start_timeout, layout, made, lay_out)
 
     prove_once(made.plan, f" behind {layout.decoding.step}", prove)
 
@@ -167,7 +173,7 @@ def prove_once(built: Path, how: str, prove: Callable[[], None]) -> None:
 
 
 def prove_served(
-    stack: Stack, limit: str, layout: Layout, made: Workspace, lay_out: Callable[[Path], None]
+    stack: Stack, limit: float, layout: Layout, made: Workspace, lay_out: Callable[[Path], None]
 ) -> dict[str, Any]:
     """The whole ensemble, on a server of its own that nobody else asks. What was seen of it."""
     precision = model_folders.precision_of(made, layout.engine)
@@ -181,7 +187,7 @@ def prove_served(
             *("--repository", CANDIDATE / "repository", "--run-dir", stack.run_dir),
             *("--ensemble", layout.pipeline.ensemble, "--network", layout.model),
             *("--config", layout.engine.config),
-            *("--limit", limit, "--out", CANDIDATE / "gate.json"),
+            *("--limit", f"{limit:g}", "--out", CANDIDATE / "gate.json"),
         )
         seen: dict[str, Any] = json.loads((CANDIDATE / "gate.json").read_text())
         return seen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -12,6 +11,7 @@ from scripts.base.errors import UserError
 from scripts.repository import live
 from scripts.repository.model_folders import config_in_use
 from scripts.server import engines, triton_api
+from scripts.settings import arguments
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
@@ -60,7 +60,7 @@ def pipeline(server: State) -> set[str]:
 
 def named(server: State) -> str:
     """The model that MODEL= names."""
-    name = os.environ.get("MODEL", "")
+    name = arguments.load().model
     known = sorted({each.name for each in index(server)})
     if name not in known:
         said = f"there is no model {name} in the repository" if name else "no model is named"

@@ -8,10 +8,8 @@ The network is exported and laid out when it does not fit yet, and loaded into t
 from __future__ import annotations
 
 import io
-import os
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +27,10 @@ from scripts.recipes.schema import Array, load_as
 from scripts.repository import live
 from scripts.repository.places import lay_out
 from scripts.server import extra
-from scripts.settings import settings
-from scripts.settings.settings import Settings
+from scripts.settings import arguments, settings
 from scripts.stacks.state import State
 from scripts.steps.manifest import why_export
-from scripts.steps.places import RECIPE, UNTRAINED, Wanted
+from scripts.steps.places import RECIPE, Wanted
 
 MADE = ROOT / "build" / "places"
 
@@ -43,7 +40,7 @@ def ask(pictures: list[str]) -> int:
     from scripts.server.running import running_server
 
     recipe = load_as(RECIPE, Array)
-    weights = _weights(settings.load())
+    weights = settings.load().places
     Wanted(recipe.source, weights).identity()  # refused before a server is started for it
     with all_output_on_stderr():
         server = running_server()
@@ -81,12 +78,7 @@ def show(result: Result) -> None:
     if result.error:
         print(as_error(result), file=sys.stderr)
     else:
-        print(as_json(result) if os.environ.get("JSON") else as_table(result, console.out))
-
-
-def _weights(wished: Settings) -> str:
-    said = wished["PLACES"]
-    return said if said in ("", UNTRAINED) else str(Path(said).expanduser().resolve())
+        print(as_json(result) if arguments.load().json else as_table(result, console.out))
 
 
 def prepare(server: State, weights: str, recipe: Array) -> bool:

@@ -6,7 +6,7 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts.base.console import all_output_on_stderr
 from scripts.settings import settings
-from scripts.settings.settings import NOT_SERVED, Settings
+from scripts.settings.settings import SERVED, Settings, names
 from scripts.stacks import state
 from scripts.stacks.state import State
 
@@ -16,7 +16,7 @@ def running_server(wished: Settings | None = None) -> State:
     wished = wished or settings.load()
     known = state.load()
     if known:
-        asked = wished.given - NOT_SERVED
+        asked = wished.given & {*names(*SERVED)}
         wished = wished.over(known.settings)
         same = all(wished[name] == known.settings.get(name) for name in asked)
         if same and reason_not_to_trust(f"http://{known.http}", PIPELINE) is None:

@@ -24,18 +24,15 @@ from scripts.repository.model_folders import Decoding, Layout, Share
 from scripts.server import engines, extra
 from scripts.server.recover import restore
 from scripts.settings import settings
-from scripts.settings.settings import PORTS, Settings
+from scripts.settings.settings import CHECK, SERVER, VERSION, Settings, names
 from scripts.stacks import admin_key, flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import on_demand
 from scripts.storage.shared import Shared
 
-# What is no file, and decides how a server runs.
-PLACE = ("BIND", "MEMORY", "REPOSITORY", "S3_SERVER_CREDENTIALS")
-
-# What is said of a network, and not of the machine or the server.
-OF_A_NETWORK = {*archive.DECIDING, "CALIBRATION", "SAMPLES"}
+# Of one pipeline's network, and not of the machine or the server.
+OF_A_NETWORK = names(VERSION, CHECK)
 
 # A network's hash stands in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
@@ -57,7 +54,7 @@ def bring_up(wished: Settings) -> State:
                 restore(None, seed, shared)
         name, why = flavour.choose(wished)
         console.note(f"flavour {name}: {why}")
-        if wished["PREPROCESS"] == "dali" and name != "gpu":
+        if wished.preprocess == "dali" and name != "gpu":
             raise UserError(
                 f"PREPROCESS=dali needs a GPU, and flavour {name} has none",
                 "say PREPROCESS=python",
@@ -139,13 +136,8 @@ def lay_out(version: Version, how: Layout, target: Path) -> None:
 
 
 def layout(wished: Settings, engine: Engine, pipeline: Pipeline) -> Layout:
-    def share(model: str) -> Share:
-        return Share.of(
-            wished.cores, wished.number(f"{model}_INSTANCES"), wished.number(f"{model}_THREADS")
-        )
-
-    decoding = Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"]))
-    return Layout(pipeline, engine, decoding, share("PREPROCESS"), share("NETWORK"))
+    decoding = Decoding(wished.preprocess, wished.decode, wished.max_megapixels)
+    return Layout(pipeline, engine, decoding, Share.preprocessing(wished), Share.network(wished))
 
 
 def _serve(stack: Stack, wished: Settings, version: Version) -> State:
@@ -160,7 +152,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         _stop(known)
     try:
         stack.start(wanted)
-        _wait(stack, wanted, float(wished["START_TIMEOUT"]))
+        _wait(stack, wanted, wished.start_timeout)
     except BaseException:  # Ctrl-C too: no server is left that nobody knows to work
         stack.stop()
         raise
@@ -195,7 +187,7 @@ def described(server: State, version: Version) -> str:
 def fingerprint(stack: Stack, wished: Settings) -> str:
     """One hash over all that a running server was started from. Other pipelines are loaded while
     it runs."""
-    started_with = [stack.version(), *(wished[name] for name in (*PLACE, *PORTS))]
+    started_with = [stack.version(), *(wished[name] for name in names(SERVER))]
     started_with += [str(admin_key.mark()), laid_out(pipelines.first())]
     return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
 

@@ -141,7 +141,7 @@ class DockerStack:
             raise UserError(f"the image {name} is not to be had ({fault})", "make up") from None
 
     def start(self, wanted: State) -> None:
-        ports.require_free(self._settings["BIND"], self._settings.ports())
+        ports.require_free(self._settings.bind, self._settings.ports)
         on_demand.hand_over_keys(self._settings)
         wanted.save()
         started = self.compose("up", "--detach", "--no-build", "server", wanted=wanted, quiet=True)
@@ -170,7 +170,7 @@ class DockerStack:
             },
             ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
             shm_size=self._shm_size,
-            mem_limit=self._settings["MEMORY"],
+            mem_limit=self._settings.memory,
         )
 
         def alive() -> bool:
@@ -288,10 +288,8 @@ class DockerStack:
 
     @property
     def _shm_size(self) -> str:
-        instances = sum(
-            Share.of(self._settings.cores, self._settings.number(name)).instances
-            for name in ("PREPROCESS_INSTANCES", "NETWORK_INSTANCES")
-        )
+        shares = Share.preprocessing(self._settings), Share.network(self._settings)
+        instances = sum(share.instances for share in shares)
         return f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m"
 
     def _require_readable(self, path: Path) -> None:
@@ -323,7 +321,7 @@ class DockerStack:
             files.append("compose.s3.yaml")
             if wanted:
                 environment["S3_URL"] = str(seen_from_containers(location, self._settings))
-        files += filter(None, [self._settings["COMPOSE_OVERRIDE"]])
+        files += filter(None, [self._settings.compose_override])
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in files for word in ("--file", file)]
         command += arguments

@@ -20,7 +20,7 @@ DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/usr/lib/wsl/lib/nvidia-sm
 
 def choose(settings: Settings) -> tuple[str, str]:
     """The flavour's name, and the reason in a few words."""
-    wanted = settings["FLAVOUR"]
+    wanted = settings.flavour
     if wanted == "local":
         return "local", "FLAVOUR says so"
     obstacle = why_not_docker()
