@@ -40,7 +40,7 @@ def main() -> int:
     text = asked.text_
     if not text:
         raise UserError("no text given", 'write one: make sentiment TEXT="What a day!"')
-    wished = settings.load()
+    wished = extra.settled(settings.load(), MADE)
     recipe = load_as(RECIPE, Text)
     with all_output_on_stderr():
         server = running_server()
@@ -68,6 +68,7 @@ def prepare(server: State, wished: Settings, recipe: Text) -> bool:
             bootstrap.ensure("minilm")
         words = ("--source", source, "--precision", precision, "--out", MADE)
         extra.make("scripts.steps.texts.export", *words)
+    extra.settle(wished, MADE, Settings.sentiment)
     furnished = extra.furnish(recipe)
     engine, models = extra.engine(server), recipe.models
     extra.plan(server, MADE, f"{models.network}_{engine}", shapes(recipe), models.ensemble)

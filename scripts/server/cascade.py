@@ -24,7 +24,7 @@ from scripts.recipes.schema import Cascade, load_as
 from scripts.repository import live, model_folders, placing
 from scripts.repository.model_folders import UNTRAINED, Share
 from scripts.server import engines, extra
-from scripts.server.up import layout, served_transform
+from scripts.server.up import layout, served_transform, served_version
 from scripts.settings import settings
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour
@@ -42,7 +42,7 @@ def prepare(server: State) -> str:
     recipe, engine = load_as(RECIPE, Cascade), extra.engine(server)
     asked, first = recipe.models.ensemble, f"{recipe.models.first}_{engine}"
     with lock.one_at_a_time():
-        _export(settings.load(), recipe, extra.precision(server))
+        _export(extra.settled(settings.load(), MADE.onnx), recipe, extra.precision(server))
         _refuse_other_pixels(server, recipe)
         texts = _for_the_processor(server, first) if engine == ON_CPU else {}
         furnished = extra.furnish(recipe)
@@ -55,11 +55,14 @@ def prepare(server: State) -> str:
 def _export(wished: Settings, recipe: Cascade, precision: str) -> None:
     weights = wished.cascade
     arch = recipe.source.removeprefix(pipelines.TORCHVISION)
-    if reason := why_export(MADE.onnx, Wanted(arch, weights, precision)):
+    wanted = Wanted(arch, weights, precision)
+    as_before = Settings.cascade.name not in wished.given
+    if reason := why_export(MADE.onnx, wanted, as_before):
         console.note(f"cascade: {reason}")
         bootstrap.ensure("export")
         words = ("--arch", arch, "--weights", weights, "--precision", precision)
         extra.make("scripts.steps.export", *words, "--out", MADE.onnx)
+    extra.settle(wished, MADE.onnx, Settings.cascade)
 
 
 def _refuse_other_pixels(server: State, recipe: Cascade) -> None:
@@ -68,6 +71,11 @@ def _refuse_other_pixels(server: State, recipe: Cascade) -> None:
         raise UserError(
             "the cascade's pictures are decoded on the processor, and PREPROCESS=dali is served",
             "serve with PREPROCESS=python: make up PREPROCESS=python",
+        )
+    if (known := served_version().workspace.manifest.onnx["classes"]) != recipe.classes:
+        raise UserError(
+            f"the cascade knows {recipe.classes} classes, and the network that serves {known}",
+            "serve one of ImageNet's: make up ARCH=resnet50",
         )
     crops = {recipe.crop, served_transform().crop, MADE.manifest.transform["crop"]}
     if len(crops) > 1:

@@ -44,7 +44,7 @@ def ensure(wished: Settings) -> State:
     """What is up and fits is left alone. What is not said stays as it is in the one that is up."""
     known = state.load(STATE)
     server = state.load()
-    wished = wished.over(known.settings if known else {})
+    wished = extra.settled(wished.over(known.settings if known else {}), MADE)
     _export(wished)
     name = wished.flavour or (server.flavour if server else flavour.choose(wished)[0])
     wanted = _wanted("local" if name == "local" else "cpu", wished)
@@ -88,6 +88,7 @@ def _export(wished: Settings) -> None:
         console.note(f"embeddings: {reason}")
         bootstrap.ensure("export")
         extra.make("scripts.steps.embeddings", "--weights", weights, "--out", MADE)
+    extra.settle(wished, MADE, Settings.embeddings)
 
 
 def _network() -> str:

@@ -17,11 +17,16 @@ from scripts.recipes.image import ON_CPU, ON_GPU
 from scripts.recipes.schema import Recipe
 from scripts.repository import live, model_folders
 from scripts.server import loading
+from scripts.settings.setting import Setting
+from scripts.settings.settings import Settings
 from scripts.stacks.state import State
 from scripts.storage.shared import Shared
 
 # A network is read, compiled and warmed up in so long at most.
 LOAD_TIMEOUT_S = 120
+
+# Beside a network: the settings that named it.
+MADE_WITH = "settings.json"
 
 # The pipelines that were loaded into the last server, for the next one.
 LOADED = ROOT / "build" / "run" / "beside.json"
@@ -46,6 +51,20 @@ def make(module: str, *arguments: str | Path) -> None:
         code = INTERRUPTED
     if code:
         raise AlreadyTold(code)
+
+
+def settled(wished: Settings, made: Path) -> Settings:
+    """What the user gives now, and for the rest what this network was made with."""
+    try:
+        before: dict[str, str] = json.loads((made / MADE_WITH).read_text())
+    except (OSError, ValueError):
+        return wished
+    return wished.over(before)
+
+
+def settle(wished: Settings, made: Path, setting: Setting[str]) -> None:
+    """For the next command that does not name it."""
+    files.write(made / MADE_WITH, json.dumps({setting.name: wished[setting.name]}) + "\n")
 
 
 def furnish(recipe: Recipe) -> bool:

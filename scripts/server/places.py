@@ -28,6 +28,7 @@ from scripts.repository import live
 from scripts.repository.places import lay_out
 from scripts.server import extra
 from scripts.settings import arguments, settings
+from scripts.settings.settings import Settings
 from scripts.stacks.state import State
 from scripts.steps.manifest import why_export
 from scripts.steps.places import RECIPE, Wanted
@@ -40,12 +41,12 @@ def ask(pictures: list[str]) -> int:
     from scripts.server.running import running_server
 
     recipe = load_as(RECIPE, Array)
-    weights = settings.load().places
-    Wanted(recipe.source, weights).identity()  # refused before a server is started for it
+    wished = extra.settled(settings.load(), MADE)
+    Wanted(recipe.source, wished.places).identity()  # refused before a server is started for it
     with all_output_on_stderr():
         server = running_server()
         with lock.one_at_a_time():
-            changed = prepare(server, weights, recipe)
+            changed = prepare(server, wished, recipe)
         extra.load(server, recipe.models.ensemble, changed)
     failed = 0
     with Client(server.http) as client:
@@ -81,15 +82,16 @@ def show(result: Result) -> None:
         print(as_json(result) if arguments.load().json else as_table(result, console.out))
 
 
-def prepare(server: State, weights: str, recipe: Array) -> bool:
+def prepare(server: State, wished: Settings, recipe: Array) -> bool:
     """Exports and lays out what does not fit yet; whether there was such."""
-    precision = extra.precision(server)
+    weights, precision = wished.places, extra.precision(server)
     reason = why_export(MADE, Wanted(recipe.source, weights, precision))
     if reason:
         console.note(f"places: {reason}")
         bootstrap.ensure("export")
         words = ("--weights", weights, "--precision", precision, "--out", MADE)
         extra.make("scripts.steps.places", *words)
+    extra.settle(wished, MADE, Settings.places)
     furnished = extra.furnish(recipe)
     models = recipe.models
     extra.plan(server, MADE, models.network, shapes(recipe), models.ensemble)
