@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +25,12 @@ from scripts.base import console, ports
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
+from scripts.server.torchvision_weights import why_out_of_reach
 from scripts.settings import settings
 from scripts.settings.settings import Settings
 from scripts.stacks import containers, flavour, state
 from scripts.stacks.gpu import GpuStack
+from scripts.steps import drawn
 
 OK, WARNING, FAILURE = "[green]ok[/]", "[yellow]note[/]", "[red]fail[/]"
 
@@ -45,7 +46,6 @@ OLDEST_DRIVER, OLDEST_CAPABILITY = 580, 7.5
 GPU_MEMORY_MIB = 6000
 
 SHM_MB = 512
-TORCHVISION_WEIGHTS = "https://download.pytorch.org/models/resnet50-11ad3fa6.pth"
 
 
 @dataclass(frozen=True)
@@ -191,14 +191,12 @@ def _weights(wished: Settings) -> Finding:
         found = Path(said).is_file()
         fix = "" if found else "name a .pth or .safetensors file that is there"
         return Finding("weights", OK if found else FAILURE, said, fix)
-    try:
-        request = urllib.request.Request(TORCHVISION_WEIGHTS, method="HEAD")
-        with urllib.request.urlopen(request, timeout=5):
-            return Finding("weights", OK, "torchvision's can be downloaded")
-    except (OSError, ValueError) as fault:
-        reason = getattr(fault, "reason", fault)
-        fix = "WEIGHTS=file.pth, or WEIGHTS=random to see it run (make demo does)"
+    if wished.arch == drawn.ARCH:
+        return Finding("weights", OK, "trained here, on drawings")
+    if reason := why_out_of_reach(wished):
+        fix = "WEIGHTS=file.pth, or ARCH=drawn: trained here, to see it run (make demo does)"
         return Finding("weights", WARNING, f"torchvision's are out of reach: {reason}", fix)
+    return Finding("weights", OK, "torchvision's can be downloaded")
 
 
 def _libb64() -> Finding:

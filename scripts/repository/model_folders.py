@@ -189,6 +189,7 @@ def lay_out(made: Workspace, layout: Layout, repository: Path) -> None:
 def configure(made: Workspace, layout: Layout, repository: Path) -> None:
     """The labels, and the members' configs as this machine runs them."""
     engine, crop = layout.engine, made.manifest.transform["crop"]
+    classes = [made.manifest.onnx["classes"]]
     files.write(repository / layout.pipeline.ensemble / "labels.txt", labels(made))
 
     pixels = [3, crop, crop]
@@ -204,14 +205,21 @@ def configure(made: Workspace, layout: Layout, repository: Path) -> None:
     network = config(repository, layout.model)
     network.input[0].dims[:] = pixels
     network.model_warmup[0].inputs["input"].dims[:] = pixels
+    network.output[0].dims[:] = classes
     if engine is CPU:
         _share(network, layout.network)
     _save(repository, network, engine)
 
-    if engine is GPU:
-        ensemble = config(repository, layout.pipeline.ensemble)
-        ensemble.ensemble_scheduling.step[0].model_name = layout.first
-        _save(repository, ensemble, engine)
+    last = config(repository, layout.pipeline.postprocessing)
+    for tensor in (last.input[0], last.output[0], last.model_warmup[0].inputs["INPUT_0"]):
+        tensor.dims[:] = classes
+    _save(repository, last, engine)
+
+    whole = layout.pipeline.ensemble
+    ensemble = config(repository, whole) if engine is GPU else config_in_use(repository, whole, CPU)
+    ensemble.output[0].dims[:] = classes
+    ensemble.ensemble_scheduling.step[0].model_name = layout.first
+    _save(repository, ensemble, engine)
     files.let_all_read(repository)
 
 

@@ -31,10 +31,16 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
     for model in (*new.models, new.pipeline.ensemble):
         model_folders.config_in_use(live.REPOSITORY, model, engine)
         model_folders.config(model_folders.COMMITTED, model)  # what make up would take
-    takes, serves = (version.workspace.manifest.onnx["input"] for version in (new, old))
-    if takes != serves:
+    takes, serves = (version.workspace.manifest.onnx for version in (new, old))
+    if takes["classes"] != serves["classes"]:
         raise UserError(
-            f"{new.named} takes pictures of {takes}, and the pipeline serves {serves}",
+            f"{new.named} has {takes['classes']} classes, and the live version {serves['classes']}",
+            f"{STAYS}; other classes need a restart: {_brought_up(new)}",
+        )
+    if takes["input"] != serves["input"]:
+        raise UserError(
+            f"{new.named} takes pictures of {takes['input']}, and the live version "
+            f"{serves['input']}",
             f"{STAYS}; another size needs a restart: {_brought_up(new)}",
         )
 

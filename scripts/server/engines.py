@@ -20,6 +20,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack
 from scripts.stacks.gpu import GpuStack
 from scripts.steps import engine, plan, quantise
+from scripts.steps.drawn import ARCH as DRAWN
 from scripts.steps.manifest import Foreign, Wanted, why_export
 from scripts.steps.workspace import Workspace
 
@@ -63,7 +64,8 @@ def export(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) 
         lambda: stack.run_step(step, *words, *labels, *samples, "--out", made.onnx),
     )
     classes = made.manifest.onnx["classes"]
-    if classes != pipeline.recipe.classes:
+    drawn = isinstance(wanted, Wanted) and wanted.arch == DRAWN and pipeline.first
+    if classes != pipeline.recipe.classes and not drawn:
         raise UserError(
             f"{made.manifest.describe()} has {classes} classes, and the pipeline serves "
             f"{pipeline.recipe.classes}",

@@ -55,7 +55,8 @@ class Served(Group):
     arch = text(
         "resnet50",
         """An ImageNet classifier of torchvision: resnet50, mobilenet_v2, efficientnet_b0,
-        convnext_tiny, …""",
+        convnext_tiny, … Or drawn: a small network that is trained here in seconds, on drawings of
+        eight things.""",
         VERSION,
     )
     weights = path_or(
