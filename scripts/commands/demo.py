@@ -18,8 +18,9 @@ from scripts.server.ask import ask
 from scripts.server.torchvision_weights import why_out_of_reach
 from scripts.server.up import bring_up, serving
 from scripts.settings import settings
+from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings
-from scripts.steps import drawn, picture
+from scripts.steps import picture
 from scripts.steps.drawn.things import NAMES
 
 PICTURE = ROOT / "build" / "mug.jpg"
@@ -31,13 +32,13 @@ def main() -> int:
     if reason:
         console.note(f"torchvision's weights are out of reach ({reason})")
         console.note(f"so a small network is trained here, on drawings: {', '.join(NAMES)}")
-        wished = wished.replaced(ARCH=drawn.ARCH, WEIGHTS="default")
+        wished = wished.replaced(ARCH=DRAWN, WEIGHTS="default")
     server = bring_up(wished)
     picture.main(["--out", str(PICTURE)])
     shown = PICTURE.relative_to(ROOT)
     console.note(f"a picture of a mug, drawn for you: {shown}")
     code = ask(server, [str(shown)])
-    if wished.arch == drawn.ARCH:
+    if wished.arch == DRAWN:
         console.note(
             f"this network knows {len(NAMES)} drawn things and no photos; for ImageNet's 1000 "
             "classes: make up ARCH=resnet50 WEIGHTS=resnet50.pth (or online, without WEIGHTS)"

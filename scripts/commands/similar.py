@@ -18,8 +18,9 @@ from bundle_client.sources import name_of, pictures_in
 from scripts.base import console, lock
 from scripts.base.console import all_output_on_stderr
 from scripts.base.errors import UserError, guarded
+from scripts.base.text import printable
 from scripts.server import embeddings
-from scripts.settings import arguments, settings
+from scripts.settings import arguments, pictures, settings
 from scripts.settings.arguments import Arguments
 
 NAME_WIDTH = 60
@@ -61,7 +62,7 @@ def best_first(wanted: Embedding, found: list[Embedding]) -> list[tuple[float, E
 
 def for_people(likeness: float, each: Embedding) -> str:
     mark = "  (untrained weights)" if "(untrained)" in each.network else ""
-    return f"{likeness:.4f}  {each.source:<{NAME_WIDTH}}{mark}".rstrip()
+    return f"{likeness:.4f}  {printable(each.source):<{NAME_WIDTH}}{mark}".rstrip()
 
 
 def as_json_line(likeness: float, each: Embedding) -> str:
@@ -70,13 +71,14 @@ def as_json_line(likeness: float, each: Embedding) -> str:
 
 
 def _asked(asked: Arguments) -> tuple[str, Path]:
-    picture, folder = asked.img, asked.in_
-    example = "make similar IMG=photo.jpg IN=photos"
-    if not picture:
-        raise UserError("no picture given", f"name one: {example}")
-    if not Path(folder).is_dir() or not folder:
-        raise UserError(f"IN={folder} is no folder", f"name one with pictures in it: {example}")
-    return picture, Path(folder)
+    picture = pictures.one(asked.img, "similar")
+    folder = Path(asked.in_ or "nowhere").expanduser()
+    if not folder.is_dir():
+        raise UserError(
+            f"IN={asked.in_} is not a folder",
+            "name one with pictures in it: make similar IMG=photo.jpg IN=photos",
+        )
+    return picture, folder
 
 
 def _same(each: Source, picture: str) -> bool:

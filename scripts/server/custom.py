@@ -5,6 +5,8 @@ What is said of a network behind such a command is said of that pipeline, not of
 
 from __future__ import annotations
 
+import os
+
 from bundle_serving.health import reason_not_to_trust
 from scripts.base import console, lock
 from scripts.recipes.pipelines import Pipeline
@@ -12,7 +14,7 @@ from scripts.repository import history
 from scripts.server import extra, up
 from scripts.server.recover import restore
 from scripts.server.running import running_server
-from scripts.settings import command_line, settings
+from scripts.settings import settings
 from scripts.settings.settings import VERSION, Settings, names
 from scripts.stacks import flavour
 from scripts.stacks.state import State
@@ -54,5 +56,5 @@ def bring_up(pipeline: Pipeline) -> State:
 
 def of_the_first() -> Settings:
     """What the command says to the server and its first pipeline."""
-    said = command_line.said()
-    return settings.load({name: said[name] for name in said if name not in up.OF_A_NETWORK})
+    said = {name: word for name, word in os.environ.items() if name not in up.OF_A_NETWORK}
+    return settings.load(said)

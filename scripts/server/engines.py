@@ -16,11 +16,11 @@ from scripts.recipes import shapes
 from scripts.recipes.pipelines import CPU, GPU, Engine, Pipeline
 from scripts.repository import model_folders
 from scripts.repository.model_folders import Layout
+from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack
 from scripts.stacks.gpu import GpuStack
 from scripts.steps import engine, plan, quantise
-from scripts.steps.drawn import ARCH as DRAWN
 from scripts.steps.manifest import Foreign, Wanted, why_export
 from scripts.steps.workspace import Workspace
 

@@ -17,7 +17,7 @@ from bundle_serving.start_server import PIPELINE
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.pipelines import Engine, Pipeline
+from scripts.recipes.pipelines import CPU, Engine, Pipeline
 from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.model_folders import Decoding, Layout, Share
@@ -25,7 +25,7 @@ from scripts.server import engines, extra
 from scripts.server.recover import restore
 from scripts.settings import settings
 from scripts.settings.settings import CHECK, SERVER, VERSION, Settings, names
-from scripts.stacks import admin_key, flavour, state
+from scripts.stacks import admin_key, flavour, gpu, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import on_demand
@@ -137,7 +137,12 @@ def lay_out(version: Version, how: Layout, target: Path) -> None:
 
 def layout(wished: Settings, engine: Engine, pipeline: Pipeline) -> Layout:
     decoding = Decoding(wished.preprocess, wished.decode, wished.max_megapixels)
-    return Layout(pipeline, engine, decoding, Share.preprocessing(wished), Share.network(wished))
+    preprocessing = Share.preprocessing(wished)
+    if engine is CPU:
+        return Layout(pipeline, engine, decoding, preprocessing, Share.network(wished))
+    of_each_gpu = wished.network_instances or pipeline.recipe.instances.network_on_gpu
+    network = Share(of_each_gpu, threads=1)
+    return Layout(pipeline, engine, decoding, preprocessing, network, gpu.scores_stay(wished))
 
 
 def _serve(stack: Stack, wished: Settings, version: Version) -> State:
@@ -152,7 +157,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         _stop(known)
     try:
         stack.start(wanted)
-        _wait(stack, wanted, wished.start_timeout)
+        _wait(stack, wanted, wished.start_timeout, version)
     except BaseException:  # Ctrl-C too: no server is left that nobody knows to work
         stack.stop()
         raise
@@ -164,7 +169,7 @@ def _stop(known: State) -> None:
     flavour.stack(known.flavour, known.started_with).stop()
 
 
-def _wait(stack: Stack, wanted: State, limit: float) -> None:
+def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
     """Until a picture is answered; readiness alone is green over a pipeline that is not."""
     with console.waiting("starting the server, until it answers a picture") as waiting:
         while reason := reason_not_to_trust(f"http://{wanted.http}", PIPELINE):
@@ -174,14 +179,16 @@ def _wait(stack: Stack, wanted: State, limit: float) -> None:
                 raise UserError(f"the server stopped while it started: {said}", stack.log_hint)
             if waiting.seconds > limit:
                 raise UserError(
-                    f"the server did not answer within {limit:.0f} s ({reason})",
+                    f"{version.serving}, did not answer within {limit:.0f} s ({reason})",
                     "see make logs; on a slow machine raise START_TIMEOUT",
                 )
             time.sleep(0.2)
 
 
 def described(server: State, version: Version) -> str:
-    return f"{version.describe()}, flavour {server.flavour}, HTTP {server.http}, gRPC {server.grpc}"
+    asked = f"http://{server.http}/v2/models/{version.pipeline.ensemble}, gRPC {server.grpc}"
+    what = f"{version.pipeline.ensemble}, serving {version.what} ({version.named})"
+    return f"{what}, flavour {server.flavour}, {asked}"
 
 
 def fingerprint(stack: Stack, wished: Settings) -> str:

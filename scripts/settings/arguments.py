@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
-from scripts.settings import command_line
 from scripts.settings.setting import (
     Setting,
     flag,
@@ -53,8 +53,7 @@ class Arguments:
 ALL: dict[str, Setting[Any]] = {each.name: each for each in of_class(Arguments)}
 
 
-def load(environment: Mapping[str, str] | None = None) -> Arguments:
-    said = command_line.said() if environment is None else environment
+def load(said: Mapping[str, str] = os.environ) -> Arguments:
     return Arguments(
         {name: said.get(name, "").strip() or each.default for name, each in ALL.items()}
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from scripts.base.errors import UserError
@@ -17,7 +17,7 @@ class UnknownSetting(UserError):
     exit_code = 2
 
 
-def require_known(typed: Mapping[str, str] | None = None, dotenv: Path = ROOT / ".env") -> None:
+def require_known(typed: Collection[str] | None = None, dotenv: Path = ROOT / ".env") -> None:
     """What is typed, and what .env has. The environment is full of what is not meant for us."""
     typed = command_line.typed() if typed is None else typed
     for name in typed:

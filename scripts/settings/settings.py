@@ -11,14 +11,15 @@ else from here.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
-from scripts.settings import command_line
+from scripts.base.paths import CPU_TORCH, ROOT
+from scripts.settings.architectures import known_arch
 from scripts.settings.precision import PRECISIONS
 from scripts.settings.setting import (
     Part,
@@ -42,6 +43,12 @@ EXTRA, EMBEDDINGS, COMMAND = Part.EXTRA, Part.EMBEDDINGS, Part.COMMAND
 SERVED = (VERSION, SERVER, MACHINE)
 
 
+def _gpus(said: str) -> str:
+    if not re.fullmatch(r"all|\d+(,\d+)*", said):
+        raise ValueError
+    return said
+
+
 class Group:
     """Settings that stand together in the documents; the docstring is their heading."""
 
@@ -52,8 +59,10 @@ class Group:
 class Served(Group):
     """What is served"""
 
-    arch = text(
+    arch = Setting(
         "resnet50",
+        known_arch,
+        "an architecture",
         """An ImageNet classifier of torchvision: resnet50, mobilenet_v2, efficientnet_b0,
         convnext_tiny, … Or drawn: a small network that is trained here in seconds, on drawings of
         eight things.""",
@@ -149,7 +158,9 @@ class Place(Group):
     )
     preprocess_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
     network_instances = whole_or_none(
-        "Processes that run the network. Empty: derived from CORES.", MACHINE
+        """Processes that run the network. Empty: derived from CORES. With a GPU: how many times
+        each GPU holds the network; empty: twice.""",
+        MACHINE,
     )
     network_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
     memory = text("4g", "The memory limit of the server's container.", SERVER)
@@ -196,6 +207,13 @@ class Gpu(Group):
     triton_tag = text(
         "26.07", "The release of NVIDIA's images: pytorch, tritonserver and its sdk.", MACHINE
     )
+    gpus = Setting(
+        "all",
+        _gpus,
+        "all, or numbers as in 0,1",
+        "The GPUs that serve, by nvidia-smi's numbers: 0,1. They must be of one kind.",
+        SERVER,
+    )
     opt_batch = whole(
         32, "The batch size that the plan is fastest for; it takes 1 to 256.", VERSION
     )
@@ -204,6 +222,12 @@ class Gpu(Group):
         """python: pictures are decoded on the processor, as without a GPU. dali: on the GPU, faster
         and less exact; docs/gpu.md has the differences.""",
         VERSION,
+    )
+    postprocess = choice(
+        ("cpu", "gpu"),
+        """cpu: the network's scores are copied to the host and become probabilities there. gpu:
+        they become probabilities where they are; docs/gpu.md has the cost.""",
+        MACHINE,
     )
     gpu_memory = text("16g", "The host memory limit of the server's container.", MACHINE)
 
@@ -217,7 +241,7 @@ class Building(Group):
         COMMAND,
     )
     torch_index = text(
-        "https://download.pytorch.org/whl/cpu",
+        CPU_TORCH,
         "Where CPU builds of PyTorch come from. If it does not answer, pip's own index is used.",
         COMMAND,
     )
@@ -231,6 +255,7 @@ class Building(Group):
 
 GROUPS = (Served, Place, Switching, S3, Gpu, Building)
 ALL: dict[str, Setting[Any]] = {each.name: each for each in chain(*map(of_class, GROUPS))}
+PORTS = tuple(each.name for each in (Place.http_port, Place.grpc_port, Place.metrics_port))
 DEFAULTS = {name: setting.default for name, setting in ALL.items()}
 
 
@@ -251,8 +276,7 @@ class Settings(Served, Place, Switching, S3, Gpu, Building):
     @property
     def ports(self) -> dict[str, int]:
         """The server's."""
-        ports = (Settings.http_port, Settings.grpc_port, Settings.metrics_port)
-        return {each.name: each.read(self[each.name]) for each in ports}
+        return {name: ALL[name].read(self[name]) for name in PORTS}
 
     def replaced(self, **values: str) -> Settings:
         """As if the user had given these."""
@@ -269,7 +293,7 @@ def load(
     dotenv: Path = ROOT / ".env",
     not_in_dotenv: Collection[str] = (),
 ) -> Settings:
-    typed = command_line.said() if environment is None else environment
+    typed = os.environ if environment is None else environment
     written = {name: said for name, said in in_dotenv(dotenv).items() if name not in not_in_dotenv}
     said = written | {name: typed[name] for name in ALL if name in typed}
     given = {name: said[name].strip() for name in ALL if said.get(name, "").strip()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 import urllib.error
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from torch import nn
 
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
-from scripts.steps import drawn
+from scripts.settings.architectures import DRAWN
 from scripts.steps.manifest import Wanted, lines_of
 from scripts.steps.vision import torchvision
 
@@ -71,7 +70,7 @@ class Halved(nn.Module):  # type: ignore[misc]
 
 
 def build(wanted: Wanted) -> Network:
-    return _of_drawings(wanted) if wanted.arch == drawn.ARCH else _of_torchvision(wanted)
+    return _of_drawings(wanted) if wanted.arch == DRAWN else _of_torchvision(wanted)
 
 
 def _of_drawings(wanted: Wanted) -> Network:
@@ -96,13 +95,6 @@ def _of_drawings(wanted: Wanted) -> Network:
 
 def _of_torchvision(wanted: Wanted) -> Network:
     models = torchvision.models
-    known = models.list_models(module=models)
-    if wanted.arch not in known:
-        near = difflib.get_close_matches(wanted.arch, known, n=3, cutoff=0) or known
-        raise UserError(
-            f"ARCH={wanted.arch} is none of torchvision's {len(known)} classifiers",
-            f"did you mean {', '.join(near)}?",
-        )
     published = models.get_model_weights(wanted.arch)
     labels = lines_of(wanted.labels) or list(published.DEFAULT.meta["categories"])
     if wanted.weights == "default":

@@ -8,8 +8,11 @@ import pytest
 
 from scripts.base.errors import UserError
 from scripts.settings import arguments, command_line, documents, settings
+from scripts.settings.architectures import ARCHITECTURES
 from scripts.settings.known import UnknownSetting, require_known
 from scripts.settings.settings import ALL, DEFAULTS, VERSION, names
+from scripts.steps import export
+from scripts.steps.vision import torchvision
 from tests.project import ROOT
 
 
@@ -42,6 +45,24 @@ def test_each_setting_has_a_type(tmp_path: Path) -> None:
     assert loaded.weights == str(Path("w.pth").resolve())
     assert loaded.cores == len(os.sched_getaffinity(0))
     assert {"ARCH", "WEIGHTS"} < {*names(VERSION)} < ALL.keys()
+
+
+def test_an_unknown_arch_is_refused_with_the_nearest_names(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="ARCH=resnet5 is none of torchvision's") as refused:
+        load(tmp_path / "none", ARCH="resnet5")
+    assert refused.value.remedy.startswith("did you mean resnet50, ")
+
+
+def test_in_a_container_it_is_refused_before_anything_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match="ARCH=resnet5"):
+        export.main(["--arch", "resnet5", "--out", str(tmp_path / "onnx")])
+    assert capsys.readouterr().out == ""  # else the error would stand behind what it was loading
+
+
+def test_the_known_architectures_are_those_of_torchvision() -> None:
+    assert torchvision.models.list_models(module=torchvision.models) == ARCHITECTURES
 
 
 @pytest.mark.parametrize(
@@ -107,7 +128,7 @@ def test_what_is_no_setting_is_refused(
     dotenv = tmp_path / ".env"
     dotenv.write_text(written)
     with pytest.raises(UnknownSetting) as refused:
-        require_known({typed: "resnet18"} if typed else {}, dotenv)
+        require_known([typed] if typed else [], dotenv)
     assert (refused.value.cause, refused.value.remedy) == message
     assert refused.value.exit_code == 2
 
@@ -117,18 +138,20 @@ def test_what_others_read_in_dotenv_is_left_to_them(tmp_path: Path) -> None:
     override.write_text("services: {server: {labels: {team: ${TEAM}}}}")
     dotenv = tmp_path / ".env"
     dotenv.write_text(f"COMPOSE_PROJECT_NAME=mine\nTEAM=birds\nCOMPOSE_OVERRIDE={override}\n")
-    require_known({"ARCH": "resnet18", "IMG": "photo.jpg"}, dotenv)
+    require_known(["ARCH", "IMG"], dotenv)
 
 
-@pytest.mark.parametrize("value", ["a$b.jpg", "two words", r"back\slash", "x -- ARCH=y", "$$", ""])
+@pytest.mark.parametrize(
+    "value", ["a$b.jpg", "two words", r"back\slash", "x -- TOP=y", "$$", "$(shell touch made)", ""]
+)
 def test_a_value_behind_make_is_taken_as_typed(tmp_path: Path, value: str) -> None:
-    (tmp_path / "Makefile").write_text("show:\n\t@env --null\n")
+    (tmp_path / "Makefile").write_text(f"include {ROOT}/Makefile\nshow:\n\t@env --null\n")
     command = ["make", "--no-print-directory", "-C", tmp_path, "show", f"IMG={value}", "ARCH:=x"]
     plain = {name: said for name, said in os.environ.items() if not name.startswith("MAKE")}
     shown = subprocess.run(command, env=plain, capture_output=True, text=True, check=True).stdout
     environment = dict(line.split("=", 1) for line in shown.split("\0") if line)
-    assert command_line.typed(environment) == {"IMG": value, "ARCH": "x"}
-    assert command_line.said(environment)["IMG"] == value
+    assert sorted(command_line.typed(environment)) == ["ARCH", "IMG"]
+    assert (environment["IMG"], environment["ARCH"]) == (value, "x")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import sys
 from pathlib import Path
 
@@ -16,16 +17,16 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.steps.drawn.drawings import many
 from scripts.steps.drawn.things import NAMES
 from scripts.steps.progress import step
 
-LEARNT, HELD_BACK = 3200, 800
+LEARNT, HELD_BACK = 2880, 480
 EPOCHS, BATCH, FASTEST = 6, 32, 5e-3
 MOVED = 4  # pixels, at most
 LEAST = 0.95
+FAST = torch.channels_last  # on processors
 MEAN, STD = [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]
 SCORE = "right on drawings that were held back"
 
@@ -62,7 +63,8 @@ def train(out: Path) -> None:
         pixels, labels = _drawn()
     with step("training on them"):
         module = network()
-        _fit(module, pixels[:LEARNT], labels[:LEARNT])
+        _fit(module.to(memory_format=FAST), pixels[:LEARNT], labels[:LEARNT])
+        module.to(memory_format=torch.contiguous_format)  # as files have it
         score = _calibrated(module.eval(), pixels[LEARNT:], labels[LEARNT:])
     print(f"  {score:.1%} {SCORE}")
     if score < LEAST:
@@ -71,9 +73,9 @@ def train(out: Path) -> None:
             "nothing was put in place",
         )
     out.parent.mkdir(parents=True, exist_ok=True)
-    with files.whole_folder(out.with_suffix(".tmp")) as draft:
-        save_file(module.state_dict(), draft / out.name, {SCORE: f"{score:.1%}"})
-        files.place(draft / out.name, out)
+    draft = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    save_file(module.state_dict(), draft, {SCORE: f"{score:.1%}"})
+    draft.replace(out)
 
 
 def at_hand() -> Path:
@@ -113,9 +115,8 @@ def _otherwise(pixels: torch.Tensor) -> torch.Tensor:
     if torch.rand(()) < 0.5:
         pixels = pixels.flip(3)
     down, right = torch.randint(-MOVED, MOVED + 1, (2,)).tolist()
-    return pixels.roll((down, right), (2, 3))[:, torch.randperm(3)].contiguous(
-        memory_format=torch.channels_last
-    )
+    moved = pixels.roll((down, right), (2, 3))[:, torch.randperm(3)]
+    return moved.contiguous(memory_format=FAST)
 
 
 def _calibrated(module: nn.Module, pixels: torch.Tensor, labels: torch.Tensor) -> float:

@@ -1,0 +1,201 @@
+"""KServe's protocol over HTTP with Triton's extensions: each request as a call of Triton's gRPC."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from bundle_door import kserve
+from bundle_door.answers import Answer, Refused, as_json
+from bundle_door.inference import HEADER_LENGTH, answered, from_body, from_raw, header_length
+from bundle_door.limits import Limits
+from bundle_door.messages import plain
+from bundle_door.parsing import parsed
+from bundle_door.requests import Request
+from bundle_door.triton import Triton
+from bundle_serving.kserve import pb
+
+Named = Mapping[str, str]
+
+
+class Api:
+    """The handlers; `named` holds what the path names: model, version, region."""
+
+    def __init__(self, triton: Triton, limits: Limits) -> None:
+        self._triton = triton
+        self._limits = limits
+
+    # Inference
+
+    async def infer(self, request: Request, named: Named) -> Answer:
+        model, version = named["model"], named["version"]
+        length = header_length(request.headers.get(HEADER_LENGTH), request.size)
+        if length is None:
+            signature = await self._triton.signature(model, version)
+            asked = from_raw(model, version, request.chunks, signature)
+        else:
+            asked = from_body(model, version, request.body, length, self._limits)
+        return answered(await self._triton.infer(asked.pieces), asked)
+
+    # Health
+
+    async def live(self, request: Request, named: Named) -> Answer:
+        return Answer(status=200 if (await self._triton.ask("ServerLive")).live else 503)
+
+    async def ready(self, request: Request, named: Named) -> Answer:
+        return Answer(status=200 if (await self._triton.ask("ServerReady")).ready else 503)
+
+    async def model_ready(self, request: Request, named: Named) -> Answer:
+        answer = await self._triton.ask("ModelReady", **model(named))
+        if not answer.ready:
+            raise Refused(400, "Model version not ready")
+        return Answer()
+
+    # Metadata
+
+    async def server(self, request: Request, named: Named) -> Answer:
+        return as_json(plain(await self._triton.ask("ServerMetadata")))
+
+    async def model(self, request: Request, named: Named) -> Answer:
+        return as_json(plain(await self._triton.ask("ModelMetadata", **model(named))))
+
+    async def config(self, request: Request, named: Named) -> Answer:
+        answer = await self._triton.ask("ModelConfig", **model(named))
+        return as_json(plain(answer.config))
+
+    async def statistics(self, request: Request, named: Named) -> Answer:
+        return as_json(plain(await self._triton.ask("ModelStatistics", **model(named))))
+
+    # The model repository
+
+    async def index(self, request: Request, named: Named) -> Answer:
+        wanted = self._json(request, kserve.Index)
+        answer = await self._triton.ask("RepositoryIndex", ready=wanted.ready)
+        return as_json([without_empty(plain(model)) for model in answer.models])
+
+    async def load(self, request: Request, named: Named) -> Answer:
+        wanted = self._json(request, kserve.Load).parameters
+        parameters = {name: load_parameter(name, value) for name, value in wanted.items()}
+        await self._triton.ask(
+            "RepositoryModelLoad", model_name=named["model"], parameters=parameters
+        )
+        return Answer()
+
+    async def unload(self, request: Request, named: Named) -> Answer:
+        wanted = self._json(request, kserve.Unload).parameters
+        dependents = pb.ModelRepositoryParameter(bool_param=wanted.unload_dependents)
+        await self._triton.ask(
+            "RepositoryModelUnload",
+            model_name=named["model"],
+            parameters={"unload_dependents": dependents},
+        )
+        return Answer()
+
+    # Shared memory
+
+    async def system_regions(self, request: Request, named: Named) -> Answer:
+        return regions(await self._triton.ask("SystemSharedMemoryStatus", name=named["region"]))
+
+    async def cuda_regions(self, request: Request, named: Named) -> Answer:
+        return regions(await self._triton.ask("CudaSharedMemoryStatus", name=named["region"]))
+
+    async def register_system(self, request: Request, named: Named) -> Answer:
+        region = self._json(request, kserve.SystemRegion)
+        await self._triton.ask(
+            "SystemSharedMemoryRegister",
+            name=named["region"],
+            key=region.key,
+            offset=region.offset,
+            byte_size=region.byte_size,
+        )
+        return Answer()
+
+    async def register_cuda(self, request: Request, named: Named) -> Answer:
+        region = self._json(request, kserve.CudaRegion)
+        await self._triton.ask(
+            "CudaSharedMemoryRegister",
+            name=named["region"],
+            raw_handle=region.raw_handle.b64,
+            byte_size=region.byte_size,
+            device_id=region.device_id,
+        )
+        return Answer()
+
+    async def unregister_system(self, request: Request, named: Named) -> Answer:
+        await self._triton.ask("SystemSharedMemoryUnregister", name=named["region"])
+        return Answer()
+
+    async def unregister_cuda(self, request: Request, named: Named) -> Answer:
+        await self._triton.ask("CudaSharedMemoryUnregister", name=named["region"])
+        return Answer()
+
+    # Trace and log
+
+    async def trace(self, request: Request, named: Named) -> Answer:
+        wanted = self._changes(request, kserve.TraceSettings)
+        settings = {name: trace_setting(value) for name, value in wanted.items()}
+        answer = await self._triton.ask(
+            "TraceSetting", model_name=named["model"], settings=settings
+        )
+        return as_json({name: traced(name, said.value) for name, said in answer.settings.items()})
+
+    async def logging(self, request: Request, named: Named) -> Answer:
+        wanted = self._changes(request, kserve.LogSettings)
+        settings = {name: log_setting(value) for name, value in wanted.items() if value is not None}
+        answer = await self._triton.ask("LogSettings", settings=settings)
+        return as_json({name: the_one(said) for name, said in answer.settings.items()})
+
+    def _changes(self, request: Request, kind: Any) -> Any:
+        """What is to be changed; nothing where settings are only read."""
+        return {} if request.method == "GET" else self._json(request, kind)
+
+    def _json(self, request: Request, kind: Any) -> Any:
+        """The body's JSON; where there is no body, all that has a default."""
+        return parsed(request.body or b"{}", kind, "the request's JSON", self._limits)
+
+
+def model(named: Named) -> dict[str, str]:
+    return {"name": named["model"], "version": named["version"]}
+
+
+def regions(answer: Any) -> Answer:
+    return as_json([plain(answer.regions[name]) for name in sorted(answer.regions)])
+
+
+def without_empty(values: dict[str, Any]) -> dict[str, Any]:
+    """As Triton's index is."""
+    return {name: value for name, value in values.items() if value}
+
+
+def load_parameter(name: str, value: str) -> Any:
+    if not name.startswith("file:"):
+        return pb.ModelRepositoryParameter(string_param=value)
+    try:
+        return pb.ModelRepositoryParameter(bytes_param=base64.b64decode(value, validate=True))
+    except binascii.Error:
+        raise Refused(400, f"the parameter '{name}' is not base64") from None
+
+
+def trace_setting(value: str | list[str] | None) -> Any:
+    values = [value] if isinstance(value, str) else value
+    return pb.TraceSettingRequest.SettingValue(value=values)
+
+
+def traced(name: str, values: Any) -> Any:
+    return list(values) if name == "trace_level" else "".join(values)
+
+
+def log_setting(value: bool | int | str) -> Any:
+    if isinstance(value, bool):
+        return pb.LogSettingsRequest.SettingValue(bool_param=value)
+    if isinstance(value, int):
+        return pb.LogSettingsRequest.SettingValue(uint32_param=value)
+    return pb.LogSettingsRequest.SettingValue(string_param=value)
+
+
+def the_one(message: Any) -> Any:
+    """The value of a message that has one of several."""
+    (value,) = plain(message).values()
+    return value
