@@ -11,6 +11,7 @@ import sys
 from scripts.base import console, lock
 from scripts.base.errors import guarded
 from scripts.base.paths import ROOT, VENV
+from scripts.recipes import pipelines
 from scripts.server.stop import stop_server
 from scripts.settings import settings
 from scripts.stacks import containers, flavour
@@ -29,6 +30,8 @@ def main() -> int:
             wheel.unlink()
         shutil.rmtree(ROOT / "build", ignore_errors=True)
     console.note("clean: images, exports and environment are gone")
+    if (own := pipelines.own().folder).is_dir():
+        console.note(f"what you added stays in {own}")
     shutil.rmtree(VENV, ignore_errors=True)
     return 0
 

@@ -8,13 +8,14 @@ drawings of eight things, and says so.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from scripts.base import console
 from scripts.base.errors import guarded
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
-from scripts.server.ask import ask
+from scripts.server import ask
 from scripts.server.torchvision_weights import why_out_of_reach
 from scripts.server.up import bring_up, serving
 from scripts.settings import settings
@@ -37,7 +38,7 @@ def main() -> int:
     picture.main(["--out", str(PICTURE)])
     shown = PICTURE.relative_to(ROOT)
     console.note(f"a picture of a mug, drawn for you: {shown}")
-    code = ask(server, [str(shown)])
+    code = pipelines.first().recipe.ask(ask.of(server), [str(shown)], os.environ)
     if wished.arch == DRAWN:
         console.note(
             f"this network knows {len(NAMES)} drawn things and no photos; for ImageNet's 1000 "

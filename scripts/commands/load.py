@@ -1,6 +1,6 @@
 """Loads a model of model_repository, or what has changed of one that is loaded.
 
-    make load MODEL=resnet50_onnx
+    make load TRITON_MODEL=resnet50_onnx
 
 The version that was served goes on until the new one is ready, and stays where that fails to load.
 """
@@ -21,7 +21,7 @@ from scripts.storage.shared import Shared
 
 def main() -> int:
     server = model_control.server()
-    if (named := arguments.load().model) in own_models():
+    if (named := arguments.load().triton_model) in own_models():
         model_folders.furnish_with([named], live.REPOSITORY)
         Shared(server.started_with, pipelines.first()).push_live()
     name = model_control.named(server)
@@ -38,8 +38,8 @@ def main() -> int:
 
 def own_models() -> set[str]:
     """In model_repository beside the pipelines', which come with a version of them."""
-    there = {path.name for path in model_folders.COMMITTED.iterdir() if path.is_dir()}
-    return there - pipelines.members() - {each.ensemble for each in pipelines.every()}
+    of_pipelines = pipelines.members() | {each.ensemble for each in pipelines.every()}
+    return pipelines.model_folders().keys() - of_pipelines
 
 
 def require_its_code(model: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+from scripts.recipes.layout import Share
 
 NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
 # Requests that come together share a batch; none waits for another to come.
@@ -78,6 +81,12 @@ def _tensor(tensor: Tensor) -> str:
 
 def instances(count: int, kind: str, why: str = "") -> str:
     return _said(why, f"instance_group [ {{ count: {count} kind: KIND_{kind} }} ]")
+
+
+def share(member: Any, machine: Share) -> None:
+    """Of a parsed config."""
+    member.instance_group[0].count = machine.instances
+    member.parameters["threads"].string_value = str(machine.threads)
 
 
 def preferred_batches(sizes: Sequence[int], delay_us: int) -> str:

@@ -19,18 +19,17 @@ import psutil
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from scripts import bootstrap
-from scripts.base import console, ports
+from scripts.base import console, files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT
-from scripts.server import extra
 from scripts.server.embeddings_keeper import STARTED_AFRESH, STOP_S
 from scripts.settings.settings import EMBEDDINGS, Settings, names
 from scripts.stacks import flavour, state
 from scripts.stacks.containers import DockerStack, last_line
-from scripts.stacks.local import MARK, LocalStack
+from scripts.stacks.local import MARK, LocalStack, run_here
 from scripts.stacks.state import State
 from scripts.steps.embeddings import ARCH
-from scripts.steps.manifest import Wanted, why_export
+from scripts.steps.manifest import Torchvision, why_export
 
 MODEL = "embedding"
 MADE = ROOT / "build" / "embeddings"
@@ -39,12 +38,15 @@ LOG = ROOT / "build" / "run" / "embeddings.log"
 # Short, for PyTriton's sockets are in it, whose names may have 107 letters. It marks the processes.
 RUN = Path(tempfile.gettempdir()) / f"embeddings_{MARK}"
 
+# The settings that the network was made with, for a command that does not name them.
+MADE_WITH = MADE / "settings.json"
+
 
 def ensure(wished: Settings) -> State:
     """What is up and fits is left alone. What is not said stays as it is in the one that is up."""
     known = state.load(STATE)
     server = state.load()
-    wished = extra.settled(wished.over(known.settings if known else {}), MADE)
+    wished = wished.over(known.settings if known else _made_with())
     _export(wished)
     name = wished.flavour or (server.flavour if server else flavour.choose(wished)[0])
     wanted = _wanted("local" if name == "local" else "cpu", wished)
@@ -83,12 +85,20 @@ def stop() -> bool:
 
 def _export(wished: Settings) -> None:
     weights = wished.embeddings
-    wanted = Wanted(ARCH, weights)
+    wanted = Torchvision(ARCH, weights)
     if reason := why_export(MADE, wanted, as_before=Settings.embeddings.name not in wished.given):
         console.note(f"embeddings: {reason}")
         bootstrap.ensure("export")
-        extra.make("scripts.steps.embeddings", "--weights", weights, "--out", MADE)
-    extra.settle(wished, MADE, Settings.embeddings)
+        run_here("embeddings", "--weights", weights, "--out", MADE)
+    files.write(MADE_WITH, json.dumps({Settings.embeddings.name: weights}) + "\n")
+
+
+def _made_with() -> dict[str, str]:
+    try:
+        made_with: dict[str, str] = json.loads(MADE_WITH.read_text())
+        return made_with
+    except (OSError, ValueError):
+        return {}
 
 
 def _network() -> str:

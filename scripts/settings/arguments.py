@@ -29,11 +29,14 @@ class Arguments:
     top = whole(5, "How many labels, or pictures, are shown.")
     json = flag("One line of JSON for each answer.")
 
+    triton_model = text("", "One model, as Triton knows it.")
+
     name = text("", "What a new pipeline is called.")
     onnx = path("A network of one's own.")
     labels = path("Its labels, one a line.")
 
     canary = whole_or_none("Percent of the requests that try the candidate first.", most=99)
+    anyway = flag("Though the candidate is untrained, or hardly agrees with the live version.")
     version = whole_or_none("The version to switch to.")
 
     images = text("", "A folder of pictures to measure with.")
@@ -43,6 +46,12 @@ class Arguments:
     only = text("", "Some of the contenders.")
     latency_ms = number_or_none("The longest that 95% of the answers may take.")
     minutes = number("5", "How long to search.")
+
+    stop = flag("Stop the server that is up for as long as it takes.")
+
+    add = text("", "The client that gets a key.")
+    rate = text("", "How many requests a second it may send.")
+    revoke = text("", "The client whose key is revoked.")
 
     args = text("", "What pytest is given.")
 

@@ -123,6 +123,11 @@ class Served(Group):
         "The weights of the network behind `make similar`, a mobilenet_v2: as WEIGHTS.",
         EXTRA,
     )
+    own = text(
+        "own",
+        "The folder of the pipelines that `make add-model` adds: a repository of your own, say.",
+        COMMAND,
+    )
 
 
 class Place(Group):
@@ -177,6 +182,12 @@ class Switching(Group):
     max_p99_ratio = number(
         "2",
         "A candidate whose p99 is more than this many times the live version's is rejected.",
+        COMMAND,
+    )
+    min_agreement = number(
+        "20",
+        """The least share of pictures, in percent, that a candidate must label as the live version
+        does.""",
         COMMAND,
     )
 
@@ -273,10 +284,20 @@ class Settings(Served, Place, Switching, S3, Gpu, Building):
         """The text of a setting, to be compared or passed on."""
         return self.values[name]
 
+    def value(self, name: str) -> Any:
+        return ALL[name].read(self[name])
+
+    def photos(self, name: str) -> Path | None:
+        """The folder of photos that a setting names, if it names one."""
+        folder: Path | None = self.value(name)
+        if folder and not folder.is_dir():
+            raise UserError(f"{name}={folder} is not a folder", "name a folder with photos in it")
+        return folder
+
     @property
     def ports(self) -> dict[str, int]:
         """The server's."""
-        return {name: ALL[name].read(self[name]) for name in PORTS}
+        return {name: self.value(name) for name in PORTS}
 
     def replaced(self, **values: str) -> Settings:
         """As if the user had given these."""

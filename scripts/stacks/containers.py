@@ -24,7 +24,7 @@ from scripts.base import console, ports
 from scripts.base.errors import AlreadyTold, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
-from scripts.repository.model_folders import Share
+from scripts.recipes.layout import Share
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state, temporary
 from scripts.stacks.state import State
@@ -128,7 +128,7 @@ class DockerStack:
             raise AlreadyTold(code)
 
     def prepare_step(self, step: str) -> None:
-        if step in ("export", "adopt", "quantise"):
+        if step in ("export", "adopt", "places", "quantise"):
             _fetch_torch()
             self.build("export")
 

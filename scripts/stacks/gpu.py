@@ -86,7 +86,7 @@ class GpuStack(DockerStack):
         return versions[-1]
 
     def prepare_step(self, step: str) -> None:
-        if step in ("export", "adopt", "plan"):
+        if step in ("export", "adopt", "places", "plan"):
             self.build("export")
 
     def prepare_sdk(self) -> None:

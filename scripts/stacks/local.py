@@ -32,6 +32,7 @@ SHM_PREFIX = f"triton_bundle_{MARK}_"
 
 LAYERS = {
     "export": "export",
+    "places": "export",
     "adopt": "export",
     "quantise": "export",
     "engine": "serve",
@@ -63,14 +64,7 @@ class LocalStack:
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         bootstrap.ensure(LAYERS[step])
-        command = [PYTHON, "-m", f"scripts.steps.{step}", *arguments]
-        environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
-        try:
-            code = subprocess.run(command, cwd=ROOT, env=environment).returncode
-        except KeyboardInterrupt:  # the step got it too, and has said so
-            code = INTERRUPTED
-        if code:
-            raise AlreadyTold(code)
+        run_here(step, *arguments)
 
     def version(self) -> str:
         """Of the program that serves, for the fingerprint."""
@@ -143,6 +137,18 @@ class LocalStack:
             raise UserError("there is no log of a local server", "start one: make up")
         command = ["tail", "-n", "200", *(["-F"] if follow else []), str(LOG)]
         return subprocess.run(command).returncode
+
+
+def run_here(step: str, *arguments: str | Path) -> None:
+    """In the project's environment."""
+    command = [PYTHON, "-m", f"scripts.steps.{step}", *arguments]
+    environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
+    try:
+        code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+    except KeyboardInterrupt:  # the step got it too, and has said so
+        code = INTERRUPTED
+    if code:
+        raise AlreadyTold(code)
 
 
 def _server() -> psutil.Process | None:

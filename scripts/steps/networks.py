@@ -17,7 +17,7 @@ from torch import nn
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 from scripts.settings.architectures import DRAWN
-from scripts.steps.manifest import Wanted, lines_of
+from scripts.steps.manifest import Torchvision, lines_of
 from scripts.steps.vision import torchvision
 
 
@@ -69,11 +69,11 @@ class Halved(nn.Module):  # type: ignore[misc]
         return scores
 
 
-def build(wanted: Wanted) -> Network:
+def build(wanted: Torchvision) -> Network:
     return _of_drawings(wanted) if wanted.arch == DRAWN else _of_torchvision(wanted)
 
 
-def _of_drawings(wanted: Wanted) -> Network:
+def _of_drawings(wanted: Torchvision) -> Network:
     from scripts.steps.drawn import training
     from scripts.steps.drawn.drawings import SIDE
     from scripts.steps.drawn.things import NAMES
@@ -93,7 +93,7 @@ def _of_drawings(wanted: Wanted) -> Network:
     )
 
 
-def _of_torchvision(wanted: Wanted) -> Network:
+def _of_torchvision(wanted: Torchvision) -> Network:
     models = torchvision.models
     published = models.get_model_weights(wanted.arch)
     labels = lines_of(wanted.labels) or list(published.DEFAULT.meta["categories"])
@@ -149,7 +149,7 @@ def _download(arch: str, published: Any) -> tuple[nn.Module, Any, dict[str, str]
 
 
 def _from_file(
-    wanted: Wanted, classes: int, published: Any
+    wanted: Torchvision, classes: int, published: Any
 ) -> tuple[nn.Module, Any, dict[str, str]]:
     path = Path(wanted.weights)
     digest = files.sha256(path)

@@ -23,8 +23,7 @@ from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
-from scripts.recipes import shapes
-from scripts.steps import gpus
+from scripts.steps import gpus, shapes
 from scripts.steps.gpus import Gpu
 from scripts.steps.manifest import Manifest, differences
 

@@ -146,7 +146,7 @@ def test_a_killed_step_leaves_no_container(tmp_path: Path, engine: docker.Docker
 
     make = project.start_make("up")
     try:
-        wait_until(steps, "the export container", 300)
+        wait_until(steps, "the export container")
         assert "interrupted" in interrupt(make)
         assert steps() == []
         assert list((project.path / "build" / "versions").iterdir()) == []

@@ -203,7 +203,7 @@ def test_a_load_changes_nothing_where_nothing_changed(served: Project) -> None:
     version = served.path / "build" / "live" / "postprocessing" / "1"
     before = [path.stat().st_mtime_ns for path in (version, *sorted(version.rglob("*")))]
     loads = served.made("logs").count("loading: postprocessing")
-    assert "loaded: postprocessing, version 1" in served.made("load", MODEL="postprocessing")
+    assert "loaded: postprocessing, version 1" in served.made("load", TRITON_MODEL="postprocessing")
     assert served.made("logs").count("loading: postprocessing") <= loads
     assert before == [path.stat().st_mtime_ns for path in (version, *sorted(version.rglob("*")))]
 
@@ -230,18 +230,18 @@ def test_load_and_unload(served: Project) -> None:
     (another / "config.pbtxt").write_text(CONFIG)
     (another / "1" / "model.py").write_text(MODEL)
     try:
-        assert "loaded: another, version 1" in served.made("load", MODEL="another")
+        assert "loaded: another, version 1" in served.made("load", TRITON_MODEL="another")
         assert "another" in served.made("models")
-        assert "unloaded: another" in served.made("unload", MODEL="another")
-        assert "is not loaded" in served.made("unload", MODEL="another")
+        assert "unloaded: another" in served.made("unload", TRITON_MODEL="another")
+        assert "is not loaded" in served.made("unload", TRITON_MODEL="another")
         (another / "1" / "model.py").write_text("raise ValueError('it is broken')")
-        (line,) = error_lines(served.make("load", MODEL="another").stderr)
+        (line,) = error_lines(served.make("load", TRITON_MODEL="another").stderr)
         assert "it is broken" in line
         (another / "2").mkdir()
-        (line,) = error_lines(served.make("load", MODEL="another").stderr)
+        (line,) = error_lines(served.make("load", TRITON_MODEL="another").stderr)
         assert "no model.py in another/2" in line
         (another / "config.pbtxt").write_text("name: ")
-        (line,) = error_lines(served.make("load", MODEL="another").stderr)
+        (line,) = error_lines(served.make("load", TRITON_MODEL="another").stderr)
         assert "another/config.pbtxt is no model config" in line and "mend" in line
     finally:
         for path in sorted(another.rglob("*"), reverse=True):
@@ -252,12 +252,12 @@ def test_load_and_unload(served: Project) -> None:
 @pytest.mark.parametrize(
     ("command", "cause", "remedy"),
     [
-        (("load",), "no model is named", "MODEL="),
-        (("load", "MODEL=nothing"), "no model nothing", "resnet50_onnx"),
-        (("unload", "MODEL=../run"), "no model ../run", "resnet50_onnx"),
-        (("unload", f"MODEL={PIPELINE}"), "no picture is answered", "make down"),
-        (("unload", "MODEL=preprocessing"), "no picture is answered", "make down"),
-        (("load", f"MODEL={SPARE}"), "load failed", "make logs"),
+        (("load",), "no model is named", "TRITON_MODEL="),
+        (("load", "TRITON_MODEL=nothing"), "no model nothing", "resnet50_onnx"),
+        (("unload", "TRITON_MODEL=../run"), "no model ../run", "resnet50_onnx"),
+        (("unload", f"TRITON_MODEL={PIPELINE}"), "no picture is answered", "make down"),
+        (("unload", "TRITON_MODEL=preprocessing"), "no picture is answered", "make down"),
+        (("load", f"TRITON_MODEL={SPARE}"), "load failed", "make logs"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

@@ -59,7 +59,7 @@ def test_ctrl_c_during_the_export(project: Project) -> None:
     shutil.rmtree(project.path / "build" / "versions")
     make = project.start_make("up")
     drafts = project.path / "build" / "versions" / ".draft"
-    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing", 120)
+    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing")
     said = interrupt(make)
     assert "interrupted" in said and "Traceback" not in said
     assert not drafts.exists()
@@ -70,7 +70,7 @@ def test_kill_9_during_the_export(project: Project) -> None:
     shutil.rmtree(project.path / "build" / "versions")
     make = project.start_make("up")
     drafts = project.path / "build" / "versions" / ".draft"
-    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing", 120)
+    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing")
     os.killpg(make.pid, signal.SIGKILL)
     make.communicate()
     assert not (drafts / "onnx").exists()
@@ -245,10 +245,14 @@ def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
 
 
 def test_an_operator_without_a_server(project: Project) -> None:
-    for command in (("models",), ("load", "MODEL=resnet50_onnx"), ("unload", "MODEL=resnet50_trt")):
+    for command in (
+        ("models",),
+        ("load", "TRITON_MODEL=resnet50_onnx"),
+        ("unload", "TRITON_MODEL=resnet50_trt"),
+    ):
         (line,) = error_lines(project.make(*command).stderr)
         assert "no server is up" in line and "make up" in line
     project.made("up")
     os.kill(int(str(state(project)["pid"])), signal.SIGKILL)
-    (line,) = error_lines(project.make("load", "MODEL=resnet50_onnx").stderr)
+    (line,) = error_lines(project.make("load", "TRITON_MODEL=resnet50_onnx").stderr)
     assert project.settings["HTTP_PORT"] in line and "refused" in line

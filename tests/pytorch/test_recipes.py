@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.recipes.schema import Image, load_as
+from scripts.recipes.kinds.image import Image
+from scripts.recipes.schema import load
 from scripts.steps.vision import torchvision
 from tests.project import ROOT
 
@@ -10,7 +11,8 @@ RECIPE = ROOT / "recipes" / "resnet50.yaml"
 
 
 def test_the_recipe_says_what_the_weights_were_trained_with() -> None:
-    recipe = load_as(RECIPE, Image)
+    recipe = load(RECIPE)
+    assert isinstance(recipe, Image)
     weights = torchvision.models.get_model_weights("resnet50").DEFAULT
     how = weights.transforms()
     pictures = recipe.pictures

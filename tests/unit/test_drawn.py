@@ -13,7 +13,7 @@ from scripts.settings.architectures import DRAWN
 from scripts.steps import engine, export, networks, quantise
 from scripts.steps.drawn.drawings import SIDE, many
 from scripts.steps.drawn.things import NAMES
-from scripts.steps.manifest import Manifest, Wanted
+from scripts.steps.manifest import Manifest, Torchvision
 from scripts.steps.picture import mug
 
 UNSEEN = 12345
@@ -30,7 +30,7 @@ def test_drawings_are_the_same_for_a_seed_and_else_all_different() -> None:
 
 def test_it_knows_drawings_that_it_has_not_seen_and_how_sure_it_may_be(trained: Path) -> None:
     pixels, labels = many(400, UNSEEN)
-    network = networks.build(Wanted(DRAWN, str(trained)))
+    network = networks.build(Torchvision(DRAWN, str(trained)))
     scores = networks.asked(networks.Pixels(network).eval())(pixels)
     right = (scores.argmax(1) == labels).mean()
     assert right >= 0.95
@@ -38,7 +38,7 @@ def test_it_knows_drawings_that_it_has_not_seen_and_how_sure_it_may_be(trained: 
 
 
 def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:
-    network = networks.build(Wanted(DRAWN, str(trained)))
+    network = networks.build(Torchvision(DRAWN, str(trained)))
     file = io.BytesIO()
     mug().save(file, "JPEG", quality=92)
     pixels = to_pixels(file.getvalue(), Transform(**network.transform))
@@ -50,7 +50,7 @@ def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:
 def test_it_is_exported_and_proved_in_eight_bits(
     trained: Path, drawings: Path, tmp_path: Path
 ) -> None:
-    export.export(Wanted(DRAWN, str(trained)), drawings, tmp_path / "onnx")
+    export.export(Torchvision(DRAWN, str(trained)), drawings, tmp_path / "onnx")
     made = Manifest.load(tmp_path / "onnx" / "manifest.json")
     assert made and made.onnx["classes"] == len(NAMES) and not made.untrained
     quantise.quantise(tmp_path / "onnx", drawings, tmp_path / "int8")
