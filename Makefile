@@ -1,7 +1,7 @@
 # Every command of the bundle; `make` alone lists them. Settings go behind the command
 # (make up ARCH=resnet18) or into .env; .env.example explains each.
 
-RUN := .venv/bin/python -m scripts
+RUN := .venv/bin/python -m scripts.commands
 TOOLS := @python3 scripts/bootstrap.py tools
 
 .DEFAULT_GOAL := help
@@ -109,5 +109,5 @@ clean: ## Stop it, and remove all that was made here
 
 test: ## All tests and checks (what needs Docker is skipped where there is none)
 	@python3 scripts/bootstrap.py tools serve export bench perf_analyzer minilm test
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 	@.venv/bin/python -m pytest $(ARGS)

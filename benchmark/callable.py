@@ -24,16 +24,17 @@ from benchmark.load import RAW, Question, measure
 from bundle_serving.embeddings import Network
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.pictures import Transform
-from scripts import files
-from scripts.bootstrap import PYTHON
-from scripts.embeddings.service import MADE, MODEL
-from scripts.errors import UserError, guarded
-from scripts.free_ports import free_ports
-from scripts.host.temporary import running, triton
+from scripts.base import files
+from scripts.base.errors import UserError, guarded
+from scripts.base.paths import PYTHON
+from scripts.base.ports import free_ports
 from scripts.measuring import photos
-from scripts.pipeline import pipelines, placing, repository
-from scripts.pipeline.pipelines import CPU
-from scripts.pipeline.repository import COMMITTED, Share
+from scripts.recipes import pipelines
+from scripts.recipes.pipelines import CPU
+from scripts.repository import model_folders, placing
+from scripts.repository.model_folders import COMMITTED, Share
+from scripts.server.embeddings import MADE, MODEL
+from scripts.stacks.temporary import running, triton
 
 AT_ONCE = 8
 ROUNDS = 3
@@ -102,15 +103,15 @@ def lay_out(network: Network, models: Path) -> None:
     share = Share.of(len(os.sched_getaffinity(0)))
     crop = network.transform["crop"]
 
-    decoding = repository.config(COMMITTED, "preprocessing")
+    decoding = model_folders.config(COMMITTED, "preprocessing")
     decoding.output[0].dims[:] = [3, crop, crop]
-    repository.furnish_with(["preprocessing"], models)
+    model_folders.furnish_with(["preprocessing"], models)
     program = Path("preprocessing", "1", "model.py")
     files.write(models / program, (COMMITTED / program).read_text())
     how = Transform(**network.transform)
     files.write(models / "preprocessing" / "1" / "transform.json", how.dump())
 
-    running_it = repository.config(COMMITTED, pipelines.first().network(CPU))
+    running_it = model_folders.config(COMMITTED, pipelines.first().network(CPU))
     running_it.name = NETWORK
     running_it.input[0].dims[:] = [3, crop, crop]
     running_it.output[0].name = "embedding"

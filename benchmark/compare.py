@@ -28,15 +28,17 @@ from benchmark import contenders
 from benchmark.contenders import SERVICES, Contender
 from benchmark.load import Round, measure
 from benchmark.textbook.server import HERE
-from scripts import down, files
-from scripts.bootstrap import ROOT
-from scripts.classify import running_server
-from scripts.errors import UserError, guarded
-from scripts.host import console, lock, settings, state
-from scripts.host.state import State
+from scripts.base import console, files, lock
+from scripts.base.errors import UserError, guarded
+from scripts.base.paths import ROOT
+from scripts.commands import down
 from scripts.measuring import machine, photos
 from scripts.measuring.photos import Inputs
-from scripts.up import described, served_transform, served_version
+from scripts.server.running import running_server
+from scripts.server.up import described, served_transform, served_version
+from scripts.settings import settings
+from scripts.stacks import state
+from scripts.stacks.state import State
 
 OURS, TEXTBOOK = "bundle", "textbook"
 

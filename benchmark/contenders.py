@@ -18,12 +18,12 @@ from benchmark.textbook import server
 from benchmark.textbook.server import HERE
 from bundle_serving.health import PICTURE
 from bundle_serving.start_server import PIPELINE
-from scripts import files
-from scripts.free_ports import free_ports
-from scripts.host import temporary
-from scripts.pipeline.pipelines import CPU
-from scripts.up import served_version
-from scripts.versions.archive import Version
+from scripts.base import files
+from scripts.base.ports import free_ports
+from scripts.recipes.pipelines import CPU
+from scripts.repository.archive import Version
+from scripts.server.up import served_version
+from scripts.stacks import temporary
 
 TRITON_PATH = f"/v2/models/{PIPELINE}/infer"
 

@@ -30,13 +30,13 @@ from rich.table import Table
 
 from benchmark import gpu_tensors
 from bundle_serving.pictures import Transform, to_pixels
-from scripts import files
-from scripts.bootstrap import ROOT
-from scripts.errors import guarded
-from scripts.picture import mug
-from scripts.pipeline.agreement import compare
-from scripts.pipeline.manifest import Wanted
-from scripts.pipeline.samples import noise
+from scripts.base import files
+from scripts.base.errors import guarded
+from scripts.base.paths import ROOT
+from scripts.steps.agreement import compare
+from scripts.steps.manifest import Wanted
+from scripts.steps.picture import mug
+from scripts.steps.samples import noise
 
 BATCHES = (1, 8, 32)
 LARGEST = max(BATCHES)
@@ -109,7 +109,7 @@ def tensorrt(wanted: Wanted, seconds: float) -> Iterator[tuple[str, str]]:
         raise NotHere("no package tensorrt (pip install tensorrt)")
     import tensorrt as trt
 
-    from scripts.pipeline.export import export
+    from scripts.steps.export import export
 
     with tempfile.TemporaryDirectory() as folder:
         export(wanted, None, Path(folder) / "onnx")
@@ -159,7 +159,7 @@ def on_gpu() -> tuple[Any, Any]:
 
     if not torch.cuda.is_available():
         raise NotHere("no GPU here that torch sees")
-    from scripts.pipeline import networks
+    from scripts.steps import networks
 
     return torch, networks
 

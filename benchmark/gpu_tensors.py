@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bundle_serving.start_server import PIPELINE
-from scripts import files
+from scripts.base import files
 
 BATCH = 32
 PORTS = {"http": 18100, "grpc": 18101, "metrics": 18102}

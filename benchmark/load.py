@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scripts.errors import UserError
+from scripts.base.errors import UserError
 
 ANSWER_TIMEOUT_S = 60
 

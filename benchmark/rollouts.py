@@ -21,12 +21,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bundle_client import Client
-from scripts.bootstrap import PYTHON, ROOT
-from scripts.errors import AlreadyTold, guarded
-from scripts.host import console
-from scripts.picture import mug
-from scripts.pipeline import pipelines
-from scripts.versions import archive, history, rollout
+from scripts.base import console
+from scripts.base.errors import AlreadyTold, guarded
+from scripts.base.paths import PYTHON, ROOT
+from scripts.recipes import pipelines
+from scripts.repository import archive, history
+from scripts.rollout import rollout
+from scripts.steps.picture import mug
 
 
 @dataclass

@@ -14,12 +14,13 @@ import time
 
 from benchmark.load import RAW, Question, measure
 from bundle_serving.pictures import Transform
-from scripts.errors import UserError, guarded
-from scripts.host import console, flavour
-from scripts.host.docker_stack import DockerStack
+from scripts.base import console
+from scripts.base.errors import UserError, guarded
 from scripts.measuring import photos
-from scripts.pipeline import pipelines
-from scripts.versions import rollout
+from scripts.recipes import pipelines
+from scripts.rollout import rollout
+from scripts.stacks import flavour
+from scripts.stacks.containers import DockerStack
 
 CLIENTS = 4
 BETWEEN_S = 30

@@ -24,16 +24,16 @@ import numpy as np
 import tritonclient.grpc
 
 from bundle_serving.texts import TextRecipe, to_tokens
-from scripts.errors import UserError, guarded
-from scripts.host.temporary import triton
-from scripts.mould.image import ON_CPU
-from scripts.mould.recipe import Text, load_as
-from scripts.mould.text import RECIPE_FILE
-from scripts.mould.write import write
-from scripts.sentiment import MADE
-from scripts.texts import sentences
-from scripts.texts.export import RECIPE
-from scripts.texts.repository import lay_out
+from scripts.base.errors import UserError, guarded
+from scripts.commands.sentiment import MADE
+from scripts.recipes.image import ON_CPU
+from scripts.recipes.schema import Text, load_as
+from scripts.recipes.text import RECIPE_FILE
+from scripts.recipes.write import write
+from scripts.repository.texts import lay_out
+from scripts.stacks.temporary import triton
+from scripts.steps.texts import sentences
+from scripts.steps.texts.export import RECIPE
 
 AT_ONCE = 8
 ROUNDS = 3

@@ -21,15 +21,13 @@ import time
 import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a file, before anything is installed
+# Run as a file, before anything is installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.errors import UserError, guarded  # noqa: E402
+from scripts.base.errors import UserError, guarded
+from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT, VENV
 
-VENV = ROOT / ".venv"
-PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "layers.json"
-REQUIREMENTS = ROOT / "requirements"
 OUR_PACKAGES = (ROOT / "serving", ROOT / "client")
 
 # The stub of Triton's python backend reads numpy 1 only, whose last builds are for Python 3.12:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from scripts import files
-from scripts.host.docker_stack import why_not_docker
+from scripts.base import files
+from scripts.stacks.containers import why_not_docker
 from tests.pipelines import EXPORTS, ask_each, checkpoint_of_places
 from tests.project import ASSETS, Project, picture
 

@@ -56,9 +56,9 @@ def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[np.ndarray]
 
 def pictures_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
     """By mobilenet_v2, with torchvision's own transforms."""
-    from scripts.pipeline.manifest import Wanted
-    from scripts.pipeline.networks import build
-    from scripts.pipeline.vision import torchvision
+    from scripts.steps.manifest import Wanted
+    from scripts.steps.networks import build
+    from scripts.steps.vision import torchvision
 
     published = torchvision.models.get_model_weights("mobilenet_v2").IMAGENET1K_V1
     network = build(Wanted("mobilenet_v2", str(weights))).module
@@ -69,8 +69,8 @@ def checkpoint_of_places(folder: Path) -> Path:
     """The form that Places365 publishes: trained on several GPUs, with other things beside."""
     import torch
 
-    from scripts.arrays.export import CATEGORIES
-    from scripts.pipeline.vision import torchvision
+    from scripts.steps.places import CATEGORIES
+    from scripts.steps.vision import torchvision
 
     torch.manual_seed(1)
     network = torchvision.models.resnet50(weights=None, num_classes=CLASSES)
@@ -84,9 +84,9 @@ def checkpoint_of_places(folder: Path) -> Path:
 
 def places_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
     """With the transforms that Places365's networks were trained with."""
-    from scripts.mould.recipe import Array, load_as
-    from scripts.pipeline.networks import read_state
-    from scripts.pipeline.vision import torchvision
+    from scripts.recipes.schema import Array, load_as
+    from scripts.steps.networks import read_state
+    from scripts.steps.vision import torchvision
 
     how = load_as(ROOT / "recipes" / "places365.yaml", Array).pictures
     usual = torchvision.transforms.Compose(

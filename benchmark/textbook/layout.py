@@ -17,17 +17,17 @@ from pathlib import Path
 import onnx
 from onnx.utils import Extractor
 
-from scripts import files
-from scripts.bootstrap import ROOT
-from scripts.errors import UserError, guarded
-from scripts.pipeline.manifest import Manifest
+from scripts.base import files
+from scripts.base.errors import UserError, guarded
+from scripts.base.paths import ROOT
+from scripts.steps.manifest import Manifest
 
 REPOSITORY = Path(__file__).parent / "repository"
 
 # Lets torchvision be imported; a Python model sees the files beside it, and nothing else of ours.
 VISION = ROOT / "scripts" / "pipeline" / "vision.py"
 
-# What Pixels (scripts/pipeline/networks.py) becomes in the graph.
+# What Pixels (scripts/steps/networks.py) becomes in the graph.
 NORMALISATION = ["Cast", "Sub", "Div"]
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmark.textbook.layout import lay_out
-from scripts.bootstrap import ROOT
-from scripts.host import temporary
-from scripts.up import served_version
+from scripts.base.paths import ROOT
+from scripts.server.up import served_version
+from scripts.stacks import temporary
 
 HERE = ROOT / "build" / "rivals"
 

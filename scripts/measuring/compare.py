@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.pipeline.manifest import differences
+from scripts.steps.manifest import differences
 
 # Other differences than these are what a user changed on purpose, and compares.
 CIRCUMSTANCES = ("machine", "sent")

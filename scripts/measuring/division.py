@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
 from bundle_serving.start_server import PIPELINE
-from scripts.errors import UserError
-from scripts.host import console, triton_api
-from scripts.host.state import State
+from scripts.base import console
+from scripts.base.errors import UserError
 from scripts.measuring import machine, subject, workload
 from scripts.measuring.photos import Inputs
 from scripts.measuring.subject import Subject
 from scripts.measuring.workload import Target
+from scripts.server import triton_api
+from scripts.stacks.state import State
 
 UNTRAINED = {"source": "random"}
 

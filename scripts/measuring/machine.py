@@ -12,13 +12,13 @@ from typing import Any
 
 import psutil
 
-from scripts.errors import UserError
-from scripts.host import triton_api
-from scripts.host.settings import NOT_SERVED, PORTS
-from scripts.host.state import State
+from scripts.base.errors import UserError
 from scripts.measuring.perf_analyzer import PerfAnalyzer
-from scripts.pipeline.manifest import pinned
-from scripts.up import served_version
+from scripts.server import triton_api
+from scripts.server.up import served_version
+from scripts.settings.settings import NOT_SERVED, PORTS
+from scripts.stacks.state import State
+from scripts.steps.manifest import pinned
 
 # Of the processor's abilities, those that decide how fast a network runs.
 ABILITIES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")

@@ -15,13 +15,13 @@ from pathlib import Path
 from bundle_serving.guard import GRPC_HEADER, HEADER
 from bundle_serving.hidden_arguments import PLACE
 from scripts import bootstrap
-from scripts.bootstrap import REQUIREMENTS, VENV
-from scripts.errors import UserError
-from scripts.host import admin_key, client_side
-from scripts.host.client_side import Sdk, Side
-from scripts.host.state import State
+from scripts.base.errors import UserError
+from scripts.base.paths import REQUIREMENTS, VENV
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration
+from scripts.stacks import admin_key, client_side
+from scripts.stacks.client_side import Sdk, Side
+from scripts.stacks.state import State
 
 BINARY = VENV / "perf_analyzer" / "bin" / "perf_analyzer"
 LIBB64 = "libb64.so.0d"

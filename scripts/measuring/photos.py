@@ -17,10 +17,9 @@ from PIL import Image, ImageDraw
 
 from bundle_client.sources import pictures_in
 from bundle_serving.pictures import PictureError, Transform, to_pixels
-from scripts import files
-from scripts.bootstrap import ROOT
-from scripts.errors import UserError
-from scripts.host import console
+from scripts.base import console, files
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
 
 DRAWN = ROOT / "build" / "cache" / "photos"
 SIZES = {"8.5 MP": (3361, 2521), "500x375": (500, 375)}

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.errors import UserError
+from scripts.base.errors import UserError
 from scripts.measuring.measurement import Measurement
 from scripts.measuring.workload import CASCADE
 

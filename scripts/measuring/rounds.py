@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from scripts.host import console
+from scripts.base import console
 from scripts.measuring import waterfall
 from scripts.measuring.measurement import Measurement, Sample
 from scripts.measuring.perf_analyzer import Failed, PerfAnalyzer

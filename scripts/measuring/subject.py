@@ -10,13 +10,13 @@ from typing import Any
 
 from bundle_serving.pictures import Transform
 from bundle_serving.start_server import PIPELINE
-from scripts.errors import UserError
-from scripts.host import model_control, triton_api
-from scripts.host.state import State
+from scripts.base.errors import UserError
 from scripts.measuring import machine, workload
 from scripts.measuring.workload import Target
-from scripts.pipeline.manifest import Manifest
-from scripts.versions import live
+from scripts.repository import live
+from scripts.server import model_control, triton_api
+from scripts.stacks.state import State
+from scripts.steps.manifest import Manifest
 
 CASCADE = "cascade"
 

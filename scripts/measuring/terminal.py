@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from scripts.host import console
+from scripts.base import console
 from scripts.measuring.compare import Comparison
 from scripts.measuring.measurement import Measurement, against, held_against
 from scripts.measuring.waterfall import Waterfall

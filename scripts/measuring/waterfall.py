@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
-from scripts.host import triton_api
+from scripts.server import triton_api
 
 
 @dataclass(frozen=True)

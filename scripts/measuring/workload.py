@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.host import triton_api
 from scripts.measuring.photos import Inputs
+from scripts.server import triton_api
 
 ENSEMBLE, NETWORK, TEXTBOOK = "ensemble", "bare network", "textbook recipe"
 CASCADE = "cascade"

@@ -13,7 +13,7 @@ from typing import TypeVar
 from boto3.s3.transfer import TransferConfig
 from types_boto3_s3 import S3Client
 
-from scripts.host.settings import Settings
+from scripts.settings.settings import Settings
 from scripts.storage.client import STORED_S, connect
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location

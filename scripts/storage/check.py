@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from botocore.exceptions import ClientError
 
-from scripts.errors import UserError
-from scripts.host import console
-from scripts.host.settings import Settings
+from scripts.base import console
+from scripts.base.errors import UserError
+from scripts.settings.settings import Settings
 from scripts.storage import credentials
 from scripts.storage.client import connect
 from scripts.storage.credentials import Keys

@@ -9,7 +9,7 @@ import boto3
 from botocore.config import Config
 from types_boto3_s3 import S3Client
 
-from scripts.host.settings import Settings
+from scripts.settings.settings import Settings
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location
 

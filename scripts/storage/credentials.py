@@ -10,8 +10,8 @@ from pathlib import Path
 import boto3
 from botocore.exceptions import BotoCoreError
 
-from scripts.errors import UserError
-from scripts.host.settings import Settings
+from scripts.base.errors import UserError
+from scripts.settings.settings import Settings
 from scripts.storage.location import Location
 
 # What a server of one's own takes for its region when nobody gave it one.

@@ -22,8 +22,8 @@ from botocore.parsers import ResponseParserError
 from s3transfer.exceptions import RetriesExceededError
 from urllib3.exceptions import HTTPError
 
-from scripts.errors import UserError
-from scripts.host.settings import Settings
+from scripts.base.errors import UserError
+from scripts.settings.settings import Settings
 from scripts.storage.client import CONNECT_S, connect
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location

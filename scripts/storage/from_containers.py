@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.errors import UserError
-from scripts.host.settings import Settings
+from scripts.base.errors import UserError
+from scripts.settings.settings import Settings
 from scripts.storage import key_files
 from scripts.storage.location import Location
 

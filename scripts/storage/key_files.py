@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts import files
-from scripts.bootstrap import ROOT
+from scripts.base import files
+from scripts.base.paths import ROOT
 
 FOLDER = ROOT / "build" / "run" / "s3"
 

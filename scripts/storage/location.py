@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from scripts.errors import UserError
-from scripts.host.settings import Settings
+from scripts.base.errors import UserError
+from scripts.settings.settings import Settings
 
 EXAMPLES = "s3://bucket/path on AWS, s3://https://host:port/bucket/path elsewhere"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scripts import bootstrap
-from scripts.host.settings import Settings
+from scripts.settings.settings import Settings
 from scripts.storage.location import wished
 
 if TYPE_CHECKING:

@@ -10,16 +10,15 @@ from pathlib import Path
 
 from botocore.exceptions import ClientError
 
-from scripts import files
-from scripts.errors import UserError
-from scripts.host import console
-from scripts.host.settings import Settings
-from scripts.storage import credentials, order
+from scripts.base import console, files
+from scripts.base.errors import UserError
+from scripts.settings.settings import Settings
+from scripts.storage import credentials, upload_order
 from scripts.storage.bucket import Bucket, Stored, at_once, in_parts
 from scripts.storage.credentials import Keys
 from scripts.storage.diagnosis import told
 from scripts.storage.location import Location
-from scripts.storage.order import Local
+from scripts.storage.upload_order import Local
 
 # What is smaller is sent sooner than S3 is asked whether it has it elsewhere.
 WORTH_A_COPY = 64 << 10
@@ -61,7 +60,7 @@ class Remote:
         with told(self.location, self._keys, self._settings):
             base = self._base(to)
             there = self._bucket.below(base)
-            wanted = order.contents(folder)
+            wanted = upload_order.contents(folder)
             changed = self._changed(wanted, there)
             copies = self._copies(changed, base, known)
             surplus = {name: there[name].size for name in there.keys() - {w.name for w in wanted}}
@@ -169,7 +168,7 @@ class Remote:
             else:
                 self._bucket.send(each.path, key, each.sha256, advance)
 
-        for _, rank in groupby(changed, key=lambda each: order.rank(each.name)):
+        for _, rank in groupby(changed, key=lambda each: upload_order.rank(each.name)):
             together = []
             for each in rank:
                 if in_parts(each.size) and each.sha256 not in copies:
@@ -185,8 +184,10 @@ class Remote:
 
     def _delete(self, sizes: dict[str, int], base: str) -> None:
         """The other way round than it came."""
-        last_first = sorted(sizes, key=lambda name: order.place(name, sizes[name]), reverse=True)
-        for _, rank in groupby(last_first, key=order.rank):
+        last_first = sorted(
+            sizes, key=lambda name: upload_order.place(name, sizes[name]), reverse=True
+        )
+        for _, rank in groupby(last_first, key=upload_order.rank):
             at_once(self._bucket.delete, [base + name for name in rank])
 
 

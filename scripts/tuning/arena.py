@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bundle_serving.start_server import PIPELINE
-from scripts.host import console
-from scripts.host.flavour import Stack
+from scripts.base import console
 from scripts.measuring import rounds
 from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration, Target
+from scripts.stacks.flavour import Stack
 from scripts.tuning.goal import Goal, Score
 from scripts.tuning.search import Candidate
 

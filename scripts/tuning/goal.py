@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from scripts.errors import UserError
+from scripts.base.errors import UserError
 from scripts.measuring.measurement import Measurement
 
 # A lead smaller than this is not told from chance.

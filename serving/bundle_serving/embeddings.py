@@ -20,7 +20,7 @@ from bundle_serving.pictures import PictureError, Transform, to_pixels
 
 @dataclass(frozen=True)
 class Network:
-    """What scripts/embeddings/export.py leaves."""
+    """What scripts/steps/embeddings.py leaves."""
 
     file: Path
     said: str  # that every answer says it is of: only vectors of one network can be compared

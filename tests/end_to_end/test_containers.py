@@ -13,7 +13,7 @@ import pytest
 import docker
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
-from scripts.host.docker_stack import NOBODYS
+from scripts.stacks.containers import NOBODYS
 from tests.conftest import require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 

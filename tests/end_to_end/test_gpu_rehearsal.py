@@ -120,7 +120,7 @@ def test_the_client_asks_from_the_sdk_image(gpu: Project) -> None:
 def test_perf_analyzer_asks_from_the_sdk_image(gpu: Project) -> None:
     program = """
 from pathlib import Path
-from scripts.host import state
+from scripts.stacks import state
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.photos import Inputs
 from scripts.measuring.subject import targets
@@ -202,13 +202,13 @@ def test_a_plan_in_fp32_is_refused(gpu: Project) -> None:
     """What trtexec makes of a graph in fp32, without a word; the plan in place stays."""
     before = plan_of(gpu).read_bytes()
     fp32 = gpu.path / "build" / "fp32"
-    export = [ROOT / ".venv/bin/python", "-m", "scripts.pipeline.export"]
+    export = [ROOT / ".venv/bin/python", "-m", "scripts.steps.export"]
     export += ["--arch", "squeezenet1_1", "--weights", "random", "--out", fp32]
     subprocess.run(export, cwd=ROOT, check=True, capture_output=True)
     build = ["docker", "run", "--rm", "--user", "0", "--volume", f"{gpu.path}:/bundle"]
     for played in ("TENSORRT=11.1.0", "COMPUTE_CAPABILITY=8.6", "ACCEPT_FP32=1"):
         build += ["--env", f"REHEARSAL_{played}"]
-    build += [f"{gpu.path.name}-export-gpu", "python3", "-m", "scripts.pipeline.plan"]
+    build += [f"{gpu.path.name}-export-gpu", "python3", "-m", "scripts.steps.plan"]
     build += ["--onnx", "build/fp32", "--out", "build/fp32/plan"]
     for option, batch in (("min", 1), ("opt", 8), ("max", 256)):
         build += [f"--{option}Shapes", f"input:{batch}x3x224x224"]

@@ -271,7 +271,7 @@ def test_what_cannot_be_done_is_one_line(
 
 MEASURE = """
 from pathlib import Path
-from scripts.host import state
+from scripts.stacks import state
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.photos import Inputs
 from scripts.measuring.subject import targets

@@ -26,10 +26,11 @@ from bundle_client import Client
 from bundle_serving import guard
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
-from scripts.bootstrap import PYTHON
-from scripts.errors import UserError
-from scripts.host import settings, temporary
-from scripts.host.settings import Settings
+from scripts.base.errors import UserError
+from scripts.base.paths import PYTHON
+from scripts.settings import settings
+from scripts.settings.settings import Settings
+from scripts.stacks import temporary
 from scripts.storage import check
 from scripts.storage.location import parse
 from scripts.storage.remote import Remote

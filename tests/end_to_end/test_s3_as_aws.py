@@ -16,9 +16,9 @@ from typing import Any
 import boto3
 import pytest
 
-from scripts.bootstrap import PYTHON
-from scripts.errors import UserError
-from scripts.host import settings
+from scripts.base.errors import UserError
+from scripts.base.paths import PYTHON
+from scripts.settings import settings
 from scripts.storage import check
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location, parse

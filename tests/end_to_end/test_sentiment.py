@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bundle_client import Client, TextRefused
-from scripts.errors import NoWeights, UserError
-from scripts.texts import export, sentences
+from scripts.base.errors import NoWeights, UserError
+from scripts.steps.texts import export, sentences
 from tests.project import Project
 
 ENSEMBLE = "sentiment_ensemble"
@@ -48,7 +48,7 @@ def by_pytorch() -> list[tuple[str, float]]:
     """Text by text, and with no padding at all."""
     import torch
 
-    from scripts.texts import classifiers
+    from scripts.steps.texts import classifiers
 
     classifier = classifiers.build("minilm")
     classifier.tokenizer.enable_truncation(512)
@@ -117,7 +117,7 @@ def test_bytes_that_are_no_text_are_refused(together: Project) -> None:
 
 def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
     """A folder as a hub would give it, of the default's architecture and a thousandth its size."""
-    from scripts.texts.classifiers import ENCODER
+    from scripts.steps.texts.classifiers import ENCODER
 
     folder = tiny_hub_classifier(tmp_path / "tiny", ENCODER, ["NEGATIVE", "POSITIVE"])
     out = tmp_path / "made"

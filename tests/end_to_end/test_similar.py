@@ -28,8 +28,8 @@ from bundle_client import (
     PictureRefused,
     ServerUnreachable,
 )
-from scripts import files
-from scripts.embeddings import export
+from scripts.base import files
+from scripts.steps import embeddings
 from tests.project import ASSETS, Project, error_lines, free_ports, picture, wait_until
 
 BACK_WITHIN_S = 15
@@ -39,7 +39,7 @@ WEIGHTS = str(ASSETS / "weights" / "mobilenet_v2_imagenet.safetensors") if ASSET
 @pytest.fixture(scope="session")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("embeddings") / "made"
-    assert export.main(["--weights", WEIGHTS, "--out", str(out)]) == 0
+    assert embeddings.main(["--weights", WEIGHTS, "--out", str(out)]) == 0
     return out
 
 
@@ -60,7 +60,7 @@ def similar(served: Project, network: Path) -> Iterator[Project]:
         served.made("similar", IMG="photos/mug.jpg", IN="photos")
         yield served
     finally:
-        stop = "from scripts.embeddings import service; service.stop()"
+        stop = "from scripts.server import embeddings; embeddings.stop()"
         subprocess.run(
             [sys.executable, "-c", stop], cwd=served.path, env=served.environment(), check=True
         )

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, save
 
-from scripts.add_model import recipe, require_a_name, require_new, written
-from scripts.errors import UserError
-from scripts.mould.recipe import load
-from scripts.pipeline import pipelines
-from scripts.pipeline.pipelines import RECIPES, Pipeline
-from scripts.pipeline.repository import COMMITTED
+from scripts.base.errors import UserError
+from scripts.commands.add_model import recipe, require_a_name, require_new, written
+from scripts.recipes import pipelines
+from scripts.recipes.pipelines import RECIPES, Pipeline
+from scripts.recipes.schema import load
+from scripts.repository.model_folders import COMMITTED
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ from PIL import Image
 
 from bundle_client.wire import parse_label
 from bundle_serving.arrays import ArrayError, Squares, to_answers, to_square
-from scripts.arrays.export import CATEGORIES, Wanted, names
-from scripts.errors import NoWeights, UserError
+from scripts.base.errors import NoWeights, UserError
+from scripts.steps.places import CATEGORIES, Wanted, names
 
 HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 
 
 @pytest.mark.parametrize("shape", [(300, 200, 3), (64, 900, 3), (1, 1, 3), (256, 256, 3)])
 def test_like_the_transforms_that_places365_was_trained_with(shape: tuple[int, ...]) -> None:
-    from scripts.pipeline.vision import torchvision
+    from scripts.steps.vision import torchvision
 
     pixels = np.random.default_rng(0).integers(0, 256, shape).astype(np.float32)
     usual = torchvision.transforms.Compose(

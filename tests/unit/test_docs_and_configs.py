@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.start_server import PIPELINE
-from scripts.host.settings import DEFAULTS
+from scripts.settings.settings import DEFAULTS
 from tests.project import ROOT
 
 REPOSITORY = ROOT / "model_repository"

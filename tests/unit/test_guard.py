@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from bundle_serving import guard
-from scripts import files
-from scripts.errors import UserError
-from scripts.host import admin_key, loading, triton_api
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.server import loading, triton_api
+from scripts.stacks import admin_key
 
 
 def test_a_key_is_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from scripts.host import interrupts
+from scripts.base import interrupts
 
 
 def test_it_comes_afterwards() -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.pictures import Transform
-from scripts.errors import UserError
+from scripts.base.errors import UserError
 from scripts.measuring import perf_analyzer, photos, results, waterfall
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.division import Division, untrained

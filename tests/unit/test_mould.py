@@ -14,13 +14,13 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.scores import softmax
 from bundle_serving.start_server import PIPELINE
-from scripts.errors import UserError
-from scripts.host.settings import DEFAULTS
-from scripts.mould import array, cascade, text, write
-from scripts.mould.recipe import Array, Cascade, Image, Text, load, load_as
-from scripts.pipeline import adopt
-from scripts.pipeline.manifest import Foreign, Manifest, why_export
-from scripts.pipeline.signature import signature
+from scripts.base.errors import UserError
+from scripts.recipes import cascade, places, text, write
+from scripts.recipes.schema import Array, Cascade, Image, Text, load, load_as
+from scripts.settings.settings import DEFAULTS
+from scripts.steps import adopt
+from scripts.steps.manifest import Foreign, Manifest, why_export
+from scripts.steps.signature import signature
 from tests.project import ROOT
 
 RECIPES = ROOT / "recipes"
@@ -58,8 +58,8 @@ def test_plans_take_the_shapes_that_the_recipes_say() -> None:
         "optShapes": "INPUT_IDS:16x64,ATTENTION_MASK:16x64",
         "maxShapes": "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
     }
-    places = array.shapes(load_as(RECIPES / "places365.yaml", Array))
-    assert places["maxShapes"] == "input_0:100x3x256x256"
+    of_places = places.shapes(load_as(RECIPES / "places365.yaml", Array))
+    assert of_places["maxShapes"] == "input_0:100x3x256x256"
     small = cascade.shapes(load_as(RECIPES / "cascade.yaml", Cascade))
     assert small["minShapes"] == "input:1x3x224x224"
 
@@ -79,7 +79,7 @@ def test_the_recipe_says_what_the_settings_say() -> None:
 
 
 def test_the_recipe_says_what_the_weights_were_trained_with() -> None:
-    from scripts.pipeline.vision import torchvision
+    from scripts.steps.vision import torchvision
 
     recipe = of_pictures(RECIPE)
     weights = torchvision.models.get_model_weights("resnet50").DEFAULT

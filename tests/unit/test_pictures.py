@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps
 
 from bundle_serving.pictures import PictureError, Transform, to_pixels
-from scripts.pipeline.networks import torchvision
+from scripts.steps.networks import torchvision
 from tests.odd_pictures import (
     CATALOGUE,
     FILES,

@@ -11,21 +11,15 @@ import pytest
 from bundle_serving import openvino_engine
 from bundle_serving.pictures import Transform
 from bundle_serving.start_server import PIPELINE
-from scripts import files
-from scripts.errors import UserError
-from scripts.pipeline import engine, pipelines, quantise, samples
-from scripts.pipeline.agreement import Bound, compare
-from scripts.pipeline.manifest import Manifest, Wanted, why_export
-from scripts.pipeline.pipelines import CPU, GPU, Engine
-from scripts.pipeline.repository import (
-    Decoding,
-    Layout,
-    Share,
-    configure,
-    contents,
-    lay_out,
-)
-from scripts.pipeline.workspace import Workspace
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.recipes.pipelines import CPU, GPU, Engine
+from scripts.repository.model_folders import Decoding, Layout, Share, configure, contents, lay_out
+from scripts.steps import engine, quantise, samples
+from scripts.steps.agreement import Bound, compare
+from scripts.steps.manifest import Manifest, Wanted, why_export
+from scripts.steps.workspace import Workspace
 from tests.project import ROOT, picture
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.errors import UserError
-from scripts.host import settings
-from scripts.host.settings import DEFAULTS
+from scripts.base.errors import UserError
+from scripts.settings import settings
+from scripts.settings.settings import DEFAULTS
 
 
 def load(dotenv: Path, **environment: str) -> settings.Settings:

@@ -16,10 +16,10 @@ from botocore.exceptions import ClientError
 
 from bundle_serving import s3
 from bundle_serving.start_server import PIPELINE
-from scripts.errors import UserError
-from scripts.host import settings
-from scripts.host.settings import Settings
-from scripts.storage import check, credentials, order
+from scripts.base.errors import UserError
+from scripts.settings import settings
+from scripts.settings.settings import Settings
+from scripts.storage import check, credentials, upload_order
 from scripts.storage.credentials import Keys
 from scripts.storage.diagnosis import told
 from scripts.storage.from_containers import seen_from_containers
@@ -106,7 +106,7 @@ def test_no_half_version_is_ever_seen(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x" * (100 if "onnx" in name else 1))
     (tmp_path / PIPELINE / "1").mkdir()
-    assert [each.name for each in order.contents(tmp_path)] == [
+    assert [each.name for each in upload_order.contents(tmp_path)] == [
         "step/warmup/mug.jpg",
         "network/2/model.onnx",
         "step/1/model.py",

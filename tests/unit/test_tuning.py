@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.errors import UserError
-from scripts.host import dotenv_file
-from scripts.pipeline.repository import Share
+from scripts.base.errors import UserError
+from scripts.repository.model_folders import Share
+from scripts.settings import dotenv_file
 from scripts.tuning.goal import Goal, Score
 from scripts.tuning.search import Candidate, axes, descend, shares
 

@@ -9,16 +9,16 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.start_server import PIPELINE
-from scripts import files
-from scripts.errors import UserError
-from scripts.host.settings import DEFAULTS
-from scripts.pipeline import pipelines
-from scripts.versions import archive, history, live
-from scripts.versions.archive import Version
-from scripts.versions.control import pinned, serving_both
-from scripts.versions.history import BEGINS, PUBLISHED, SERVES, STAYED, Event
-from scripts.versions.stream import Answer
-from scripts.versions.verdict import Figures, agreement, objection
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.repository import archive, history, live
+from scripts.repository.archive import Version
+from scripts.repository.history import BEGINS, PUBLISHED, SERVES, STAYED, Event
+from scripts.rollout.stream import Answer
+from scripts.rollout.verdict import Figures, agreement, objection
+from scripts.server.control import pinned, serving_both
+from scripts.settings.settings import DEFAULTS
 from tests.project import ROOT
 
 

@@ -1,1 +1,0 @@
-"""The pipeline of arrays: from a Places365 checkpoint to what the server serves."""

@@ -1,0 +1,73 @@
+"""What the user sees while things happen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.status import Status
+
+out = Console(highlight=False)
+
+# Less than this is there before a bar could be read.
+SHOWN_BYTES = 1_000_000
+
+
+def note(text: str) -> None:
+    out.print(f"- {text}", markup=False, soft_wrap=True)
+
+
+class Waiting:
+    """A line that says what is waited for and for how long: it moves in a terminal only."""
+
+    def __init__(self, what: str, status: Status) -> None:
+        self._what, self._status = what, status
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def show(self, detail: str = "") -> None:
+        self._status.update(f"{self._what} ({self.seconds:.0f} s) {detail}"[: out.width - 4])
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[Waiting]:
+    if not out.is_terminal:
+        note(f"{what} …")
+    with out.status(what) as status:
+        yield Waiting(what, status)
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], object]]:
+    """A bar for bytes that go somewhere; what is yielded is told of each few that went."""
+    if not out.is_terminal and total > SHOWN_BYTES:
+        note(f"{what}: {total / 1e6:.0f} MB …")
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
+    shown = out.is_terminal and total > SHOWN_BYTES
+    with Progress(
+        *columns, TransferSpeedColumn(), console=out, transient=True, disable=not shown
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+@contextlib.contextmanager
+def all_output_on_stderr() -> Iterator[None]:
+    """Of this process and its children: stdout is for the answers, which a program may read."""
+    sys.stdout.flush()
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(answers, 1)
+        os.close(answers)

@@ -1,0 +1,181 @@
+"""A classifier of one's own as a pipeline beside the first: a recipe, its model folders, a server.
+
+    make add-model NAME=birds ONNX=birds.onnx LABELS=birds.txt
+    make add-model NAME=birds ARCH=resnet18 WEIGHTS=birds.pth LABELS=birds.txt
+    make add-model NAME=light ARCH=mobilenet_v3_small          torchvision's own weights and labels
+
+What cannot be served is refused before anything is written. Then: make classify MODEL=birds IMG=…,
+and up, publish, rollout, rollback, history and bench with MODEL=birds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scripts.base import files, lock
+from scripts.base.errors import UserError, guarded
+from scripts.base.paths import ROOT
+from scripts.recipes import pipelines
+from scripts.recipes.pipelines import CPU, RECIPES, Pipeline
+from scripts.recipes.schema import Image
+from scripts.recipes.write import made, write
+from scripts.repository import archive, live
+from scripts.repository.model_folders import COMMITTED
+from scripts.server import custom, engines, up
+from scripts.server.ask import ask
+from scripts.server.running import running_server
+from scripts.stacks import flavour
+from scripts.stacks.state import State
+from scripts.steps import picture
+from scripts.steps.manifest import lines_of
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+HEAD = "# Pictures -> what is on them: `make classify MODEL={name} IMG=…`.\n"
+SAMPLE = ROOT / "build" / "mug.jpg"
+
+
+def main() -> int:
+    name = os.environ.get("NAME", "")
+    require_a_name(name)
+    wanted = Pipeline(name, recipe(name, os.environ))
+    require_new(wanted)
+    server = running_server(custom.of_the_first())
+    pipeline = tried(wanted, server)
+    with written(pipeline):
+        custom.bring_up(pipeline)
+    picture.main(["--out", str(SAMPLE)])
+    shown = str(SAMPLE.relative_to(ROOT))
+    return ask(server, [shown], "--model", pipeline.ensemble)
+
+
+def require_a_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        said = f"NAME={name} is no name" if name else "no name is given"
+        raise UserError(said, "give one of small letters, digits and _: make add-model NAME=birds")
+
+
+def require_new(pipeline: Pipeline) -> None:
+    """All that it would be called by; what fails is taken away again, and must be its own."""
+    wanted = {pipeline.name, pipeline.ensemble, *pipeline.members}
+    there = {path.name for path in COMMITTED.iterdir()} | {path.stem for path in RECIPES.iterdir()}
+    # Also what commands know by another name than its recipe's.
+    if taken := sorted(wanted & (there | {*pipelines.OTHERS})):
+        raise UserError(f"there is a {taken[0]} already", "choose another NAME")
+    if archive.numbers(pipeline):
+        kept = archive.home(pipeline).relative_to(ROOT)
+        raise UserError(
+            f"versions of an earlier {pipeline.name} are in {kept}",
+            "choose another NAME, or remove them",
+        )
+
+
+def recipe(name: str, said: Any) -> Image:
+    """As the first pipeline is, but for the names and the network."""
+    network = _foreign(said) if said.get("ONNX") else _of_torchvision(said)
+    first = pipelines.first().recipe.model_dump(mode="json")
+    first["models"] = {
+        "ensemble": name,
+        "preprocessing": f"{name}_preprocessing",
+        "network": name,
+        "postprocessing": f"{name}_postprocessing",
+    }
+    pictures = first["pictures"] | network.pop("pictures", {})
+    return Image.model_validate(first | network | {"pictures": pictures})
+
+
+def _foreign(said: Any) -> dict[str, Any]:
+    from scripts.steps.adopt import require_a_label_each
+    from scripts.steps.signature import signature
+
+    if said.get("ARCH") or said.get("WEIGHTS"):
+        raise UserError("ONNX= is a whole network", "leave ARCH and WEIGHTS out, or leave it out")
+    path = Path(said["ONNX"]).expanduser().resolve()
+    facts, labels = signature(path), _labels(said)
+    if labels:
+        require_a_label_each(lines_of(labels), facts.classes, labels, path)
+    return {
+        "source": _beside_recipes(path),
+        "labels": _beside_recipes(labels) if labels else "",
+        "classes": facts.classes,
+        # As most are trained: an eighth more than what is cropped.
+        "pictures": {"crop": facts.crop, "resize": round(facts.crop * 8 / 7)},
+    }
+
+
+def _of_torchvision(said: Any) -> dict[str, Any]:
+    if not (said.get("ARCH") or said.get("WEIGHTS")):
+        raise UserError(
+            "no network is named",
+            "say ONNX=net.onnx, or one of torchvision's: ARCH=resnet18 (and WEIGHTS=mine.pth)",
+        )
+    weights, labels = said.get("WEIGHTS") or "default", _labels(said)
+    if weights not in ("default", "random"):
+        weights = _beside_recipes(Path(weights).expanduser().resolve())
+    return {
+        "source": pipelines.TORCHVISION + (said.get("ARCH") or "resnet50"),
+        "weights": weights,
+        "labels": _beside_recipes(labels) if labels else "torchvision",
+        "classes": len(lines_of(labels)) or pipelines.first().recipe.classes,
+    }
+
+
+def _labels(said: Any) -> Path | None:
+    return Path(said["LABELS"]).expanduser().resolve() if said.get("LABELS") else None
+
+
+def _beside_recipes(path: Path) -> str:
+    """A recipe names files from where it lies."""
+    return os.path.relpath(path, RECIPES)
+
+
+def tried(pipeline: Pipeline, server: State) -> Pipeline:
+    """Exported and proved, which whatever follows finds done; with what the export knows of the
+    pictures, which torchvision says of its networks."""
+    wished = up.wished_of(pipeline, server, None)
+    stack = flavour.stack(server.flavour, wished)
+    with lock.one_at_a_time():
+        stack.prepare()
+        try:
+            with archive.draft(pipeline, None) as draft:
+                engines.export(stack, wished, pipeline, draft)
+                if engines.of(stack) is CPU:
+                    engines.prove(stack, wished, draft)
+                transform = draft.manifest.transform
+        finally:
+            shutil.rmtree(archive.home(pipeline))
+    known = pipeline.recipe
+    pictures = known.pictures.model_copy(update=transform)
+    return Pipeline(pipeline.name, known.model_copy(update={"pictures": pictures}))
+
+
+@contextmanager
+def written(pipeline: Pipeline) -> Iterator[None]:
+    """Its recipe and its models' folders; none of them where what is done with them fails."""
+    path = RECIPES / f"{pipeline.name}.yaml"
+    said = yaml.safe_dump(
+        pipeline.recipe.model_dump(mode="json"), sort_keys=False, default_flow_style=None
+    )
+    models = {name.partition("/")[0] for name in made(pipeline.recipe)}
+    try:
+        write(pipeline.recipe, COMMITTED)
+        files.write(path, HEAD.format(name=pipeline.name) + said)
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        folders = [home / model for home in (COMMITTED, live.REPOSITORY) for model in models]
+        for folder in (*folders, archive.home(pipeline)):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

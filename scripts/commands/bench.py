@@ -1,0 +1,169 @@
+"""Measures the server with perf_analyzer, shows where the time goes, and writes a report.
+
+    make bench                       about five minutes; the server is brought up if it is not
+    make bench QUICK=1               what a minute allows
+    make bench IMAGES=photos         your pictures, in place of photos of two sizes drawn here
+    make bench MODEL=cascade         the cascade, beside the ensemble of its large network
+    make bench MODEL=birds           a pipeline that was added
+    make bench TEXTBOOK=1            the textbook recipe beside it, served for as long as it takes
+    make bench COMPARE=old.json      and what changed since the run that wrote it
+
+The report is build/bench/<time>/report.html; beside it are results.json, results.csv and the plots.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.table import Table
+
+from bundle_serving.start_server import PIPELINE
+from scripts import bootstrap
+from scripts.base import console, files, lock
+from scripts.base.errors import UserError, guarded
+from scripts.base.paths import ROOT
+from scripts.measuring import (
+    compare,
+    division,
+    machine,
+    photos,
+    report,
+    results,
+    subject,
+    terminal,
+    workload,
+)
+from scripts.measuring.measurement import MOST_SPREAD, Measurement
+from scripts.measuring.perf_analyzer import at_hand
+from scripts.measuring.photos import Inputs
+from scripts.measuring.rounds import measure, seconds_each
+from scripts.measuring.subject import CASCADE, Subject
+from scripts.measuring.workload import Configuration, Target
+from scripts.recipes import pipelines
+from scripts.server import cascade, custom
+from scripts.server.running import running_server
+from scripts.server.up import described, served_version
+from scripts.stacks.state import State
+
+REPORTS = ROOT / "build" / "bench"
+
+ROUNDS = 3
+# For measuring alone; what is left of six minutes, or of one, goes to drawing and to warming up.
+SECONDS, QUICK_SECONDS = 290, 38
+# A first look at little ends sooner.
+QUICK_MOST_EACH = 1.5
+
+
+def main() -> int:
+    quick, earlier = bool(os.environ.get("QUICK")), os.environ.get("COMPARE")
+    old = results.load(Path(earlier)) if earlier else None
+    model = os.environ.get("MODEL") or PIPELINE
+    if os.environ.get("TEXTBOOK") and model != PIPELINE:
+        raise UserError("the textbook recipe is of the first pipeline", "leave MODEL out")
+    server = server_of(model)
+    asked = chosen(server, model)
+    beside = "" if model == PIPELINE else f"{asked.title}, beside "
+    console.note(f"measuring {beside}{described(server, served_version())}")
+    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), asked.transform)
+    for inputs in pictures:
+        console.note(f"sent: {inputs.described}")
+    divided = division.of(asked, pictures) if model == CASCADE else {}
+
+    began = datetime.now(UTC)
+    folder = REPORTS / began.strftime("%Y%m%dT%H%M%SZ")
+    with lock.one_at_a_time(), files.whole_folder(folder) as draft, contenders(server) as others:
+        configurations = workload_of(asked, others, pictures, quick)
+        seconds = seconds_each(QUICK_SECONDS if quick else SECONDS, configurations, ROUNDS)
+        seconds = min(seconds, QUICK_MOST_EACH) if quick else seconds
+        scratch = draft / "scratch"
+        scratch.mkdir()
+        analyzer = at_hand(server, scratch)
+        measurements = measure(configurations, analyzer, ROUNDS, seconds)
+        shutil.rmtree(scratch)
+        about = {
+            "title": asked.title,
+            "served": asked.served,
+            **machine.described(server, asked.models, analyzer),
+            **divided,
+            "sent": {inputs.name: inputs.described for inputs in pictures},
+            "rounds": ROUNDS,
+            "seconds": round(seconds, 2),
+            "most_spread": MOST_SPREAD,
+        }
+        found = results.as_dict(f"{began:%Y-%m-%d %H:%M} UTC", about, measurements)
+        comparison = compare.compare(old, found) if old else None
+        report.write(draft, found, measurements, comparison)
+    show(measurements, comparison)
+    console.note(f"report: {folder.relative_to(ROOT) / 'report.html'}")
+    return 0
+
+
+def server_of(model: str) -> State:
+    """That answers for it: a pipeline that was added is loaded first."""
+    for pipeline in pipelines.added():
+        if pipeline.ensemble == model:
+            return custom.running(pipeline)
+    return running_server()
+
+
+def chosen(server: State, model: str) -> Subject:
+    if model != CASCADE:
+        return subject.named(server, model)
+    return division.measured(server, cascade.prepare(server))
+
+
+def workload_of(
+    asked: Subject, others: list[Target], pictures: list[Inputs], quick: bool
+) -> list[Configuration]:
+    if asked.network is None:
+        return workload.side_by_side(asked.pipelines, pictures, (1, 4) if quick else (1, 2, 4, 8))
+    pixels = photos.pixels_of(pictures[-1], asked.transform)
+    choose = workload.a_few if quick else workload.everything
+    return choose(asked.pipelines[0], asked.network, others, pictures, pixels)
+
+
+@contextmanager
+def contenders(server: State) -> Iterator[list[Target]]:
+    """The textbook recipe, where it is asked for: on a CPU, by plain processes."""
+    if not os.environ.get("TEXTBOOK"):
+        yield []
+        return
+    if server.flavour == "gpu":
+        raise UserError("the textbook recipe is served on a CPU here", "leave TEXTBOOK out")
+    for layer in ("serve", "export"):  # it needs torchvision, as the recipe has it
+        bootstrap.ensure(layer)
+    from benchmark.textbook import server as textbook
+
+    console.note("starting the textbook recipe …")
+    with textbook.served() as (http, grpc):
+        yield [Target.asked(workload.TEXTBOOK, PIPELINE, http, grpc)]
+
+
+def show(measurements: list[Measurement], comparison: compare.Comparison | None) -> None:
+    def put(table: Table) -> None:
+        console.out.print(table, markup=False)  # a folder's name may look like some
+
+    put(terminal.figures(measurements))
+    if shown := report.for_the_waterfall(measurements):
+        put(terminal.waterfalls(shown))
+    if comparison:
+        for warning in comparison.warnings:
+            console.note(f"not the same circumstances: {warning}")
+        for cause in comparison.causes:
+            console.note(f"changed: {cause}")
+        put(terminal.comparison(comparison))
+    if unstable := sum(not one.stable for one in measurements):
+        console.note(
+            f"{unstable} of {len(measurements)} are unstable, so no figures: "
+            "the report says why; mostly something else is at work on the machine"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

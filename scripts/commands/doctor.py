@@ -1,0 +1,223 @@
+"""Looks for what usually goes wrong before it does, and prints the fix of each.
+
+    make doctor
+
+Exit 1 when something stands in the way of `make up`; what only narrows the choice is a warning.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from bundle_serving.start_server import StartError, libpython_folder
+from scripts import bootstrap
+from scripts.base import console, ports
+from scripts.base.errors import UserError, guarded
+from scripts.base.paths import PYTHON, ROOT, VENV
+from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
+from scripts.settings import settings
+from scripts.settings.settings import PORTS, Settings
+from scripts.stacks import containers, flavour, state
+from scripts.stacks.gpu import GpuStack
+
+OK, WARNING, FAILURE = "[green]ok[/]", "[yellow]note[/]", "[red]fail[/]"
+
+# The environment with everything in it takes 1.6 GB, the two images 2.2 GB, an export 0.3 GB.
+DISK_GB = 5
+MEMORY_GB = 3
+
+# NVIDIA's pytorch, tritonserver and sdk images are tens of gigabytes once unpacked.
+IMAGES_GB = 80
+# CUDA 13, which every 26.xx release carries: driver branch 580, and Turing or later.
+OLDEST_DRIVER, OLDEST_CAPABILITY = 580, 7.5
+# A plan for batches of 256, two execution contexts, and the builder's own workspace.
+GPU_MEMORY_MIB = 6000
+
+SHM_MB = 512
+TORCHVISION_WEIGHTS = "https://download.pytorch.org/models/resnet50-11ad3fa6.pth"
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    verdict: str
+    detail: str
+    fix: str = ""
+
+
+def main() -> int:
+    wished = settings.load()
+    table = Table("", "", "", "fix", box=None, show_header=False, padding=(0, 2, 0, 0))
+    failures = 0
+    with console.waiting("looking at this machine"):
+        findings = list(examine(wished))
+    for finding in findings:
+        failures += finding.verdict == FAILURE
+        table.add_row(finding.verdict, finding.what, finding.detail, finding.fix)
+    console.out.print(table)
+    console.note("all that is needed is here" if not failures else f"{failures} to be put right")
+    return 1 if failures else 0
+
+
+def examine(wished: Settings) -> Iterator[Finding]:
+    yield _system()
+    yield _python()
+    obstacle = containers.why_not_docker()
+    yield from _docker(obstacle, wished)
+    on_gpu = wished["FLAVOUR"] == "gpu" or (not wished["FLAVOUR"] and flavour.has_driver())
+    if obstacle or wished["FLAVOUR"] == "local":
+        yield from _local()
+    elif on_gpu:
+        yield from _gpu(wished)
+    yield _disk(IMAGES_GB if on_gpu else DISK_GB)
+    yield _memory()
+    yield from _ports(wished)
+    yield _weights(wished)
+    yield _libb64()
+    yield _installer()
+
+
+def _system() -> Finding:
+    found = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"
+    libc = tuple(int(part) for part in platform.libc_ver()[1].split(".") if part.isdecimal())
+    good = platform.system() == "Linux" and platform.machine() == "x86_64" and libc >= (2, 35)
+    fix = "" if good else "use Linux on x86-64: Debian 12, Ubuntu 22.04 or later"
+    return Finding("system", OK if good else FAILURE, found, fix)
+
+
+def _python() -> Finding:
+    asked = subprocess.run([PYTHON, "--version"], capture_output=True, text=True)
+    return Finding("python", OK, f"{asked.stdout.strip()} in {VENV.name}")
+
+
+def _docker(obstacle: str | None, wished: Settings) -> Iterator[Finding]:
+    if obstacle:
+        detail, _, fix = obstacle.rstrip(")").partition(" (")
+        verdict = FAILURE if wished["FLAVOUR"] in ("gpu", "cpu") else WARNING
+        yield Finding("docker", verdict, detail, f"{fix}; without it: flavour local")
+        return
+    version = ".".join(map(str, containers.compose_version() or ()))
+    yield Finding("docker", OK, f"the engine answers, Compose {version}")
+    builder = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True)
+    if builder.returncode:
+        yield Finding("buildx", FAILURE, "no BuildKit plugin", f"see {containers.INSTALL}")
+
+
+def _local() -> Iterator[Finding]:
+    if not bootstrap.can_serve():
+        fix = "install Python 3.11 or 3.12, then make clean && make up PYTHON=python3.12"
+        yield Finding("stub", FAILURE, "Triton's python backend wants Python 3.11 or 3.12", fix)
+    try:
+        folder = libpython_folder()
+        yield Finding("libpython", OK, f"in {folder}" if folder else "the loader finds it")
+    except StartError as fault:
+        detail, _, fix = str(fault).rpartition("; ")
+        yield Finding("libpython", FAILURE, detail, fix)
+    free = shutil.disk_usage("/dev/shm").free // 2**20
+    fix = "" if free >= SHM_MB else "mount -o remount,size=1g /dev/shm"
+    yield Finding("/dev/shm", OK if free >= SHM_MB else FAILURE, f"{free} MB free", fix)
+
+
+def _gpu(wished: Settings) -> Iterator[Finding]:
+    try:
+        gpu = GpuStack(wished).gpu
+    except UserError as fault:
+        yield Finding("gpu", FAILURE, fault.cause, fault.remedy)
+        return
+    yield Finding("gpu", OK, f"{gpu.name}, {gpu.memory}, seen from a container")
+    new = _number(gpu.driver) >= OLDEST_DRIVER
+    fix = "" if new else f"a driver of {OLDEST_DRIVER} or later: CUDA 13, in TRITON_TAG 26.xx"
+    yield Finding("driver", OK if new else FAILURE, gpu.driver, fix)
+    able = _number(gpu.compute_capability) >= OLDEST_CAPABILITY
+    fix = "" if able else f"CUDA 13 and TensorRT 11 begin at {OLDEST_CAPABILITY}; take FLAVOUR=cpu"
+    yield Finding("capability", OK if able else FAILURE, gpu.compute_capability, fix)
+    roomy = _number(gpu.memory) >= GPU_MEMORY_MIB
+    fix = "" if roomy else "a small ARCH=, and a smaller OPT_BATCH="
+    yield Finding("gpu memory", OK if roomy else WARNING, gpu.memory, fix)
+    yield Finding("images", OK, f"pytorch, tritonserver and sdk are all of {wished['TRITON_TAG']}")
+
+
+def _number(text: str) -> float:
+    """The number that a text begins with: 610.43.02 -> 610.43, 24576 MiB -> 24576."""
+    found = re.match(r"\d+(\.\d+)?", text)
+    return float(found[0]) if found else 0.0
+
+
+def _disk(needed: int) -> Finding:
+    free = shutil.disk_usage(ROOT).free / 1e9
+    built = VENV.exists() and (ROOT / "build" / "onnx").exists()
+    good = free >= (1 if built else needed)
+    fix = "" if good else f"make room: a first run takes up to {needed} GB"
+    return Finding("disk", OK if good else FAILURE, f"{free:.0f} GB free here", fix)
+
+
+def _memory() -> Finding:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    good = total >= MEMORY_GB
+    fix = "" if good else "export and serving want about 3 GB; a small ARCH= needs less"
+    return Finding("memory", OK if good else WARNING, f"{total:.0f} GB", fix)
+
+
+def _ports(wished: Settings) -> Iterator[Finding]:
+    known = state.load()
+    ours = {known.settings[name] for name in PORTS} if known else set()
+    for name in PORTS:
+        port = wished[name]
+        try:
+            who = None if port in ours else ports.holder(wished["BIND"], int(port))
+        except UserError as fault:
+            yield Finding("address", FAILURE, fault.cause, fault.remedy)
+            return
+        detail = f"{port} {'serves already' if port in ours else who or 'is free'}"
+        fix = f"stop it, or make up {name}={int(port) + 100}" if who else ""
+        yield Finding(name.replace("_", " ").lower(), FAILURE if who else OK, detail, fix)
+
+
+def _weights(wished: Settings) -> Finding:
+    said = wished["WEIGHTS"]
+    if said == "random":
+        return Finding("weights", WARNING, "untrained: the labels mean nothing", "WEIGHTS=default")
+    if said != "default":
+        found = Path(wished.weights).is_file()
+        fix = "" if found else "name a .pth or .safetensors file that is there"
+        return Finding("weights", OK if found else FAILURE, wished.weights, fix)
+    try:
+        request = urllib.request.Request(TORCHVISION_WEIGHTS, method="HEAD")
+        with urllib.request.urlopen(request, timeout=5):
+            return Finding("weights", OK, "torchvision's can be downloaded")
+    except (OSError, ValueError) as fault:
+        reason = getattr(fault, "reason", fault)
+        fix = "WEIGHTS=file.pth, or WEIGHTS=random to see it run (make demo does)"
+        return Finding("weights", WARNING, f"torchvision's are out of reach: {reason}", fix)
+
+
+def _libb64() -> Finding:
+    if has_libb64():
+        return Finding("libb64", OK, "is there, for make bench")
+    return Finding("libb64", WARNING, "is not here; make bench needs it", LIBB64_REMEDY)
+
+
+def _installer() -> Finding:
+    """Whether pip reaches its index: asked of pip itself, which knows its own settings."""
+    command = [str(PYTHON), "-m", "pip", "index", "versions", "nvidia-pytriton"]
+    try:
+        good = subprocess.run(command, capture_output=True, timeout=15).returncode == 0
+    except subprocess.TimeoutExpired:
+        good = False
+    fix = "" if good else "check the network and PIP_INDEX_URL, PIP_CERT, or a proxy's variables"
+    return Finding("pip", OK if good else WARNING, "reaches its index" if good else "no index", fix)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

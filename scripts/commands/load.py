@@ -1,0 +1,56 @@
+"""Loads a model of model_repository, or what has changed of one that is loaded.
+
+    make load MODEL=resnet50_onnx
+
+The version that was served goes on until the new one is ready, and stays where that fails to load.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from scripts.base import console
+from scripts.base.errors import UserError, guarded
+from scripts.recipes import pipelines
+from scripts.repository import live, model_folders
+from scripts.server import loading, model_control
+from scripts.storage.shared import Shared
+
+
+def main() -> int:
+    server = model_control.server()
+    if (named := os.environ.get("MODEL", "")) in own_models():
+        model_folders.furnish_with([named], live.REPOSITORY)
+        Shared(server.started_with, pipelines.first()).push_live()
+    name = model_control.named(server)
+    folder = live.REPOSITORY / name
+    if folder.is_dir() and model_control.config(server, name).backend == "python":
+        require_its_code(folder)
+    with console.waiting(f"loading {name}"):
+        loading.load(server.grpc, name, model_control.LONGEST_S)
+    for model in model_control.in_memory(server, name):
+        if model.state == "READY":
+            console.note(f"loaded: {name}, version {model.version}")
+    return 0
+
+
+def own_models() -> set[str]:
+    """In model_repository beside the pipelines', which come with a version of them."""
+    there = {path.name for path in model_folders.COMMITTED.iterdir() if path.is_dir()}
+    return there - pipelines.members() - {each.ensemble for each in pipelines.every()}
+
+
+def require_its_code(model: Path) -> None:
+    """Triton hangs over a version without it, and then over each later call for that model."""
+    for version in model.iterdir():
+        if version.name.isdecimal() and not (version / "model.py").exists():
+            raise UserError(
+                f"there is no model.py in {model.name}/{version.name}",
+                "put it there, or remove the folder",
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

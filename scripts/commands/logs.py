@@ -1,0 +1,23 @@
+"""Shows the server's log; in a terminal it goes on until Ctrl-C.
+
+make logs
+"""
+
+from __future__ import annotations
+
+import sys
+
+from scripts.base.errors import UserError, guarded
+from scripts.stacks import flavour, state
+
+
+def main() -> int:
+    known = state.load()
+    if known is None:
+        raise UserError("no server is up", "bring one up: make up")
+    stack = flavour.stack(known.flavour, known.started_with)
+    return stack.logs(follow=sys.stdout.isatty())
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

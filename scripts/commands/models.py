@@ -1,0 +1,41 @@
+"""Shows the models that the server knows: which version, in which state, and what it was made from.
+
+    make models
+
+Those of the repository that no pipeline here takes are left out, until someone loads them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from rich.table import Table
+
+from scripts.base import console
+from scripts.base.errors import guarded
+from scripts.repository import live
+from scripts.server import model_control
+from scripts.steps.manifest import Manifest
+
+
+def main() -> int:
+    server = model_control.server()
+    served = model_control.pipeline(server)
+    table = Table("model", "version", "state", "made from", "", box=None)
+    table.columns[0].no_wrap = True
+    for model in model_control.index(server):
+        if model.state or model.name in served:
+            made = made_from(model.name, model.version)
+            table.add_row(model.name, model.version, model.state or "absent", made, model.reason)
+    console.out.print(table, markup=False)
+    return 0
+
+
+def made_from(model: str, version: str) -> str:
+    """From the manifest in the version's folder; empty where there is none."""
+    manifest = Manifest.load(live.REPOSITORY / model / version / "manifest.json")
+    return manifest.describe() if manifest else ""
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

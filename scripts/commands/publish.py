@@ -1,0 +1,53 @@
+"""Makes a new version, beside the one that serves and without touching it.
+
+    make publish [MODEL=birds] [ARCH=] [WEIGHTS=] [PRECISION=] [DECODE=] …
+
+What is not said stays as it is in the version that serves; the programs of the Python steps are
+taken from model_repository/*/1. Then: make rollout.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from scripts.base import console, lock
+from scripts.base.errors import UserError, guarded
+from scripts.recipes import pipelines
+from scripts.repository import archive, history
+from scripts.server import up
+from scripts.settings import settings
+from scripts.stacks import flavour, state
+from scripts.storage.shared import Shared
+
+
+def main() -> int:
+    pipeline = pipelines.asked()
+    with lock.one_at_a_time():
+        known = state.load()
+        shared = Shared(known.started_with if known else settings.load(), pipeline)
+        shared.pull()
+        serving = up.serving(pipeline)
+        if known is None or serving is None:
+            raise UserError(
+                "no server is up, beside whose version another one could be",
+                up.brings_up(pipeline),
+            )
+        wished = up.wished_of(pipeline, known, serving)
+        stack = flavour.stack(known.flavour, wished)
+        stack.prepare()
+        version = up.made(stack, wished, pipeline, serving)
+        if version == serving:
+            console.note(f"nothing is new: {version.describe()} serves")
+            return 0
+        shared.push_version(version)
+        shared.record(history.PUBLISHED, version.number, "publish", version.what)
+    # An earlier one that came out the same is not what a rollout takes by itself.
+    newest = version.number == archive.numbers(pipeline)[-1]
+    words = {"MODEL": pipeline.name, "VERSION": "" if newest else str(version.number)}
+    then = ["make rollout", *(f"{name}={word}" for name, word in words.items() if word)]
+    console.note(f"published: {version.describe()}; next: {' '.join(then)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

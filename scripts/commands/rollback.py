@@ -1,0 +1,32 @@
+"""Goes back to the version that served before, with the same care as a rollout.
+
+make rollback [MODEL=birds]
+"""
+
+from __future__ import annotations
+
+import sys
+
+from scripts.base import lock
+from scripts.base.errors import UserError, guarded
+from scripts.recipes import pipelines
+from scripts.repository import history
+from scripts.rollout import rollout
+
+
+def main() -> int:
+    with lock.one_at_a_time():
+        pipeline = pipelines.asked()
+        up = rollout.found(pipeline)
+        previous = history.before(history.read(pipeline))
+        if previous is None:
+            raise UserError(
+                f"no version served before {up.version.named}",
+                "choose one: make rollout VERSION=…",
+            )
+        rollout.to(previous, "rollback", up)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

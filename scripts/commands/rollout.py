@@ -1,0 +1,47 @@
+"""Puts the last published version in the place of the one that serves, while it serves.
+
+    make rollout              proved on a server of its own, tried beside the old one, then switched
+    make rollout VERSION=3    that one
+    make rollout CANARY=10    before, ten in a hundred requests go to it for a while
+    make rollout MODEL=birds  of a pipeline that was added
+
+Errors, wrong answers or a p99 past MOST_P99 bring the old version back by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from scripts.base import console, lock
+from scripts.base.errors import UserError, guarded
+from scripts.recipes import pipelines
+from scripts.repository import archive
+from scripts.rollout import rollout
+
+
+def main() -> int:
+    canary = _number("CANARY", 1, 99)
+    wanted = _number("VERSION", 1, sys.maxsize)
+    with lock.one_at_a_time():
+        up = rollout.found(pipelines.asked())
+        serving = up.version.number
+        target = int(wanted) if wanted else max(archive.numbers(up.version.pipeline))
+        if target == serving:
+            console.note(f"{up.version.describe()} serves already; a new one: make publish")
+            return 0
+        rollout.to(target, "rollout", up, canary)
+    return 0
+
+
+def _number(name: str, least: int, most: int) -> int | None:
+    said = os.environ.get(name, "")
+    if not said:
+        return None
+    if said.isdecimal() and least <= int(said) <= most:
+        return int(said)
+    raise UserError(f"{name}={said} is no whole number from {least} on", f"{name}={least + 9}")
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

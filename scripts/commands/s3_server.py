@@ -1,0 +1,70 @@
+"""An S3 server of one's own, in a container, to try the bundle's repository on S3 with.
+
+make s3-up      starts it, with keys of its own, and says what to do with them
+make s3-down    stops it; what it holds stays, until make clean
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+
+from scripts.base import console
+from scripts.base.errors import UserError, guarded
+from scripts.settings import settings
+from scripts.settings.settings import Settings
+from scripts.stacks import containers
+from scripts.stacks.containers import DockerStack, last_line
+from scripts.storage import key_files
+
+BUCKET = "models"
+USERS = {"bundle:operator": key_files.OPERATOR, "bundle:server": key_files.SERVER}
+
+NEXT = """To use it, write into .env:
+    REPOSITORY=s3://http://127.0.0.1:{port}/{bucket}/live
+    S3_SERVER_CREDENTIALS={server}
+and say once in this shell:
+    export AWS_SHARED_CREDENTIALS_FILE={operator}"""
+
+
+def main() -> int:
+    wished = settings.load()
+    if obstacle := containers.why_not_docker():
+        raise UserError(obstacle, "the S3 server runs in a container only")
+    (up if sys.argv[1:] == ["up"] else down)(wished)
+    return 0
+
+
+def up(wished: Settings) -> None:
+    for user, path in USERS.items():
+        if not path.exists():
+            key_files.write(
+                path,
+                f"[default]\naws_access_key_id = {user}\n"
+                f"aws_secret_access_key = {secrets.token_hex(20)}\n",
+            )
+    stack = DockerStack(wished)
+    stack.build("s3")
+    with console.waiting("starting the S3 server"):
+        started = stack.compose("up", "--detach", "--wait", "--no-build", "s3", quiet=True)
+    if started.returncode:
+        raise UserError(
+            f"the S3 server does not start: {last_line(started.stderr)}",
+            "docker compose logs s3 tells more; another port: S3_PORT=9100",
+        )
+    said = NEXT.format(
+        port=wished["S3_PORT"],
+        bucket=BUCKET,
+        server=key_files.SERVER,
+        operator=key_files.OPERATOR,
+    )
+    console.out.print(said, markup=False, soft_wrap=True)
+
+
+def down(wished: Settings) -> None:
+    DockerStack(wished).compose("rm", "--stop", "--force", "s3", quiet=True)
+    console.note("the S3 server is stopped; what it holds stays")
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

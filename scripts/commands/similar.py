@@ -1,0 +1,98 @@
+"""Prints the pictures of a folder that are most like one, best first; brings the service of
+embeddings up if it is not.
+
+    make similar IMG=photo.jpg IN=photos        TOP=5, and JSON=1 for one line of JSON a picture
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bundle_client import Client, ClientError, Embedding, Result, Source
+from bundle_client.errors import CONCERNS_ALL
+from bundle_client.show import as_error, as_json
+from bundle_client.sources import name_of, pictures_in
+from scripts.base import console, lock
+from scripts.base.console import all_output_on_stderr
+from scripts.base.errors import UserError, guarded
+from scripts.server import embeddings
+from scripts.settings import settings
+
+NAME_WIDTH = 60
+
+
+def main() -> int:
+    picture, folder, top = _asked()
+    others = [each for each in pictures_in(folder) if not _same(each, picture)]
+    if not others:
+        raise UserError(
+            f"IN={folder} holds no other picture", "name a folder with .jpg, .png or the like in it"
+        )
+    with all_output_on_stderr():
+        with lock.one_at_a_time():
+            known = embeddings.ensure(settings.load())
+        with Client(known.where(embeddings.PORT), timeout=60) as client:
+            try:
+                wanted = client.embed(picture)
+            except ClientError as fault:
+                raise UserError(f"{picture}: {fault.cause}", fault.remedy) from None
+            found = list(_compared(client, others))
+    as_a_line = as_json_line if os.environ.get("JSON") else for_people
+    for likeness, each in best_first(wanted, found)[:top]:
+        print(as_a_line(likeness, each))
+    failed = [Result(each.source, error=each.error) for each in found if each.error]
+    for result in failed:
+        print(as_error(result), file=sys.stderr)
+        if os.environ.get("JSON"):
+            print(as_json(result))
+    return 1 if failed else 0
+
+
+def best_first(wanted: Embedding, found: list[Embedding]) -> list[tuple[float, Embedding]]:
+    """With the cosine of the angle between the two vectors: 1 is the same picture."""
+    compared = [(float(wanted.vector @ each.vector), each) for each in found if not each.error]
+    return sorted(compared, key=lambda pair: -pair[0])
+
+
+def for_people(likeness: float, each: Embedding) -> str:
+    mark = "  (untrained weights)" if "(untrained)" in each.network else ""
+    return f"{likeness:.4f}  {each.source:<{NAME_WIDTH}}{mark}".rstrip()
+
+
+def as_json_line(likeness: float, each: Embedding) -> str:
+    said = {"source": each.source, "likeness": round(likeness, 6), "network": each.network}
+    return json.dumps(said)
+
+
+def _asked() -> tuple[str, Path, int]:
+    picture, folder = os.environ.get("IMG", ""), os.environ.get("IN", "")
+    example = "make similar IMG=photo.jpg IN=photos"
+    if not picture:
+        raise UserError("no picture given", f"name one: {example}")
+    if not Path(folder).is_dir() or not folder:
+        raise UserError(f"IN={folder} is no folder", f"name one with pictures in it: {example}")
+    top = os.environ.get("TOP") or "5"
+    if not top.isdecimal() or int(top) < 1:
+        raise UserError(f"TOP={top} is no whole number above 0", "say how many shall be shown")
+    return picture, Path(folder), int(top)
+
+
+def _same(each: Source, picture: str) -> bool:
+    return Path(picture).exists() and Path(name_of(each)).samefile(picture)
+
+
+def _compared(client: Client, others: list[Source]) -> Iterator[Embedding]:
+    with console.waiting(f"looking at {len(others)} pictures") as waiting:
+        for number, each in enumerate(client.embed_many(others), 1):
+            if isinstance(each.error, CONCERNS_ALL):
+                raise UserError(each.error.cause, each.error.remedy)
+            waiting.show(f"{number} done")
+            yield each
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

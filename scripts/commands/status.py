@@ -1,0 +1,62 @@
+"""Tells whether the server answers, what it serves, and what that was made from.
+
+    make status
+
+Exit 0 when a picture is answered, 1 when not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from rich.table import Table
+
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.start_server import PIPELINE
+from scripts.base import console
+from scripts.base.errors import UserError, guarded
+from scripts.repository.archive import Version
+from scripts.server import triton_api
+from scripts.server.up import described, served_version
+from scripts.stacks import state
+from scripts.stacks.state import State
+
+REMEDY = "bring it up: make up"
+
+
+def main() -> int:
+    known = state.load()
+    if known is None:
+        raise UserError("no server is up", REMEDY)
+    reason = reason_not_to_trust(f"http://{known.http}", PIPELINE)
+    if reason:
+        raise UserError(f"the {known.flavour} server does not answer ({reason})", REMEDY)
+    version = served_version()
+    console.note(f"answers: {described(known, version)}")
+    console.note(_engine(known, version))
+    console.out.print(_models(known.http))
+    return 0
+
+
+def _engine(known: State, version: Version) -> str:
+    made = version.workspace
+    if known.flavour == "gpu":
+        built = json.loads((made.plan / "manifest.json").read_text())
+        return f"plan of TensorRT {built['identity']['TensorRT']} for {built['gpu']['name']}"
+    proved = made.decision
+    return f"precision {proved['precision']}: {proved['why']}"
+
+
+def _models(address: str) -> Table:
+    table = Table("model", "version", "answered", "failed", "ms each", box=None)
+    for model in triton_api.get(address, "/models/stats")["model_stats"]:
+        counts = model["inference_stats"]
+        done, failed = counts["success"]["count"], counts["fail"]["count"]
+        each = counts["success"]["ns"] / done / 1e6 if done else 0
+        table.add_row(model["name"], model["version"], str(done), str(failed), f"{each:.1f}")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,177 @@
+"""Looks for the settings that suit this machine best, and writes them into .env.
+
+    make tune                     for the most pictures a second
+    make tune LATENCY_MS=50       for as many as there can be with 95% of the answers within 50 ms
+    make tune IMAGES=photos       for pictures of yours; MINUTES=10 for a longer search
+
+Tried are the precisions that are proved accurate, and the processes and threads of both steps; each
+on a server of its own, so what is up stays as it is until the next `make up`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from datetime import date
+from pathlib import Path
+
+from bundle_serving.pictures import Transform
+from scripts.base import console, files, lock
+from scripts.base.errors import AlreadyTold, UserError, guarded
+from scripts.base.paths import ROOT
+from scripts.measuring import photos
+from scripts.measuring.perf_analyzer import at_hand
+from scripts.recipes import pipelines
+from scripts.recipes.pipelines import CPU
+from scripts.repository.model_folders import Share, lay_out
+from scripts.server import engines
+from scripts.server.up import layout, serving
+from scripts.settings import dotenv_file, settings
+from scripts.settings.settings import Settings
+from scripts.stacks import flavour
+from scripts.stacks.flavour import Stack
+from scripts.stacks.gpu import GpuStack
+from scripts.stacks.state import State
+from scripts.steps.engine import processor
+from scripts.steps.manifest import Manifest
+from scripts.steps.workspace import Workspace
+from scripts.tuning.arena import ROUNDS, Arena
+from scripts.tuning.goal import Goal, Score
+from scripts.tuning.search import Candidate, axes, descend
+
+HERE = ROOT / "build" / "tune"
+
+MINUTES = 5
+# Of the last comparison, whose figures are written down.
+FINAL_ROUNDS = 3
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
+    goal, seconds = Goal.asked(), 60 * _minutes()
+    wished = settings.load()
+    with lock.one_at_a_time():
+        try:
+            return tune(wished, goal, seconds)
+        finally:
+            shutil.rmtree(HERE, ignore_errors=True)
+
+
+def tune(wished: Settings, goal: Goal, seconds: float) -> int:
+    if seed := serving(pipelines.first()):
+        wished = wished.over(seed.settings)
+    name, why = flavour.choose(wished)
+    console.note(f"flavour {name}: {why}")
+    stack = flavour.stack(name, wished)
+    if isinstance(stack, GpuStack):
+        raise UserError(
+            "the settings that are searched for are those of a CPU",
+            "on a GPU, set OPT_BATCH to the batch size that make bench shows",
+        )
+    stack.prepare()
+    made = proved(stack, wished)
+    manifest = made[wished["PRECISION"]].manifest
+    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), Transform(**manifest.transform))
+    scratch = HERE / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
+
+    def lay_out_candidate(candidate: Candidate, target: Path) -> None:
+        how = layout(wished.replaced(**candidate.settings), CPU, pipelines.first())
+        lay_out(made[candidate.precision], how, target)
+
+    start = as_it_is(wished)
+    console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
+    console.note(f"as it is: {start}")
+    began = time.monotonic()
+    analyzer = at_hand(State(name, "", wished.values), scratch)
+    with Arena(stack, lay_out_candidate, goal, wished.cores, pictures, analyzer, HERE) as arena:
+
+        def time_is_left() -> bool:
+            """For one more duel, and for the last one, which counts."""
+            left = began + seconds - time.monotonic()
+            console.note(f"{max(0, left):.0f} s of the search left")
+            return left > arena.duel_seconds * (1 + FINAL_ROUNDS / ROUNDS)
+
+        best = descend(start, axes(wished.cores, list(made)), arena.beats, time_is_left)
+        if best != start:
+            console.note(f"once more, longer: {best}, and as it is")
+            arena.duel(best, start, FINAL_ROUNDS)
+    return conclude(wished, goal, best, start, arena.scores, manifest)
+
+
+def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
+    """The precisions that may be served, each with what its proof needs; the first is what is set.
+    One that was named stays: only with `auto` others are tried."""
+    chosen = wished["PRECISION"]
+    made = {chosen: Workspace(HERE / chosen)}
+    if seed := serving(pipelines.first()):
+        files.link_tree(seed.folder, made[chosen].folder)
+    engines.export(stack, wished, pipelines.first(), made[chosen])
+    engines.prove(stack, wished, made[chosen])
+    others = ("int8", "fp32") if chosen == "auto" else ()
+    for other in others:
+        if other == made[chosen].decision["precision"]:
+            continue
+        try:
+            tried = Workspace(HERE / other)
+            files.link_tree(made[chosen].folder, tried.folder)
+            engines.prove(stack, wished.replaced(PRECISION=other), tried)
+            made[other] = tried
+        except AlreadyTold:
+            console.note(f"{other} is left out")
+        except UserError as fault:
+            console.note(f"{other} is left out: {fault.cause}; {fault.remedy}")
+    return made
+
+
+def as_it_is(wished: Settings) -> Candidate:
+    def share(step: str) -> Share:
+        return Share.of(
+            wished.cores, wished.number(f"{step}_INSTANCES"), wished.number(f"{step}_THREADS")
+        )
+
+    return Candidate(wished["PRECISION"], share("NETWORK"), share("PREPROCESS"))
+
+
+def conclude(
+    wished: Settings,
+    goal: Goal,
+    winner: Candidate,
+    start: Candidate,
+    scores: dict[Candidate, Score],
+    manifest: Manifest,
+) -> int:
+    new, old = scores[winner], scores[start]
+    if not goal.met(new):
+        raise UserError(
+            f"nothing answers 95% within {goal.latency_ms:g} ms (the best: {new.p95:.0f} ms)",
+            "allow more, or take a smaller network; .env stays as it was",
+        )
+    if not goal.beats(new, old):
+        console.note(f"nothing is better than as it is ({old}): .env stays as it was")
+        return 0
+    figures = f"{new}, where it was {old}"
+    change = {name: value for name, value in winner.settings.items() if value != wished[name]}
+    circumstances = f"{manifest.describe()}; {processor()}, {wished.cores} cores"
+    dotenv_file.change(change, f"make tune: {date.today()}: {figures} ({goal}; {circumstances})")
+    console.note(f"{winner}: {figures}")
+    console.note(f".env now says {', '.join(f'{k}={v}' for k, v in change.items())}")
+    console.note("take it: make up")
+    return 0
+
+
+def _minutes() -> float:
+    said = os.environ.get("MINUTES") or str(MINUTES)
+    try:
+        if float(said) > 0:
+            return float(said)
+    except ValueError:
+        pass
+    raise UserError(f"MINUTES={said} is no number above 0", "MINUTES=5")
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

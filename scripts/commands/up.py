@@ -1,0 +1,29 @@
+"""Brings the server up: exports, proves and lays out what does not fit yet, then serves it.
+
+    make up [FLAVOUR=gpu|cpu|local] [ARCH=resnet50] [WEIGHTS=default|random|FILE] [PRECISION=auto]
+    make up MODEL=birds     a pipeline that was added, beside the first
+
+What is up and fits already is left alone.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from scripts.base.errors import guarded
+from scripts.recipes import pipelines
+from scripts.server import custom, up
+from scripts.settings import settings
+
+
+def main() -> int:
+    pipeline = pipelines.asked()
+    if pipeline.first:
+        up.bring_up(settings.load())
+    else:
+        custom.bring_up(pipeline)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

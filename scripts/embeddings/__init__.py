@@ -1,1 +1,0 @@
-"""The service of embeddings: its network, and how it is kept up."""

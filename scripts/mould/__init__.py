@@ -1,1 +1,0 @@
-"""Model folders made of a recipe: what a pipeline is, said once."""

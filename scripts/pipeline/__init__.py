@@ -1,1 +1,0 @@
-"""The flow, one script a step: weights -> ONNX (export) -> engine -> model repository."""

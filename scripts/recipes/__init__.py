@@ -1,0 +1,1 @@
+"""What a pipeline is: its recipe, its models' configs, the shapes that it takes."""

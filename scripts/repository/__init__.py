@@ -1,0 +1,1 @@
+"""What was built, laid out as Triton reads it; versions and their history."""

@@ -1,0 +1,194 @@
+"""Every version that was made, each in a folder of its own under build/versions, never changed;
+those of a pipeline that was added in build/versions/NAME.
+
+onnx/ int8/ engine/ plan/    what the steps made
+models/NAME/                 the version folders of the pipeline's members
+version.json                 what they are, and with which settings they were made
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.recipes.pipelines import CPU, GPU, Pipeline
+from scripts.repository.model_folders import Contents, precision_of
+from scripts.steps.workspace import Workspace
+
+HERE = ROOT / "build" / "versions"
+
+RECORD = "version.json"
+
+# The settings that decide what a version is.
+DECIDING = (
+    "ARCH",
+    "WEIGHTS",
+    "PRECISION",
+    "DECODE",
+    "MAX_MEGAPIXELS",
+    "PREPROCESS",
+    "OPT_BATCH",
+)
+
+Hashes = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Version:
+    pipeline: Pipeline
+    number: int
+    made: str
+    settings: dict[str, str]
+    models: dict[str, int]  # the members, each with the number of its own version folder
+    hashes: dict[str, dict[str, str]]  # of each member's files
+
+    @property
+    def folder(self) -> Path:
+        return home(self.pipeline) / str(self.number)
+
+    @property
+    def workspace(self) -> Workspace:
+        return Workspace(self.folder)
+
+    def member(self, model: str) -> Path:
+        return self.folder / "models" / model
+
+    def sound(self) -> bool:
+        """Whether its files are still those that it was made with."""
+        return hashes_of(self.folder / "models") == self.hashes
+
+    @property
+    def precision(self) -> str:
+        on_gpu = self.pipeline.network(GPU) in self.models
+        return precision_of(self.workspace, GPU if on_gpu else CPU)
+
+    @property
+    def named(self) -> str:
+        """As it is spoken of."""
+        return f"{self.pipeline.name} version {self.number}".strip()
+
+    def describe(self) -> str:
+        return f"{self.named}: {self.what}"
+
+    @property
+    def record(self) -> dict[str, object]:
+        """What is kept of it in its folder, which says of which pipeline it is."""
+        told = [each.name for each in fields(self) if each.name != "pipeline"]
+        return {name: getattr(self, name) for name in told}
+
+    @property
+    def what(self) -> str:
+        return f"{self.workspace.manifest.describe()}, {self.precision}"
+
+
+def home(pipeline: Pipeline) -> Path:
+    return HERE / pipeline.name
+
+
+def numbers(pipeline: Pipeline) -> list[int]:
+    found = home(pipeline).glob("[0-9]*")
+    return sorted(int(path.name) for path in found if path.name.isdecimal())
+
+
+def load(pipeline: Pipeline, number: int) -> Version:
+    record = home(pipeline) / str(number) / RECORD
+    try:
+        return Version(pipeline, **json.loads(record.read_text()))
+    except (OSError, ValueError, TypeError):
+        have = ", ".join(map(str, numbers(pipeline))) or "none"
+        raise UserError(
+            f"there is no version {number} (there: {have})", "see them: make history"
+        ) from None
+
+
+@contextmanager
+def draft(pipeline: Pipeline, seed: Version | None) -> Iterator[Workspace]:
+    """A place to make a version in, with all that an earlier one may lend it."""
+    folder = home(pipeline) / ".draft"
+    shutil.rmtree(folder, ignore_errors=True)  # of a make that was killed
+    if seed:
+        files.link_tree(seed.folder, folder)
+        shutil.rmtree(folder / "models", ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield Workspace(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep(
+    draft: Workspace,
+    contents: Contents,
+    settings: Mapping[str, str],
+    pipeline: Pipeline,
+    seed: Version | None,
+) -> Version:
+    """The draft as the next version; an earlier one where it came out the same."""
+    folder = draft.folder
+    for model, content in contents.items():
+        for name, source in content.items():
+            target = folder / "models" / model / name
+            if isinstance(source, Path):
+                files.place(source, target)
+            else:
+                files.write(target, source)
+    hashes = hashes_of(folder / "models", seed)
+    if seed and hashes == seed.hashes:
+        _mend(seed, folder)
+        return seed
+    for number in reversed(numbers(pipeline)):
+        if (same := load(pipeline, number)).hashes == hashes and same.sound():
+            return same
+    number = max(numbers(pipeline), default=0) + 1
+    version = Version(
+        pipeline=pipeline,
+        number=number,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        settings={name: settings[name] for name in DECIDING},
+        models={model: _number(pipeline, model, of, number) for model, of in hashes.items()},
+        hashes=hashes,
+    )
+    files.write(folder / RECORD, json.dumps(version.record, indent=2) + "\n")
+    files.let_all_read(folder)
+    folder.rename(version.folder)
+    return version
+
+
+def _mend(version: Version, draft: Path) -> None:
+    """What was removed from it or spoilt, and had to be made again, is there again."""
+    for path in draft.rglob("*"):
+        kept = version.folder / path.relative_to(draft)
+        if path.is_file() and not (kept.exists() and kept.samefile(path)):
+            files.place(path, kept)
+
+
+def hashes_of(models: Path, known: Version | None = None) -> dict[str, dict[str, str]]:
+    """Of every file of every member; what is the very file of a known version is not read again."""
+    hashes: dict[str, dict[str, str]] = {}
+    for path in sorted(models.glob("*/*")):
+        model, name = path.parent.name, path.name
+        said = known.hashes.get(model, {}).get(name) if known else None
+        if known and said:
+            same = known.member(model) / name
+            if same.exists() and same.samefile(path):
+                hashes.setdefault(model, {})[name] = said
+                continue
+        hashes.setdefault(model, {})[name] = files.sha256(path)
+    return hashes
+
+
+def _number(pipeline: Pipeline, model: str, hashes: Mapping[str, str], new: int) -> int:
+    """A member that is as it was in some version keeps the number that it had there."""
+    for number in reversed(numbers(pipeline)):
+        version = load(pipeline, number)
+        if version.hashes.get(model) == hashes:
+            return version.models[model]
+    return new

@@ -1,0 +1,36 @@
+"""The repository that Triton reads: the version folders of the version that serves, and during a
+switch those of two, beside the models' configs."""
+
+from __future__ import annotations
+
+import py_compile
+import shutil
+from pathlib import Path
+
+from scripts.base import files
+from scripts.base.paths import ROOT
+from scripts.repository.archive import Version
+from scripts.repository.model_folders import version_numbers
+
+REPOSITORY = ROOT / "build" / "live"
+
+
+def place(version: Version, repository: Path) -> None:
+    """Beside what is there. Nothing looks at it until it is asked for."""
+    for model, number in version.models.items():
+        for source in sorted(version.member(model).iterdir()):
+            target = repository / model / str(number) / source.name
+            if target.exists() and files.sha256(target) == version.hashes[model][source.name]:
+                continue
+            files.place(source, target)
+            if target.suffix == ".py":  # else Python does it at the load, and Triton sees a change
+                py_compile.compile(str(target), doraise=False, quiet=2)
+    files.let_all_read(repository)
+
+
+def leave_only(version: Version) -> None:
+    """The folders of all other versions go."""
+    for model, number in version.models.items():
+        for other in version_numbers(REPOSITORY, model):
+            if other != number:
+                shutil.rmtree(REPOSITORY / model / str(other))

@@ -1,0 +1,1 @@
+"""From one version to another while the server answers, and back."""

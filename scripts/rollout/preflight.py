@@ -1,0 +1,55 @@
+"""What can be seen of a version before anything is started with it."""
+
+from __future__ import annotations
+
+from scripts.base.errors import UserError
+from scripts.recipes.pipelines import Engine
+from scripts.repository import archive, live, model_folders
+from scripts.repository.archive import Version
+
+STAYS = "the version that serves stays"
+
+
+def require_sound(old: Version, new: Version, engine: Engine) -> None:
+    """The files are those that were published, and they fit the pipeline that is up."""
+    if new.models.keys() != old.models.keys():
+        raise UserError(
+            f"{new.named} is of other models ({', '.join(new.models)}) than those that "
+            f"serve ({', '.join(old.models)})",
+            f"{STAYS}; bring it up with that version's settings: {_brought_up(new)}",
+        )
+    found = archive.hashes_of(new.folder / "models")
+    for model, wanted in new.hashes.items():
+        for name, digest in wanted.items():
+            has = found.get(model, {}).get(name)
+            if has != digest:
+                what = "is not the file that was published" if has else "is gone"
+                raise UserError(
+                    f"{name} of {model} in {new.named} {what}",
+                    f"{STAYS}; publish it again: make publish",
+                )
+    for model in (*new.models, new.pipeline.ensemble):
+        model_folders.config_in_use(live.REPOSITORY, model, engine)
+        model_folders.config(model_folders.COMMITTED, model)  # what make up would take
+    takes, serves = (version.workspace.manifest.onnx["input"] for version in (new, old))
+    if takes != serves:
+        raise UserError(
+            f"{new.named} takes pictures of {takes}, and the pipeline serves {serves}",
+            f"{STAYS}; another size needs a restart: {_brought_up(new)}",
+        )
+
+
+def _brought_up(version: Version) -> str:
+    words = {"MODEL": version.pipeline.name}
+    words |= {name: version.settings[name] for name in ("ARCH", "WEIGHTS")}
+    return " ".join(["make up", *(f"{name}={word}" for name, word in words.items() if word)])
+
+
+def require_room(needed: int, room: int | None, new: Version) -> None:
+    """For both versions at once, as long as the switch takes."""
+    if room is not None and needed > room:
+        raise UserError(
+            f"{new.named} needs {needed / 2**20:.0f} MiB beside the one that serves, and "
+            f"{room / 2**20:.0f} MiB are left",
+            f"{STAYS}; give the server more MEMORY= (make up), or it fewer processes",
+        )

@@ -1,0 +1,221 @@
+"""The way from one version to another, with proof: what `make rollout` and `make rollback` do."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from bundle_serving.health import reason_not_to_trust
+from scripts.base import console, interrupts
+from scripts.base.errors import UserError
+from scripts.recipes.pipelines import Pipeline
+from scripts.repository import archive, history, live
+from scripts.repository.archive import DECIDING, Version
+from scripts.rollout.preflight import STAYS, require_room, require_sound
+from scripts.rollout.stream import Stream, ask
+from scripts.rollout.switch import Switch
+from scripts.rollout.verdict import Figures, agreement, objection
+from scripts.server import engines, up
+from scripts.server.control import Control
+from scripts.server.recover import restore
+from scripts.settings import dotenv_file, settings
+from scripts.settings.settings import Settings
+from scripts.stacks import flavour, state
+from scripts.stacks.flavour import Stack
+from scripts.stacks.state import State
+from scripts.steps import gate
+from scripts.steps.agreement import compare
+from scripts.storage.shared import Shared
+
+# How much longer a canary is watched: few requests go there.
+CANARY_TIMES = 10
+# So often what speaks against a version is looked at again, on a machine that is busy with more.
+MOST_LOOKS = 4
+
+
+@dataclass(frozen=True)
+class Up:
+    """The server that is up, and the version that it serves; `wished` is for this command."""
+
+    server: State
+    stack: Stack
+    wished: Settings
+    version: Version
+    shared: Shared
+
+    @property
+    def control(self) -> Control:
+        return Control(self.server.grpc, float(self.wished["START_TIMEOUT"]))
+
+
+def found(pipeline: Pipeline) -> Up:
+    """What is up; put in order first, where a switch was cut off."""
+    server = state.load()
+    if server is None:
+        raise UserError("no server is up", "bring it up: make up")
+    shared = Shared(server.started_with, pipeline)
+    shared.pull()
+    version = up.served_version(pipeline)
+    wished = settings.load().over(server.settings)
+    stack = flavour.stack(server.flavour, server.started_with)
+    found = Up(server, stack, wished, version, shared)
+    restore(server, version, shared)
+    if reason := reason_not_to_trust(f"http://{server.http}", pipeline.ensemble):
+        raise UserError(f"the server does not answer ({reason})", up.brings_up(pipeline))
+    return found
+
+
+def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
+    """Ends with the new version serving, or with the old one and the reason."""
+    old = up_now.version
+    new = archive.load(old.pipeline, target)
+    served_with = up_now.server.started_with.over(new.settings)
+    layout = up.layout(served_with, engines.of(up_now.stack), old.pipeline)
+    require_sound(old, new, layout.engine)
+    console.note(f"{how}: {old.describe()} -> {new.describe()}")
+    seen = engines.prove_served(
+        up_now.stack,
+        up_now.wished["START_TIMEOUT"],
+        layout,
+        new.workspace,
+        partial(up.lay_out, new, layout),
+    )
+    require_room(seen["memory"], up_now.stack.room(), new)
+    up_now.shared.record(history.BEGINS, target, how)
+    switch = Switch(up_now.control, layout.engine, old, new, up_now.shared)
+    ensemble = old.pipeline.ensemble
+    stream = Stream(up_now.server.http, ensemble, _pictures(new), serves=old.number)
+    try:
+        with stream:
+            proof = _turn(switch, stream, up_now, canary)
+    except BaseException as fault:
+        # A second Ctrl-C does not leave the way back half gone.
+        with interrupts.ignored():
+            _go_back(switch, how, fault)
+        raise
+    failed = sum(answer.label is None for answer in stream.all())
+    done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
+    up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
+    if new.pipeline.first:
+        _remember(up_now, new, how)
+    console.note(f"{new.named} serves; {done}")
+
+
+def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> str:
+    seconds, most_p99 = float(up_now.wished["WATCH_SECONDS"]), float(up_now.wished["MOST_P99"])
+    old, new = switch.old.number, switch.new.number
+    before = _watch(stream, seconds, f"version {old} alone, to compare with")
+    with console.waiting(f"loading version {new} beside it") as waiting:
+        switch.beside(canary or 0)
+        loaded = waiting.seconds
+    _ask_golden(switch, up_now)
+
+    stream.candidate, stream.share = (switch.candidate, new), (canary or 50) / 100
+    seconds_beside = seconds * CANARY_TIMES if canary else seconds
+    share = f"{100 * stream.share:g}% of the requests"
+    mark = stream.taken()
+    _judge(stream, f"version {new} beside it, {share}", new, seconds_beside, most_p99)
+    same, pictures = agreement(stream.since(mark), old, new)
+    console.note(f"the same label on {same} of {pictures} pictures")
+    stream.share = 0
+
+    began = time.monotonic()
+    switch.turn()
+    stream.serves, stream.candidate = new, None
+    switched = time.monotonic() - began
+    after = _judge(stream, f"version {new} in its place, on trial", new, seconds, most_p99, before)
+    switch.settle()
+    took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
+    return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+
+
+def _judge(
+    stream: Stream,
+    what: str,
+    new: int,
+    seconds: float,
+    most_p99: float,
+    before: Figures | None = None,
+) -> Figures:
+    """By what it answers beside the old one, where the old one is asked as well, or else by what
+    was before. A failure counts at once; all else must go on for a while to be believed."""
+    mark = stream.taken()
+    for _ in range(MOST_LOOKS):
+        _watch(stream, seconds, what)
+        answers = stream.since(mark)
+        of_new = Figures.of([answer for answer in answers if answer.version == new])
+        of_old = before or Figures.of([answer for answer in answers if answer.version != new])
+        reason = objection(of_old, of_new, most_p99)
+        if reason is None or of_new.failed or of_old.failed:
+            break
+    console.note(f"the old: {of_old}; the new: {of_new}")
+    if reason:
+        raise Refused(new, reason)
+    return of_new
+
+
+class Refused(UserError):
+    def __init__(self, version: int, reason: str) -> None:
+        super().__init__(f"version {version} is refused: {reason}", STAYS)
+
+
+def _watch(stream: Stream, seconds: float, what: str) -> Figures:
+    mark = stream.taken()
+    with console.waiting(f"{what}: {seconds:g} s of requests") as waiting:
+        while waiting.seconds < seconds:
+            waiting.show(str(Figures.of(stream.since(mark))))
+            time.sleep(0.1)
+    return Figures.of(stream.since(mark))
+
+
+def _pictures(version: Version) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((version.workspace.onnx / "pictures").iterdir())]
+
+
+def _ask_golden(switch: Switch, up_now: Up) -> None:
+    """The new version, where it will serve, against what PyTorch said of the same pictures."""
+    made = switch.new.workspace
+    pictures = _pictures(switch.new)
+    expected = np.load(made.onnx / "reference.npz")["scores"][-len(pictures) :]
+    connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
+    try:
+        answers = np.stack([ask(connection, switch.candidate, picture) for picture in pictures])
+    except (OSError, http.client.HTTPException, ValueError) as fault:
+        raise Refused(switch.new.number, f"it does not answer ({fault})") from None
+    seen = compare(expected, np.log(np.maximum(answers, 1e-30)))
+    bound = gate.for_the_ensemble(gate.BOUNDS[switch.new.precision], len(pictures))
+    if not seen.within(bound):
+        raise Refused(switch.new.number, f"its answers are not PyTorch's ({seen}; {bound})")
+
+
+def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
+    if isinstance(fault, KeyboardInterrupt):
+        why = "interrupted"
+    else:
+        why = getattr(fault, "cause", None) or type(fault).__name__
+    try:
+        switch.back()
+    except UserError as second:
+        live.leave_only(switch.old)
+        remedy = up.brings_up(switch.old.pipeline)
+        console.note(f"the server could not be put in order ({second.cause}): {remedy}")
+        return
+    switch.shared.record(history.STAYED, switch.new.number, how, why)
+    console.note(f"{switch.old.named} serves, as before")
+
+
+def _remember(up_now: Up, new: Version, how: str) -> None:
+    """Where later commands look: else `make up` would find another version than it expects."""
+    decided = {name: new.settings[name] for name in DECIDING}
+    remembered = up_now.server.settings | decided
+    fingerprint = up.fingerprint(up_now.stack, up_now.server.started_with)
+    replace(up_now.server, settings=remembered, fingerprint=fingerprint).save()
+    said = dotenv_file.read()
+    changed = {name: value for name, value in decided.items() if said.get(name, value) != value}
+    if changed:
+        dotenv_file.change(changed, f"make {how}: version {new.number}")
+        console.note(f".env now says {', '.join(f'{k}={v}' for k, v in changed.items())}")

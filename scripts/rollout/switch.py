@@ -1,0 +1,93 @@
+"""From one version to another in a server that serves, with a way back at every point.
+
+    pin      the ensemble's steps are fixed to the old version of each member
+    beside   the new version's folders are placed, and loaded beside the old ones
+    turn     the ensemble's steps are fixed to the new version: from one request to the next
+    settle   what no longer serves is removed and unloaded, and nothing is fixed any more
+
+The candidate is an ensemble of its own, with its steps fixed to the new version, so that it can be
+asked before anyone else is sent there.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from scripts.base.errors import UserError
+from scripts.recipes.pipelines import Engine
+from scripts.repository import live, model_folders
+from scripts.repository.archive import Version
+from scripts.server.control import Control, pinned, serving_both
+from scripts.server.recover import as_committed, candidate_of, label
+from scripts.storage.shared import Shared
+
+
+@dataclass
+class Switch:
+    control: Control
+    engine: Engine
+    old: Version
+    new: Version
+    shared: Shared
+    _turned: bool = field(default=False, init=False)
+
+    @property
+    def pipeline(self) -> str:
+        """The ensemble."""
+        return self.new.pipeline.ensemble
+
+    @property
+    def candidate(self) -> str:
+        return candidate_of(self.new.pipeline)
+
+    @property
+    def changed(self) -> list[str]:
+        return [m for m, number in self.new.models.items() if self.old.models[m] != number]
+
+    def beside(self, share: float) -> None:
+        """`share` is what clients read in the candidate's config that may send it some requests."""
+        ensemble = self._config(self.pipeline)
+        self.control.load(self.pipeline, pinned(ensemble, self.old.models))
+        live.place(self.new, live.REPOSITORY)
+        self.shared.push_live()
+        for model in self.changed:
+            numbers = sorted((self.old.models[model], self.new.models[model]))
+            self.control.load(model, serving_both(self._config(model), *numbers))
+        candidate = pinned(ensemble, self.new.models)
+        candidate.name = self.candidate
+        candidate.parameters["share"].string_value = f"{share:g}"
+        labels = model_folders.labels(self.new.workspace).encode()
+        # An ensemble needs a version folder, and a folder a file.
+        self.control.load(self.candidate, candidate, {"1/none": b"none", "labels.txt": labels})
+
+    def turn(self) -> None:
+        self._turned = True
+        self._fix(self.new)
+
+    def settle(self) -> None:
+        self._leave_only(self.new)
+
+    def back(self) -> None:
+        """From wherever it stands to the old version alone."""
+        if self._turned:
+            with suppress(UserError):  # of an old version that is gone; it comes back below
+                self._fix(self.old)
+        self._leave_only(self.old)
+
+    def _fix(self, version: Version) -> None:
+        if label(version):
+            self.shared.push_live()
+        self.control.load(self.pipeline, pinned(self._config(self.pipeline), version.models))
+
+    def _leave_only(self, version: Version) -> None:
+        live.leave_only(version)
+        self.shared.push_live()
+        with suppress(UserError):  # it may not have come so far
+            self.control.unload(self.candidate)
+        as_committed(self.control, self.engine, [*self.changed, self.pipeline])
+
+    def _config(self, model: str) -> ModelConfig:
+        return model_folders.config_in_use(live.REPOSITORY, model, self.engine)

@@ -1,0 +1,62 @@
+"""May a new version take the place of the old one? Pure functions on what was asked of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scripts.rollout.stream import Answer
+
+# Fewer answers tell nothing of the slowest in a hundred.
+FEW = 50
+# A few milliseconds more are no harm to anyone, however many times the few there were.
+SLACK_MS = 20
+
+
+@dataclass(frozen=True)
+class Figures:
+    asked: int
+    failed: int
+    p50: float
+    p99: float
+
+    @classmethod
+    def of(cls, answers: Sequence[Answer]) -> Figures:
+        times = [answer.ms for answer in answers if answer.label is not None]
+        p50, p99 = np.percentile(times, [50, 99]) if times else (np.inf, np.inf)
+        failed = sum(answer.label is None for answer in answers)
+        return cls(len(answers), failed, float(p50), float(p99))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.failed} of {self.asked:,} failed, p50 {self.p50:.0f} ms, p99 {self.p99:.0f} ms"
+        )
+
+
+def objection(old: Figures, new: Figures, most_p99: float) -> str | None:
+    """None when nothing speaks against the new version; else what does, in one line."""
+    if new.failed:
+        return f"{new.failed} of {new.asked:,} requests failed"
+    if old.failed:
+        return f"{old.failed} of {old.asked:,} requests to the version that serves failed"
+    allowed = most_p99 * old.p99 + SLACK_MS
+    few = new.asked < FEW
+    if few and new.p50 <= allowed:
+        return f"only {new.asked} requests were answered, too few to judge by"
+    if new.p99 > allowed:
+        return (
+            f"p99 {old.p99:.0f} -> {new.p99:.0f} ms, and MOST_P99={most_p99:g} allows {allowed:.0f}"
+        )
+    return None
+
+
+def agreement(answers: Iterable[Answer], old: int, new: int) -> tuple[int, int]:
+    """Of the pictures that both versions were asked: how many got the same label, and how many."""
+    said: dict[int, dict[int, int]] = {old: {}, new: {}}
+    for answer in answers:
+        if answer.label is not None and answer.version in said:
+            said[answer.version][answer.picture] = answer.label
+    both = said[old].keys() & said[new].keys()
+    return sum(said[old][each] == said[new][each] for each in both), len(both)

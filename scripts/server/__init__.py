@@ -1,0 +1,1 @@
+"""The server that is up: brought up, asked, told to load, put in order."""

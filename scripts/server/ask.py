@@ -1,0 +1,18 @@
+"""Asks the running server what is on pictures, by the bundle's client, where that runs."""
+
+from __future__ import annotations
+
+from scripts.base.console import all_output_on_stderr
+from scripts.base.errors import INTERRUPTED
+from scripts.stacks import client_side
+from scripts.stacks.state import State
+
+
+def ask(server: State, pictures: list[str], *options: str) -> int:
+    with all_output_on_stderr():
+        side = client_side.of(server)
+    program = ["python3", "-m", "bundle_client", "--url", side.http, *options, "--", *pictures]
+    try:
+        return side.run(program, reads=pictures).returncode
+    except KeyboardInterrupt:  # the client got it too, and has said how far it came
+        return INTERRUPTED

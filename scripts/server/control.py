@@ -1,0 +1,61 @@
+"""Loading and unloading in the server that runs, by configs that hold until the next load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from google.protobuf import json_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from scripts.base import interrupts
+from scripts.base.errors import UserError
+from scripts.server import loading
+
+
+@dataclass(frozen=True)
+class Control:
+    address: str  # for gRPC
+    limit: float  # seconds that one call may take
+
+    def load(
+        self,
+        model: str,
+        config: ModelConfig,
+        files: Mapping[str, bytes] | None = None,
+    ) -> None:
+        text = json_format.MessageToJson(config, preserving_proto_field_name=True)
+        # The server would go on with it, and what is removed meanwhile would hang it.
+        with interrupts.deferred("the server is through with this load"):
+            loading.load(self.address, model, self.limit, text, files)
+
+    def unload(self, model: str) -> None:
+        loading.unload(self.address, model, self.limit)
+
+    def wait_for(self, models: Iterable[str]) -> None:
+        """Until the server is through with loads whose command is gone."""
+        deadline = time.monotonic() + self.limit
+        while at_work := loading.at_work(self.address, self.limit) & set(models):
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"{', '.join(sorted(at_work))} is not loaded within {self.limit:g} s",
+                    "start it afresh: make down && make up",
+                )
+            time.sleep(0.1)
+
+
+def pinned(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:
+    """The ensemble with each step taken of one version, whatever else is loaded."""
+    config = ModelConfig()
+    config.CopyFrom(ensemble)
+    for step in config.ensemble_scheduling.step:
+        step.model_version = models[step.model_name]
+    return config
+
+
+def serving_both(member: ModelConfig, *versions: int) -> ModelConfig:
+    config = ModelConfig()
+    config.CopyFrom(member)
+    config.version_policy.specific.versions[:] = versions
+    return config

@@ -1,0 +1,191 @@
+"""The service of embeddings, beside the server or alone: brought up, found, stopped.
+
+Whatever the flavour it computes on the processor, from the environment that serves there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.server_log import first_error
+from scripts import bootstrap
+from scripts.base import console, ports
+from scripts.base.errors import UserError
+from scripts.base.paths import PYTHON, ROOT
+from scripts.server import extra
+from scripts.server.embeddings_keeper import STARTED_AFRESH, STOP_S
+from scripts.settings.settings import Settings
+from scripts.stacks import flavour, state
+from scripts.stacks.containers import DockerStack, last_line
+from scripts.stacks.local import MARK, LocalStack
+from scripts.stacks.state import State
+from scripts.steps.embeddings import ARCH
+from scripts.steps.manifest import Wanted, why_export
+
+MODEL = "embedding"
+MADE = ROOT / "build" / "embeddings"
+STATE = ROOT / "build" / "run" / "embeddings.json"
+LOG = ROOT / "build" / "run" / "embeddings.log"
+# Short, for PyTriton's sockets are in it, whose names may have 107 letters. It marks the processes.
+RUN = Path(tempfile.gettempdir()) / f"embeddings_{MARK}"
+
+ADDRESS, PORT = "BIND", "EMBEDDINGS_PORT"
+# What the service is started with.
+TOLD = (ADDRESS, PORT, "CORES", "DECODE", "MAX_MEGAPIXELS")
+
+
+def ensure(wished: Settings) -> State:
+    """What is up and fits is left alone. What is not said stays as it is in the one that is up."""
+    known = state.load(STATE)
+    server = state.load()
+    wished = wished.over(known.settings if known else {})
+    _export(wished)
+    name = wished["FLAVOUR"] or (server.flavour if server else flavour.choose(wished)[0])
+    wanted = _wanted("local" if name == "local" else "cpu", wished)
+    if known and known.fingerprint == wanted.fingerprint:
+        if why_not(known) is None:
+            return known
+        console.note("the service of embeddings does not answer: it is started afresh")
+    stop()
+    try:
+        _start(wanted)
+        _wait(wanted, float(wished["START_TIMEOUT"]))
+    except BaseException:  # Ctrl-C too: none is left that nobody knows to work
+        stop()
+        raise
+    console.note(f"embeddings: {_network()}, on http://{wanted.where(PORT)}")
+    return wanted
+
+
+def why_not(known: State) -> str | None:
+    return reason_not_to_trust(f"http://{known.where(PORT)}", MODEL)
+
+
+def stop() -> bool:
+    """Whether there was one."""
+    known = state.load(STATE)
+    found = _stop_processes()
+    if known and known.flavour != "local":
+        found = DockerStack(known.started_with).remove_service("embeddings") or found
+    state.forget(STATE)
+    return found
+
+
+def _export(wished: Settings) -> None:
+    weights = wished.weights_of("EMBEDDINGS")
+    wanted = Wanted(ARCH, weights)
+    if reason := why_export(MADE, wanted, as_before="EMBEDDINGS" not in wished.given):
+        console.note(f"embeddings: {reason}")
+        bootstrap.ensure("export")
+        extra.make("scripts.steps.embeddings", "--weights", weights, "--out", MADE)
+
+
+def _network() -> str:
+    return (MADE / "network.txt").read_text().strip()
+
+
+def _wanted(name: str, wished: Settings) -> State:
+    told = {setting: wished[setting] for setting in TOLD}
+    made = (MADE / "manifest.json").read_text()
+    started_from = json.dumps([name, told, made, LocalStack(wished).version()])
+    return State(name, hashlib.sha256(started_from.encode()).hexdigest(), wished.values)
+
+
+def _start(wanted: State) -> None:
+    wished = wanted.started_with
+    if wanted.flavour == "local":
+        LocalStack(wished).prepare()
+        ports.require_free(wished["BIND"], wished.ports(PORT), "similar")
+        _start_process(wanted)
+        return
+    stack = DockerStack(wished)
+    stack.build("server")
+    ports.require_free(wished["BIND"], wished.ports(PORT), "similar")
+    wanted.save(STATE)
+    started = stack.compose("up", "--detach", "--no-build", "embeddings", wanted=wanted, quiet=True)
+    if started.returncode:
+        raise UserError(
+            f"Docker cannot start the service: {last_line(started.stderr)}",
+            "make doctor tells what is wrong",
+        )
+
+
+def _start_process(wanted: State) -> None:
+    service: list[str | Path] = [PYTHON, "-m", "bundle_serving.embedding_service"]
+    service += ["--made", MADE, "--run-dir", RUN]
+    service += ["--address", wanted.settings[ADDRESS], "--port", wanted.settings[PORT]]
+    for option in ("cores", "decode", "max-megapixels"):
+        service += [f"--{option}", wanted.settings[option.replace("-", "_").upper()]]
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    with LOG.open("w") as log:
+        keeper = subprocess.Popen(
+            [PYTHON, "-m", "scripts.server.embeddings_keeper", *service],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C in this terminal is not meant for the service
+        )
+    started = psutil.Process(keeper.pid).create_time()
+    replace(wanted, pid=keeper.pid, started=started).save(STATE)
+
+
+def _wait(wanted: State, limit: float) -> None:
+    with console.waiting("starting the service of embeddings") as waiting:
+        while reason := why_not(wanted):
+            waiting.show(reason)
+            failed, log, hint = _looked_at(wanted)
+            if failed or waiting.seconds > limit:
+                raise UserError(
+                    f"the service of embeddings does not start: {first_error(log) or reason}", hint
+                )
+            time.sleep(0.2)
+
+
+def _looked_at(wanted: State) -> tuple[bool, str, str]:
+    """Whether it has ended, its log, and where that is to be seen."""
+    if wanted.flavour != "local":
+        stack = DockerStack(wanted.started_with)
+        log = stack.log("embeddings")
+        return not stack.alive("embeddings"), log, "see it whole: docker compose up embeddings"
+    log = LOG.read_text(errors="replace")
+    return STARTED_AFRESH in log, log, f"the whole log is in {LOG.relative_to(ROOT)}"
+
+
+def _stop_processes() -> bool:
+    """The keeper first, which ends what it keeps; then what a killed one left."""
+    found = [process for process in psutil.process_iter() if _is_ours(process)]
+    keepers = [process for process in found if _is_keeper(process)]
+    for process in keepers:
+        process.terminate()
+    psutil.wait_procs(keepers, timeout=STOP_S + 5)
+    for process in found:
+        if process.is_running():
+            process.kill()
+    psutil.wait_procs(found, timeout=5)
+    shutil.rmtree(RUN, ignore_errors=True)
+    return bool(found)
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    try:
+        return any(str(RUN) in argument for argument in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _is_keeper(process: psutil.Process) -> bool:
+    try:
+        return "scripts.server.embeddings_keeper" in process.cmdline()
+    except psutil.Error:
+        return False

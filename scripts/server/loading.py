@@ -1,0 +1,79 @@
+"""Loads and unloads models in the server that runs, as its operator.
+
+Over gRPC: over HTTP one of the server's few threads does nothing else until the model is loaded,
+and every connection of that thread waits as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import tritonclient.grpc
+from tritonclient.utils import InferenceServerException
+
+from bundle_serving.guard import GRPC_HEADER
+from scripts.base.errors import UserError
+from scripts.stacks import admin_key
+
+REFUSED = "This protocol is restricted"
+
+
+def load(
+    address: str,
+    model: str,
+    limit: float,
+    config: str | None = None,
+    files: Mapping[str, bytes] | None = None,
+) -> None:
+    """As the repository has it; or with this config, and for a model that is not there, with these
+    files. Neither outlives the server."""
+    with _asked(address, f"the load of {model}", limit) as (client, key):
+        named = {f"file:{name}": content for name, content in (files or {}).items()}
+        client.load_model(model, headers=key, config=config, files=named, client_timeout=limit)
+
+
+def unload(address: str, model: str, limit: float) -> None:
+    with _asked(address, f"the unload of {model}", limit) as (client, key):
+        client.unload_model(model, headers=key, client_timeout=limit)
+
+
+def at_work(address: str, limit: float) -> set[str]:
+    """The models that are being loaded."""
+    with _asked(address, "what it loads", limit) as (client, key):
+        index = client.get_model_repository_index(headers=key, client_timeout=limit)
+    return {model.name for model in index.models if model.state == "LOADING"}
+
+
+class _Client(tritonclient.grpc.InferenceServerClient):  # type: ignore[misc]
+    def __del__(self) -> None:
+        """It is closed below; the inherited one complains of what Ctrl-C left half made."""
+
+
+@contextmanager
+def _asked(address: str, what: str, limit: float) -> Iterator[tuple[Any, dict[str, str]]]:
+    client = _Client(address)
+    try:
+        yield client, {GRPC_HEADER: admin_key.load()}
+    except InferenceServerException as fault:
+        raise _refusal(address, what, limit, fault) from None
+    finally:
+        client.close()
+
+
+def _refusal(address: str, what: str, limit: float, fault: InferenceServerException) -> UserError:
+    said = " ".join(str(fault.message()).split())[:400].rstrip("; ")
+    if REFUSED in said:
+        return UserError(
+            f"{address} does not take the key in {admin_key.SHOWN}",
+            "make up starts it afresh with this one",
+        )
+    if fault.status() == "StatusCode.DEADLINE_EXCEEDED":
+        return UserError(
+            f"{address} does not answer {what} within {limit:g} s",
+            "should it stay so: make down && make up",
+        )
+    if fault.status() == "StatusCode.UNAVAILABLE":
+        said = f"{address} does not answer {what}: {said}"
+    return UserError(said, "see make logs")

@@ -1,0 +1,68 @@
+"""What the operator asks of the server that is up, and tells it to do."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from bundle_serving.start_server import PIPELINE
+from scripts.base.errors import UserError
+from scripts.repository import live
+from scripts.repository.model_folders import config_in_use
+from scripts.server import engines, triton_api
+from scripts.stacks import flavour, state
+from scripts.stacks.state import State
+
+# A model that hangs while it loads keeps the call open for good.
+LONGEST_S = 60
+
+
+@dataclass(frozen=True)
+class Model:
+    """One version, as Triton's index has it; of one that was never loaded it knows the name."""
+
+    name: str
+    version: str = ""
+    state: str = ""
+    reason: str = ""
+
+
+def server() -> State:
+    known = state.load()
+    if known is None:
+        raise UserError("no server is up", "bring it up: make up")
+    return known
+
+
+def index(server: State) -> list[Model]:
+    return [Model(**each) for each in triton_api.post(server.http, "/repository/index")]
+
+
+def in_memory(server: State, name: str) -> list[Model]:
+    """The versions that are ready, or on their way in or out."""
+    versions = [each for each in index(server) if each.name == name]
+    return [each for each in versions if each.state not in ("", "UNAVAILABLE")]
+
+
+def config(server: State, model: str) -> ModelConfig:
+    """As this server's flavour takes it."""
+    engine = engines.of(flavour.stack(server.flavour, server.started_with))
+    return config_in_use(live.REPOSITORY, model, engine)
+
+
+def pipeline(server: State) -> set[str]:
+    """The ensemble that is served and its members, whether they are loaded or not."""
+    steps = config(server, PIPELINE).ensemble_scheduling.step
+    return {PIPELINE} | {step.model_name for step in steps}
+
+
+def named(server: State) -> str:
+    """The model that MODEL= names."""
+    name = os.environ.get("MODEL", "")
+    known = sorted({each.name for each in index(server)})
+    if name not in known:
+        said = f"there is no model {name} in the repository" if name else "no model is named"
+        raise UserError(said, f"name one of these: MODEL={', '.join(known)}")
+    return name

@@ -1,0 +1,22 @@
+"""Stops whatever this project serves."""
+
+from __future__ import annotations
+
+from scripts.base import console
+from scripts.server import embeddings
+from scripts.settings import settings
+from scripts.stacks import flavour, state
+
+
+def stop_server() -> None:
+    known = state.load()
+    if known:
+        stacks = [flavour.stack(known.flavour, known.started_with)]
+    else:  # with no record of what was started, every flavour may have left something
+        stacks = [flavour.stack(name, settings.load()) for name in flavour.possible()]
+    with console.waiting("stopping the server"):
+        stopped = [stack.flavour for stack in stacks if stack.stop()]
+        extra = embeddings.stop()
+    console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was up")
+    if extra:
+        console.note("the service of embeddings is stopped")

@@ -1,0 +1,62 @@
+"""What a running Triton tells about itself and can be told to do, over HTTP, by its operator."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from bundle_serving.guard import HEADER
+from scripts.base.errors import UserError
+from scripts.stacks import admin_key
+
+SECONDS = 10
+
+
+def get(address: str, path: str = "") -> Any:
+    """GET /v2/path of the server at host:port."""
+    return _ask(urllib.request.Request(_url(address, path)), SECONDS)
+
+
+def post(address: str, path: str, body: Any = None, timeout: float = SECONDS) -> Any:
+    """POST /v2/path, with a body that is JSON; None where the answer is empty."""
+    data = json.dumps(body).encode() if body is not None else b""
+    return _ask(urllib.request.Request(_url(address, path), data, method="POST"), timeout)
+
+
+def _url(address: str, path: str) -> str:
+    return f"http://{address}/v2{path}"
+
+
+def _ask(request: urllib.request.Request, timeout: float) -> Any:
+    where = f"{request.host} does not answer {request.selector}"
+    request.add_header(HEADER, admin_key.load())
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return json.loads(answer.read() or b"null")
+    except urllib.error.HTTPError as refusal:
+        if refusal.code == http.client.FORBIDDEN:
+            raise UserError(
+                f"{request.host} does not take the key in {admin_key.SHOWN}",
+                "make up starts it afresh with this one",
+            ) from None
+        raise UserError(_said(refusal), "see make logs") from None
+    except TimeoutError:
+        raise UserError(
+            f"{where} within {timeout:g} s", "should it stay so: make down && make up"
+        ) from None
+    except (OSError, ValueError, http.client.HTTPException) as fault:
+        reason = getattr(fault, "reason", fault)
+        raise UserError(f"{where}: {reason}", "see make logs") from None
+
+
+def _said(refusal: urllib.error.HTTPError) -> str:
+    """Triton's own words, in one line."""
+    body = refusal.read().decode(errors="replace")
+    try:
+        body = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        body = f"HTTP {refusal.code}: {body}"
+    return " ".join(body.split())[:400].rstrip("; ")

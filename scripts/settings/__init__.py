@@ -1,0 +1,1 @@
+"""The settings: what may be set, and where it was set."""

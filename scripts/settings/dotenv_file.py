@@ -1,0 +1,52 @@
+"""Changes settings in .env, and leaves all else in it as the user wrote it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+from scripts.base import files
+from scripts.base.paths import ROOT
+
+PATH = ROOT / ".env"
+
+
+def read(path: Path = PATH) -> dict[str, str]:
+    return {name: value or "" for name, value in dotenv_values(path).items()}
+
+
+def change(values: Mapping[str, str], why: str, path: Path = PATH) -> None:
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    text = path.read_text() if path.exists() else ""
+    files.write(path, changed(text, values, why), mode)
+
+
+def changed(text: str, values: Mapping[str, str], why: str) -> str:
+    """The lines that set these values, changed where they stand or else added at the end; the
+    reason is a comment above the first of them. What begins with the same word is an older one."""
+    older = f"# {why.partition(':')[0]}"
+    lines: list[str] = []
+    left = dict(values)
+    said = False
+    for line in text.splitlines():
+        name = _set_by(line)
+        if line.startswith(older):
+            continue
+        if name not in values:
+            lines.append(line)
+        elif name in left:  # a second line of the same name would win over ours
+            lines += [] if said else [f"# {why}"]
+            lines.append(f"{name}={left.pop(name)}")
+            said = True
+    if left and not said:
+        lines += ["", f"# {why}"] if lines else [f"# {why}"]
+    lines += [f"{name}={value}" for name, value in left.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _set_by(line: str) -> str | None:
+    found = re.match(r"\s*(?:export\s+)?(\w+)\s*=", line)
+    return found[1] if found else None

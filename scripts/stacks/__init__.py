@@ -1,0 +1,1 @@
+"""Where a server runs: in containers, on a GPU, or as plain processes."""

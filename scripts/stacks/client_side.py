@@ -1,0 +1,98 @@
+"""Where the programs run that ask the server: on this machine, or, of the gpu flavour, in NVIDIA's
+sdk image beside it.
+
+    side = client_side.of(server)
+    side.run(["perf_analyzer", "-u", side.http, "-f", str(folder / "load.csv")], writes=folder)
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scripts.base.errors import UserError
+from scripts.base.paths import VENV
+from scripts.stacks.state import State
+
+if TYPE_CHECKING:
+    from scripts.stacks.gpu import GpuStack
+
+Done = subprocess.CompletedProcess[str]
+
+
+class Host:
+    """This machine, with the project's environment."""
+
+    def __init__(self, server: State) -> None:
+        self.http, self.grpc = server.http, server.grpc
+
+    def run(
+        self,
+        program: Sequence[str],
+        reads: Sequence[str] = (),
+        writes: Path | None = None,
+        quiet: bool = False,
+        timeout: float | None = None,
+        stdin: str | None = None,
+    ) -> Done:
+        """Runs a program that is given these files and folders; `quiet` keeps what it says."""
+        path = f"{VENV / 'bin'}:{os.environ.get('PATH', '')}"
+        environment = os.environ | {"PATH": path}
+        return subprocess.run(
+            program, env=environment, text=True, capture_output=quiet, timeout=timeout, input=stdin
+        )
+
+
+class Sdk:
+    """A container on the server's network."""
+
+    http, grpc = "server:8000", "server:8001"
+
+    def __init__(self, stack: GpuStack) -> None:
+        self._stack = stack
+        stack.prepare_sdk()
+
+    def run(
+        self,
+        program: Sequence[str],
+        reads: Sequence[str] = (),
+        writes: Path | None = None,
+        quiet: bool = False,
+        timeout: float | None = None,
+        stdin: str | None = None,
+    ) -> Done:
+        """As on the host: files and folders are mounted under the names they have there, and the
+        container's user is whoever asks."""
+        options = ["--workdir", str(Path.cwd()), "--user", f"{os.getuid()}:{os.getgid()}"]
+        if writes:  # with no capabilities even root writes only where it owns
+            os.chown(writes, os.getuid(), os.getgid())
+        for mount in _mounts(reads, writes):
+            options += ["--volume", mount]
+        if quiet or not all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr)):
+            options.append("-T")
+        return self._stack.run_sdk(options, program, quiet, timeout, stdin)
+
+
+Side = Host | Sdk
+
+
+def of(server: State) -> Side:
+    if server.flavour != "gpu":
+        return Host(server)
+    # What talks to Docker takes a third of a second to load, and a picture is asked in less.
+    from scripts.stacks.gpu import GpuStack
+
+    return Sdk(GpuStack(server.started_with))
+
+
+def _mounts(reads: Sequence[str], writes: Path | None) -> Iterator[str]:
+    """What is not there is not mounted (Docker would make a folder of it): the program says so."""
+    there = {name: "ro" for name in reads if "://" not in name and Path(name).exists()}
+    for name, mode in (there | ({str(writes): "rw"} if writes else {})).items():
+        if ":" in name:
+            raise UserError(f"Docker cannot mount {name}: a colon is in its name", "rename it")
+        yield f"{Path(name).resolve()}:{os.path.abspath(name)}:{mode}"  # noqa: PTH100

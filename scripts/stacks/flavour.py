@@ -1,0 +1,49 @@
+"""Which of the bundle's flavours this machine serves, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.base.errors import UserError
+from scripts.settings.settings import Settings
+from scripts.stacks.containers import DockerStack, why_not_docker
+from scripts.stacks.gpu import GpuStack
+from scripts.stacks.local import LocalStack
+
+Stack = DockerStack | LocalStack
+
+STACKS: dict[str, type[Stack]] = {"gpu": GpuStack, "cpu": DockerStack, "local": LocalStack}
+
+# Where the NVIDIA driver of a Linux host, or of the Windows around it, shows itself.
+DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/usr/lib/wsl/lib/nvidia-smi"))
+
+
+def choose(settings: Settings) -> tuple[str, str]:
+    """The flavour's name, and the reason in a few words."""
+    wanted = settings["FLAVOUR"]
+    if wanted == "local":
+        return "local", "FLAVOUR says so"
+    obstacle = why_not_docker()
+    if wanted:
+        if obstacle:
+            raise UserError(f"FLAVOUR={wanted} needs Docker, but {obstacle}", "or FLAVOUR=local")
+        return wanted, "FLAVOUR says so"
+    if obstacle:
+        return "local", obstacle
+    # With a driver there, a GPU that containers do not see is a fault to mend, not to pass over.
+    if has_driver():
+        return "gpu", "this machine has an NVIDIA driver"
+    return "cpu", "Docker and Compose answer, and there is no NVIDIA driver"
+
+
+def has_driver() -> bool:
+    return any(driver.exists() for driver in DRIVERS)
+
+
+def possible() -> list[str]:
+    """The flavours whose servers can be asked after on this machine."""
+    return ["local"] if why_not_docker() else list(STACKS)
+
+
+def stack(flavour: str, settings: Settings) -> Stack:
+    return STACKS[flavour](settings)

@@ -1,0 +1,173 @@
+"""Flavour local: the steps and the server as plain processes, from the project's environment."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from bundle_serving.start_server import EXIT_TIMEOUT_S, StartError, libpython_folder
+from scripts import bootstrap
+from scripts.base import ports
+from scripts.base.errors import INTERRUPTED, AlreadyTold, UserError
+from scripts.base.paths import PYTHON, ROOT
+from scripts.repository import live
+from scripts.settings.settings import Settings
+from scripts.stacks import admin_key, state, temporary
+from scripts.stacks.state import State
+from scripts.storage import key_files, on_demand
+from scripts.storage.location import wished
+
+RUN = ROOT / "build" / "run"
+LOG = RUN / "server.log"
+
+# Marks this project's server and its stubs among all processes, and their shared memory.
+MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
+SHM_PREFIX = f"triton_bundle_{MARK}_"
+
+LAYERS = {
+    "export": "export",
+    "adopt": "export",
+    "quantise": "export",
+    "engine": "serve",
+    "gate": "serve",
+}
+
+
+class LocalStack:
+    flavour = "local"
+    run_dir = str(RUN)  # where a server may put its programs together
+    log_hint = f"the whole log is in {LOG.relative_to(ROOT)}"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def prepare(self) -> None:
+        if not bootstrap.can_serve():
+            raise UserError(
+                "without Docker the server needs Python 3.11 or 3.12",
+                "install one and name it: make clean && make up PYTHON=python3.12",
+            )
+        try:
+            libpython_folder()
+        except StartError as fault:
+            cause, _, remedy = str(fault).rpartition("; ")
+            raise UserError(cause, remedy) from None
+        bootstrap.ensure("serve")
+        admin_key.ensure()
+
+    def run_step(self, step: str, *arguments: str | Path) -> None:
+        bootstrap.ensure(LAYERS[step])
+        command = [PYTHON, "-m", f"scripts.steps.{step}", *arguments]
+        environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
+        try:
+            code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+        except KeyboardInterrupt:  # the step got it too, and has said so
+            code = INTERRUPTED
+        if code:
+            raise AlreadyTold(code)
+
+    def version(self) -> str:
+        """Of the program that serves, for the fingerprint."""
+        return _tree_hash(ROOT / "serving")
+
+    def start(self, wanted: State) -> None:
+        ports.require_free(self._settings["BIND"], self._settings.ports())
+        RUN.mkdir(parents=True, exist_ok=True)
+        if LOG.exists():
+            LOG.replace(LOG.with_suffix(".log.1"))
+        command: list[str | Path] = [PYTHON, "-m", "bundle_serving.start_server"]
+        if location := wished(self._settings):
+            on_demand.hand_over_keys(self._settings)
+            command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
+        else:
+            command += ["--repository", live.REPOSITORY]
+        command += ["--run-dir", RUN]
+        command += ["--shm-prefix", SHM_PREFIX, "--address", self._settings["BIND"]]
+        command += ["--admin-key-file", admin_key.PATH]
+        for option in ("http-port", "grpc-port", "metrics-port"):
+            command += [f"--{option}", self._settings[option.replace("-", "_").upper()]]
+        with LOG.open("w") as log:
+            server = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C in this terminal is not meant for the server
+            )
+        replace(wanted, pid=server.pid, started=psutil.Process(server.pid).create_time()).save()
+
+    def temporary(self, repository: Path, log: Path) -> AbstractContextManager[tuple[str, str]]:
+        """A server for as long as a block lasts, and where it is asked over HTTP and gRPC."""
+        return temporary.triton("the server", repository, log)
+
+    def room(self) -> int | None:
+        """Bytes of memory that are left to the server."""
+        return int(psutil.virtual_memory().available)
+
+    def alive(self) -> bool:
+        return _server() is not None
+
+    def stop(self) -> bool:
+        """Ends the server and all that it left behind; False when there was nothing."""
+        server = _server()
+        if server:
+            server.terminate()
+            try:
+                server.wait(EXIT_TIMEOUT_S + 5)
+            except psutil.TimeoutExpired:
+                server.kill()
+        leftovers = [process for process in psutil.process_iter() if _is_ours(process)]
+        for process in leftovers:
+            process.kill()
+        psutil.wait_procs(leftovers, timeout=5)
+        for region in Path("/dev/shm").glob(f"{SHM_PREFIX}*"):
+            region.unlink(missing_ok=True)
+        state.forget()
+        return bool(server or leftovers)
+
+    def log(self) -> str:
+        try:
+            return LOG.read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def logs(self, follow: bool) -> int:
+        if not LOG.exists():
+            raise UserError("there is no log of a local server", "start one: make up")
+        command = ["tail", "-n", "200", *(["-F"] if follow else []), str(LOG)]
+        return subprocess.run(command).returncode
+
+
+def _server() -> psutil.Process | None:
+    known = state.load()
+    if not known or not known.pid:
+        return None
+    try:
+        process = psutil.Process(known.pid)
+        same = process.create_time() == known.started
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.Error:
+        return None
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return any(SHM_PREFIX in argument for argument in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _tree_hash(folder: Path) -> str:
+    hasher = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        hasher.update(path.read_bytes())
+    return hasher.hexdigest()

@@ -1,0 +1,52 @@
+"""Which server (or service beside it) was brought up last, and where it is to be asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scripts.base import files
+from scripts.base.paths import ROOT
+from scripts.settings.settings import DEFAULTS, Settings
+
+PATH = ROOT / "build" / "run" / "state.json"
+
+
+@dataclass(frozen=True)
+class State:
+    flavour: str
+    fingerprint: str  # of all that is served; a change means a restart
+    settings: dict[str, str]
+    pid: int | None = None  # of the local one
+    started: float | None = None  # tells its process from a later one of the same number
+
+    @property
+    def started_with(self) -> Settings:
+        return Settings(DEFAULTS | self.settings)
+
+    @property
+    def http(self) -> str:
+        return self.where("HTTP_PORT")
+
+    @property
+    def grpc(self) -> str:
+        return self.where("GRPC_PORT")
+
+    def where(self, port: str) -> str:
+        address = self.settings["BIND"]
+        return f"{'127.0.0.1' if address == '0.0.0.0' else address}:{self.settings[port]}"
+
+    def save(self, path: Path = PATH) -> None:
+        files.write(path, json.dumps(asdict(self), indent=2) + "\n")
+
+
+def load(path: Path = PATH) -> State | None:
+    try:
+        return State(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def forget(path: Path = PATH) -> None:
+    path.unlink(missing_ok=True)

@@ -1,0 +1,115 @@
+"""Servers that live as long as a `with` block, on ports of their own, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.server_log import first_error
+from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
+from scripts.base.errors import UserError
+from scripts.base.paths import PYTHON, ROOT
+from scripts.base.ports import free_ports
+from scripts.recipes.pipelines import CPU
+from scripts.stacks import admin_key
+
+START_TIMEOUT_S = 120
+
+# Not what marks the server of `make up`, whose leftovers `make down` removes.
+SHM_PREFIX = f"triton_temporary_{os.getpid()}_"
+
+
+@contextmanager
+def running(
+    name: str,
+    command: Sequence[str | Path],
+    log: Path,
+    reason_to_wait: Callable[[], str | None],
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """Starts a server and yields once it answers; ends it and all that it started."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as file:
+        server = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=os.environ | (environment or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches it by way of us, once
+        )
+    try:
+        until_it_answers(
+            name,
+            reason_to_wait,
+            lambda: server.poll() is None,
+            lambda: log.read_text(errors="replace"),
+        )
+        yield
+    finally:
+        _end(server)
+
+
+def until_it_answers(
+    name: str,
+    reason_to_wait: Callable[[], str | None],
+    alive: Callable[[], bool],
+    log: Callable[[], str],
+) -> None:
+    began = time.monotonic()
+    while reason := reason_to_wait():
+        if not alive() or time.monotonic() > began + START_TIMEOUT_S:
+            raise UserError(
+                f"{name} does not start: {first_error(log()) or reason}",
+                "make doctor tells what usually is wrong",
+            )
+        time.sleep(0.1)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    family: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):
+        family = psutil.Process(server.pid).children(recursive=True)
+    server.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        server.wait(EXIT_TIMEOUT_S + 5)
+    with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    server.wait()
+
+
+@contextmanager
+def triton(
+    name: str, repository: Path, log: Path, pipeline: str = PIPELINE
+) -> Iterator[tuple[str, str]]:
+    """The server of the local flavour on a repository; where it is asked over HTTP and gRPC."""
+    http, grpc, metrics = free_ports(3)
+    address = f"127.0.0.1:{http}"
+    with TemporaryDirectory() as run:
+        command: list[str | Path] = [PYTHON, "-m", "bundle_serving.start_server"]
+        command += ["--repository", repository, "--run-dir", run, "--config-name", CPU.config]
+        command += ["--load-model", pipeline]
+        command += ["--http-port", str(http), "--grpc-port", str(grpc)]
+        command += ["--metrics-port", str(metrics), "--shm-prefix", SHM_PREFIX + f"{http}_"]
+        command += ["--admin-key-file", admin_key.ensure()]
+        try:
+            with running(
+                name, command, log, lambda: reason_not_to_trust(f"http://{address}", pipeline)
+            ):
+                yield address, f"127.0.0.1:{grpc}"
+        finally:
+            for region in Path("/dev/shm").glob(f"{SHM_PREFIX}{http}_*"):
+                region.unlink(missing_ok=True)

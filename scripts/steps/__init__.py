@@ -1,0 +1,1 @@
+"""Weights -> ONNX -> engine or plan, each step checked against PyTorch."""

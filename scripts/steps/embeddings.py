@@ -1,0 +1,131 @@
+"""A network without its last layer -> ONNX that gives vectors of length 1, checked against PyTorch.
+
+    python -m scripts.steps.embeddings --weights default --out build/embeddings
+
+Out: model.onnx (uint8 NCHW `input` -> FP32 `embedding`), network.txt (what every answer says it is
+of) and manifest.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from scripts.base import files
+from scripts.base.errors import NoWeights, UserError, guarded
+from scripts.steps.manifest import Manifest, Wanted, why_export
+from scripts.steps.progress import step
+
+# Beside resnet18 a sixth of the arithmetic and a fifth of the weights.
+ARCH = "mobilenet_v2"
+# The most that any dimension of a vector may differ from PyTorch's.
+BOUND = 0.001
+WAYS_OUT = (
+    f"give a file of {ARCH}'s (EMBEDDINGS=mine.pth or .safetensors), or see it run untrained "
+    "(EMBEDDINGS=random)"
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--weights", default="default", help="default, random, or a file")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    wanted = Wanted(ARCH, options.weights)
+    if why_export(options.out, wanted) is None:
+        print(f"{options.out} fits: nothing to export")
+        return 0
+    export(wanted, options.out)
+    return 0
+
+
+def export(wanted: Wanted, out: Path) -> None:
+    with step(f"loading {wanted.arch}, weights {Path(wanted.weights).name}"):
+        from scripts.steps import networks
+
+        try:
+            network = networks.build(wanted)
+        except NoWeights as fault:
+            raise NoWeights(fault.cause, WAYS_OUT) from None
+        model = _vectors(network)
+    with files.whole_folder(out) as draft:
+        onnx_path = draft / "model.onnx"
+        with step("exporting to ONNX"):
+            dimensions = _to_onnx(model, network.transform["crop"], onnx_path)
+        with step("comparing ONNX with PyTorch"):
+            difference = _check(model, network.transform, onnx_path)
+        print(f"  vectors within {difference:.2g}")
+        manifest = Manifest(
+            identity=wanted.identity(),
+            untrained=wanted.untrained,
+            transform=network.transform,
+            onnx={
+                "sha256": files.sha256(onnx_path),
+                "dimensions": dimensions,
+                "weights": network.weights,
+            },
+            check={"max_difference": difference, "bound": BOUND},
+        )
+        (draft / "network.txt").write_text(manifest.describe() + "\n")
+        (draft / "manifest.json").write_text(manifest.dump())
+        files.let_all_read(draft)
+
+
+def _vectors(network: Any) -> Any:
+    from torch import nn
+
+    from scripts.steps.networks import Pixels
+
+    class Vectors(nn.Module):  # type: ignore[misc]  # torch comes without types here
+        """uint8 pixels -> what the last layer would be given, at length 1."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            network.module.classifier = nn.Identity()
+            self.pixels = Pixels(network)
+
+        def forward(self, pixels: Any) -> Any:
+            return nn.functional.normalize(self.pixels(pixels), dim=1)
+
+    return Vectors().eval()
+
+
+def _to_onnx(model: Any, crop: int, path: Path) -> int:
+    import torch
+
+    from scripts.steps.onnx_file import BATCH, save
+
+    example = torch.zeros(2, 3, crop, crop, dtype=torch.uint8)
+    save(model, {"input": example}, ({0: BATCH},), "embedding", path)
+    with torch.inference_mode():
+        return int(model(example).shape[1])
+
+
+def _check(model: Any, transform: dict[str, Any], path: Path) -> float:
+    import numpy as np
+    import onnxruntime
+    import torch
+
+    from bundle_serving.pictures import Transform
+    from scripts.steps.samples import noise, pictures
+
+    how = Transform(**transform, decode="full")
+    pixels = np.stack([*noise(how), *(each for _, each in pictures(None, how))])
+    with torch.inference_mode():
+        expected = model(torch.from_numpy(pixels)).numpy()
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (vectors,) = session.run(["embedding"], {"input": pixels})
+    difference = float(np.abs(expected - vectors).max())
+    if not difference <= BOUND:  # not a number is no agreement either
+        raise UserError(
+            f"the ONNX graph disagrees with PyTorch (vectors differ by {difference:.2g}; "
+            f"bound: {BOUND})",
+            "nothing was put in place; this network does not export faithfully",
+        )
+    return difference
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,117 @@
+"""ONNX -> how this machine's CPU shall run it: the precision that was proved on reference scores.
+
+    python -m scripts.steps.engine --onnx build/onnx --precision auto --out build/engine
+
+Out: engine.json (precision, and what the proof showed). Runs in the environment that serves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from scripts.base import files
+from scripts.base.errors import UserError, guarded
+from scripts.settings.precision import PRECISIONS
+from scripts.steps.agreement import Bound, compare
+from scripts.steps.manifest import pinned
+
+# Against PyTorch in float32. Eight bits move probabilities; what counts is that labels stay, on
+# pictures that the quantisation has not seen.
+BOUNDS = {"fp32": Bound(0.001), "bf16": Bound(0.1), "int8": Bound(1, top1=0.9)}
+REMEDIES = {"int8": "calibrate on more pictures, or serve with PRECISION=auto"}
+
+
+def identity(onnx: Path, precision: str) -> dict[str, Any]:
+    """All that the decision depends on."""
+    return {
+        "onnx": json.loads((onnx / "manifest.json").read_text())["onnx"]["sha256"],
+        "wanted": precision,
+        "processor": processor(),
+        **pinned("openvino"),
+    }
+
+
+def fits(onnx: Path, precision: str, out: Path) -> bool:
+    try:
+        proved = json.loads((out / "engine.json").read_text())["identity"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return bool(proved == identity(onnx, precision))
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--onnx", type=Path, required=True, help="what export or quantise made")
+    parser.add_argument("--precision", choices=PRECISIONS, default="auto")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    if fits(options.onnx, options.precision, options.out):
+        print(f"{options.out} fits: nothing to prove")
+        return 0
+    decision = decide(options.onnx, options.precision)
+    print(f"- precision {decision['precision']}: {decision['why']}")
+    files.write(
+        options.out / "engine.json",
+        json.dumps({"identity": identity(options.onnx, options.precision)} | decision, indent=2)
+        + "\n",
+    )
+    return 0
+
+
+def decide(onnx: Path, precision: str) -> dict[str, Any]:
+    """The precision to serve with, and why; raises when the one asked for fails its proof."""
+    from bundle_serving.openvino_engine import has_bf16
+
+    if precision == "auto":
+        if not has_bf16():
+            return _proof(onnx, "fp32", "this processor has no bfloat16")
+        try:
+            return _proof(onnx, "bf16", "this processor has bfloat16")
+        except UserError as refusal:
+            return _proof(onnx, "fp32", refusal.cause)
+    return _proof(onnx, precision, "as asked")
+
+
+def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
+    import numpy as np
+
+    from bundle_serving.openvino_engine import Engine
+
+    reference = np.load(onnx / "reference.npz")
+    try:
+        engine = Engine(onnx / "model.onnx", precision, threads=0)
+    except RuntimeError as fault:  # an operator that it does not know
+        said = " ".join(str(fault).split())[:300]
+        raise UserError(
+            f"OpenVINO cannot run this network: {said}", "export it with ONNX's own operators"
+        ) from None
+    scores = [engine({"input": each[None]}, ["output"])["output"] for each in reference["pixels"]]
+    agreement = compare(reference["scores"], np.concatenate(scores))
+    bound = BOUNDS[precision]
+    if not agreement.within(bound):
+        raise UserError(
+            f"{precision} fails the accuracy check ({agreement}; {bound})",
+            REMEDIES.get(precision, "serve with PRECISION=fp32"),
+        )
+    return {
+        "precision": precision,
+        "why": f"{why}; against PyTorch {agreement}",
+        "check": agreement.record(bound),
+    }
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

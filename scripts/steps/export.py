@@ -1,0 +1,78 @@
+"""Weights -> ONNX, checked against PyTorch and put in place whole or not at all.
+
+    python -m scripts.steps.export --arch resnet50 --weights default --out build/onnx
+
+Out: model.onnx (uint8 NCHW `input` -> FP32 scores `output`, dynamic batch), labels.txt,
+reference.npz (pixels, and PyTorch's scores on them), pictures/ and manifest.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from scripts.base import files
+from scripts.base.errors import guarded
+from scripts.steps.agreement import Bound
+from scripts.steps.manifest import Wanted, why_export
+from scripts.steps.progress import step
+
+# The most that any class's probability may differ from PyTorch's in float32: the same arithmetic,
+# and half the digits.
+BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--arch", default="resnet50")
+    parser.add_argument("--weights", default="default", help="default, random, or a file")
+    parser.add_argument("--labels", type=Path, help="one a line; without it, torchvision's")
+    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
+    parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    wanted = Wanted(options.arch, options.weights, options.precision, options.labels)
+    reason = why_export(options.out, wanted)
+    if reason is None:
+        print(f"{options.out} fits: nothing to export")
+        return 0
+    export(wanted, options.samples, options.out)
+    return 0
+
+
+def export(wanted: Wanted, samples: Path | None, out: Path) -> None:
+    with step(f"loading {wanted.arch}, weights {wanted.weights}"):
+        from scripts.steps import checked, networks
+
+        network = networks.build(wanted)
+        original = networks.Pixels(network).eval()
+        model = networks.Pixels(network, wanted.precision).eval()
+        identity = wanted.identity()
+    with files.whole_folder(out) as draft:
+        with step("exporting to ONNX"):
+            _to_onnx(model, network.transform["crop"], draft / "model.onnx")
+        made = checked.Made(
+            identity=identity,
+            untrained=wanted.untrained,
+            transform=network.transform,
+            labels=network.labels,
+            weights=network.weights | {"loaded_sha256": networks.digest_of(network.module)},
+            original=networks.asked(original),
+            called="PyTorch",
+        )
+        checked.finish(draft, made, samples, BOUNDS[wanted.precision])
+
+
+def _to_onnx(model: Any, crop: int, path: Path) -> None:
+    import torch
+
+    from scripts.steps.onnx_file import BATCH, save
+
+    example = torch.zeros(2, 3, crop, crop, dtype=torch.uint8)
+    save(model, {"input": example}, ({0: BATCH},), "output", path)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,183 @@
+"""What an ONNX file was made from, and whether it still fits what is wanted. Stdlib only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from scripts.base import files
+from scripts.base.errors import UserError
+
+SCHEMA = 1
+CONSTRAINTS = Path(__file__).parents[2] / "requirements" / "constraints.txt"
+MAKERS = ("torch", "torchvision", "onnx", "onnxscript")
+
+
+NOTHING: Mapping[str, Any] = {}
+
+
+class Identified(Protocol):
+    def identity(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asks to be exported: one of torchvision's architectures."""
+
+    arch: str
+    weights: str  # "default" (torchvision's own), "random", or a file
+    precision: str = "fp32"  # or "fp16": half precision inside, as a strongly typed engine wants it
+    labels: Path | None = None  # None: torchvision's own
+
+    @property
+    def untrained(self) -> bool:
+        return self.weights == "random"
+
+    @property
+    def named(self) -> bool:
+        """Whether the weights are a word, and no file."""
+        return self.weights in ("default", "random")
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        """All that the artefact depends on, told apart without loading any of it. `before` is what
+        was told when all its files were there."""
+        weights: dict[str, str] = {"source": self.weights}
+        if not self.named:
+            path = Path(self.weights)
+            weights = of_file(path, before.get("weights"))
+            if not weights:
+                raise UserError(
+                    f"no weights file at {path}",
+                    "give WEIGHTS= a .pth or .safetensors file, 'default' or 'random'",
+                )
+        own_labels = {"labels": of_labels(self.labels, before)} if self.labels else {}
+        return {
+            "schema": SCHEMA,
+            "arch": self.arch,
+            "precision": self.precision,
+            "weights": weights,
+            "versions": pinned(*MAKERS),
+            **own_labels,
+        }
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """What the user asks to be adopted: an ONNX file of their own."""
+
+    network: Path
+    labels: Path | None  # None: its classes have numbers
+    pictures: dict[str, Any]  # how they are resized, cropped and normalised
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        network = of_file(self.network, before)
+        if not network:
+            raise UserError(f"no network at {self.network}", "name an .onnx file")
+        return {
+            "schema": SCHEMA,
+            **network,
+            "precision": "fp32",
+            "labels": of_labels(self.labels, before) if self.labels else None,
+            "pictures": self.pictures,
+            "versions": pinned("onnx", "onnxruntime"),
+        }
+
+
+def of_file(path: Path, before: Mapping[str, Any] | None) -> dict[str, str]:
+    """What tells a file from others; of one that is gone, what was told when it was there."""
+    if path.is_file():
+        return {"source": path.name, "sha256": files.sha256(path)}
+    if before and before.get("source") == path.name:
+        return {name: before[name] for name in ("source", "sha256")}
+    return {}
+
+
+def of_labels(path: Path, before: Mapping[str, Any]) -> dict[str, str]:
+    labels = of_file(path, before.get("labels"))
+    if not labels:
+        raise UserError(f"no labels at {path}", "name a file with one label a line: LABELS=")
+    return labels
+
+
+def lines_of(labels: Path | None) -> list[str]:
+    """One label a line; none where there is no file of one's own."""
+    if labels is None:
+        return []
+    try:
+        return labels.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UserError(
+            f"no labels to be read at {labels} ({fault})", "name a text file: LABELS="
+        ) from None
+
+
+def pinned(*names: str) -> dict[str, str]:
+    """The versions that requirements/constraints.txt sets."""
+    pins = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", CONSTRAINTS.read_text(), re.MULTILINE))
+    return {name: pins[name] for name in names}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Beside the artefact: what it was made from, and what came of it."""
+
+    identity: dict[str, Any]
+    untrained: bool
+    transform: dict[str, Any]
+    onnx: dict[str, Any]
+    check: dict[str, Any]
+
+    @classmethod
+    def load(cls, path: Path) -> Manifest | None:
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def dump(self) -> str:
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    def describe(self) -> str:
+        said = str(self.identity.get("arch") or self.identity["source"])
+        if weights := self.identity.get("weights"):  # a classifier of texts comes with its own
+            said += f", weights {weights['source']}"
+        return said + (" (untrained)" if self.untrained else "")
+
+
+def why_export(artefact: Path, wanted: Identified, as_before: bool = False) -> str | None:
+    """None when the artefact fits; else what changed, in one line. Of weights that are wanted as
+    before, the file may be gone, or on another machine."""
+    manifest = Manifest.load(artefact / "manifest.json")
+    if manifest is None:
+        return "nothing exported yet"
+    if as_before and isinstance(wanted, Wanted | Foreign):
+        identity = wanted.identity(manifest.identity)
+    else:
+        identity = wanted.identity()
+    changes = differences(manifest.identity, identity)
+    if not changes:
+        onnx = artefact / "model.onnx"
+        if not onnx.exists():
+            changes = ["model.onnx is gone"]
+        elif files.sha256(onnx) != manifest.onnx["sha256"]:
+            changes = ["model.onnx is not the file that was checked"]
+    return "; ".join(changes) or None
+
+
+def differences(old: Any, new: Any, name: str = "") -> list[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [
+            change
+            for key in sorted(old.keys() | new.keys())
+            for change in differences(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+        ]
+    return [] if old == new else [f"{name}: {_short(old)} -> {_short(new)}"]
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 24 else f"{text[:12]}…"

@@ -1,0 +1,188 @@
+"""torchvision's ImageNet classifiers: architecture, weights, and the recipe of their pictures."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import hashlib
+import urllib.error
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from scripts.base import files
+from scripts.base.errors import NoWeights, UserError
+from scripts.steps.manifest import Wanted, lines_of
+from scripts.steps.vision import torchvision
+
+
+@dataclass(frozen=True)
+class Network:
+    module: nn.Module  # normalised float pixels -> scores
+    transform: dict[str, Any]
+    mean: list[float]
+    std: list[float]
+    labels: list[str]
+    weights: dict[str, str]
+
+
+class Pixels(nn.Module):  # type: ignore[misc]  # torch comes without types here
+    """uint8 pixels -> float32 scores; cast and normalisation are part of the graph."""
+
+    def __init__(self, network: Network, precision: str = "fp32") -> None:
+        super().__init__()
+        half = precision == "fp16"
+        self.network = copy.deepcopy(network.module).half() if half else network.module
+        self.inside = torch.float16 if half else torch.float32
+        for name, values in (("mean", network.mean), ("std", network.std)):
+            self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1) * 255)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        normalised = (pixels.to(torch.float32) - self.mean) / self.std
+        scores: torch.Tensor = self.network(normalised.to(self.inside)).to(torch.float32)
+        return scores
+
+
+def asked(model: nn.Module) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def ask(pixels: NDArray[Any]) -> NDArray[Any]:
+        with torch.inference_mode():
+            scores: NDArray[Any] = model(torch.from_numpy(pixels)).numpy()
+        return scores
+
+    return ask
+
+
+class Halved(nn.Module):  # type: ignore[misc]
+    """Normalised float32 pixels -> float32 scores, in half precision inside."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.inside = copy.deepcopy(module).half()
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.inside(pixels.to(torch.float16)).to(torch.float32)
+        return scores
+
+
+def build(wanted: Wanted) -> Network:
+    models = torchvision.models
+    known = models.list_models(module=models)
+    if wanted.arch not in known:
+        near = difflib.get_close_matches(wanted.arch, known, n=3, cutoff=0) or known
+        raise UserError(
+            f"ARCH={wanted.arch} is none of torchvision's {len(known)} classifiers",
+            f"did you mean {', '.join(near)}?",
+        )
+    published = models.get_model_weights(wanted.arch)
+    labels = lines_of(wanted.labels) or list(published.DEFAULT.meta["categories"])
+    if wanted.weights == "default":
+        module, entry, origin = _download(wanted.arch, published)
+        if len(labels) != len(published.DEFAULT.meta["categories"]):
+            raise UserError(
+                f"{wanted.labels} has {len(labels)} labels, and torchvision's weights for "
+                f"{wanted.arch} {len(published.DEFAULT.meta['categories'])} classes",
+                "give the WEIGHTS= that these labels belong to",
+            )
+    elif wanted.untrained:
+        torch.manual_seed(0)
+        module = models.get_model(wanted.arch, weights=None, num_classes=len(labels))
+        entry = next(iter(published))
+        origin = {"source": "random, seed 0"}
+    else:
+        module, entry, origin = _from_file(wanted, len(labels), published)
+    recipe = entry.transforms()
+    return Network(
+        module=module.eval(),
+        transform={
+            "resize": recipe.resize_size[0],
+            "crop": recipe.crop_size[0],
+            "interpolation": recipe.interpolation.value,
+        },
+        mean=list(recipe.mean),
+        std=list(recipe.std),
+        labels=labels,
+        weights=origin,
+    )
+
+
+WAYS_OUT = (
+    "give a file (WEIGHTS=resnet50.pth or .safetensors), or see it run with untrained weights "
+    "(WEIGHTS=random)"
+)
+
+
+def _download(arch: str, published: Any) -> tuple[nn.Module, Any, dict[str, str]]:
+    entry = published.DEFAULT
+    try:
+        state = entry.get_state_dict(progress=True, check_hash=True)
+    except urllib.error.URLError as fault:
+        raise NoWeights(
+            f"torchvision's weights for {arch} cannot be downloaded ({fault.reason})", WAYS_OUT
+        ) from None
+    except (OSError, RuntimeError) as fault:  # cut off, disk full, hash that does not match
+        raise NoWeights(f"the download of {arch}'s weights failed ({fault})", WAYS_OUT) from None
+    module = torchvision.models.get_model(arch, weights=None)
+    module.load_state_dict(state)
+    return module, entry, {"source": f"torchvision {entry}", "url": entry.url}
+
+
+def _from_file(
+    wanted: Wanted, classes: int, published: Any
+) -> tuple[nn.Module, Any, dict[str, str]]:
+    path = Path(wanted.weights)
+    digest = files.sha256(path)
+    module = torchvision.models.get_model(wanted.arch, weights=None, num_classes=classes)
+    try:
+        module.load_state_dict(read_state(path))
+    except RuntimeError as fault:
+        detail = " ".join(str(fault).split())[:160]
+        raise UserError(
+            f"{path.name} holds no weights of {wanted.arch} with {classes} classes ({detail}…)",
+            "give the ARCH= that the file belongs to, and LABELS= with a line for each class",
+        ) from None
+    return module, _recipe_of(digest, published), {"source": path.name, "sha256": digest}
+
+
+def _recipe_of(digest: str, published: Any) -> Any:
+    """torchvision names its files by their hash; a file of somebody's own gets the recipe that
+    the architecture was first published with (short side 256, crop 224 for most)."""
+    for entry in published:
+        if digest.startswith(Path(entry.url).stem.rsplit("-", 1)[-1]):
+            return entry
+    return next(iter(published))
+
+
+def read_state(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state: dict[str, torch.Tensor] = load_file(path)
+            return state
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # torch and safetensors raise a dozen kinds for a file that is not theirs
+        raise UserError(
+            f"{path.name} cannot be read as weights",
+            "give a state dict saved as .pth (weights only) or .safetensors",
+        ) from None
+    inner = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else loaded
+    if not isinstance(inner, dict):
+        raise UserError(
+            f"{path.name} holds a {type(inner).__name__}, not a state dict",
+            "save it with torch.save(model.state_dict(), path)",
+        )
+    return {name.removeprefix("module."): tensor for name, tensor in inner.items()}
+
+
+def digest_of(module: nn.Module) -> str:
+    """One hash over all weights as they were loaded, wherever they came from."""
+    hasher = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        hasher.update(name.encode())
+        hasher.update(tensor.contiguous().numpy().tobytes())
+    return hasher.hexdigest()

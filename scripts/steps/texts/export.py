@@ -1,0 +1,169 @@
+"""A classifier of texts -> ONNX, checked against PyTorch, and its tokenizer.
+
+    python -m scripts.steps.texts.export --source minilm --out build/sentiment
+
+Out: model.onnx (INPUT_IDS and ATTENTION_MASK [batch, tokens] -> SCORES), tokenizer.json,
+reference-*.npz (tokens, and PyTorch's scores of them) and manifest.json. Put in place whole or not
+at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.base import files
+from scripts.base.errors import UserError, guarded
+from scripts.base.paths import ROOT
+from scripts.recipes.schema import Text, load_as
+from scripts.steps.agreement import Bound
+from scripts.steps.manifest import Manifest, pinned, why_export
+from scripts.steps.progress import step
+from scripts.steps.texts import sentences
+from scripts.steps.texts.sources import MINILM
+
+RECIPE = ROOT / "recipes" / "sentiment.yaml"
+BOUNDS = {"fp32": Bound(0.01), "fp16": Bound(0.05)}
+MAKERS = ("torch", "transformers", "tokenizers", "onnx", "onnxscript")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    source: str
+    longest: int
+    precision: str = "fp32"  # or "fp16": half precision inside, as a strongly typed engine wants it
+
+    def identity(self) -> dict[str, Any]:
+        """All that the artefact depends on, told apart without loading any of it."""
+        found: dict[str, Any] = {"source": self.source, "max_seq_len": self.longest}
+        found["precision"] = self.precision
+        folder = Path(self.source)
+        if folder.is_dir():
+            parts = sorted(path for path in folder.iterdir() if path.is_file())
+            found["files"] = {path.name: files.sha256(path) for path in parts}
+        if self.source == MINILM:
+            found["sentences"] = files.sha256(sentences.PATH)
+        return found | {"versions": pinned(*MAKERS)}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", help="a hub's name, a folder, or minilm")
+    parser.add_argument("--recipe", type=Path, default=RECIPE)
+    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    recipe = load_as(options.recipe, Text)
+    wanted = Wanted(options.source or recipe.source, recipe.words.max_seq_len, options.precision)
+    if why_export(options.out, wanted) is None:
+        print(f"{options.out} fits: nothing to export")
+        return 0
+    export(wanted, recipe, options.out)
+    return 0
+
+
+def export(wanted: Wanted, recipe: Text, out: Path) -> None:
+    with step(f"loading {wanted.source}"):
+        from scripts.steps.texts import classifiers
+
+        classifier = classifiers.build(wanted.source)
+    if "accuracy" in classifier.notes:
+        notes = classifier.notes
+        print(f"  right on {notes['accuracy']:.1%} of {notes['sentences']} unseen sentences")
+    _refuse_what_does_not_fit(classifier, recipe)
+    with files.whole_folder(out) as draft:
+        onnx_path = draft / "model.onnx"
+        with step("exporting to ONNX"):
+            inside = halved(classifier.module) if wanted.precision == "fp16" else classifier.module
+            to_onnx(inside, wanted.longest, "SCORES", onnx_path)
+        with step("comparing ONNX with PyTorch"):
+            check = _check(classifier, wanted, draft)
+        print(f"  probabilities within {check['max_difference']:.2g}")
+        classifier.tokenizer.save(str(draft / "tokenizer.json"))
+        manifest = Manifest(
+            identity=wanted.identity(),
+            untrained=False,
+            transform={},
+            onnx={"sha256": files.sha256(onnx_path), "labels": classifier.labels},
+            check=check | classifier.notes,
+        )
+        (draft / "manifest.json").write_text(manifest.dump())
+
+
+def _refuse_what_does_not_fit(classifier: Any, recipe: Text) -> None:
+    if classifier.labels != list(recipe.labels):
+        raise UserError(
+            f"the classifier's labels are {', '.join(classifier.labels)}, and the recipe's "
+            f"{', '.join(recipe.labels)}",
+            "write the classifier's into the recipe, and make its model folders anew "
+            "(python -m scripts.recipes.write)",
+        )
+    if classifier.longest < recipe.words.max_seq_len:
+        raise UserError(
+            f"the classifier takes {classifier.longest} tokens, fewer than the recipe's "
+            f"max_seq_len, {recipe.words.max_seq_len}",
+            "lower it in the recipe, and make its model folders anew",
+        )
+
+
+def halved(module: Any) -> Any:
+    """A copy that computes in half precision; its scores are float32 all the same."""
+    return copy.deepcopy(module).half()
+
+
+def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
+    import torch
+
+    from scripts.steps.onnx_file import BATCH, save
+
+    tokens = torch.export.Dim("tokens", min=1, max=longest)
+    mask = torch.ones(2, 16, dtype=torch.int64)
+    mask[1, 8:] = 0
+    examples = {"INPUT_IDS": torch.full((2, 16), 2000), "ATTENTION_MASK": mask}
+    save(module, examples, ({0: BATCH, 1: tokens}, {0: BATCH, 1: tokens}), output, path)
+
+
+def _check(classifier: Any, wanted: Wanted, out: Path) -> dict[str, Any]:
+    """One text at a time and many together, padded; short ones, and one too long."""
+    import numpy as np
+    import onnxruntime
+    import torch
+
+    from bundle_serving.texts import to_tokens
+    from scripts.steps.agreement import compare
+
+    texts = [each.text for each in sentences.read()[::20]]
+    onnx_path = out / "model.onnx"
+    session = onnxruntime.InferenceSession(onnx_path, providers=["CPUExecutionProvider"])
+    tokenizer = classifier.tokenizer
+    tokenizer.enable_truncation(wanted.longest)
+    tokenizer.enable_padding(pad_to_multiple_of=8)
+    expected, actual = [], []
+    for number, batch in enumerate(([texts[0]], texts, [" ".join(texts * 20)])):
+        tokens = to_tokens(batch, tokenizer)
+        with torch.inference_mode():
+            scores = classifier.module(*(torch.from_numpy(each) for each in tokens.values()))
+        expected.append(scores.numpy())
+        actual += session.run(["SCORES"], tokens)
+        np.savez(out / f"reference-{number}.npz", scores=scores.numpy(), **tokens)
+    agreement = compare(np.concatenate(expected), np.concatenate(actual))
+    bound = BOUNDS[wanted.precision]
+    if not agreement.within(bound):
+        raise UserError(
+            f"the ONNX graph disagrees with PyTorch (probabilities differ by "
+            f"{agreement.max_difference:.2g}; {bound})",
+            "nothing was put in place; this classifier does not export faithfully",
+        )
+    return {
+        "texts": agreement.pictures,
+        "max_difference": agreement.max_difference,
+        "bound": bound.difference,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,66 @@
+"""A pipeline's versions and what is served, on S3 too where REPOSITORY says so: for the server,
+which reads from there, and for every other machine from which they are published and rolled out.
+
+Everything is made in folders here first; S3 is given what has changed of them.
+"""
+
+from __future__ import annotations
+
+import json
+
+from scripts.recipes.pipelines import Pipeline
+from scripts.repository import archive, history, live
+from scripts.repository.archive import Version
+from scripts.settings.settings import Settings
+from scripts.storage import on_demand
+
+
+class Shared:
+    def __init__(self, wished: Settings, pipeline: Pipeline) -> None:
+        self._remote = on_demand.remote(wished)
+        self._pipeline = pipeline
+
+    def pull(self) -> None:
+        """What was published, and what happened, elsewhere."""
+        if self._remote is None:
+            return
+        there = self._remote.archive
+        records = [name for name in there.list(self._at()) if name.endswith(f"/{archive.RECORD}")]
+        for record in records:
+            number = record.removeprefix(self._at()).removesuffix(f"/{archive.RECORD}")
+            if number.isdecimal() and not self._is_here(number, there.read(record)):
+                there.fetch(self._at(number), archive.home(self._pipeline) / number)
+        if told := there.read(self._at(history.NAME)):
+            history.replace(self._pipeline, told.decode())
+
+    def push_version(self, version: Version) -> None:
+        """Its record goes last: where that stands, all of it does."""
+        if self._remote:
+            there = self._remote.archive
+            there.mirror(version.folder, self._at(str(version.number)), known=there.prefix)
+
+    def push_live(self) -> None:
+        """What the server reads: it looks when it is asked to load."""
+        if self._remote:
+            self._remote.mirror(live.REPOSITORY, known=self._remote.archive.prefix)
+
+    def record(self, what: str, version: int, how: str, note: str = "") -> None:
+        history.add(self._pipeline, what, version, how, note)
+        self.push_history()
+
+    def push_history(self) -> None:
+        if self._remote:
+            told = history.path(self._pipeline).read_bytes()
+            self._remote.archive.write(self._at(history.NAME), told)
+
+    def _at(self, name: str = "") -> str:
+        """Its name on S3, which is as it is below archive.HERE."""
+        return name if self._pipeline.first else f"{self._pipeline.name}/{name}"
+
+    def _is_here(self, number: str, told: bytes | None) -> bool:
+        record = archive.home(self._pipeline) / number / archive.RECORD
+        return (
+            told is not None
+            and record.exists()
+            and json.loads(record.read_text()) == json.loads(told)
+        )

@@ -1,1 +1,0 @@
-"""The pipeline of texts: from a classifier to what the server serves."""

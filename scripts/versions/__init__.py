@@ -1,1 +1,0 @@
-"""Versions of what is served: made, kept, rolled out with proof, rolled back."""
