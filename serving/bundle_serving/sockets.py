@@ -1,7 +1,7 @@
 """The Unix sockets between the processes of one server; only their owner can reach them.
 
-    folder(run_dir) / GRPC        Triton's gRPC, to which it appends the port itself
-    target(folder(run_dir))       the same, as gRPC clients want it
+folder(run_dir) / GRPC        Triton's gRPC
+target(folder(run_dir))       the same, as gRPC clients want it
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import stat
 import tempfile
 from pathlib import Path
 
-GRPC = "grpc:1"
-METRICS = "metrics:2"
+GRPC = "grpc:1"  # Triton appends the port to this one
+METRICS = "metrics"
 HTTP = "http"
 ENVOY_ADMIN = "envoy-admin"
 TRITONS_HTTP = "triton-http"  # where a candidate is proved, and nobody else asks

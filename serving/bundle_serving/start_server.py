@@ -123,19 +123,17 @@ def _for_s3(environment: dict[str, str], file: Path, run_dir: Path) -> dict[str,
 
 def on_sockets(folder: Path, http: bool) -> list[str]:
     """Who opens the folder is its owner, and needs no key."""
+    for left in (sockets.GRPC, sockets.METRICS, sockets.TRITONS_HTTP):
+        (folder / left).unlink(missing_ok=True)  # by a server that was killed: Triton would refuse
+    name, _, port = sockets.GRPC.partition(":")
     listens = [
-        *_listens("grpc", folder, sockets.GRPC),
-        *_listens("metrics", folder, sockets.METRICS),
+        f"--grpc-address=unix:{folder / name}",
+        f"--grpc-port={port}",
+        f"--metrics-address=unix:{folder / sockets.METRICS}",
     ]
     if http:
         return [*listens, f"--http-address=unix:{folder / sockets.TRITONS_HTTP}"]
     return [*listens, "--allow-http=false"]
-
-
-def _listens(service: str, folder: Path, socket: str) -> list[str]:
-    """Triton appends the port to the socket's name."""
-    name, _, port = socket.partition(":")
-    return [f"--{service}-address=unix:{folder / name}", f"--{service}-port={port}"]
 
 
 def on_ports(options: argparse.Namespace) -> list[str]:

@@ -1,0 +1,243 @@
+"""Watches a server that answers, and mends its models, until it must be started again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from asyncio.subprocess import Process as Child
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import grpc
+
+from bundle_serving.hands import Hands
+from bundle_serving.keeper_notes import MODEL, STOPPED, Notes
+from bundle_serving.processes import STOPPED as IS_STOPPED
+from bundle_serving.processes import TICKS_A_SECOND, family, look_at
+from bundle_serving.start_server import PIPELINE
+from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton
+
+FAMILY_S = 1  # between two looks for processes that are new
+SETTLE_S = 0.25
+
+ASK_EVERY_S = 5
+# Of a pipeline that answers others.
+ASK_SELDOM_S = 30
+# Where nothing was answered for so long, and nothing computed, nothing will come.
+QUESTION_S = 8
+COMPUTES = 0.2  # of one core
+# And however much is computed:
+PATIENCE_S = 90
+
+@dataclass
+class Asked:
+    """What is known of a pipeline."""
+
+    answered_at: float | None = None  # to us
+    counts: Counts = field(default_factory=Counts)
+    tried_to_mend: bool = False
+
+
+class Watch:
+    def __init__(
+        self, server: Child, triton: Triton, notes: Notes, hands: Hands, pauses: Pauses
+    ) -> None:
+        self._server, self._triton, self._notes = server, triton, notes
+        self._hands, self._pauses = hands, pauses
+        self._asked: dict[str, Asked] = defaultdict(Asked)
+        self._round_at = time.monotonic()
+        self._in_a_row = 0  # rounds of questions in which something was wrong
+        self._gone = asyncio.Event()  # a process of the server's
+
+    async def until_it_must_be_started_again(self) -> str:
+        """The reason."""
+        tasks = [
+            asyncio.create_task(each)
+            for each in (self._server_ended(), self._mend(), self._notice_who_goes())
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return str(next(iter(done)).result())
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _server_ended(self) -> str:
+        return f"the server had ended with {await self._server.wait()}"
+
+    async def _notice_who_goes(self) -> NoReturn:
+        loop = asyncio.get_running_loop()
+        watched: dict[int, int] = {}
+
+        def gone(pid: int) -> None:
+            loop.remove_reader(watched[pid])
+            os.close(watched.pop(pid))
+            self._gone.set()
+
+        try:
+            while True:
+                for each in family(self._server.pid):
+                    if each.pid not in watched:
+                        with suppress(ProcessLookupError):
+                            watched[each.pid] = os.pidfd_open(each.pid)
+                            loop.add_reader(watched[each.pid], gone, each.pid)
+                await asyncio.sleep(FAMILY_S)
+        finally:
+            for pidfd in watched.values():
+                loop.remove_reader(pidfd)
+                os.close(pidfd)
+
+    async def _mend(self) -> str:
+        """What is gone is seen at once, whatever question waits for an answer."""
+        while True:
+            asking = asyncio.create_task(self._ask_when_due())
+            gone = asyncio.create_task(self._gone.wait())
+            try:
+                await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if gone.done():
+                    self._gone.clear()
+                    reason = await self._mend_models()
+                else:
+                    reason = await self._mend_pipelines(asking.result())
+            finally:
+                asking.cancel()
+                gone.cancel()
+                await asyncio.gather(asking, gone, return_exceptions=True)
+            if reason:
+                return reason
+
+    # Models
+
+    async def _mend_models(self) -> str | None:
+        """Makes anew what lacks processes; a reason where that fails."""
+        if not await self._lacking():
+            return None
+        async with self._hands.on():
+            lacking = await self._lacking()
+            await asyncio.sleep(LOOK_S)
+            for model in sorted(lacking & await self._lacking()):
+                if reason := await self._make_anew(model, "it lacked a process"):
+                    return reason
+        self._round_at = 0  # is it all right now?
+        return None
+
+    async def _lacking(self) -> set[str]:
+        """The models that are ready with fewer processes than they should have."""
+        there = Counter(each.instance for each in family(self._server.pid) if each.instance)
+        lacking = set()
+        try:
+            states = await self._triton.index()
+            if IN_TRANSIT & set(states.values()):  # its processes come or go
+                asyncio.get_running_loop().call_later(1, self._gone.set)
+            for (model, version), state in states.items():
+                if state != "READY":
+                    continue
+                config = await self._triton.config(model, version)
+                left = {each.name: there[each.name, version] for each in config.instance_group}
+                if any(left[each.name] < each.count for each in config.instance_group):
+                    lacking.add(model)
+                    if not any(left.values()) and model in await self._members(PIPELINE):
+                        self._notes.say(False, f"{model} has no process left")
+        except grpc.aio.AioRpcError:
+            pass  # by questions it is found whether the server answers at all
+        return lacking
+
+    async def _members(self, pipeline: str) -> set[str]:
+        config = await self._triton.config(pipeline)
+        return {step.model_name for step in config.ensemble_scheduling.step}
+
+    async def _make_anew(self, model: str, why: str) -> str | None:
+        """Triton does it where the config is another one, and serves with the old processes until
+        the new ones are ready."""
+        await self._pauses.before(model)
+        try:
+            config = await self._triton.config(model)
+            config.parameters["made_anew"].string_value = str(time.time_ns())
+            await self._triton.load(model, config)
+        except grpc.aio.AioRpcError as fault:
+            return f"{model} could not be made anew ({fault.details()})"
+        self._notes.restored(MODEL, f"{model}: {why}; made it anew")
+        return None
+
+    # Pipelines
+
+    async def _ask_when_due(self) -> dict[str, str]:
+        """What is wrong with which pipeline."""
+        await asyncio.sleep(max(0, self._round_at + ASK_EVERY_S - time.monotonic()))
+        began, ticks, before = time.monotonic(), self._ticks(), self._counts
+        try:
+            refusals = {name: await self._ask(name) for name in await self._pipelines()}
+            self._counts = await self._triton.counts()
+        except grpc.aio.AioRpcError as fault:
+            refusals = {PIPELINE: Refusal(f"it does not answer ({fault.details()})", busy=True)}
+        self._round_at = time.monotonic()
+        computes = self._ticks() - ticks > COMPUTES * TICKS_A_SECOND * (self._round_at - began)
+        wrong = {}
+        for name, refusal in refusals.items():
+            moves = computes or self._counts.get(name) != before.get(name)
+            if refusal is None:
+                self._answered[name] = self._round_at
+            elif refusal.busy and moves and began < self._answered[name] + PATIENCE_S:
+                continue
+            else:
+                wrong[name] = refusal.reason
+        return wrong
+
+    def _ticks(self) -> int:
+        return sum(each.ticks for each in family(self._server.pid))
+
+    async def _pipelines(self) -> list[str]:
+        """The first one, and those that are ready beside it. Of what never answered nobody knows
+        whether it can answer our kind of question."""
+        states = await self._triton.index()
+        ready = {model for (model, _), state in states.items() if state == "READY"} - {PIPELINE}
+        beside = [name for name in sorted(ready) if await self._members(name)]
+        for name in beside:
+            if name not in self._answered and await self._triton.ask(name, QUESTION_S) is None:
+                self._answered[name] = time.monotonic()
+        self._notes.remember(beside)
+        return [PIPELINE, *(name for name in beside if name in self._answered)]
+
+    async def _ask(self, pipeline: str) -> Refusal | None:
+        """Once for each process of that of its models which has most; they take turns."""
+        for _ in range(max(await self._processes(pipeline), default=1)):
+            if refusal := await self._triton.ask(pipeline, QUESTION_S):
+                return refusal
+        return None
+
+    async def _processes(self, pipeline: str) -> list[int]:
+        configs = [await self._triton.config(model) for model in await self._members(pipeline)]
+        return [sum(group.count for group in config.instance_group) for config in configs]
+
+    async def _mend_pipelines(self, wrong: dict[str, str]) -> str | None:
+        """Once it was wrong twice; a reason where nothing but a new server is left to try."""
+        self._mended &= wrong.keys()
+        if PIPELINE not in wrong:
+            self._notes.say(True)
+        if not wrong or not self._wrong.keys() & wrong.keys():
+            self._round_at = self._round_at if not wrong else 0  # again, at once
+            self._wrong = wrong
+            return None
+        if PIPELINE in wrong:
+            self._notes.say(False, wrong[PIPELINE])
+        async with self._hands.on():
+            for pipeline, reason in wrong.items():
+                if pipeline not in self._mended:
+                    self._mended.add(pipeline)
+                    failed = await self._mend_pipeline(pipeline, reason)
+                elif pipeline == PIPELINE:
+                    failed = f"the server answers no pictures ({reason})"
+                else:
+                    failed = None
+                    del self._answered[pipeline]  # it is left to its owner
+                if failed:
+                    return failed
+        self._round_at = 0
+        return None
