@@ -3,8 +3,8 @@
     python -m bundle_serving.afresh [--go-on] COMMAND …
 
 Docker does the former with `restart: unless-stopped`; on the bare host nobody does, and the latter
-is done by none. All that the program started ends with it. A program that never came up
-(START_FAILED) is not tried again; one that gave up by itself is, where nobody above would (--go-on).
+nobody anywhere. All that the program started ends with it. One that never came up (START_FAILED)
+is not tried again; one that gave up by itself only with --go-on, where nobody above tries.
 """
 
 from __future__ import annotations

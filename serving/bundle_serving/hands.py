@@ -1,8 +1,8 @@
 """Who may change what is loaded: commands, or the keeper when none of them is at work.
 
 A lock on a file, because it ends with the command that holds it, however that ends, and because a
-container sees it through a read-only mount (on a machine that Docker emulates, a Mac's, it does not:
-there a command and the keeper may meet, and the later load counts).
+container sees it through a read-only mount. (Where Docker runs in a virtual machine, it does not:
+there a command and the keeper may meet, and the later load counts.)
 """
 
 from __future__ import annotations

@@ -32,11 +32,13 @@ import grpc
 
 from bundle_serving import sockets
 from bundle_serving.afresh import START_FAILED
+from bundle_serving.awake import keep_awake
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
+from bundle_serving.pauses import Pauses
 from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
 from bundle_serving.triton_control import Triton
-from bundle_serving.watch import Pauses, Watch, keep_awake
+from bundle_serving.watch import Watch
 
 GIVEN_UP = 1
 QUESTION_S = 10
@@ -67,7 +69,7 @@ class Keeper:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         stopping = asyncio.create_task(stop.wait())
         keeping = asyncio.gather(self._keep_door(), self._keep_server(), self._keep_awake())
-        await asyncio.wait({stopping, keeping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((stopping, keeping), return_when=asyncio.FIRST_COMPLETED)
         self._notes.say(False, "the server is stopping")
         try:
             if stopping.done():

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-STOPPED = "T"
+IS_STOPPED = "T"
 STUB = "triton_python_backend_stub"
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -28,6 +28,10 @@ class Process:
             return None
         group, _, _ = self.arguments[8].rpartition("_")
         return group, Path(self.arguments[1]).parent.name
+
+    @property
+    def name(self) -> str:
+        return self.arguments[8] if self.instance else Path(self.arguments[0]).name
 
 
 def children_of(process: int) -> Iterator[int]:

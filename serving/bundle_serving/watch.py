@@ -1,47 +1,36 @@
-"""Watches a server that answers, and mends its models, until it must be started again."""
+"""Watches a server that answers, and mends its models, until it must be started again.
+
+Triton says that it and its models are ready whatever became of their processes. So what counts is
+which processes there are, and whether questions are answered.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from asyncio.subprocess import Process as Child
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NoReturn
 
 import grpc
 
 from bundle_serving.hands import Hands
-from bundle_serving.keeper_notes import MODEL, STOPPED, Notes
-from bundle_serving.processes import STOPPED as IS_STOPPED
-from bundle_serving.processes import TICKS_A_SECOND, family, look_at
+from bundle_serving.keeper_notes import MODEL, Notes
+from bundle_serving.pauses import Pauses
+from bundle_serving.processes import TICKS_A_SECOND, family
 from bundle_serving.start_server import PIPELINE
 from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton
 
 FAMILY_S = 1  # between two looks for processes that are new
 SETTLE_S = 0.25
 
-ASK_EVERY_S = 5
-# Of a pipeline that answers others.
-ASK_SELDOM_S = 30
+ASK_EVERY_S, ASK_BESIDE_EVERY_S = 5, 30
 # Where nothing was answered for so long, and nothing computed, nothing will come.
-QUESTION_S = 8
-COMPUTES = 0.2  # of one core
+QUESTION_S, COMPUTES = 8, 0.2  # of one core
 # And however much is computed:
 PATIENCE_S = 90
-
-@dataclass
-class Asked:
-    """What is known of a pipeline."""
-
-    answered_at: float | None = None  # to us
-    counts: Counts = field(default_factory=Counts)
-    tried_to_mend: bool = False
 
 
 class Watch:
@@ -50,10 +39,12 @@ class Watch:
     ) -> None:
         self._server, self._triton, self._notes = server, triton, notes
         self._hands, self._pauses = hands, pauses
-        self._asked: dict[str, Asked] = defaultdict(Asked)
-        self._round_at = time.monotonic()
-        self._in_a_row = 0  # rounds of questions in which something was wrong
         self._gone = asyncio.Event()  # a process of the server's
+        self._round_at = time.monotonic()  # of questions
+        self._counts: dict[str, Counts] = {}
+        self._answered = {PIPELINE: time.monotonic()}  # when we were
+        self._wrong: set[str] = set()  # the pipelines that did not answer in the last round
+        self._mended: set[str] = set()  # and those whose models were made anew for that
 
     async def until_it_must_be_started_again(self) -> str:
         """The reason."""
@@ -121,7 +112,7 @@ class Watch:
             return None
         async with self._hands.on():
             lacking = await self._lacking()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(SETTLE_S)
             for model in sorted(lacking & await self._lacking()):
                 if reason := await self._make_anew(model, "it lacked a process"):
                     return reason
@@ -173,10 +164,10 @@ class Watch:
         await asyncio.sleep(max(0, self._round_at + ASK_EVERY_S - time.monotonic()))
         began, ticks, before = time.monotonic(), self._ticks(), self._counts
         try:
-            refusals = {name: await self._ask(name) for name in await self._pipelines()}
+            refusals = {name: await self._ask(name) for name in await self._due()}
             self._counts = await self._triton.counts()
         except grpc.aio.AioRpcError as fault:
-            refusals = {PIPELINE: Refusal(f"it does not answer ({fault.details()})", busy=True)}
+            refusals = {PIPELINE: Refusal(f"it hangs ({fault.details()})", busy=True)}
         self._round_at = time.monotonic()
         computes = self._ticks() - ticks > COMPUTES * TICKS_A_SECOND * (self._round_at - began)
         wrong = {}
@@ -184,60 +175,71 @@ class Watch:
             moves = computes or self._counts.get(name) != before.get(name)
             if refusal is None:
                 self._answered[name] = self._round_at
-            elif refusal.busy and moves and began < self._answered[name] + PATIENCE_S:
-                continue
-            else:
+            elif not (refusal.busy and moves and began < self._answered[name] + PATIENCE_S):
                 wrong[name] = refusal.reason
         return wrong
 
     def _ticks(self) -> int:
         return sum(each.ticks for each in family(self._server.pid))
 
-    async def _pipelines(self) -> list[str]:
-        """The first one, and those that are ready beside it. Of what never answered nobody knows
-        whether it can answer our kind of question."""
+    async def _due(self) -> list[str]:
+        """The first pipeline, and less often those beside it; of one that never answered nobody
+        knows whether it can answer our kind of question."""
         states = await self._triton.index()
         ready = {model for (model, _), state in states.items() if state == "READY"} - {PIPELINE}
         beside = [name for name in sorted(ready) if await self._members(name)]
+        self._notes.remember(beside)
         for name in beside:
             if name not in self._answered and await self._triton.ask(name, QUESTION_S) is None:
                 self._answered[name] = time.monotonic()
-        self._notes.remember(beside)
-        return [PIPELINE, *(name for name in beside if name in self._answered)]
+        long_ago = time.monotonic() - ASK_BESIDE_EVERY_S
+        return [PIPELINE, *(n for n in beside if self._answered.get(n, long_ago) < long_ago)]
 
     async def _ask(self, pipeline: str) -> Refusal | None:
-        """Once for each process of that of its models which has most; they take turns."""
-        for _ in range(max(await self._processes(pipeline), default=1)):
+        """As often as any of its models has processes, which take turns."""
+        configs = [await self._triton.config(model) for model in await self._members(pipeline)]
+        instances = [sum(group.count for group in config.instance_group) for config in configs]
+        for _ in range(max(instances, default=1)):
             if refusal := await self._triton.ask(pipeline, QUESTION_S):
                 return refusal
         return None
 
-    async def _processes(self, pipeline: str) -> list[int]:
-        configs = [await self._triton.config(model) for model in await self._members(pipeline)]
-        return [sum(group.count for group in config.instance_group) for config in configs]
-
     async def _mend_pipelines(self, wrong: dict[str, str]) -> str | None:
-        """Once it was wrong twice; a reason where nothing but a new server is left to try."""
-        self._mended &= wrong.keys()
+        """What was wrong twice; a reason where nothing but a new server is left to try."""
+        twice = self._wrong & wrong.keys()
+        self._wrong = set(wrong)
+        self._mended &= self._wrong
         if PIPELINE not in wrong:
             self._notes.say(True)
-        if not wrong or not self._wrong.keys() & wrong.keys():
-            self._round_at = self._round_at if not wrong else 0  # again, at once
-            self._wrong = wrong
-            return None
-        if PIPELINE in wrong:
+        elif PIPELINE in twice:
             self._notes.say(False, wrong[PIPELINE])
-        async with self._hands.on():
-            for pipeline, reason in wrong.items():
-                if pipeline not in self._mended:
-                    self._mended.add(pipeline)
-                    failed = await self._mend_pipeline(pipeline, reason)
-                elif pipeline == PIPELINE:
-                    failed = f"the server answers no pictures ({reason})"
-                else:
-                    failed = None
-                    del self._answered[pipeline]  # it is left to its owner
-                if failed:
-                    return failed
-        self._round_at = 0
+        for pipeline in sorted(twice):
+            if pipeline in self._mended and pipeline == PIPELINE:
+                return f"the server answers no picture ({wrong[pipeline]})"
+            if pipeline in self._mended:
+                del self._answered[pipeline]  # it is its owner's to mend
+                continue
+            self._mended.add(pipeline)
+            async with self._hands.on():
+                if reason := await self._mend_pipeline(pipeline, wrong[pipeline]):
+                    return reason
+        if wrong:
+            self._round_at = 0  # asked again at once
+        return None
+
+    async def _mend_pipeline(self, pipeline: str, why: str) -> str | None:
+        try:
+            states = await self._triton.index()
+            ready = {model for (model, _), state in states.items() if state == "READY"}
+            if pipeline not in ready:
+                await self._triton.load(pipeline)
+                self._notes.restored(MODEL, f"{pipeline} was not loaded: loaded it")
+                return None
+            members = await self._members(pipeline)
+        except grpc.aio.AioRpcError as fault:
+            return f"the server does not answer ({fault.details()})"
+        named = {model for model in members if f"'{model}_" in why}
+        for model in sorted(named or members):
+            if reason := await self._make_anew(model, why):
+                return reason
         return None
