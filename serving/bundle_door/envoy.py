@@ -1,0 +1,293 @@
+"""Envoy's configuration: the ports, what may pass them, and the sockets behind.
+
+    HTTP_PORT     → the HTTP service (service.py), which reads and checks each request
+    GRPC_PORT     → Triton's gRPC, the methods below; streams by way of streams.py
+    METRICS_PORT  → /metrics
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bundle_door.limits import Limits
+from bundle_serving import sockets
+from bundle_serving.guard import GRPC_HEADER
+
+Config = dict[str, Any]
+
+TYPES = "type.googleapis.com/envoy.extensions."
+TRITON = "/inference.GRPCInferenceService/"
+OPEN_METHODS = [
+    *(f"{TRITON}{name}" for name in (
+        "ModelInfer", "ServerLive", "ServerReady", "ModelReady", "ServerMetadata",
+        "ModelMetadata", "ModelConfig",
+    )),
+    "/grpc.health.v1.Health/Check",
+]  # fmt: skip
+STREAM = f"{TRITON}ModelStreamInfer"
+ADMIN_METHODS = [
+    f"{TRITON}{name}" for name in (
+        "ModelStatistics", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload",
+        "SystemSharedMemoryStatus", "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister",
+        "CudaSharedMemoryStatus", "CudaSharedMemoryRegister", "CudaSharedMemoryUnregister",
+        "TraceSetting", "LogSettings",
+    )
+]  # fmt: skip
+
+# An address, a name without a dot, or of this machine: what no page of the web can be under. A page
+# that lets its own name point here (DNS rebinding) comes with that name.
+OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
+
+# Of Envoy's own memory; the bodies over gRPC are in it until they are complete.
+HEAP_BYTES = 512 << 20
+# A client that has opened a connection, or begun a request's headers, gets so long to go on.
+HEADERS_S = 10
+
+
+@dataclass(frozen=True)
+class Ports:
+    address: str
+    http: int
+    grpc: int
+    metrics: int
+
+
+def config(ports: Ports, folder: Path, limits: Limits, admin_key: str | None) -> Config:
+    """All of it, as Envoy reads it from YAML."""
+    return {
+        "admin": {"address": pipe(folder / sockets.ENVOY_ADMIN)},
+        "static_resources": {
+            "listeners": [
+                listener("http", ports.address, ports.http, http_routes(limits), limits),
+                listener(
+                    "grpc", ports.address, ports.grpc, grpc_routes(limits, admin_key), limits
+                ),
+                listener("metrics", ports.address, ports.metrics, metrics_routes(), limits),
+            ],
+            "clusters": [
+                cluster("http", folder / sockets.HTTP, limits, {"http_protocol_options": {}}),
+                cluster("triton", folder / sockets.GRPC, limits, {"http2_protocol_options": {}}),
+                cluster("streams", folder / sockets.STREAMS, limits, {"http2_protocol_options": {}}),
+            ],
+        },
+        "overload_manager": overload(limits),
+    }
+
+
+# What passes each port
+
+
+def http_routes(limits: Limits) -> list[Config]:
+    return [
+        refusal({"prefix": "/internal/"}, 404, "Not Found"),
+        to("http", {"prefix": "/"}, timeout_s=limits.answer_s + 5),
+    ]
+
+
+def metrics_routes() -> list[Config]:
+    return [
+        refusal(with_header({"prefix": "/"}, "origin", {"present_match": True}), 403, FOREIGN_PAGE),
+        to("http", {"path": "/metrics"}, timeout_s=10, rewrite="/internal/metrics"),
+    ]
+
+
+def grpc_routes(limits: Limits, admin_key: str | None) -> list[Config]:
+    return [
+        refusal(with_header({"prefix": "/"}, "origin", {"present_match": True}), 403, FOREIGN_PAGE),
+        *(to("triton", {"path": path}, limits.answer_s) for path in OPEN_METHODS),
+        unbuffered(to("streams", {"path": STREAM}, timeout_s=0)),
+        *(route for path in ADMIN_METHODS for route in admin_routes(path, admin_key)),
+    ]
+
+
+def admin_routes(path: str, admin_key: str | None) -> list[Config]:
+    without_key = refusal({"path": path}, 403, f"expecting the admin key in '{GRPC_HEADER}'")
+    if admin_key is None:
+        return [without_key]
+    with_key = with_header({"path": path}, GRPC_HEADER, {"string_match": {"exact": admin_key}})
+    # A load takes as long as it takes, and may bring a model's files with it.
+    return [unbuffered(to("triton", with_key, timeout_s=0)), without_key]
+
+
+FOREIGN_PAGE = "requests from web pages are not answered here"
+FOREIGN_HOST = (
+    "the Host is none of this server; ask it by address or as localhost, or name it in ALLOWED_HOSTS"
+)
+
+
+# The parts of Envoy's configuration
+
+
+def listener(
+    name: str, address: str, port: int, routes: Sequence[Config], limits: Limits
+) -> Config:
+    return {
+        "name": name,
+        "address": {"socket_address": {"address": address, "port_value": port}},
+        # What a connection may have waiting here; more is left to the client's end.
+        "per_connection_buffer_limit_bytes": 1 << 20,
+        "filter_chains": [{"filters": [manager(name, routes, limits)]}],
+    }
+
+
+def manager(name: str, routes: Sequence[Config], limits: Limits) -> Config:
+    grpc = name == "grpc"
+    return extension(
+        "envoy.filters.network.http_connection_manager",
+        "filters.network.http_connection_manager.v3.HttpConnectionManager",
+        stat_prefix=name,
+        codec_type="HTTP2" if grpc else "AUTO",
+        server_name="triton-bundle",
+        use_remote_address=True,
+        generate_request_id=False,
+        normalize_path=True,
+        merge_slashes=True,
+        path_with_escaped_slashes_action="REJECT_REQUEST",
+        max_request_headers_kb=32,
+        request_headers_timeout=seconds(HEADERS_S),
+        # A stream of gRPC is a request without an end.
+        request_timeout=seconds(0 if grpc else limits.arrival_s),
+        stream_idle_timeout=seconds(max(limits.idle_s, limits.answer_s + 5)),
+        common_http_protocol_options={"idle_timeout": seconds(limits.idle_s)},
+        http_protocol_options={"accept_http_10": True, "default_host_for_http_10": "localhost"},
+        http2_protocol_options={
+            "max_concurrent_streams": 1024,
+            "initial_stream_window_size": 1 << 20,
+            "initial_connection_window_size": 4 << 20,
+        },
+        # gRPC has its own form of errors.
+        **({} if grpc else {"local_reply_config": errors_as_json()}),
+        route_config={
+            "virtual_hosts": [
+                {
+                    "name": name,
+                    "domains": ["*"],
+                    "routes": [refusal(foreign_host(), 403, FOREIGN_HOST), *routes],
+                }
+            ]
+        },
+        http_filters=[*([buffer(limits)] if grpc else []), router()],
+    )
+
+
+def errors_as_json() -> Config:
+    """Envoy's own refusals, in the form of Triton's."""
+    overloaded = {"status_code_filter": {"comparison": {
+        "op": "EQ", "value": {"default_value": 503, "runtime_key": "door.overloaded"},
+    }}}  # fmt: skip
+    return {
+        "mappers": [
+            {
+                "filter": overloaded,
+                "headers_to_add": [{"header": {"key": "retry-after", "value": "1"}}],
+            }
+        ],
+        "body_format": {"json_format": {"error": "%LOCAL_REPLY_BODY%"}},
+    }
+
+
+def buffer(limits: Limits) -> Config:
+    """A message is passed on when it is complete, and never when it is too large."""
+    return extension(
+        "envoy.filters.http.buffer",
+        "filters.http.buffer.v3.Buffer",
+        max_request_bytes=limits.body_bytes,
+    )
+
+
+def router() -> Config:
+    return extension(
+        "envoy.filters.http.router", "filters.http.router.v3.Router", suppress_envoy_headers=True
+    )
+
+
+def to(name: str, match: Config, timeout_s: float, rewrite: str = "") -> Config:
+    route: Config = {"cluster": name, "timeout": seconds(timeout_s)}
+    if rewrite:
+        route["prefix_rewrite"] = rewrite
+    return {"match": match, "route": route}
+
+
+def refusal(match: Config, status: int, why: str) -> Config:
+    return {"match": match, "direct_response": {"status": status, "body": {"inline_string": why}}}
+
+
+def with_header(match: Config, name: str, value: Config) -> Config:
+    return {**match, "headers": [{"name": name, **value}]}
+
+
+def foreign_host() -> Config:
+    own = {"safe_regex": {"regex": rf"({OWN_HOSTS})(:\d+)?"}}
+    return with_header({"prefix": "/"}, ":authority", {"string_match": own, "invert_match": True})
+
+
+def unbuffered(route: Config) -> Config:
+    disabled = {"@type": f"{TYPES}filters.http.buffer.v3.BufferPerRoute", "disabled": True}
+    return {**route, "typed_per_filter_config": {"envoy.filters.http.buffer": disabled}}
+
+
+def cluster(name: str, path: Path, limits: Limits, protocol: Config) -> Config:
+    options = {
+        "@type": f"{TYPES}upstreams.http.v3.HttpProtocolOptions",
+        "explicit_http_config": protocol,
+        # Less than the other end's, which would else close what is just being used.
+        "common_http_protocol_options": {"idle_timeout": seconds(30)},
+    }
+    endpoint = {"endpoint": {"address": pipe(path)}}
+    most = {"max_connections": 4096, "max_pending_requests": 4096, "max_requests": limits.in_flight}
+    return {
+        "name": name,
+        "connect_timeout": seconds(2),
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [endpoint]}],
+        },
+        "circuit_breakers": {"thresholds": [most]},
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options
+        },
+    }
+
+
+def overload(limits: Limits) -> Config:
+    """Beyond its memory Envoy refuses new requests, then ends those that hold most."""
+    heap = "envoy.resource_monitors.fixed_heap"
+    return {
+        "resource_monitors": [
+            extension(
+                heap,
+                "resource_monitors.fixed_heap.v3.FixedHeapConfig",
+                max_heap_size_bytes=HEAP_BYTES,
+            ),
+            extension(
+                "envoy.resource_monitors.global_downstream_max_connections",
+                "resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+                max_active_downstream_connections=limits.connections,
+            ),
+        ],
+        "actions": [
+            action("stop_accepting_requests", heap, 0.9),
+            action("disable_http_keepalive", heap, 0.9),
+            action("shrink_heap", heap, 0.8),
+        ],
+    }
+
+
+def action(name: str, monitor: str, threshold: float) -> Config:
+    trigger = {"name": monitor, "threshold": {"value": threshold}}
+    return {"name": f"envoy.overload_actions.{name}", "triggers": [trigger]}
+
+
+def extension(extension_name: str, kind: str, **options: Any) -> Config:
+    return {"name": extension_name, "typed_config": {"@type": TYPES + kind, **options}}
+
+
+def pipe(path: Path) -> Config:
+    return {"pipe": {"path": str(path)}}
+
+
+def seconds(value: float) -> str:
+    return f"{value:g}s"

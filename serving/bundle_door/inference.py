@@ -1,0 +1,304 @@
+"""An inference over HTTP: its body -> what Triton takes over gRPC, and the answer back.
+
+Tensors travel as bytes beside Triton's messages, so that a picture is copied once: protobuf puts
+field 7 of a ModelInferRequest behind the others, each with its length before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from tritonclient.grpc import service_pb2 as pb
+
+from bundle_door.answers import JSON, Answer, Refused
+from bundle_door.kserve import Inference, Input, Output, Parameters, SharedMemory
+from bundle_door.limits import Limits, too_large
+from bundle_door.parsing import parsed
+from bundle_door.tensors import LENGTH, SIZES, from_json, to_json
+
+HEADER_LENGTH = "inference-header-content-length"
+# raw_input_contents of a ModelInferRequest: field 7, of bytes.
+RAW_INPUT = bytes([7 << 3 | 2])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What Triton is asked, and how the answer wants to be sent."""
+
+    # The serialised ModelInferRequest, in pieces.
+    pieces: Sequence[bytes | memoryview]
+    # Of the outputs that were named: whether their values go behind the JSON.
+    binary: Mapping[str, bool]
+    # The same for all others.
+    binary_by_default: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The one input of a model, where a body without JSON belongs."""
+
+    name: str
+    datatype: str
+    # Without the batch.
+    dims: tuple[int, ...]
+    batches: bool
+
+
+# From HTTP to gRPC.
+
+
+def header_length(header: str | None, size: int) -> int | None:
+    """How much of a body is JSON; None where all of it is one tensor."""
+    if header is None:
+        return size
+    if not (header.isascii() and header.isdigit() and len(header) <= 12):
+        raise Refused(400, f"Inference-Header-Content-Length: {header[:50]!r} is not a length")
+    length = int(header)
+    if length > size:
+        raise Refused(
+            400, f"Inference-Header-Content-Length is {length}, but the body has {size} bytes"
+        )
+    return length or None
+
+
+def from_body(model: str, version: str, body: bytes, length: int, limits: Limits) -> Asked:
+    """A body that is JSON in its first `length` bytes, with binary tensors behind."""
+    if length > limits.json_bytes:
+        raise too_large_json(limits)
+    asked = parsed(memoryview(body)[:length], Inference, "the request's JSON")
+    tensors = list(payloads(asked.inputs, memoryview(body)[length:]))
+    message = pb.ModelInferRequest(
+        model_name=model,
+        model_version=version,
+        id=asked.id,
+        inputs=[_input(tensor) for tensor in asked.inputs],
+        outputs=[_output(output) for output in asked.outputs],
+    )
+    by_default = _binary_by_default(asked.parameters)
+    _set_parameters(message.parameters, asked.parameters)
+    return Asked(
+        pieces=list(framed(message, tensors)),
+        binary={output.name: output.parameters.binary_data for output in asked.outputs},
+        binary_by_default=by_default,
+    )
+
+
+def from_raw(
+    model: str, version: str, chunks: Sequence[bytes], signature: Signature, top: int = 0
+) -> Asked:
+    """A body that is nothing but the model's one tensor."""
+    size = sum(map(len, chunks))
+    if signature.datatype == "BYTES":
+        chunks = [LENGTH.pack(size), *chunks]
+    message = pb.ModelInferRequest(
+        model_name=model,
+        model_version=version,
+        inputs=[
+            pb.ModelInferRequest.InferInputTensor(
+                name=signature.name, datatype=signature.datatype, shape=raw_shape(signature, size)
+            )
+        ],
+    )
+    pieces = [message.SerializeToString(), RAW_INPUT, varint(sum(map(len, chunks))), *chunks]
+    return Asked(pieces, binary={}, binary_by_default=True)
+
+
+def raw_shape(signature: Signature, size: int) -> list[int]:
+    """The shape that a body of `size` bytes has, where only one dimension is open."""
+    batch = [1] * signature.batches
+    if signature.datatype == "BYTES":
+        return [*batch, *(1 for _ in signature.dims)]
+    item = SIZES[signature.datatype] * math.prod(dim for dim in signature.dims if dim >= 0)
+    if signature.dims.count(-1) > 1:
+        raise Refused(
+            400, f"a raw body cannot say the shape of '{signature.name}': send JSON with a shape"
+        )
+    count, rest = divmod(size, item) if item else (0, size)
+    if rest or (count != 1 and -1 not in signature.dims):
+        raise Refused(
+            400, f"{size} bytes do not fill '{signature.name}', of {signature.datatype} and shape"
+            f" {list(signature.dims)}"
+        )
+    return [*batch, *(count if dim == -1 else dim for dim in signature.dims)]
+
+
+def payloads(inputs: Sequence[Input], binary: memoryview) -> Iterator[bytes | memoryview]:
+    """The values of each input that does not lie in shared memory."""
+    position = 0
+    for tensor in inputs:
+        parameters = tensor.parameters
+        if (size := parameters.binary_data_size) is not UNSET:
+            _check_size(tensor, size, len(binary) - position)
+            yield binary[position : position + size]
+            position += size
+        elif parameters.shared_memory_region is UNSET:
+            if tensor.data is UNSET:
+                raise Refused(400, f"input '{tensor.name}' has neither 'data' nor binary_data_size")
+            yield from_json(bytes(tensor.data), tensor.datatype, tensor.shape, tensor.name)
+        _check_one_source(tensor)
+    if position != len(binary):
+        raise Refused(
+            400, f"{len(binary) - position} bytes follow the JSON that no input's binary_data_size"
+            " accounts for"
+        )
+
+
+def framed(
+    message: pb.ModelInferRequest, tensors: Iterable[bytes | memoryview]
+) -> Iterator[bytes | memoryview]:
+    """The serialised message, in pieces, with the tensors as its raw_input_contents."""
+    yield message.SerializeToString()
+    for tensor in tensors:
+        yield RAW_INPUT + varint(len(tensor))
+        yield tensor
+
+
+def varint(value: int) -> bytes:
+    """A number as protobuf writes it: seven bits a byte, the lowest first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def too_large_json(limits: Limits) -> Refused:
+    refused = too_large(limits.json_bytes)
+    return Refused(413, f"of JSON, {refused}; send large tensors as binary data")
+
+
+def _check_size(tensor: Input, size: int, left: int) -> None:
+    if size > left:
+        raise Refused(
+            400, f"input '{tensor.name}': binary_data_size is {size}, but {left} bytes are left"
+        )
+    count = math.prod(tensor.shape)
+    if tensor.datatype == "BYTES":
+        fits, expected = size >= count * LENGTH.size, f"at least {count * LENGTH.size}"
+    else:
+        fits = size == count * SIZES[tensor.datatype]
+        expected = str(count * SIZES[tensor.datatype])
+    if not fits:
+        raise Refused(
+            400, f"input '{tensor.name}': binary_data_size is {size}, but {tensor.datatype} of"
+            f" shape {tensor.shape} takes {expected} bytes"
+        )
+
+
+def _check_one_source(tensor: Input) -> None:
+    given = [
+        tensor.data is not UNSET,
+        tensor.parameters.binary_data_size is not UNSET,
+        tensor.parameters.shared_memory_region is not UNSET,
+    ]
+    if sum(given) > 1:
+        raise Refused(
+            400, f"input '{tensor.name}' has more than one of 'data', binary_data_size and"
+            " shared_memory_region"
+        )
+
+
+def _input(tensor: Input) -> pb.ModelInferRequest.InferInputTensor:
+    message = pb.ModelInferRequest.InferInputTensor(
+        name=tensor.name, datatype=tensor.datatype, shape=tensor.shape
+    )
+    _set_shared_memory(message.parameters, tensor.parameters)
+    return message
+
+
+def _output(output: Output) -> pb.ModelInferRequest.InferRequestedOutputTensor:
+    message = pb.ModelInferRequest.InferRequestedOutputTensor(name=output.name)
+    parameters = output.parameters
+    if parameters.classification:
+        message.parameters["classification"].int64_param = parameters.classification
+        if parameters.shared_memory_region is not UNSET:
+            raise Refused(
+                400, f"output '{output.name}': shared memory and classification exclude each other"
+            )
+    _set_shared_memory(message.parameters, parameters)
+    return message
+
+
+def _set_shared_memory(message: Any, parameters: SharedMemory) -> None:
+    if parameters.shared_memory_region is UNSET:
+        return
+    message["shared_memory_region"].string_param = parameters.shared_memory_region
+    message["shared_memory_byte_size"].int64_param = parameters.shared_memory_byte_size
+    if parameters.shared_memory_offset:
+        message["shared_memory_offset"].int64_param = parameters.shared_memory_offset
+
+
+def _binary_by_default(parameters: Parameters) -> bool:
+    binary = parameters.get("binary_data_output", False)
+    if not isinstance(binary, bool):
+        raise Refused(400, "the parameter 'binary_data_output' must be true or false")
+    return binary
+
+
+def _set_parameters(message: Any, parameters: Parameters) -> None:
+    for name, value in parameters.items():
+        if name == "binary_data_output":
+            continue
+        if isinstance(value, bool):
+            message[name].bool_param = value
+        elif isinstance(value, str):
+            message[name].string_param = value
+        elif isinstance(value, float):
+            message[name].double_param = value
+        elif not -(2**63) <= value < 2**64:
+            raise Refused(400, f"the parameter '{name}' does not fit into 64 bits")
+        elif value >= 2**63 or name == "priority":
+            message[name].uint64_param = value
+        else:
+            message[name].int64_param = value
+
+
+# From gRPC to HTTP.
+
+
+def answered(response: pb.ModelInferResponse, asked: Asked) -> Answer:
+    """The response's JSON, with the tensors that were asked for as binary behind."""
+    raw = list(response.raw_output_contents)
+    binary: list[bytes] = []
+    outputs = []
+    for index, output in enumerate(response.outputs):
+        value = raw[index] if index < len(raw) else b""
+        described = {
+            "name": output.name, "datatype": output.datatype, "shape": list(output.shape),
+        }  # fmt: skip
+        parameters = plain_parameters(output.parameters)
+        if "shared_memory_region" in parameters:
+            described["parameters"] = parameters
+        elif asked.binary.get(output.name, asked.binary_by_default):
+            described["parameters"] = {**parameters, "binary_data_size": len(value)}
+            binary.append(value)
+        else:
+            if parameters:
+                described["parameters"] = parameters
+            described["data"] = to_json(value, output.datatype)
+        outputs.append(described)
+    head = {"id": response.id} if response.id else {}
+    head |= {"model_name": response.model_name, "model_version": response.model_version}
+    if parameters := plain_parameters(response.parameters):
+        head["parameters"] = parameters
+    text = msgspec.json.encode({**head, "outputs": outputs})
+    if not any(binary):
+        return Answer(text, headers=JSON)
+    return Answer(
+        b"".join([text, *binary]),
+        headers={"content-type": "application/octet-stream", HEADER_LENGTH: str(len(text))},
+    )
+
+
+def plain_parameters(parameters: Any) -> dict[str, Any]:
+    return {
+        name: getattr(value, value.WhichOneof("parameter_choice"))
+        for name, value in parameters.items()
+        if value.WhichOneof("parameter_choice")
+    }

@@ -1,0 +1,88 @@
+"""The requests of KServe's protocol over HTTP, with Triton's extensions, as JSON has them.
+
+A field that is unknown is refused: a misspelt one would else be ignored in silence.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from bundle_door.tensors import Datatype
+
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Parameters = dict[str, bool | int | float | str]
+
+
+class SharedMemory(Struct, forbid_unknown_fields=True):
+    shared_memory_region: str | UnsetType = UNSET
+    shared_memory_byte_size: Count = 0
+    shared_memory_offset: Count = 0
+
+
+class InputParameters(SharedMemory, forbid_unknown_fields=True):
+    binary_data_size: Count | UnsetType = UNSET
+
+
+class OutputParameters(SharedMemory, forbid_unknown_fields=True):
+    binary_data: bool = False
+    classification: Count = 0
+
+
+class Input(Struct, forbid_unknown_fields=True):
+    name: str
+    datatype: Datatype
+    shape: Annotated[list[Count], Meta(max_length=32)]
+    parameters: InputParameters = msgspec.field(default_factory=InputParameters)
+    data: Raw | UnsetType = UNSET
+
+
+class Output(Struct, forbid_unknown_fields=True):
+    name: str
+    parameters: OutputParameters = msgspec.field(default_factory=OutputParameters)
+
+
+class Inference(Struct, forbid_unknown_fields=True):
+    inputs: list[Input]
+    outputs: list[Output] = []
+    parameters: Parameters = {}
+    id: str = ""
+
+
+class Index(Struct, forbid_unknown_fields=True):
+    ready: bool = False
+
+
+class Load(Struct, forbid_unknown_fields=True):
+    parameters: dict[str, str] = {}
+
+
+class UnloadParameters(Struct, forbid_unknown_fields=True):
+    unload_dependents: bool = False
+
+
+class Unload(Struct, forbid_unknown_fields=True):
+    parameters: UnloadParameters = msgspec.field(default_factory=UnloadParameters)
+
+
+class SystemRegion(Struct, forbid_unknown_fields=True):
+    key: str
+    byte_size: Count
+    offset: Count = 0
+
+
+class RawHandle(Struct, forbid_unknown_fields=True):
+    b64: bytes
+
+
+class CudaRegion(Struct, forbid_unknown_fields=True):
+    raw_handle: RawHandle
+    byte_size: Count
+    device_id: Count = 0
+
+
+# A setting that is null goes back to what it was at the start.
+TraceSettings = dict[str, str | list[str] | None]
+LogSettings = dict[str, bool | int | str | None]

@@ -1,0 +1,73 @@
+"""How much the door takes: from one request, and from all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bundle_door.answers import RETRY_SOON, Refused
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    # A request's body, as sent and as decompressed; over gRPC a message.
+    body_bytes: int = 64 * MEGABYTE
+    # JSON, of which Python makes objects of 20 times its size.
+    json_bytes: int = 8 * MEGABYTE
+    # Of all requests that are being read or answered.
+    in_flight: int = 256
+    in_flight_bytes: int = 256 * MEGABYTE
+    connections: int = 2000
+    # For an answer, for a request to arrive, and for a connection on which nothing happens.
+    answer_s: float = 60
+    arrival_s: float = 60
+    idle_s: float = 300
+
+
+class Load:
+    """The requests that are being read or answered, and the bytes of their bodies."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.requests = 0
+        self.bytes = 0
+
+    @contextmanager
+    def request(self) -> Iterator[Share]:
+        if self.requests >= self._limits.in_flight:
+            raise busy(f"{self.requests} requests are in flight")
+        share = Share(self)
+        self.requests += 1
+        try:
+            yield share
+        finally:
+            self.requests -= 1
+            self.bytes -= share.bytes
+
+    def take(self, count: int) -> None:
+        if self.bytes + count > self._limits.in_flight_bytes:
+            raise busy(f"the requests in flight hold {self.bytes // MEGABYTE} MB")
+        self.bytes += count
+
+
+class Share:
+    """What one request holds of the load."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self.bytes = 0
+
+    def take(self, count: int) -> None:
+        self._load.take(count)
+        self.bytes += count
+
+
+def busy(why: str) -> Refused:
+    return Refused(503, f"the server is busy: {why}; try again in a second", RETRY_SOON)
+
+
+def too_large(limit: int) -> Refused:
+    return Refused(413, f"the body is larger than {limit / MEGABYTE:g} MB; send less at once")

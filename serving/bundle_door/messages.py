@@ -1,0 +1,41 @@
+"""Protobuf messages as the plain values that Triton's own HTTP server makes of them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """Every field but those of a oneof and messages that are not set; 64-bit numbers as numbers.
+
+    (json_format would make strings of those.)
+    """
+    return {
+        field.name: _field(field, getattr(message, field.name))
+        for field in message.DESCRIPTOR.fields
+        if not field.has_presence or message.HasField(field.name)
+    }
+
+
+def _field(field: FieldDescriptor, value: Any) -> Any:
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        of_value = kind.fields_by_name["value"]
+        return {key: _value(of_value, value[key]) for key in sorted(value)}
+    if field.is_repeated:
+        return [_value(field, item) for item in value]
+    return _value(field, value)
+
+
+def _value(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None:
+        return plain(value)
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value

@@ -1,0 +1,22 @@
+"""JSON into typed values; what does not fit is refused with the place where it does not."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from bundle_door.answers import Refused
+
+T = TypeVar("T")
+
+
+def parsed(text: bytes | memoryview, kind: type[T], what: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except RecursionError:
+        raise Refused(400, f"{what} is nested too deep") from None
+    except UnicodeDecodeError:
+        raise Refused(400, f"{what} is not UTF-8") from None
+    except msgspec.MsgspecError as fault:
+        raise Refused(400, f"{what}: {fault}") from None

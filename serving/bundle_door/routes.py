@@ -1,0 +1,75 @@
+"""Which path is answered by whom, and which of them want the admin key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from bundle_door.answers import Answer, Refused
+from bundle_door.api import Api
+from bundle_door.requests import Request
+
+Handler = Callable[[Request, Mapping[str, str]], Awaitable[Answer]]
+
+MODEL = r"/v2/models/(?P<model>[^/]+)"
+VERSIONED = MODEL + r"(?:/versions/(?P<version>[0-9]+))?"
+REPOSITORY = r"/v2/repository"
+REGION = r"(?:/region/(?P<region>[^/]+))?"
+
+
+@dataclass(frozen=True)
+class Route:
+    path: re.Pattern[str]
+    handlers: Mapping[str, Handler]
+    admin: bool = False
+
+    def named(self, match: re.Match[str]) -> dict[str, str]:
+        return {"model": "", "version": "", "region": "", **match.groupdict(default="")}
+
+
+def open_to_all(path: str, **handlers: Handler) -> Route:
+    return Route(re.compile(path), handlers)
+
+
+def for_the_admin(path: str, **handlers: Handler) -> Route:
+    return Route(re.compile(path), handlers, admin=True)
+
+
+def of_triton(api: Api) -> list[Route]:
+    return [
+        open_to_all(VERSIONED + "/infer", POST=api.infer),
+        open_to_all("/v2/health/live", GET=api.live),
+        open_to_all("/v2", GET=api.server),
+        for_the_admin("/v2/models/stats", GET=api.statistics),
+        open_to_all(VERSIONED, GET=api.model),
+        open_to_all(VERSIONED + "/ready", GET=api.model_ready),
+        open_to_all(VERSIONED + "/config", GET=api.config),
+        for_the_admin(VERSIONED + "/stats", GET=api.statistics),
+        for_the_admin(MODEL + "/trace/setting", GET=api.trace, POST=api.trace),
+        for_the_admin("/v2/trace/setting", GET=api.trace, POST=api.trace),
+        for_the_admin("/v2/logging", GET=api.logging, POST=api.logging),
+        for_the_admin(REPOSITORY + "/index", POST=api.index),
+        for_the_admin(REPOSITORY + "/models/(?P<model>[^/]+)/load", POST=api.load),
+        for_the_admin(REPOSITORY + "/models/(?P<model>[^/]+)/unload", POST=api.unload),
+        for_the_admin(f"/v2/systemsharedmemory{REGION}/status", GET=api.system_regions),
+        for_the_admin(
+            "/v2/systemsharedmemory/region/(?P<region>[^/]+)/register", POST=api.register_system
+        ),
+        for_the_admin(f"/v2/systemsharedmemory{REGION}/unregister", POST=api.unregister_system),
+        for_the_admin(f"/v2/cudasharedmemory{REGION}/status", GET=api.cuda_regions),
+        for_the_admin(
+            "/v2/cudasharedmemory/region/(?P<region>[^/]+)/register", POST=api.register_cuda
+        ),
+        for_the_admin(f"/v2/cudasharedmemory{REGION}/unregister", POST=api.unregister_cuda),
+    ]
+
+
+def found(routes: list[Route], method: str, path: str) -> tuple[Route, Handler, dict[str, str]]:
+    for route in routes:
+        if match := route.path.fullmatch(path):
+            if handler := route.handlers.get(method):
+                return route, handler, route.named(match)
+            allowed = {"allow": ", ".join(route.handlers)}
+            raise Refused(405, "Method Not Allowed", allowed)
+    raise Refused(404, "Not Found")

@@ -1,0 +1,137 @@
+"""The HTTP service behind Envoy, an ASGI application: a request is read, checked, answered."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from bundle_door.answers import Answer, Refused
+from bundle_door.compression import compressed, decompressed, preferred
+from bundle_door.limits import Limits, Load, Share, too_large
+from bundle_door.requests import Request
+from bundle_door.routes import Route, found
+from bundle_serving.guard import HEADER as ADMIN_KEY
+
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class HungUp(Exception):
+    """The client is gone, nobody wants the answer."""
+
+
+class Service:
+    def __init__(self, routes: list[Route], limits: Limits, admin_key: str | None) -> None:
+        self._routes = routes
+        self._limits = limits
+        self._admin_key = admin_key
+        self.load = Load(limits)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._answer(scope, receive)
+        except HungUp:
+            return
+        except Refused as refused:
+            answer = refused.answer()
+        except Exception:
+            traceback.print_exc()
+            answer = Refused(500, "the door failed; see its log (make logs)").answer()
+        await sent(answer, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        route, handler, named = found(self._routes, scope["method"], scope["path"])
+        if route.admin:
+            self._check_admin(headers)
+        encoding = preferred(headers.get("accept-encoding", ""))
+        with self.load.request() as share:
+            chunks = await self._body(headers, receive, share)
+            request = Request(
+                scope["method"],
+                scope["path"],
+                headers,
+                dict(parse_qsl(scope["query_string"].decode("latin-1"))),
+                chunks,
+            )
+            answer = await unless_hung_up(handler(request, named), receive)
+        return encoded(answer, encoding) if encoding else answer
+
+    def _check_admin(self, headers: Mapping[str, str]) -> None:
+        key = headers.get(ADMIN_KEY, "")
+        if self._admin_key is None or not hmac.compare_digest(key.encode(), self._admin_key.encode()):
+            raise Refused(403, f"This API is restricted, expecting header '{ADMIN_KEY}'")
+
+    async def _body(
+        self, headers: Mapping[str, str], receive: Receive, share: Share
+    ) -> list[bytes]:
+        limit = self._limits.body_bytes
+        if int(headers.get("content-length", 0)) > limit:
+            raise too_large(limit)
+        chunks = await received(receive, limit, share)
+        encoding = headers.get("content-encoding", "identity").strip().lower()
+        if encoding in ("", "identity"):
+            return chunks
+        clear = []
+        for chunk in decompressed(chunks, encoding, limit):
+            share.take(len(chunk))
+            clear.append(chunk)
+            # Of a large body it takes a second, in which others are served too.
+            await asyncio.sleep(0)
+        return clear
+
+
+async def received(receive: Receive, limit: int, share: Share) -> list[bytes]:
+    """The body as it came; refused as soon as it is too large."""
+    chunks: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise HungUp
+        if chunk := event.get("body"):
+            share.take(len(chunk))
+            chunks.append(chunk)
+            if (size := size + len(chunk)) > limit:
+                raise too_large(limit)
+        more = event.get("more_body", False)
+    return chunks
+
+
+async def unless_hung_up(answer: Awaitable[Answer], receive: Receive) -> Answer:
+    """The answer, given up when the client is gone: Triton is then told to stop too."""
+    working = asyncio.ensure_future(answer)
+    gone = asyncio.ensure_future(receive())
+    try:
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise HungUp
+        return working.result()
+    finally:
+        working.cancel()
+        gone.cancel()
+
+
+def encoded(answer: Answer, encoding: str) -> Answer:
+    if not answer.body:
+        return answer
+    headers = {**answer.headers, "content-encoding": encoding}
+    return Answer(compressed(answer.body, encoding), answer.status, headers)
+
+
+async def sent(answer: Answer, send: Send) -> None:
+    headers = {**answer.headers, "content-length": str(len(answer.body))}
+    await send(
+        {
+            "type": "http.response.start",
+            "status": answer.status,
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+        }
+    )
+    await send({"type": "http.response.body", "body": answer.body})

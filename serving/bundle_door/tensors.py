@@ -1,0 +1,112 @@
+"""A tensor's values, from JSON to the bytes that Triton takes and back."""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Literal, get_args
+
+from bundle_door.answers import Refused
+from bundle_door.parsing import parsed
+
+Datatype = Literal[
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
+    "FP16", "BF16", "FP32", "FP64", "BYTES",
+]  # fmt: skip
+
+# As Python's arrays name them.
+INTEGERS = {
+    "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q",
+    "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q",
+}  # fmt: skip
+FLOATS = {"FP32": "f", "FP64": "d"}
+SIZES = {name: array(code).itemsize for name, code in (INTEGERS | FLOATS).items()}
+SIZES |= {"BOOL": 1, "FP16": 2, "BF16": 2}
+# A string has its length before it.
+LENGTH = struct.Struct("<I")
+
+assert {*SIZES, "BYTES"} == {*get_args(Datatype)}
+
+
+def from_json(data: bytes, datatype: str, shape: Sequence[int], name: str) -> bytes:
+    """The tensor's bytes, of the text of `data` in a request."""
+    values = _flat(data, datatype, len(shape), name)
+    expected = math.prod(shape)
+    if len(values) != expected:
+        raise Refused(
+            400, f"input '{name}': 'data' has {len(values)} values, but its shape wants {expected}"
+        )
+    if datatype == "BYTES":
+        return b"".join(_counted(text.encode()) for text in values)
+    if datatype == "BOOL":
+        return bytes(values)
+    try:
+        return array((INTEGERS | FLOATS)[datatype], values).tobytes()
+    except OverflowError:
+        raise Refused(400, f"input '{name}': 'data' has a value beyond {datatype}") from None
+
+
+def to_json(raw: bytes, datatype: str) -> list[Any]:
+    """The values of a tensor, in one list; None for a datatype that JSON has no numbers for."""
+    if datatype == "BYTES":
+        return [text.decode(errors="replace") for text in strings(raw)]
+    if datatype == "BOOL":
+        return [value != 0 for value in raw]
+    if datatype not in INTEGERS | FLOATS:
+        raise Refused(400, f"{datatype} cannot be sent as JSON; ask for it with binary_data")
+    return array((INTEGERS | FLOATS)[datatype], raw).tolist()
+
+
+def strings(raw: bytes) -> list[bytes]:
+    """The strings of a BYTES tensor that came from Triton."""
+    found = []
+    position = 0
+    while position < len(raw):
+        (length,) = LENGTH.unpack_from(raw, position)
+        position += LENGTH.size
+        found.append(raw[position : position + length])
+        position += length
+    return found
+
+
+def _counted(text: bytes) -> bytes:
+    return LENGTH.pack(len(text)) + text
+
+
+def _flat(data: bytes, datatype: str, dimensions: int, name: str) -> list[Any]:
+    """The values in one list, whether they came in one or nested as the shape is."""
+    depth = _depth(data)
+    if not 1 <= depth <= max(dimensions, 1):
+        raise Refused(
+            400, f"input '{name}': 'data' is nested {depth} deep, but its shape has {dimensions}"
+        )
+    kind = _kind(datatype, name)
+    for _ in range(depth):
+        kind = list[kind]  # type: ignore[valid-type]
+    values = parsed(data, kind, f"input '{name}': 'data' is not {datatype}")
+    for _ in range(depth - 1):
+        values = list(chain.from_iterable(values))
+    return values
+
+
+def _depth(data: bytes) -> int:
+    # No value begins with a bracket, so all that stand at the front are the lists around the first.
+    squeezed = data[:1000].translate(None, b" \t\r\n")
+    return len(squeezed) - len(squeezed.lstrip(b"["))
+
+
+def _kind(datatype: str, name: str) -> Any:
+    if datatype in INTEGERS:
+        return int
+    if datatype in FLOATS:
+        return float
+    if datatype == "BOOL":
+        return bool
+    if datatype == "BYTES":
+        return str
+    raise Refused(
+        400, f"input '{name}': {datatype} cannot be sent as JSON; send it with binary_data_size"
+    )

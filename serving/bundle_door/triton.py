@@ -1,0 +1,118 @@
+"""Triton behind its socket: one channel, and its errors as HTTP has them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc.model_config_pb2 import DataType
+
+from bundle_door.answers import RETRY_SOON, Refused
+from bundle_door.inference import Signature
+
+SERVICE = "/inference.GRPCInferenceService/"
+OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A server that was started again is found at once, not after minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.default_authority", "localhost"),
+]
+
+# As Triton's own HTTP server maps its errors; whatever is not here is the caller's: 400.
+STATUS = {
+    grpc.StatusCode.INTERNAL: 500,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 503,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+}
+# A model's signature is asked for again after so long: a new version may have another.
+REMEMBERED_S = 1.0
+
+
+class Triton:
+    """Calls of Triton's gRPC service; every error is a `Refused`."""
+
+    def __init__(self, target: str, timeout: float) -> None:
+        self.channel = grpc.aio.insecure_channel(target, options=OPTIONS)
+        self._timeout = timeout
+        self._calls: dict[str, Any] = {}
+        self._signatures: dict[tuple[str, str], tuple[float, Signature]] = {}
+
+    async def close(self) -> None:
+        await self.channel.close()
+
+    async def infer(self, pieces: Sequence[bytes | memoryview]) -> pb.ModelInferResponse:
+        call = self._call("ModelInfer", pb.ModelInferResponse, serialized=True)
+        answer: pb.ModelInferResponse = await self._settled(call, b"".join(pieces))
+        return answer
+
+    async def ask(self, name: str, request: Any, response: Any) -> Any:
+        """Call the method `name` with a message."""
+        return await self._settled(self._call(name, response), request)
+
+    async def config(self, model: str, version: str) -> Any:
+        request = pb.ModelConfigRequest(name=model, version=version)
+        return (await self.ask("ModelConfig", request, pb.ModelConfigResponse)).config
+
+    async def signature(self, model: str, version: str) -> Signature:
+        """The one input of a model."""
+        asked, known = self._signatures.get((model, version), (0.0, None))
+        if known and time.monotonic() < asked + REMEMBERED_S:
+            return known
+        signature = signature_of(await self.config(model, version))
+        if len(self._signatures) > 100:
+            self._signatures.clear()
+        self._signatures[model, version] = time.monotonic(), signature
+        return signature
+
+    def _call(self, name: str, response: Any, serialized: bool = False) -> Any:
+        if name not in self._calls:
+            self._calls[name] = self.channel.unary_unary(
+                SERVICE + name,
+                request_serializer=None if serialized else type(self)._bytes,
+                response_deserializer=response.FromString,
+            )
+        return self._calls[name]
+
+    @staticmethod
+    def _bytes(message: Any) -> bytes:
+        return message.SerializeToString()  # type: ignore[no-any-return]
+
+    async def _settled(self, call: Any, request: Any) -> Any:
+        try:
+            return await call(request, timeout=self._timeout)
+        except grpc.aio.AioRpcError as error:
+            raise refused(error.code(), error.details() or "", self._timeout) from None
+
+
+def refused(code: grpc.StatusCode, said: str, timeout: float) -> Refused:
+    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return Refused(504, f"no answer within {timeout:g} s; try again, or allow more time")
+    if code == grpc.StatusCode.UNAVAILABLE and "connect" in said.lower():
+        said = "the server is starting, or has ended; try again in a second"
+    status = STATUS.get(code, 400)
+    return Refused(status, said, RETRY_SOON if status == 503 else None)
+
+
+def signature_of(config: Any) -> Signature:
+    if len(config.input) != 1:
+        raise Refused(
+            400,
+            f"{config.name} has {len(config.input)} inputs, and a raw body is one; send JSON",
+        )
+    (tensor,) = config.input
+    datatype = DataType.Name(tensor.data_type).removeprefix("TYPE_")
+    return Signature(
+        tensor.name,
+        "BYTES" if datatype == "STRING" else datatype,
+        tuple(tensor.dims),
+        batches=config.max_batch_size > 0,
+    )

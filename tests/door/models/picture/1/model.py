@@ -1,0 +1,31 @@
+"""How many of a file's bytes are low, middling and high; whatever is no JPEG is refused.
+
+A second byte of 0 keeps the answer back for as many tenths of a second as the third says.
+"""
+
+import time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [answer(request) for request in requests]
+
+
+def answer(request):
+    files = pb_utils.get_input_tensor_by_name(request, "INPUT").as_numpy()
+    for file in files:
+        if len(file) < 3 or file[0] != 0xFF:
+            return refusal("not a JPEG; send one")
+        if file[1] == 0:
+            time.sleep(file[2] / 10)
+    shares = [np.bincount(file // 86, minlength=3)[:3] / len(file) for file in files]
+    tensor = pb_utils.Tensor("OUTPUT", np.array(shares, np.float32))
+    return pb_utils.InferenceResponse([tensor])
+
+
+def refusal(why):
+    error = pb_utils.TritonError(why, pb_utils.TritonError.INVALID_ARG)
+    return pb_utils.InferenceResponse(error=error)

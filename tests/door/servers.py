@@ -1,0 +1,147 @@
+"""A real tritonserver on Unix sockets, with small models, and the door before it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bundle_serving import sockets
+from bundle_serving.start_server import prepared
+from tests.project import ROOT, free_ports, wait_until
+
+MODELS = Path(__file__).parent / "models"
+KEY = "0123456789abcdef-the-admin-key"
+
+
+class OverUnixSocket(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=60)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+@dataclass
+class Behind:
+    """A door, and the Triton behind it."""
+
+    run_dir: Path
+    triton: subprocess.Popen[bytes]
+    door: subprocess.Popen[bytes]
+    http_port: int
+    grpc_port: int
+    metrics_port: int
+    # Triton's own HTTP server, which the door does without: to compare answers with.
+    triton_http: Path
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        connection: http.client.HTTPConnection | None = None,
+    ) -> tuple[int, dict[str, str], bytes]:
+        used = connection or http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=60)
+        with contextlib.closing(used):
+            used.request(method, path, body, headers or {})
+            response = used.getresponse()
+            named = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, named, response.read()
+
+    def ask_triton(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], bytes]:
+        return self.ask(method, path, body, headers, OverUnixSocket(self.triton_http))
+
+
+@contextlib.contextmanager
+def behind_the_door(
+    run_dir: Path,
+    repository: Path = MODELS,
+    models: Sequence[str] = ("echo", "picture", "text"),
+    options: Sequence[str] = (),
+) -> Iterator[Behind]:
+    folder = sockets.folder(run_dir)
+    key_file = run_dir / "key"
+    key_file.write_text(KEY)
+    ports = free_ports(3)
+    with (
+        process(triton_command(run_dir, folder, repository, models), run_dir) as triton,
+        process(door_command(run_dir, key_file, ports, options), None) as door,
+    ):
+        server = Behind(run_dir, triton, door, *ports, triton_http=folder / "compare")
+        wait_until(lambda: answers(server), "the door and Triton")
+        yield server
+
+
+def answers(server: Behind) -> bool:
+    assert server.triton.poll() is None, "Triton has ended"
+    assert server.door.poll() is None, "the door has ended"
+    try:
+        return server.ask("GET", "/v2/health/ready")[0] == 200
+    except OSError:
+        return False
+
+
+def triton_command(
+    run_dir: Path, folder: Path, repository: Path, models: Sequence[str]
+) -> list[str]:
+    binary, backends, _ = prepared(run_dir)
+    return [
+        str(binary),
+        f"--model-repository={repository}",
+        f"--backend-directory={backends}",
+        "--model-control-mode=explicit",
+        "--strict-readiness=false",
+        *(f"--load-model={name}" for name in models),
+        f"--backend-config=python,shm-region-prefix-name=door{os.getpid()}_",
+        "--model-config-name=cpu",
+        f"--grpc-address=unix:{folder}/grpc",
+        "--grpc-port=1",
+        f"--metrics-address=unix:{folder}/metrics",
+        "--metrics-port=2",
+        f"--http-address=unix:{folder}/compare",
+        "--http-port=3",
+    ]
+
+
+def door_command(
+    run_dir: Path, key_file: Path, ports: Sequence[int], options: Sequence[str]
+) -> list[str]:
+    http_port, grpc_port, metrics_port = map(str, ports)
+    return [
+        *(sys.executable, "-m", "bundle_door"),
+        *("--run-dir", str(run_dir), "--admin-key-file", str(key_file)),
+        *("--http-port", http_port, "--grpc-port", grpc_port, "--metrics-port", metrics_port),
+        *options,
+    ]
+
+
+@contextlib.contextmanager
+def process(command: list[str], run_dir: Path | None) -> Iterator[subprocess.Popen[bytes]]:
+    environment = prepared(run_dir)[2] if run_dir else dict(os.environ)
+    started = subprocess.Popen(command, env=environment, cwd=ROOT)
+    try:
+        yield started
+    finally:
+        started.terminate()
+        try:
+            started.wait(60)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
