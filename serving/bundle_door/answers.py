@@ -25,9 +25,7 @@ class Refused(Exception):
     """The request gets no answer but this; the message names the cause and, where there is one, a
     remedy."""
 
-    def __init__(
-        self, status: int, message: str, headers: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.headers = headers or {}

@@ -69,7 +69,9 @@ class Api:
 
     async def model(self, request: Request, named: Named) -> Answer:
         asked = pb.ModelMetadataRequest(name=named["model"], version=named["version"])
-        return as_json(plain(await self._triton.ask("ModelMetadata", asked, pb.ModelMetadataResponse)))
+        return as_json(
+            plain(await self._triton.ask("ModelMetadata", asked, pb.ModelMetadataResponse))
+        )
 
     async def config(self, request: Request, named: Named) -> Answer:
         return as_json(plain(await self._triton.config(named["model"], named["version"])))
@@ -88,7 +90,10 @@ class Api:
         answer = await self._triton.ask("RepositoryIndex", asked, pb.RepositoryIndexResponse)
         # What is empty, Triton leaves out here.
         return as_json(
-            [{key: value for key, value in plain(model).items() if value} for model in answer.models]
+            [
+                {key: value for key, value in plain(model).items() if value}
+                for model in answer.models
+            ]
         )
 
     async def load(self, request: Request, named: Named) -> Answer:
@@ -169,7 +174,9 @@ class Api:
             values = [value] if isinstance(value, str) else value or []
             asked.settings[name].value.extend(values)
         answer = await self._triton.ask("TraceSetting", asked, pb.TraceSettingResponse)
-        return as_json({name: trace_value(name, each.value) for name, each in answer.settings.items()})
+        return as_json(
+            {name: trace_value(name, each.value) for name, each in answer.settings.items()}
+        )
 
     async def logging(self, request: Request, named: Named) -> Answer:
         asked = pb.LogSettingsRequest()
@@ -181,7 +188,9 @@ class Api:
             elif value is not None:
                 asked.settings[name].string_param = value
         answer = await self._triton.ask("LogSettings", asked, pb.LogSettingsResponse)
-        return as_json({name: next(iter(plain(each).values())) for name, each in answer.settings.items()})
+        return as_json(
+            {name: next(iter(plain(each).values())) for name, each in answer.settings.items()}
+        )
 
     def _settings(self, request: Request, kind: Any) -> Any:
         """The settings to be changed: none where they are only read."""

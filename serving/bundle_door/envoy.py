@@ -1,8 +1,8 @@
 """Envoy's configuration: the ports, what may pass them, and the sockets behind.
 
-    HTTP_PORT     → the HTTP service (service.py), which reads and checks each request
-    GRPC_PORT     → Triton's gRPC, the methods below; streams by way of streams.py
-    METRICS_PORT  → /metrics
+HTTP_PORT     → the HTTP service (service.py), which reads and checks each request
+GRPC_PORT     → Triton's gRPC, the methods below; streams by way of streams.py
+METRICS_PORT  → /metrics
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ def config(ports: Ports, folder: Path, limits: Limits, admin_key: str | None) ->
         "static_resources": {
             "listeners": [
                 listener("http", ports.address, ports.http, http_routes(limits), limits),
-                listener(
-                    "grpc", ports.address, ports.grpc, grpc_routes(limits, admin_key), limits
-                ),
+                listener("grpc", ports.address, ports.grpc, grpc_routes(limits, admin_key), limits),
                 listener("metrics", ports.address, ports.metrics, metrics_routes(), limits),
             ],
             "clusters": [
                 cluster("http", folder / sockets.HTTP, limits, {"http_protocol_options": {}}),
                 cluster("triton", folder / sockets.GRPC, limits, {"http2_protocol_options": {}}),
-                cluster("streams", folder / sockets.STREAMS, limits, {"http2_protocol_options": {}}),
+                cluster(
+                    "streams", folder / sockets.STREAMS, limits, {"http2_protocol_options": {}}
+                ),
             ],
         },
         "overload_manager": overload(limits),
@@ -113,9 +113,7 @@ def admin_routes(path: str, admin_key: str | None) -> list[Config]:
 
 
 FOREIGN_PAGE = "requests from web pages are not answered here"
-FOREIGN_HOST = (
-    "the Host is none of this server; ask it by address or as localhost, or name it in ALLOWED_HOSTS"
-)
+FOREIGN_HOST = "the Host is none of this server; ask it by address or as localhost, or name it in ALLOWED_HOSTS"
 
 
 # The parts of Envoy's configuration

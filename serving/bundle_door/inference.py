@@ -121,8 +121,9 @@ def raw_shape(signature: Signature, size: int) -> list[int]:
     count, rest = divmod(size, item) if item else (0, size)
     if rest or (count != 1 and -1 not in signature.dims):
         raise Refused(
-            400, f"{size} bytes do not fill '{signature.name}', of {signature.datatype} and shape"
-            f" {list(signature.dims)}"
+            400,
+            f"{size} bytes do not fill '{signature.name}', of {signature.datatype} and shape"
+            f" {list(signature.dims)}",
         )
     return [*batch, *(count if dim == -1 else dim for dim in signature.dims)]
 
@@ -143,8 +144,9 @@ def payloads(inputs: Sequence[Input], binary: memoryview) -> Iterator[bytes | me
         _check_one_source(tensor)
     if position != len(binary):
         raise Refused(
-            400, f"{len(binary) - position} bytes follow the JSON that no input's binary_data_size"
-            " accounts for"
+            400,
+            f"{len(binary) - position} bytes follow the JSON that no input's binary_data_size"
+            " accounts for",
         )
 
 
@@ -186,8 +188,9 @@ def _check_size(tensor: Input, size: int, left: int) -> None:
         expected = str(count * SIZES[tensor.datatype])
     if not fits:
         raise Refused(
-            400, f"input '{tensor.name}': binary_data_size is {size}, but {tensor.datatype} of"
-            f" shape {tensor.shape} takes {expected} bytes"
+            400,
+            f"input '{tensor.name}': binary_data_size is {size}, but {tensor.datatype} of"
+            f" shape {tensor.shape} takes {expected} bytes",
         )
 
 
@@ -199,8 +202,9 @@ def _check_one_source(tensor: Input) -> None:
     ]
     if sum(given) > 1:
         raise Refused(
-            400, f"input '{tensor.name}' has more than one of 'data', binary_data_size and"
-            " shared_memory_region"
+            400,
+            f"input '{tensor.name}' has more than one of 'data', binary_data_size and"
+            " shared_memory_region",
         )
 
 

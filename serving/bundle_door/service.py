@@ -45,7 +45,9 @@ class Service:
         await sent(answer, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
         route, handler, named = found(self._routes, scope["method"], scope["path"])
         if route.admin:
             self._check_admin(headers)
@@ -64,7 +66,9 @@ class Service:
 
     def _check_admin(self, headers: Mapping[str, str]) -> None:
         key = headers.get(ADMIN_KEY, "")
-        if self._admin_key is None or not hmac.compare_digest(key.encode(), self._admin_key.encode()):
+        if self._admin_key is None or not hmac.compare_digest(
+            key.encode(), self._admin_key.encode()
+        ):
             raise Refused(403, f"This API is restricted, expecting header '{ADMIN_KEY}'")
 
     async def _body(
@@ -131,7 +135,9 @@ async def sent(answer: Answer, send: Send) -> None:
         {
             "type": "http.response.start",
             "status": answer.status,
-            "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+            "headers": [
+                (name.encode(), value.encode("latin-1")) for name, value in headers.items()
+            ],
         }
     )
     await send({"type": "http.response.body", "body": answer.body})

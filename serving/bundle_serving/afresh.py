@@ -3,8 +3,9 @@
     python -m bundle_serving.afresh [--go-on] COMMAND …
 
 Docker does the former with `restart: unless-stopped`; on the bare host nobody does, and the latter
-nobody anywhere. All that the program started ends with it. One that never came up (START_FAILED)
-is not tried again; one that gave up by itself only with --go-on, where nobody above tries.
+nobody anywhere. What the program started ends with it, but not where a signal ended it: then the
+next one finds its children with ours. One that never came up (START_FAILED) is not tried again;
+one that gave up by itself only with --go-on, where nobody above tries.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import time
 from contextlib import suppress
 from types import FrameType
+from typing import NoReturn
 
 from bundle_serving.processes import children_of
 
@@ -53,14 +55,18 @@ def _one_life(command: list[str]) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     signal.signal(signal.SIGTERM, stop)
-    try:
-        code = _ended(program)
-    finally:
+    code = _ended(program)
+    if code >= 0 or signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
         _end_all()
     if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _stop)
     return code
+
+
+def _stop(*_: FrameType | int | None) -> NoReturn:
+    _end_all()
+    sys.exit(0)
 
 
 def _ended(program: int) -> int:

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import resource
 import signal
 import sys
 import time
-from asyncio.subprocess import Process as Child
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,16 +32,17 @@ import grpc
 from bundle_serving import sockets
 from bundle_serving.afresh import START_FAILED
 from bundle_serving.awake import keep_awake
+from bundle_serving.children import Child
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.pauses import Pauses
+from bundle_serving.processes import Process
 from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
-from bundle_serving.triton_control import Triton
+from bundle_serving.triton_control import Triton, ready
 from bundle_serving.watch import Watch
 
 GIVEN_UP = 1
-QUESTION_S = 10
-START_S = 300  # until the first answer
+START_S = 300  # until everything is loaded
 MOST_STARTS = 3  # of the server, in vain
 LEAVE_S = 2  # between "not ready" and the end, for load balancers
 DOOR_EXIT_S = 15
@@ -62,7 +62,6 @@ class Keeper:
         self._pauses = Pauses()
         self._server: Child | None = None
         self._door: Child | None = None
-        self._up_once = False
 
     async def run(self) -> int:
         stop = asyncio.Event()
@@ -73,7 +72,7 @@ class Keeper:
         self._notes.say(False, "the server is stopping")
         try:
             if stopping.done():
-                if self._up_once:
+                if self._notes.times_ready:
                     await asyncio.sleep(LEAVE_S)
                 return 0
             await keeping
@@ -83,8 +82,9 @@ class Keeper:
             return int(code)
         finally:
             keeping.cancel()
-            await _end(self._door, DOOR_EXIT_S)
-            await _end(self._server, EXIT_TIMEOUT_S if stopping.done() else 0)
+            for child, grace in ((self._door, DOOR_EXIT_S), (self._server, EXIT_TIMEOUT_S)):
+                if child:
+                    await child.end(grace if stopping.done() else 0)
             self._remove_shared_memory()
         raise AssertionError("nothing that keeps ends by itself")
 
@@ -92,66 +92,88 @@ class Keeper:
         named = ("run_dir", "address", "http_port", "grpc_port", "metrics_port", "admin_key_file")
         given = {name: getattr(self._options, name) for name in named}
         options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        self._door = Child.found(self._is_door)
+        was_up = self._door is not None
         while True:
-            self._door = await _started("bundle_door", *options)
-            code = await self._door.wait()
-            await _end(self._door, 0)  # what is left of it
-            if not self._up_once:
-                raise GivenUp(START_FAILED, f"the door does not start: it ended with {code}")
+            self._door = self._door or Child.started("bundle_door", *options)
+            await self._door.wait()
+            await self._door.end(0)  # what is left of it
+            if not (was_up or self._notes.times_ready):
+                raise GivenUp(START_FAILED, "the door does not start")
             await self._pauses.before(DOOR)
-            self._notes.restored(DOOR, f"the door had ended with {code}: started it again")
+            self._door = None
+            self._notes.restored(DOOR, "the door had ended: started it again")
 
     async def _keep_server(self) -> NoReturn:
         why, in_vain = "", 0
+        self._server = Child.found(self._is_server)
+        was_up = self._server is not None
         while True:
-            async with self._hands.on():
-                await self._pauses.before(SERVER)
-                answers = await self._start_server()
-                if answers and why:
-                    await self._load_extra_pipelines()
-                    self._notes.restored(SERVER, f"{why}: started the server again")
-            in_vain = 0 if answers else in_vain + 1
-            assert self._server
-            if answers:
-                watch = Watch(self._server, self._triton, self._notes, self._hands, self._pauses)
-                why = await watch.until_it_must_be_started_again()
-            elif self._server.returncode is not None:
-                why = f"the server ended with {self._server.returncode} while it started"
-            else:
-                why = f"the server answered nothing within {START_S} s of its start"
+            before = self._notes.times_ready
+            if self._server is None:
+                async with self._hands.on():
+                    await self._pauses.before(SERVER)
+                    self._server = self._started_server()
+                    loaded = await self._loads(self._server)
+                if loaded and why:
+                    self._notes.restored(SERVER, f"{why}: started it again")
+            why = await self._watched(self._server)
+            in_vain = 0 if self._notes.times_ready > before else in_vain + 1
             self._notes.say(False, why)
             log(why)
-            await _end(self._server, 0)
-            if not self._up_once:
+            await self._server.end(0)
+            self._server = None
+            if not (was_up or self._notes.times_ready):
                 raise GivenUp(START_FAILED, "the server does not start")
             if in_vain == MOST_STARTS:
                 raise GivenUp(GIVEN_UP, f"{in_vain} starts of the server were in vain")
 
-    async def _start_server(self) -> bool:
-        """Whether it answers."""
+    async def _loads(self, server: Child) -> bool:
+        """Until it has loaded the first pipeline, or never will."""
+        deadline = time.monotonic() + START_S
+        while server.runs and time.monotonic() < deadline:
+            with suppress(grpc.aio.AioRpcError):
+                if PIPELINE in ready(await self._triton.index()):
+                    return True
+            await asyncio.sleep(0.1)
+        return False
+
+    async def _watched(self, server: Child) -> str:
+        """Until it must be started again; the reason."""
+        watch = Watch(server, self._triton, self._notes, self._hands, self._pauses)
+        extra = asyncio.create_task(self._load_extra_pipelines(self._notes.extra_pipelines))
+        try:
+            return await watch.until_it_must_be_started_again()
+        finally:
+            extra.cancel()
+
+    async def _load_extra_pipelines(self, names: list[str]) -> None:
+        """A fresh server has the first one alone."""
+        for name in names:
+            try:
+                if name not in ready(await self._triton.index()):
+                    await self._triton.load(name)
+            except grpc.aio.AioRpcError as fault:
+                log(f"{name} is not loaded again: {fault.details()}")
+
+    def _is_door(self, process: Process) -> bool:
+        return {"bundle_door", f"--run-dir={self._options.run_dir}"} <= {*process.arguments}
+
+    def _is_server(self, process: Process) -> bool:
+        mark = f"shm-region-prefix-name={self._options.shm_prefix}"
+        starting = {"bundle_serving.start_server", f"--shm-prefix={self._options.shm_prefix}"}
+        return starting <= {*process.arguments} or any(
+            argument.endswith(mark) for argument in process.arguments
+        )
+
+    def _started_server(self) -> Child:
         self._remove_shared_memory()
-        self._server = await _started(
+        return Child.started(
             "bundle_serving.start_server",
             *self._for_server,
             f"--run-dir={self._options.run_dir}",
             f"--shm-prefix={self._options.shm_prefix}",
         )
-        deadline = time.monotonic() + START_S
-        while self._server.returncode is None and time.monotonic() < deadline:
-            if await self._triton.ask(PIPELINE, QUESTION_S) is None:
-                self._up_once = True
-                self._notes.say(True)
-                return True
-            await asyncio.sleep(0.1)
-        return False
-
-    async def _load_extra_pipelines(self) -> None:
-        """A fresh server has the first one alone."""
-        for name in self._notes.extra_pipelines:
-            try:
-                await self._triton.load(name)
-            except grpc.aio.AioRpcError as fault:
-                log(f"{name} is not loaded again: {fault.details()}")
 
     async def _keep_awake(self) -> NoReturn:
         def both() -> list[int]:
@@ -165,24 +187,8 @@ class Keeper:
             region.unlink(missing_ok=True)
 
 
-async def _started(module: str, *options: str) -> Child:
-    """In a group of its own, which is ended with it."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *options, start_new_session=True
-    )
-
-
-async def _end(child: Child | None, grace: float) -> None:
-    """With all that it started, once the time for what is in flight is over."""
-    if child is None:
-        return
-    if grace and child.returncode is None:
-        child.terminate()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(child.wait(), grace)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    await child.wait()
+async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:
+    return await Keeper(options, for_server).run()  # made here: gRPC takes the loop that runs
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -201,7 +207,7 @@ def main(argv: list[str] | None = None) -> int:
     os.umask(0o077)
     options.run_dir.mkdir(parents=True, exist_ok=True)
     try:
-        return asyncio.run(Keeper(options, for_server).run())
+        return asyncio.run(_keep(options, for_server))
     except sockets.NotPrivate as fault:
         print(f"error: {fault}", file=sys.stderr)
         return START_FAILED

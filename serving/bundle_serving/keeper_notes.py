@@ -28,6 +28,7 @@ class Notes:
     folder: Path
     ready: bool = False
     reason: str = "it is starting"
+    times_ready: int = 0
     extra_pipelines: list[str] = field(default_factory=list)
     _restored: Counter[str] = field(default_factory=Counter)
     _events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
@@ -45,6 +46,9 @@ class Notes:
 
     def say(self, ready: bool, reason: str = "") -> None:
         """Whether requests are answered."""
+        self.times_ready += ready
+        if (ready, reason) == (self.ready, self.reason) and ready:
+            return
         self.ready, self.reason = ready, reason
         self._write(READINESS, json.dumps({"ready": ready, "reason": reason}))
         self._save()

@@ -1,7 +1,7 @@
 """The Unix sockets between the processes of one server; only their owner can reach them.
 
-    folder(run_dir) / GRPC        Triton's gRPC, to which it appends the port itself
-    target(folder(run_dir))       the same, as gRPC clients want it
+folder(run_dir) / GRPC        Triton's gRPC, to which it appends the port itself
+target(folder(run_dir))       the same, as gRPC clients want it
 """
 
 from __future__ import annotations

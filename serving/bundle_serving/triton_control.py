@@ -97,6 +97,11 @@ class Triton:
         return None
 
 
+def ready(index: Mapping[tuple[str, str], str]) -> set[str]:
+    """The models of which a version is."""
+    return {model for (model, _), state in index.items() if state == "READY"}
+
+
 def question(signature: Any) -> Any:
     """What a pipeline can answer, by the type of its input."""
     wanted = signature.inputs[0]
@@ -121,10 +126,3 @@ def as_json(config: Any) -> str:
     from google.protobuf import json_format  # seldom needed
 
     return json_format.MessageToJson(config, preserving_proto_field_name=True)
-
-
-def processes_wanted(config: Any) -> Mapping[str, int]:
-    """How many processes each instance group of a model has. An ensemble has none."""
-    if config.platform == "ensemble":
-        return {}
-    return {group.name: group.count for group in config.instance_group}

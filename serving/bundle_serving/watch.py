@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from asyncio.subprocess import Process as Child
 from collections import Counter
 from contextlib import suppress
 from typing import NoReturn
 
 import grpc
 
+from bundle_serving.children import Child
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.pauses import Pauses
 from bundle_serving.processes import TICKS_A_SECOND, family
 from bundle_serving.start_server import PIPELINE
-from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton
+from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton, ready
 
 FAMILY_S = 1  # between two looks for processes that are new
 SETTLE_S = 0.25
@@ -40,7 +40,7 @@ class Watch:
         self._server, self._triton, self._notes = server, triton, notes
         self._hands, self._pauses = hands, pauses
         self._gone = asyncio.Event()  # a process of the server's
-        self._round_at = time.monotonic()  # of questions
+        self._round_at = 0.0  # when there were questions
         self._counts: dict[str, Counts] = {}
         self._answered = {PIPELINE: time.monotonic()}  # when we were
         self._wrong: set[str] = set()  # the pipelines that did not answer in the last round
@@ -61,7 +61,8 @@ class Watch:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _server_ended(self) -> str:
-        return f"the server had ended with {await self._server.wait()}"
+        await self._server.wait()
+        return "the server had ended"
 
     async def _notice_who_goes(self) -> NoReturn:
         loop = asyncio.get_running_loop()
@@ -185,9 +186,8 @@ class Watch:
     async def _due(self) -> list[str]:
         """The first pipeline, and less often those beside it; of one that never answered nobody
         knows whether it can answer our kind of question."""
-        states = await self._triton.index()
-        ready = {model for (model, _), state in states.items() if state == "READY"} - {PIPELINE}
-        beside = [name for name in sorted(ready) if await self._members(name)]
+        others = ready(await self._triton.index()) - {PIPELINE}
+        beside = [name for name in sorted(others) if await self._members(name)]
         self._notes.remember(beside)
         for name in beside:
             if name not in self._answered and await self._triton.ask(name, QUESTION_S) is None:
@@ -229,9 +229,7 @@ class Watch:
 
     async def _mend_pipeline(self, pipeline: str, why: str) -> str | None:
         try:
-            states = await self._triton.index()
-            ready = {model for (model, _), state in states.items() if state == "READY"}
-            if pipeline not in ready:
+            if pipeline not in ready(await self._triton.index()):
                 await self._triton.load(pipeline)
                 self._notes.restored(MODEL, f"{pipeline} was not loaded: loaded it")
                 return None
