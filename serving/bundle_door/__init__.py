@@ -1,1 +1,1 @@
-"""The door: what listens for requests from outside, checks them, and asks Triton over its socket."""
+"""The door: it listens for requests from outside, checks them, and asks Triton over its socket."""

@@ -7,8 +7,6 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from tritonclient.grpc import service_pb2 as pb
-
 from bundle_door import kserve
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.inference import HEADER_LENGTH, answered, from_body, from_raw, header_length
@@ -17,6 +15,7 @@ from bundle_door.messages import plain
 from bundle_door.parsing import parsed
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
+from bundle_serving.kserve import pb
 
 Named = Mapping[str, str]
 
@@ -43,174 +42,160 @@ class Api:
     # Health
 
     async def live(self, request: Request, named: Named) -> Answer:
-        live = await self._triton.ask("ServerLive", pb.ServerLiveRequest(), pb.ServerLiveResponse)
-        return Answer(status=200 if live.live else 503)
+        return Answer(status=200 if (await self._triton.ask("ServerLive")).live else 503)
 
     async def ready(self, request: Request, named: Named) -> Answer:
-        ready = await self._triton.ask(
-            "ServerReady", pb.ServerReadyRequest(), pb.ServerReadyResponse
-        )
-        return Answer(status=200 if ready.ready else 503)
+        return Answer(status=200 if (await self._triton.ask("ServerReady")).ready else 503)
 
     async def model_ready(self, request: Request, named: Named) -> Answer:
-        asked = pb.ModelReadyRequest(name=named["model"], version=named["version"])
-        ready = await self._triton.ask("ModelReady", asked, pb.ModelReadyResponse)
-        if not ready.ready:
+        answer = await self._triton.ask("ModelReady", **model(named))
+        if not answer.ready:
             raise Refused(400, "Model version not ready")
         return Answer()
 
     # Metadata
 
     async def server(self, request: Request, named: Named) -> Answer:
-        answer = await self._triton.ask(
-            "ServerMetadata", pb.ServerMetadataRequest(), pb.ServerMetadataResponse
-        )
-        return as_json(plain(answer))
+        return as_json(plain(await self._triton.ask("ServerMetadata")))
 
     async def model(self, request: Request, named: Named) -> Answer:
-        asked = pb.ModelMetadataRequest(name=named["model"], version=named["version"])
-        return as_json(
-            plain(await self._triton.ask("ModelMetadata", asked, pb.ModelMetadataResponse))
-        )
+        return as_json(plain(await self._triton.ask("ModelMetadata", **model(named))))
 
     async def config(self, request: Request, named: Named) -> Answer:
-        return as_json(plain(await self._triton.config(named["model"], named["version"])))
+        answer = await self._triton.ask("ModelConfig", **model(named))
+        return as_json(plain(answer.config))
 
     async def statistics(self, request: Request, named: Named) -> Answer:
-        asked = pb.ModelStatisticsRequest(name=named["model"], version=named["version"])
-        return as_json(
-            plain(await self._triton.ask("ModelStatistics", asked, pb.ModelStatisticsResponse))
-        )
+        return as_json(plain(await self._triton.ask("ModelStatistics", **model(named))))
 
     # The model repository
 
     async def index(self, request: Request, named: Named) -> Answer:
         wanted = self._json(request, kserve.Index)
-        asked = pb.RepositoryIndexRequest(ready=wanted.ready)
-        answer = await self._triton.ask("RepositoryIndex", asked, pb.RepositoryIndexResponse)
-        # What is empty, Triton leaves out here.
-        return as_json(
-            [
-                {key: value for key, value in plain(model).items() if value}
-                for model in answer.models
-            ]
-        )
+        answer = await self._triton.ask("RepositoryIndex", ready=wanted.ready)
+        return as_json([without_empty(plain(model)) for model in answer.models])
 
     async def load(self, request: Request, named: Named) -> Answer:
-        asked = pb.RepositoryModelLoadRequest(model_name=named["model"])
-        for name, value in self._json(request, kserve.Load).parameters.items():
-            if name.startswith("file:"):
-                asked.parameters[name].bytes_param = from_base64(value, name)
-            else:
-                asked.parameters[name].string_param = value
-        await self._triton.ask("RepositoryModelLoad", asked, pb.RepositoryModelLoadResponse)
+        wanted = self._json(request, kserve.Load).parameters
+        parameters = {name: load_parameter(name, value) for name, value in wanted.items()}
+        await self._triton.ask(
+            "RepositoryModelLoad", model_name=named["model"], parameters=parameters
+        )
         return Answer()
 
     async def unload(self, request: Request, named: Named) -> Answer:
         wanted = self._json(request, kserve.Unload).parameters
-        asked = pb.RepositoryModelUnloadRequest(model_name=named["model"])
-        asked.parameters["unload_dependents"].bool_param = wanted.unload_dependents
-        await self._triton.ask("RepositoryModelUnload", asked, pb.RepositoryModelUnloadResponse)
+        dependents = pb.ModelRepositoryParameter(bool_param=wanted.unload_dependents)
+        await self._triton.ask(
+            "RepositoryModelUnload",
+            model_name=named["model"],
+            parameters={"unload_dependents": dependents},
+        )
         return Answer()
 
     # Shared memory
 
     async def system_regions(self, request: Request, named: Named) -> Answer:
-        asked = pb.SystemSharedMemoryStatusRequest(name=named["region"])
-        answer = await self._triton.ask(
-            "SystemSharedMemoryStatus", asked, pb.SystemSharedMemoryStatusResponse
-        )
-        return as_json([plain(answer.regions[name]) for name in sorted(answer.regions)])
+        return regions(await self._triton.ask("SystemSharedMemoryStatus", name=named["region"]))
+
+    async def cuda_regions(self, request: Request, named: Named) -> Answer:
+        return regions(await self._triton.ask("CudaSharedMemoryStatus", name=named["region"]))
 
     async def register_system(self, request: Request, named: Named) -> Answer:
         region = self._json(request, kserve.SystemRegion)
-        asked = pb.SystemSharedMemoryRegisterRequest(
-            name=named["region"], key=region.key, offset=region.offset, byte_size=region.byte_size
-        )
         await self._triton.ask(
-            "SystemSharedMemoryRegister", asked, pb.SystemSharedMemoryRegisterResponse
+            "SystemSharedMemoryRegister",
+            name=named["region"],
+            key=region.key,
+            offset=region.offset,
+            byte_size=region.byte_size,
         )
         return Answer()
-
-    async def unregister_system(self, request: Request, named: Named) -> Answer:
-        asked = pb.SystemSharedMemoryUnregisterRequest(name=named["region"])
-        await self._triton.ask(
-            "SystemSharedMemoryUnregister", asked, pb.SystemSharedMemoryUnregisterResponse
-        )
-        return Answer()
-
-    async def cuda_regions(self, request: Request, named: Named) -> Answer:
-        asked = pb.CudaSharedMemoryStatusRequest(name=named["region"])
-        answer = await self._triton.ask(
-            "CudaSharedMemoryStatus", asked, pb.CudaSharedMemoryStatusResponse
-        )
-        return as_json([plain(answer.regions[name]) for name in sorted(answer.regions)])
 
     async def register_cuda(self, request: Request, named: Named) -> Answer:
         region = self._json(request, kserve.CudaRegion)
-        asked = pb.CudaSharedMemoryRegisterRequest(
+        await self._triton.ask(
+            "CudaSharedMemoryRegister",
             name=named["region"],
             raw_handle=region.raw_handle.b64,
             byte_size=region.byte_size,
             device_id=region.device_id,
         )
-        await self._triton.ask(
-            "CudaSharedMemoryRegister", asked, pb.CudaSharedMemoryRegisterResponse
-        )
+        return Answer()
+
+    async def unregister_system(self, request: Request, named: Named) -> Answer:
+        await self._triton.ask("SystemSharedMemoryUnregister", name=named["region"])
         return Answer()
 
     async def unregister_cuda(self, request: Request, named: Named) -> Answer:
-        asked = pb.CudaSharedMemoryUnregisterRequest(name=named["region"])
-        await self._triton.ask(
-            "CudaSharedMemoryUnregister", asked, pb.CudaSharedMemoryUnregisterResponse
-        )
+        await self._triton.ask("CudaSharedMemoryUnregister", name=named["region"])
         return Answer()
 
     # Trace and log
 
     async def trace(self, request: Request, named: Named) -> Answer:
-        asked = pb.TraceSettingRequest(model_name=named["model"])
-        for name, value in self._settings(request, kserve.TraceSettings).items():
-            values = [value] if isinstance(value, str) else value or []
-            asked.settings[name].value.extend(values)
-        answer = await self._triton.ask("TraceSetting", asked, pb.TraceSettingResponse)
-        return as_json(
-            {name: trace_value(name, each.value) for name, each in answer.settings.items()}
+        wanted = self._changes(request, kserve.TraceSettings)
+        settings = {name: trace_setting(value) for name, value in wanted.items()}
+        answer = await self._triton.ask(
+            "TraceSetting", model_name=named["model"], settings=settings
         )
+        return as_json({name: traced(name, said.value) for name, said in answer.settings.items()})
 
     async def logging(self, request: Request, named: Named) -> Answer:
-        asked = pb.LogSettingsRequest()
-        for name, value in self._settings(request, kserve.LogSettings).items():
-            if isinstance(value, bool):
-                asked.settings[name].bool_param = value
-            elif isinstance(value, int):
-                asked.settings[name].uint32_param = value
-            elif value is not None:
-                asked.settings[name].string_param = value
-        answer = await self._triton.ask("LogSettings", asked, pb.LogSettingsResponse)
-        return as_json(
-            {name: next(iter(plain(each).values())) for name, each in answer.settings.items()}
-        )
+        wanted = self._changes(request, kserve.LogSettings)
+        settings = {name: log_setting(value) for name, value in wanted.items() if value is not None}
+        answer = await self._triton.ask("LogSettings", settings=settings)
+        return as_json({name: the_one(said) for name, said in answer.settings.items()})
 
-    def _settings(self, request: Request, kind: Any) -> Any:
-        """The settings to be changed: none where they are only read."""
-        if request.method == "GET":
-            return {}
-        return self._json(request, kind)
+    def _changes(self, request: Request, kind: Any) -> Any:
+        """What is to be changed; nothing where settings are only read."""
+        return {} if request.method == "GET" else self._json(request, kind)
 
     def _json(self, request: Request, kind: Any) -> Any:
-        """The body's JSON; without a body, all that has a default."""
-        if request.size > self._limits.json_bytes:
-            raise Refused(413, f"the JSON is larger than {self._limits.json_bytes} bytes")
-        return parsed(request.body or b"{}", kind, "the request's JSON")
+        """The body's JSON; where there is no body, all that has a default."""
+        return parsed(request.body or b"{}", kind, "the request's JSON", self._limits)
 
 
-def trace_value(name: str, values: Any) -> Any:
+def model(named: Named) -> dict[str, str]:
+    return {"name": named["model"], "version": named["version"]}
+
+
+def regions(answer: Any) -> Answer:
+    return as_json([plain(answer.regions[name]) for name in sorted(answer.regions)])
+
+
+def without_empty(values: dict[str, Any]) -> dict[str, Any]:
+    """As Triton's index is."""
+    return {name: value for name, value in values.items() if value}
+
+
+def load_parameter(name: str, value: str) -> Any:
+    if not name.startswith("file:"):
+        return pb.ModelRepositoryParameter(string_param=value)
+    try:
+        return pb.ModelRepositoryParameter(bytes_param=base64.b64decode(value, validate=True))
+    except binascii.Error:
+        raise Refused(400, f"the parameter '{name}' is not base64") from None
+
+
+def trace_setting(value: str | list[str] | None) -> Any:
+    values = [value] if isinstance(value, str) else value
+    return pb.TraceSettingRequest.SettingValue(value=values)
+
+
+def traced(name: str, values: Any) -> Any:
     return list(values) if name == "trace_level" else "".join(values)
 
 
-def from_base64(text: str, name: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise Refused(400, f"the parameter '{name}' is not base64") from None
+def log_setting(value: bool | int | str) -> Any:
+    if isinstance(value, bool):
+        return pb.LogSettingsRequest.SettingValue(bool_param=value)
+    if isinstance(value, int):
+        return pb.LogSettingsRequest.SettingValue(uint32_param=value)
+    return pb.LogSettingsRequest.SettingValue(string_param=value)
+
+
+def the_one(message: Any) -> Any:
+    """The value of a message that has one of several."""
+    (value,) = plain(message).values()
+    return value

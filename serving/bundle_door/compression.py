@@ -1,4 +1,4 @@
-"""Compressed bodies: bounded when they come in, in the client's favourite encoding when they go out."""
+"""Compressed bodies: bounded when they come in; going out, as the client prefers."""
 
 from __future__ import annotations
 
@@ -28,19 +28,27 @@ def decompressed(chunks: Iterable[bytes], encoding: str, limit: int) -> Iterator
     stream = zlib.decompressobj(WINDOWS[encoding])
     size = 0
     for chunk in chunks:
-        while chunk:
-            try:
-                clear = stream.decompress(chunk, STEP)
-            except zlib.error:
-                raise Refused(400, f"the body is not valid {encoding}") from None
-            if stream.unused_data or (stream.eof and not clear):
-                raise Refused(400, f"data follows the end of the {encoding} body")
+        for clear in _steps(stream, chunk, encoding):
             if (size := size + len(clear)) > limit:
                 raise too_large(limit)
             yield clear
-            chunk = stream.unconsumed_tail
     if not stream.eof:
         raise Refused(400, f"the {encoding} body is cut off")
+
+
+def _steps(stream: zlib._Decompress, chunk: bytes, encoding: str) -> Iterator[bytes]:
+    """What one chunk makes, never more than STEP of it at once."""
+    clear = b""
+    # A full step may have left some behind although the chunk is used up.
+    while chunk or (len(clear) == STEP and not stream.eof):
+        if stream.eof:
+            raise Refused(400, f"data follows the end of the {encoding} body")
+        try:
+            clear = stream.decompress(chunk, STEP)
+        except zlib.error:
+            raise Refused(400, f"the body is not valid {encoding}") from None
+        yield clear
+        chunk = stream.unused_data or stream.unconsumed_tail
 
 
 def preferred(accepted: str) -> str | None:

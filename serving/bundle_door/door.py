@@ -124,7 +124,7 @@ async def http_server(service: Service, socket: Path) -> AsyncIterator[asyncio.T
     socket.unlink(missing_ok=True)
     server = Server(
         uvicorn.Config(
-            service,  # type: ignore[arg-type]
+            service,
             uds=str(socket),
             http="httptools",
             ws="none",

@@ -18,6 +18,9 @@ from bundle_serving.guard import GRPC_HEADER
 
 Config = dict[str, Any]
 
+HTTP1: Config = {"http_protocol_options": {}}
+HTTP2: Config = {"http2_protocol_options": {}}
+
 TYPES = "type.googleapis.com/envoy.extensions."
 TRITON = "/inference.GRPCInferenceService/"
 OPEN_METHODS = [
@@ -28,6 +31,8 @@ OPEN_METHODS = [
     "/grpc.health.v1.Health/Check",
 ]  # fmt: skip
 STREAM = f"{TRITON}ModelStreamInfer"
+RESOURCE_EXHAUSTED = "8"
+RETRY = ("retry-after", "1")
 ADMIN_METHODS = [
     f"{TRITON}{name}" for name in (
         "ModelStatistics", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload",
@@ -66,11 +71,9 @@ def config(ports: Ports, folder: Path, limits: Limits, admin_key: str | None) ->
                 listener("metrics", ports.address, ports.metrics, metrics_routes(), limits),
             ],
             "clusters": [
-                cluster("http", folder / sockets.HTTP, limits, {"http_protocol_options": {}}),
-                cluster("triton", folder / sockets.GRPC, limits, {"http2_protocol_options": {}}),
-                cluster(
-                    "streams", folder / sockets.STREAMS, limits, {"http2_protocol_options": {}}
-                ),
+                cluster("http", folder / sockets.HTTP, limits, HTTP1),
+                cluster("triton", folder / sockets.GRPC, limits, HTTP2),
+                cluster("streams", folder / sockets.STREAMS, limits, HTTP2),
             ],
         },
         "overload_manager": overload(limits),
@@ -113,7 +116,9 @@ def admin_routes(path: str, admin_key: str | None) -> list[Config]:
 
 
 FOREIGN_PAGE = "requests from web pages are not answered here"
-FOREIGN_HOST = "the Host is none of this server; ask it by address or as localhost, or name it in ALLOWED_HOSTS"
+FOREIGN_HOST = (
+    "the Host is none of this server's; use its address, or name the host in ALLOWED_HOSTS"
+)
 
 
 # The parts of Envoy's configuration
@@ -146,7 +151,7 @@ def manager(name: str, routes: Sequence[Config], limits: Limits) -> Config:
         path_with_escaped_slashes_action="REJECT_REQUEST",
         max_request_headers_kb=32,
         request_headers_timeout=seconds(HEADERS_S),
-        # A stream of gRPC is a request without an end.
+        # A stream over gRPC is a request that is never complete.
         request_timeout=seconds(0 if grpc else limits.arrival_s),
         stream_idle_timeout=seconds(max(limits.idle_s, limits.answer_s + 5)),
         common_http_protocol_options={"idle_timeout": seconds(limits.idle_s)},
@@ -156,8 +161,7 @@ def manager(name: str, routes: Sequence[Config], limits: Limits) -> Config:
             "initial_stream_window_size": 1 << 20,
             "initial_connection_window_size": 4 << 20,
         },
-        # gRPC has its own form of errors.
-        **({} if grpc else {"local_reply_config": errors_as_json()}),
+        local_reply_config=own_refusals(grpc),
         route_config={
             "virtual_hosts": [
                 {
@@ -171,19 +175,26 @@ def manager(name: str, routes: Sequence[Config], limits: Limits) -> Config:
     )
 
 
-def errors_as_json() -> Config:
-    """Envoy's own refusals, in the form of Triton's."""
-    overloaded = {"status_code_filter": {"comparison": {
-        "op": "EQ", "value": {"default_value": 503, "runtime_key": "door.overloaded"},
-    }}}  # fmt: skip
+def own_refusals(grpc: bool) -> Config:
+    """What Envoy itself refuses, in the form of Triton's answers."""
+    if grpc:
+        return {"mappers": [added_to(413, "grpc-status", RESOURCE_EXHAUSTED)]}
     return {
-        "mappers": [
+        "mappers": [added_to(503, *RETRY)],
+        "body_format": {"json_format": {"error": "%LOCAL_REPLY_BODY%"}},
+    }
+
+
+def added_to(status: int, name: str, value: str) -> Config:
+    comparison = {"op": "EQ", "value": {"default_value": status, "runtime_key": "unused"}}
+    return {
+        "filter": {"status_code_filter": {"comparison": comparison}},
+        "headers_to_add": [
             {
-                "filter": overloaded,
-                "headers_to_add": [{"header": {"key": "retry-after", "value": "1"}}],
+                "header": {"key": name, "value": value},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
             }
         ],
-        "body_format": {"json_format": {"error": "%LOCAL_REPLY_BODY%"}},
     }
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from tritonclient.grpc import service_pb2 as pb
 
 from bundle_door.answers import JSON, Answer, Refused
 from bundle_door.kserve import Inference, Input, Output, Parameters, SharedMemory
-from bundle_door.limits import Limits, too_large
+from bundle_door.limits import Limits
 from bundle_door.parsing import parsed
 from bundle_door.tensors import LENGTH, SIZES, from_json, to_json
+from bundle_serving.kserve import pb
 
 HEADER_LENGTH = "inference-header-content-length"
 # raw_input_contents of a ModelInferRequest: field 7, of bytes.
@@ -68,9 +68,7 @@ def header_length(header: str | None, size: int) -> int | None:
 
 def from_body(model: str, version: str, body: bytes, length: int, limits: Limits) -> Asked:
     """A body that is JSON in its first `length` bytes, with binary tensors behind."""
-    if length > limits.json_bytes:
-        raise too_large_json(limits)
-    asked = parsed(memoryview(body)[:length], Inference, "the request's JSON")
+    asked = parsed(memoryview(body)[:length], Inference, "the request's JSON", limits)
     tensors = list(payloads(asked.inputs, memoryview(body)[length:]))
     message = pb.ModelInferRequest(
         model_name=model,
@@ -168,11 +166,6 @@ def varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def too_large_json(limits: Limits) -> Refused:
-    refused = too_large(limits.json_bytes)
-    return Refused(413, f"of JSON, {refused}; send large tensors as binary data")
 
 
 def _check_size(tensor: Input, size: int, left: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 
@@ -21,7 +20,7 @@ def plain(message: Message) -> dict[str, Any]:
     }
 
 
-def _field(field: FieldDescriptor, value: Any) -> Any:
+def _field(field: Any, value: Any) -> Any:
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         of_value = kind.fields_by_name["value"]
@@ -31,7 +30,7 @@ def _field(field: FieldDescriptor, value: Any) -> Any:
     return _value(field, value)
 
 
-def _value(field: FieldDescriptor, value: Any) -> Any:
+def _value(field: Any, value: Any) -> Any:
     if field.message_type is not None:
         return plain(value)
     if field.enum_type is not None:

@@ -48,6 +48,7 @@ class Service:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
+        check_origin(headers)
         route, handler, named = found(self._routes, scope["method"], scope["path"])
         if route.admin:
             self._check_admin(headers)
@@ -65,10 +66,8 @@ class Service:
         return encoded(answer, encoding) if encoding else answer
 
     def _check_admin(self, headers: Mapping[str, str]) -> None:
-        key = headers.get(ADMIN_KEY, "")
-        if self._admin_key is None or not hmac.compare_digest(
-            key.encode(), self._admin_key.encode()
-        ):
+        given, key = headers.get(ADMIN_KEY, "").encode(), self._admin_key
+        if key is None or not hmac.compare_digest(given, key.encode()):
             raise Refused(403, f"This API is restricted, expecting header '{ADMIN_KEY}'")
 
     async def _body(
@@ -88,6 +87,13 @@ class Service:
             # Of a large body it takes a second, in which others are served too.
             await asyncio.sleep(0)
         return clear
+
+
+def check_origin(headers: Mapping[str, str]) -> None:
+    """A page of another server must not ask this one through a browser that can reach it."""
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host"):
+        raise Refused(403, f"pages of {origin[:100]} may not ask here; name it in CORS_ORIGINS")
 
 
 async def received(receive: Receive, limit: int, share: Share) -> list[bytes]:
@@ -130,14 +136,7 @@ def encoded(answer: Answer, encoding: str) -> Answer:
 
 
 async def sent(answer: Answer, send: Send) -> None:
-    headers = {**answer.headers, "content-length": str(len(answer.body))}
-    await send(
-        {
-            "type": "http.response.start",
-            "status": answer.status,
-            "headers": [
-                (name.encode(), value.encode("latin-1")) for name, value in headers.items()
-            ],
-        }
-    )
+    named = {**answer.headers, "content-length": str(len(answer.body))}
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in named.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Literal, get_args
 
 from bundle_door.answers import Refused
-from bundle_door.parsing import parsed
+from bundle_door.parsing import decoded
 
 Datatype = Literal[
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
@@ -86,7 +86,7 @@ def _flat(data: bytes, datatype: str, dimensions: int, name: str) -> list[Any]:
     kind = _kind(datatype, name)
     for _ in range(depth):
         kind = list[kind]  # type: ignore[valid-type]
-    values = parsed(data, kind, f"input '{name}': 'data' is not {datatype}")
+    values: list[Any] = decoded(data, kind, f"input '{name}': 'data' is not {datatype}")
     for _ in range(depth - 1):
         values = list(chain.from_iterable(values))
     return values

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import grpc
-from tritonclient.grpc import service_pb2 as pb
-from tritonclient.grpc.model_config_pb2 import DataType
 
 from bundle_door.answers import RETRY_SOON, Refused
 from bundle_door.inference import Signature
+from bundle_serving.kserve import pb
 
 SERVICE = "/inference.GRPCInferenceService/"
 OPTIONS = [
@@ -33,6 +32,7 @@ STATUS = {
     grpc.StatusCode.UNIMPLEMENTED: 501,
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
+DATA_TYPES = pb.model__config__pb2.DataType
 # A model's signature is asked for again after so long: a new version may have another.
 REMEMBERED_S = 1.0
 
@@ -50,43 +50,38 @@ class Triton:
         await self.channel.close()
 
     async def infer(self, pieces: Sequence[bytes | memoryview]) -> pb.ModelInferResponse:
-        call = self._call("ModelInfer", pb.ModelInferResponse, serialized=True)
-        answer: pb.ModelInferResponse = await self._settled(call, b"".join(pieces))
+        answer: pb.ModelInferResponse = await self._settled(
+            self._call("ModelInfer"), b"".join(pieces)
+        )
         return answer
 
-    async def ask(self, name: str, request: Any, response: Any) -> Any:
-        """Call the method `name` with a message."""
-        return await self._settled(self._call(name, response), request)
-
-    async def config(self, model: str, version: str) -> Any:
-        request = pb.ModelConfigRequest(name=model, version=version)
-        return (await self.ask("ModelConfig", request, pb.ModelConfigResponse)).config
+    async def ask(self, method: str, **fields: Any) -> Any:
+        """Call a method with a request of these fields."""
+        request = getattr(pb, f"{method}Request")(**fields)
+        return await self._settled(self._call(method), request.SerializeToString())
 
     async def signature(self, model: str, version: str) -> Signature:
         """The one input of a model."""
         asked, known = self._signatures.get((model, version), (0.0, None))
         if known and time.monotonic() < asked + REMEMBERED_S:
             return known
-        signature = signature_of(await self.config(model, version))
+        answer = await self.ask("ModelConfig", name=model, version=version)
+        signature = signature_of(answer.config)
         if len(self._signatures) > 100:
             self._signatures.clear()
         self._signatures[model, version] = time.monotonic(), signature
         return signature
 
-    def _call(self, name: str, response: Any, serialized: bool = False) -> Any:
-        if name not in self._calls:
-            self._calls[name] = self.channel.unary_unary(
-                SERVICE + name,
-                request_serializer=None if serialized else type(self)._bytes,
-                response_deserializer=response.FromString,
+    def _call(self, method: str) -> Any:
+        """It takes the serialised request, so that a picture need not become a message first."""
+        if method not in self._calls:
+            self._calls[method] = self.channel.unary_unary(
+                SERVICE + method,
+                response_deserializer=getattr(pb, f"{method}Response").FromString,
             )
-        return self._calls[name]
+        return self._calls[method]
 
-    @staticmethod
-    def _bytes(message: Any) -> bytes:
-        return message.SerializeToString()  # type: ignore[no-any-return]
-
-    async def _settled(self, call: Any, request: Any) -> Any:
+    async def _settled(self, call: Any, request: bytes) -> Any:
         try:
             return await call(request, timeout=self._timeout)
         except grpc.aio.AioRpcError as error:
@@ -109,7 +104,7 @@ def signature_of(config: Any) -> Signature:
             f"{config.name} has {len(config.input)} inputs, and a raw body is one; send JSON",
         )
     (tensor,) = config.input
-    datatype = DataType.Name(tensor.data_type).removeprefix("TYPE_")
+    datatype = DATA_TYPES.Name(tensor.data_type).removeprefix("TYPE_")
     return Signature(
         tensor.name,
         "BYTES" if datatype == "STRING" else datatype,

@@ -188,7 +188,6 @@ CHANGES = [
     ("/v2/trace/setting", b'{"trace_rate":"many"}'),
     ("/v2/logging", b'{"log_verbose_level":0,"log_info":true,"log_format":"ISO8601"}'),
     ("/v2/logging", b'{"log_format":"default"}'),
-    ("/v2/logging", b'{"log_format":"none"}'),
 ]
 
 

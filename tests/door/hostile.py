@@ -1,0 +1,231 @@
+"""Requests that no client of good will sends: those that once ended the server, and mutants."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+import socket
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+INFER = "/v2/models/echo/infer"
+FLOATS = {"name": "IN_FP32", "datatype": "FP32", "shape": [1, 5], "data": [1, 2, 3, 4, 5]}
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """A request as it goes over the wire; the body may be said to be longer than it is."""
+
+    status: int
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    path: str = INFER
+    method: str = "POST"
+    # One chunk of this many bytes after the other.
+    chunk: int | None = None
+
+    def pieces(self) -> Iterator[bytes]:
+        framing = {"Transfer-Encoding": "chunked"} if self.chunk else {}
+        if not self.chunk and "Content-Length" not in self.headers:
+            framing = {"Content-Length": str(len(self.body))}
+        lines = [f"{self.method} {self.path} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in self._headers(framing).items()]
+        yield "\r\n".join([*lines, "", ""]).encode("latin-1")
+        yield from self._chunked(self.chunk) if self.chunk else [self.body]
+
+    def _headers(self, framing: dict[str, str]) -> dict[str, str]:
+        return {"Host": "localhost", "Connection": "close", **framing, **self.headers}
+
+    def _chunked(self, size: int) -> Iterator[bytes]:
+        starts = range(0, len(self.body), size)
+        chunks = (self.body[start : start + size] for start in starts)
+        framed = [b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks]
+        for start in range(0, len(framed), 10_000):
+            yield b"".join(framed[start : start + 10_000])
+        yield b"0\r\n\r\n"
+
+
+def asked(**changes: object) -> bytes:
+    return json.dumps({"inputs": [{**FLOATS, **changes}]}).encode()
+
+
+# The table that the door was built for; each of them ended or filled the server behind it.
+ATTACKS = {
+    "a weight beyond all numbers": Hostile(400, asked(), {"Accept-Encoding": "gzip;q=1e999"}),
+    "a shape of a terabyte": Hostile(400, asked(shape=[1, 2**40])),
+    "a shape of 12 GB": Hostile(400, asked(shape=[1, 3_000_000_000])),
+    "its key in escapes": Hostile(
+        400, asked(shape=[1, 2**40]).replace(b'"shape"', b'"\\u0073hape"')
+    ),
+    "600,000 chunks": Hostile(400, b"x" * 600_000, chunk=1),
+    "1 MB of brackets": Hostile(400, b"[" * 1_000_000),
+    "180 kB of brackets in data": Hostile(400, asked(data=0)[:-4] + b"[" * 180_000),
+    "brackets from a foreign page": Hostile(
+        403, b"[" * 200_000, {"Origin": "https://example.org", "Content-Type": "text/plain"}
+    ),
+    "a gigabyte in gzip": Hostile(413, gzip.compress(bytes(2**30)), {"Content-Encoding": "gzip"}),
+    "chunks for the admin": Hostile(403, b"x" * 300_000, path="/v2/repository/index", chunk=1),
+    "a gigabyte": Hostile(413, bytes(1 << 20), {"Content-Length": str(2**30)}),
+    "chunks without end": Hostile(413, bytes(150_000_000), chunk=1 << 20),
+    "a name that points here": Hostile(403, asked(), {"Host": "rebound.example.org"}),
+}
+
+
+def status_of(request: Hostile, port: int) -> int | None:
+    """The status of the answer; None where the connection is closed without one."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        try:
+            for piece in request.pieces():
+                connection.sendall(piece)
+        except OSError:
+            pass  # closed already: the answer may lie ready all the same
+        try:
+            with connection.makefile("rb") as answer:
+                return final_status(answer)
+        except ConnectionError:
+            return None
+
+
+def final_status(answer: BinaryIO) -> int | None:
+    """Not that of "100 Continue", which comes before the answer."""
+    while found := re.match(rb"HTTP/1.1 (\d{3})", answer.readline()):
+        if found[1] != b"100":
+            return int(found[1])
+        answer.readline()
+    return None
+
+
+# Mutants
+
+JPEG = b"\xff\xd8" + bytes(range(256))
+RAW = {"Inference-Header-Content-Length": "0"}
+_BINARY = json.dumps(
+    {
+        "inputs": [
+            {
+                "name": "IN_FP32",
+                "datatype": "FP32",
+                "shape": [1, 5],
+                "parameters": {"binary_data_size": 20},
+            }
+        ],
+        "parameters": {"binary_data_output": True},
+        "id": "1",
+    }
+).encode()
+SEEDS = [
+    Hostile(200, asked()),
+    Hostile(200, asked(datatype="BYTES", name="IN_STRING", data=["a", "b", "c", "d", "e"])),
+    Hostile(200, _BINARY + bytes(20), {"Inference-Header-Content-Length": str(len(_BINARY))}),
+    Hostile(200, JPEG, RAW, "/v2/models/picture/infer"),
+    Hostile(200, b"text", RAW, "/v2/models/text/infer"),
+    Hostile(200, gzip.compress(asked()), {"Content-Encoding": "gzip"}),
+    Hostile(200, zlib.compress(asked()), {"Content-Encoding": "deflate"}),
+    Hostile(200, path="/v2/models/echo", method="GET"),
+    *(request for request in ATTACKS.values() if len(request.body) < 10_000),
+]
+
+NUMBERS = [
+    "-1", "0", "1e999", "1e308", "-0.0", "18446744073709551616", "9223372036854775807", "1.5",
+    "99999999999999999999999999", "null", "true", '"5"', "[]", "{}", "NaN", "Infinity", "0x10",
+]  # fmt: skip
+TOKENS = [
+    '"inputs"', '"shape"', '"data"', '"name"', '"datatype"', '"parameters"', '"outputs"', "[", "]",
+    "{", "}", ",", ":", '"\\u0000"', '"\\ud800"', '"' + "x" * 5000 + '"', "[" * 2000,
+    '{"a":' * 2000, '"shared_memory_region"', '"binary_data_size"', '"classification"', '"FP64"',
+    '"BYTES"', '"BF16"',
+]  # fmt: skip
+HEADERS = {
+    "Accept-Encoding": ["gzip;q=-1", "deflate;q=;", "*;q=1", ",,,", "gzip" * 500, "br;q=0.5, x"],
+    "Content-Encoding": ["br", "gzip, gzip", "identity", "GZIP", "\xff", "deflate"],
+    "Content-Length": ["0", "5", "-1", "1e3", "99999999999999999999", "1, 2", ""],
+    "Inference-Header-Content-Length": ["0", "1", "-5", "99999999999", "2e2", " 7", "\xd9"],
+    "Transfer-Encoding": ["chunked", "gzip, chunked", "identity", "xchunked"],
+    "Host": ["", "localhost:99999", "[::1]", "a b", "evil.example.org", "localhost@evil"],
+    "Origin": ["null", "http://localhost", "https://[", "x" * 3000],
+    "Expect": ["100-continue", "200-ok"],
+    "X-Long": ["x" * 20_000, "x" * 100_000],
+    "Content-Type": ["text/plain", "multipart/form-data", "application/json; charset=utf-7"],
+}  # fmt: skip
+PATHS = [
+    "/v2/models//infer", "/v2/models/echo%2finfer", "/v2/models/echo/versions/-1/infer", "/%00",
+    "/v2/models/../repository/index", "/v2/models/echo/versions/99999999999999999999/infer",
+    "/v2/../",
+    "/v2/models/" + "e" * 8000 + "/infer", "//v2", "/v2/models/echo/infer?" + "a=b&" * 2000, "*",
+    "/v2/repository/index", "/v2/logging", "/internal/metrics", "/v2/models/echo\xff/infer",
+]  # fmt: skip
+
+
+def mutants(count: int, seed: int) -> Iterator[Hostile]:
+    """The same ones for the same seed; the status that each is said to get means nothing."""
+    chance = random.Random(seed)
+    for _ in range(count):
+        mutant = chance.choice(SEEDS)
+        for _ in range(chance.randint(1, 4)):
+            mutant = chance.choice(MUTATIONS)(mutant, chance)
+        yield mutant
+
+
+def _with(request: Hostile, **changes: object) -> Hostile:
+    return Hostile(**{**vars(request), **changes})  # type: ignore[arg-type]
+
+
+def _bytes(request: Hostile, chance: random.Random) -> Hostile:
+    body = bytearray(request.body or b"{}")
+    for _ in range(chance.randint(1, 8)):
+        body[chance.randrange(len(body))] = chance.randrange(256)
+    return _with(request, body=bytes(body))
+
+
+def _cut(request: Hostile, chance: random.Random) -> Hostile:
+    return _with(request, body=request.body[: chance.randint(0, len(request.body))])
+
+
+def _doubled(request: Hostile, chance: random.Random) -> Hostile:
+    start, end = sorted(chance.randint(0, len(request.body)) for _ in range(2))
+    piece = request.body[start:end] * chance.choice([2, 3, 50])
+    return _with(request, body=request.body[:start] + piece + request.body[end:])
+
+
+def _number(request: Hostile, chance: random.Random) -> Hostile:
+    return _replaced(request, chance, rb"-?\d+", chance.choice(NUMBERS))
+
+
+def _token(request: Hostile, chance: random.Random) -> Hostile:
+    return _replaced(request, chance, rb'"\w*"|[\[\]{}:,]', chance.choice(TOKENS))
+
+
+def _replaced(request: Hostile, chance: random.Random, what: bytes, by: str) -> Hostile:
+    found = list(re.finditer(what, request.body))
+    if not found:
+        return request
+    place = chance.choice(found)
+    body = request.body[: place.start()] + by.encode() + request.body[place.end() :]
+    return _with(request, body=body)
+
+
+def _header(request: Hostile, chance: random.Random) -> Hostile:
+    name = chance.choice(list(HEADERS))
+    return _with(request, headers={**request.headers, name: chance.choice(HEADERS[name])})
+
+
+def _path(request: Hostile, chance: random.Random) -> Hostile:
+    return _with(request, path=chance.choice(PATHS))
+
+
+def _method(request: Hostile, chance: random.Random) -> Hostile:
+    return _with(request, method=chance.choice(["GET", "PUT", "HEAD", "OPTIONS", "CONNECT", "X"]))
+
+
+def _chunks(request: Hostile, chance: random.Random) -> Hostile:
+    return _with(request, chunk=chance.choice([1, 3, 1000]))
+
+
+MUTATIONS = [
+    *[_bytes, _cut, _doubled, _number, _number, _number, _token, _token],
+    *[_header, _path, _method, _chunks],
+]

@@ -1,0 +1,140 @@
+"""tritonclient as it is, over HTTP and gRPC, through the door."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from tritonclient.utils import InferenceServerException
+
+from bundle_serving.guard import GRPC_HEADER, HEADER
+from tests.door.servers import KEY, Behind
+
+JPEG = np.frombuffer(b"\xff\xd8" + bytes(range(256)) * 400, np.uint8)[np.newaxis]
+MODULES = {"http": tritonclient.http, "grpc": tritonclient.grpc}
+ADMIN = {"http": {HEADER: KEY}, "grpc": {GRPC_HEADER: KEY}}
+
+
+@pytest.fixture(params=MODULES)
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def client(server: Behind, protocol: str) -> Iterator[Any]:
+    port = server.http_port if protocol == "http" else server.grpc_port
+    with MODULES[protocol].InferenceServerClient(f"localhost:{port}") as connected:
+        yield connected
+
+
+def inputs(protocol: str) -> list[Any]:
+    tensor = MODULES[protocol].InferInput("INPUT", list(JPEG.shape), "UINT8")
+    tensor.set_data_from_numpy(JPEG)
+    return [tensor]
+
+
+def test_infer(client: Any, protocol: str) -> None:
+    answer = client.infer("picture", inputs(protocol)).as_numpy("OUTPUT")
+    assert answer.shape == (1, 3) and abs(answer.sum() - 1) < 1e-6
+
+
+def test_classes(client: Any, protocol: str) -> None:
+    output = MODULES[protocol].InferRequestedOutput("OUTPUT", class_count=2)
+    answer = client.infer("picture", inputs(protocol), outputs=[output]).as_numpy("OUTPUT")
+    assert [text.split(b":")[2] for text in answer[0]] == [b"low", b"middling"]
+
+
+def test_compression(client: Any, protocol: str) -> None:
+    codec: dict[str, Any] = {"compression_algorithm": "gzip"}
+    if protocol == "http":
+        codec = {f"{way}_compression_algorithm": "deflate" for way in ("request", "response")}
+    assert client.infer("picture", inputs(protocol), **codec).as_numpy("OUTPUT").shape == (1, 3)
+
+
+def test_metadata_and_health(client: Any) -> None:
+    assert client.is_server_live() and client.is_server_ready()
+    assert client.is_model_ready("picture") and not client.is_model_ready("none")
+    for read in (client.get_server_metadata, lambda: client.get_model_metadata("picture")):
+        assert read()
+    assert client.get_model_config("picture")
+
+
+def test_a_refusal_keeps_its_status(client: Any, protocol: str) -> None:
+    tensor = MODULES[protocol].InferInput("INPUT", [1, 3], "UINT8")
+    tensor.set_data_from_numpy(np.zeros((1, 3), np.uint8))
+    with pytest.raises(InferenceServerException, match="not a JPEG; send one") as refusal:
+        client.infer("picture", [tensor])
+    assert refusal.value.status() in ("400", "StatusCode.INVALID_ARGUMENT")
+
+
+ADMIN_CALLS = {
+    "index": lambda c, h: c.get_model_repository_index(headers=h),
+    "load": lambda c, h: c.load_model("text", headers=h),
+    "statistics": lambda c, h: c.get_inference_statistics("picture", headers=h),
+    "trace": lambda c, h: c.get_trace_settings(headers=h),
+    "logging": lambda c, h: c.get_log_settings(headers=h),
+    "system memory": lambda c, h: c.get_system_shared_memory_status(headers=h),
+    "cuda memory": lambda c, h: c.get_cuda_shared_memory_status(headers=h),
+    "unregister": lambda c, h: c.unregister_system_shared_memory(headers=h),
+    "unregister cuda": lambda c, h: c.unregister_cuda_shared_memory(headers=h),
+}
+
+
+@pytest.mark.parametrize("name", ADMIN_CALLS)
+def test_admin_calls_want_the_key(client: Any, protocol: str, name: str) -> None:
+    call, key = ADMIN_CALLS[name], ADMIN[protocol]
+    call(client, key)
+    for headers in ({}, {header: "0123456789abcdef0123456789abcdef" for header in key}):
+        with pytest.raises(InferenceServerException) as refusal:
+            call(client, headers)
+        assert refusal.value.status() in ("403", "StatusCode.PERMISSION_DENIED")
+
+
+def test_streams(server: Behind) -> None:
+    answers: queue.Queue[Any] = queue.Queue()
+    with tritonclient.grpc.InferenceServerClient(f"localhost:{server.grpc_port}") as client:
+        client.start_stream(lambda result, error: answers.put(error or result))
+        for number in range(3):
+            client.async_stream_infer("picture", inputs("grpc"), request_id=str(number))
+        found = [answers.get(timeout=60) for _ in range(3)]
+        client.stop_stream()
+    assert {answer.get_response().id for answer in found} == {"0", "1", "2"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_message_that_is_too_large(server: Behind, stream: bool) -> None:
+    """Refused, and the next one is answered."""
+    large = tritonclient.grpc.InferInput("INPUT", [1, 70_000_000], "UINT8")
+    large.set_data_from_numpy(np.full((1, 70_000_000), 255, np.uint8))
+    with tritonclient.grpc.InferenceServerClient(f"localhost:{server.grpc_port}") as client:
+        with pytest.raises(InferenceServerException) as refusal:
+            if stream:
+                raise streamed(client, [large])
+            client.infer("picture", [large])
+        assert refusal.value.status() == "StatusCode.RESOURCE_EXHAUSTED"
+        assert client.infer("picture", inputs("grpc"))
+
+
+def streamed(client: Any, tensors: list[Any]) -> Any:
+    answers: queue.Queue[Any] = queue.Queue()
+    client.start_stream(lambda result, error: answers.put(error or result))
+    client.async_stream_infer("picture", tensors)
+    answer = answers.get(timeout=60)
+    client.stop_stream(cancel_requests=True)
+    return answer
+
+
+@pytest.mark.parametrize("method", ["ServerReflection", "ModelInfer2"])
+def test_other_methods_are_not_there(server: Behind, method: str) -> None:
+    import grpc
+
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        call = channel.unary_unary(f"/inference.GRPCInferenceService/{method}")
+        with pytest.raises(grpc.RpcError) as refusal:
+            call(b"", timeout=60)
+        assert refusal.value.code() == grpc.StatusCode.UNIMPLEMENTED

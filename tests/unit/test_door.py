@@ -1,0 +1,263 @@
+"""What the door makes of requests: parsed, checked, and put as Triton takes them over gRPC."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bundle_door import envoy
+from bundle_door.answers import Refused
+from bundle_door.compression import compressed, decompressed, preferred
+from bundle_door.inference import (
+    Signature,
+    answered,
+    from_body,
+    from_raw,
+    header_length,
+    raw_shape,
+    varint,
+)
+from bundle_door.limits import Limits, Load
+from bundle_serving.kserve import pb
+
+LIMITS = Limits(body_bytes=10_000_000, json_bytes=20_000)
+TENSOR = {"name": "IN", "datatype": "INT32", "shape": [1, 2], "data": [1, 2]}
+BINARY = {"name": "IN", "datatype": "INT32", "shape": [1, 2], "parameters": {"binary_data_size": 8}}
+
+
+def body(*inputs: dict[str, Any], binary: bytes = b"", **more: Any) -> tuple[bytes, int]:
+    text = json.dumps({"inputs": inputs, **more}).encode()
+    return text + binary, len(text)
+
+
+def message(body: bytes, length: int) -> Any:
+    asked = from_body("echo", "1", body, length, LIMITS)
+    return pb.ModelInferRequest.FromString(b"".join(asked.pieces))
+
+
+def test_json_and_binary_tensors_travel_as_raw_contents() -> None:
+    found = message(*body(TENSOR, BINARY | {"name": "B"}, binary=b"12345678", id="x"))
+    assert (found.model_name, found.model_version, found.id) == ("echo", "1", "x")
+    assert list(found.raw_input_contents) == [b"\1\0\0\0\2\0\0\0", b"12345678"]
+    assert [tensor.name for tensor in found.inputs] == ["IN", "B"]
+
+
+def test_shared_memory_and_parameters() -> None:
+    region = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
+    tensor = {"name": "IN", "datatype": "INT32", "shape": [1, 2], "parameters": region}
+    output = {"name": "OUT", "parameters": {"classification": 3}}
+    parameters = {"priority": 1, "sequence_id": 2**63, "mine": 0.5, "binary_data_output": True}
+    found = message(*body(tensor, outputs=[output], parameters=parameters))
+    assert found.inputs[0].parameters["shared_memory_region"].string_param == "r"
+    assert found.outputs[0].parameters["classification"].int64_param == 3
+    assert found.parameters["priority"].uint64_param == 1
+    assert found.parameters["sequence_id"].uint64_param == 2**63
+    assert found.parameters["mine"].double_param == 0.5
+    assert "binary_data_output" not in found.parameters and not found.raw_input_contents
+
+
+REFUSED: dict[str, tuple[dict[str, Any], bytes, str]] = {
+    "no data": ({"data": None}, b"", "'data'"),
+    "too few": ({"data": [1]}, b"", "'data' has 1 values, but its shape wants 2"),
+    "a shape too large": ({"shape": [1, 2**40]}, b"", "its shape wants 1099511627776"),
+    "a negative shape": ({"shape": [-1, 2]}, b"", "Expected `int` >= 0"),
+    "a shape of words": ({"shape": "all"}, b"", r"Expected `array`, got `str` - at `\$"),
+    "too many dimensions": ({"shape": [1] * 33}, b"", "length <= 32"),
+    "nested too deep": ({"data": [[[1, 2]]]}, b"", "nested 3 deep, but its shape has 2"),
+    "unevenly nested": ({"data": [[1], 2]}, b"", "Expected `array`, got `int`"),
+    "a fraction": ({"data": [1, 2.5]}, b"", "not INT32: Expected `int`, got `float`"),
+    "out of range": ({"data": [1, 2**31]}, b"", "a value beyond INT32"),
+    "no such datatype": ({"datatype": "INT128"}, b"", "Invalid enum value 'INT128'"),
+    "half floats in JSON": ({"datatype": "FP16"}, b"", "FP16 cannot be sent as JSON"),
+    "an unknown field": ({"dat": []}, b"", "unknown field `dat`"),
+    "an unknown parameter": ({"parameters": {"binary_size": 8}}, b"", "unknown field"),
+    "data twice": ({"parameters": {"binary_data_size": 8}}, b"12345678", "more than one of"),
+    "bytes left over": ({}, b"1", "1 bytes follow the JSON"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_tensor_is_refused_with_its_cause(name: str) -> None:
+    changes, binary, cause = REFUSED[name]
+    with pytest.raises(Refused, match=cause) as refusal:
+        message(*body({**TENSOR, **changes}, binary=binary))
+    assert refusal.value.status == 400
+
+
+@pytest.mark.parametrize(
+    "size, binary, cause",
+    [
+        (4, b"1234", "INT32 of shape .* takes 8 bytes"),
+        (8, b"1234", "binary_data_size is 8, but 4 bytes are left"),
+        (-1, b"", "binary_data_size"),
+    ],
+)
+def test_binary_data_fits_its_shape(size: int, binary: bytes, cause: str) -> None:
+    with pytest.raises(Refused, match=cause):
+        message(*body(BINARY | {"parameters": {"binary_data_size": size}}, binary=binary))
+
+
+@pytest.mark.parametrize(
+    "text, cause",
+    [
+        (b"", "truncated"),
+        (b"[" * 1000, "Expected `object`"),
+        (b'{"inputs":' + b"[" * 1000, "Expected `object`"),
+        (b'{"inputs":[{"data":' + b"[" * 10_000, "nested too deep"),
+        (b'{"id":"\xff"}', "not UTF-8"),
+        (b'{"inputs":[]}]', "trailing characters"),
+        (b'{"inputs":[],"parameters":{"binary_data_output":1}}', "must be true or false"),
+        (b'{"inputs":[],"parameters":{"a":[]}}', "parameters"),
+        (b'{"inputs":[],"parameters":{"a":18446744073709551616}}', "64 bits|out of range"),
+    ],
+)
+def test_bad_json_is_refused(text: bytes, cause: str) -> None:
+    with pytest.raises(Refused, match=cause) as refusal:
+        message(text, len(text))
+    assert refusal.value.status == 400
+
+
+def test_large_json_is_refused_unread() -> None:
+    with pytest.raises(Refused, match=r"larger than 0.02 MB") as refusal:
+        message(b"[" * 30_000, 30_000)
+    assert refusal.value.status == 413
+
+
+def test_header_length() -> None:
+    assert header_length(None, 7) == 7 and header_length("5", 7) == 5
+    assert header_length("0", 7) is None
+    for wrong in ("8", "-1", "1e3", "", "٣", "9" * 30):
+        with pytest.raises(Refused):
+            header_length(wrong, 7)
+
+
+@pytest.mark.parametrize(
+    "datatype, dims, size, shape",
+    [
+        ("UINT8", (-1,), 5, [1, 5]),
+        ("FP32", (3, -1), 24, [1, 3, 2]),
+        ("FP32", (2,), 8, [1, 2]),
+        ("BYTES", (1,), 100, [1, 1]),
+    ],
+)
+def test_a_raw_body_fills_the_open_dimension(
+    datatype: str, dims: tuple[int, ...], size: int, shape: list[int]
+) -> None:
+    assert raw_shape(Signature("IN", datatype, dims, batches=True), size) == shape
+    assert raw_shape(Signature("IN", datatype, dims, batches=False), size) == shape[1:]
+
+
+@pytest.mark.parametrize("dims, size", [((2,), 9), ((-1, -1), 8), ((3, -1), 4)])
+def test_a_raw_body_that_fits_no_shape(dims: tuple[int, ...], size: int) -> None:
+    with pytest.raises(Refused):
+        raw_shape(Signature("IN", "FP32", dims, batches=True), size)
+
+
+def test_a_raw_text_has_its_length_before_it() -> None:
+    asked = from_raw("m", "", [b"He", b"llo"], Signature("IN", "BYTES", (1,), batches=False))
+    found = pb.ModelInferRequest.FromString(b"".join(asked.pieces))
+    assert list(found.raw_input_contents) == [b"\5\0\0\0Hello"]
+
+
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**21, 64_000_000])
+def test_varint(value: int) -> None:
+    written = pb.ModelInferRequest.FromString(b"\x3a" + varint(value) + bytes(value))
+    assert len(written.raw_input_contents[0]) == value
+
+
+def test_an_answer_as_json_and_as_binary() -> None:
+    tensor = pb.ModelInferResponse.InferOutputTensor
+    response = pb.ModelInferResponse(
+        model_name="m",
+        model_version="1",
+        outputs=[tensor(name=name, datatype="FP32", shape=[1]) for name in "ab"],
+        raw_output_contents=[b"\0\0\0\x3f", b"\0\0\x80\x7f"],
+    )
+    asked = from_body("m", "", *body(TENSOR, outputs=[{"name": "b"}]), limits=LIMITS)
+    assert json.loads(answered(response, asked).body)["outputs"] == [
+        {"name": "a", "datatype": "FP32", "shape": [1], "data": [0.5]},
+        # JSON knows no infinity.
+        {"name": "b", "datatype": "FP32", "shape": [1], "data": [None]},
+    ]
+    output = {"name": "a", "parameters": {"binary_data": True}}
+    asked = from_body("m", "", *body(TENSOR, outputs=[output]), limits=LIMITS)
+    answer = answered(response, asked)
+    length = int(answer.headers["inference-header-content-length"])
+    first, second = json.loads(answer.body[:length])["outputs"]
+    assert first["parameters"] == {"binary_data_size": 4} and "data" in second
+    assert answer.body[length:] == b"\0\0\0\x3f"
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_compressed_bodies_are_bounded(encoding: str) -> None:
+    bomb = compressed(bytes(5_000_000), encoding)
+    assert len(b"".join(decompressed([bomb], encoding, 5_000_000))) == 5_000_000
+    with pytest.raises(Refused) as refusal:
+        list(decompressed([bomb], encoding, 4_999_999))
+    assert refusal.value.status == 413
+    for wrong in (bomb[:-1], bomb + b"x", bomb + bomb, b"x", b"x" + bomb):
+        with pytest.raises(Refused) as refusal:
+            list(decompressed([wrong], encoding, 10_000_000))
+        assert refusal.value.status == 400
+
+
+def test_compressed_bodies_in_pieces() -> None:
+    whole = gzip.compress(b"some text")
+    pieces = [whole[index : index + 1] for index in range(len(whole))]
+    assert b"".join(decompressed(pieces, "gzip", 100)) == b"some text"
+
+
+def test_an_unknown_encoding_is_refused() -> None:
+    with pytest.raises(Refused, match="br is not supported") as refusal:
+        list(decompressed([zlib.compress(b"")], "br", 100))
+    assert refusal.value.status == 415
+
+
+@pytest.mark.parametrize(
+    "accepted, encoding",
+    [
+        ("", None),
+        ("br", None),
+        ("gzip", "gzip"),
+        ("deflate, gzip;q=0.5", "deflate"),
+        ("GZIP ; q=1.000", "gzip"),
+        ("gzip;q=0", None),
+        ("identity, *;q=0.1", None),
+    ],
+)
+def test_preferred_encoding(accepted: str, encoding: str | None) -> None:
+    assert preferred(accepted) == encoding
+
+
+@pytest.mark.parametrize("accepted", ["gzip;q=1e999", "gzip;q=-1", "gzip;q=2", "a b", "gzip;q="])
+def test_bad_weights_are_refused(accepted: str) -> None:
+    with pytest.raises(Refused, match="Accept-Encoding"):
+        preferred(accepted)
+
+
+def test_load_is_bounded_and_comes_back() -> None:
+    load = Load(Limits(in_flight=1, in_flight_bytes=10))
+    with load.request() as share:
+        share.take(10)
+        for beyond in (lambda: share.take(1), lambda: load.request().__enter__()):
+            with pytest.raises(Refused) as refusal:
+                beyond()
+            assert refusal.value.status == 503 and refusal.value.headers["retry-after"]
+    assert (load.requests, load.bytes) == (0, 0)
+
+
+def test_without_an_admin_key_nothing_leads_to_admin_methods() -> None:
+    ports = envoy.Ports("127.0.0.1", 1, 2, 3)
+    open_ = json.dumps(envoy.config(ports, Path("/sockets"), Limits(), admin_key=None))
+    keyed = json.dumps(envoy.config(ports, Path("/sockets"), Limits(), admin_key="the key"))
+    assert "the key" in keyed
+    routes = envoy.grpc_routes(Limits(), None)
+    for method in envoy.ADMIN_METHODS:
+        assert method in open_
+        (route,) = [route for route in routes if route["match"].get("path") == method]
+        assert "direct_response" in route
