@@ -9,32 +9,37 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 from rich.table import Table
 
-from bundle_serving.health import reason_not_to_trust
-from bundle_serving.start_server import PIPELINE
 from scripts.base import console
 from scripts.base.errors import UserError, guarded
 from scripts.repository.archive import Version
 from scripts.server import triton_api
+from scripts.server.healthy import unhealthy_reason
 from scripts.server.up import described, served_version
-from scripts.stacks import state
+from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 REMEDY = "bring it up: make up"
+MOST_EVENTS = 5  # of what the keeper restored
 
 
 def main() -> int:
     known = state.load()
     if known is None:
         raise UserError("no server is up", REMEDY)
-    reason = reason_not_to_trust(f"http://{known.http}", PIPELINE)
-    if reason:
+    stack = flavour.stack(known.flavour, known.started_with)
+    if reason := unhealthy_reason(stack, known):
         raise UserError(f"the {known.flavour} server does not answer ({reason})", REMEDY)
     version = served_version()
     console.note(f"answers: {described(known, version)}")
     console.note(_engine(known, version))
+    for event in stack.kept().get("events", [])[-MOST_EVENTS:]:
+        console.note(
+            f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"
+        )
     console.out.print(_models(known.http))
     return 0
 

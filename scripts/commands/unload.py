@@ -26,7 +26,7 @@ def main() -> int:
         console.note(f"{name} is not loaded")
         return 0
     with console.waiting(f"unloading {name}") as waiting:
-        loading.unload(server.grpc, name, model_control.LONGEST_S)
+        loading.unload(server.admin, name, model_control.LONGEST_S)
         while model_control.in_memory(server, name):
             if waiting.seconds > model_control.LONGEST_S:
                 raise UserError(f"{name} still answers requests", "make models shows when it ends")

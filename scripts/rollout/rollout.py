@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from bundle_serving.health import reason_not_to_trust
-from scripts.base import console, interrupts
+from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live
@@ -49,7 +49,7 @@ class Up:
 
     @property
     def control(self) -> Control:
-        return Control(self.server.grpc, float(self.wished["START_TIMEOUT"]))
+        return Control(self.server.admin, float(self.wished["START_TIMEOUT"]))
 
 
 def found(pipeline: Pipeline) -> Up:
@@ -89,14 +89,15 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     switch = Switch(up_now.control, layout.engine, old, new, up_now.shared)
     ensemble = old.pipeline.ensemble
     stream = Stream(up_now.server.http, ensemble, _pictures(new), serves=old.number)
-    try:
-        with stream:
-            proof = _turn(switch, stream, up_now, canary)
-    except BaseException as fault:
-        # A second Ctrl-C does not leave the way back half gone.
-        with interrupts.ignored():
-            _go_back(switch, how, fault)
-        raise
+    with lock.hands_off():
+        try:
+            with stream:
+                proof = _turn(switch, stream, up_now, canary)
+        except BaseException as fault:
+            # A second Ctrl-C does not leave the way back half gone.
+            with interrupts.ignored():
+                _go_back(switch, how, fault)
+            raise
     failed = sum(answer.label is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
     up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")

@@ -14,6 +14,7 @@ import tritonclient.grpc
 from tritonclient.utils import InferenceServerException
 
 from bundle_serving.guard import GRPC_HEADER
+from scripts.base import lock
 from scripts.base.errors import UserError
 from scripts.stacks import admin_key
 
@@ -29,13 +30,13 @@ def load(
 ) -> None:
     """As the repository has it; or with this config, and for a model that is not there, with these
     files. Neither outlives the server."""
-    with _asked(address, f"the load of {model}", limit) as (client, key):
+    with lock.hands_off(), _asked(address, f"the load of {model}", limit) as (client, key):
         named = {f"file:{name}": content for name, content in (files or {}).items()}
         client.load_model(model, headers=key, config=config, files=named, client_timeout=limit)
 
 
 def unload(address: str, model: str, limit: float) -> None:
-    with _asked(address, f"the unload of {model}", limit) as (client, key):
+    with lock.hands_off(), _asked(address, f"the unload of {model}", limit) as (client, key):
         client.unload_model(model, headers=key, client_timeout=limit)
 
 

@@ -22,6 +22,7 @@ from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.model_folders import Decoding, Layout, Share
 from scripts.server import engines, extra
+from scripts.server.healthy import unhealthy_reason
 from scripts.server.recover import restore
 from scripts.settings import settings
 from scripts.settings.settings import PORTS, Settings
@@ -36,6 +37,9 @@ PLACE = ("BIND", "MEMORY", "REPOSITORY", "S3_SERVER_CREDENTIALS")
 
 # What is said of a network, and not of the machine or the server.
 OF_A_NETWORK = {*archive.DECIDING, "CALIBRATION", "SAMPLES"}
+
+# That a server which does not answer is left to its keeper.
+KEEPERS_S = 15
 
 # A network's hash stands in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
@@ -152,7 +156,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
     wanted = State(stack.flavour, fingerprint(stack, wished), wished.values)
     known = state.load()
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
-        if reason_not_to_trust(f"http://{known.http}", PIPELINE) is None:
+        if unhealthy_reason(stack, known) is None or _restored(stack, known):
             console.note(f"up already: {described(known, version)}")
             return known
         console.note("the server is there but does not answer: it is started afresh")
@@ -166,6 +170,19 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         raise
     console.note(f"up: {described(wanted, version)}")
     return wanted
+
+
+def _restored(stack: Stack, known: State) -> bool:
+    """Whether its keeper gets it to answer."""
+    if known.flavour == "gpu":  # which has none
+        return False
+    with console.waiting("the server does not answer: waiting for its keeper") as waiting:
+        while reason := unhealthy_reason(stack, known):
+            waiting.show(reason)
+            if waiting.seconds > KEEPERS_S:
+                return False
+            time.sleep(0.2)
+    return True
 
 
 def _stop(known: State) -> None:

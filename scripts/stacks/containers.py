@@ -3,6 +3,7 @@ answers questions about the engine."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,10 +18,11 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
 
 import docker
+from bundle_serving import keeper_notes
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
-from scripts.base import console, ports
+from scripts.base import console, lock, ports
 from scripts.base.errors import AlreadyTold, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
@@ -100,6 +102,7 @@ class DockerStack:
 
     def prepare(self) -> None:
         admin_key.ensure(int(self._run_as.partition(":")[0]))
+        lock.keepers_hands()
         self.build("server")
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
@@ -204,6 +207,15 @@ class DockerStack:
         """Bytes of memory that are left to the server."""
         memory = self.memory()
         return memory[1] - memory[0] if memory else None
+
+    def kept(self) -> dict[str, Any]:
+        """What the server's keeper has noted; the gpu flavour has none."""
+        container = self._container("server")
+        if self.flavour == "gpu" or not container or container.status != "running":
+            return {}
+        code, said = container.exec_run(["cat", f"{self.run_dir}/{keeper_notes.STATE}"])
+        noted: dict[str, Any] = json.loads(said) if code == 0 else {}
+        return noted
 
     def alive(self, service: str = "server") -> bool:
         container = self._container(service)

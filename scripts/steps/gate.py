@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,8 +30,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving import over_socket, sockets
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
+from bundle_serving.start_server import is_ngc
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.base.ports import free_ports
@@ -136,12 +139,10 @@ def served(
         tempfile.TemporaryDirectory(dir=options.run_dir) as run,
         tempfile.TemporaryFile("w+") as log,
     ):
-        http, grpc, metrics = (str(port) for port in free_ports(3))
+        url, listens = _where(Path(run))
         command = [sys.executable, "-m", "bundle_serving.start_server", "--shm-prefix", MARK]
-        command += ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
         command += ["--repository", str(options.repository), "--load-model", model]
-        command += ["--run-dir", run, "--config-name", options.config]
-        url = f"http://127.0.0.1:{http}"
+        command += ["--run-dir", run, "--config-name", options.config, *listens]
         server, starts = _start(command, log), 1
         try:
             deadline = time.monotonic() + options.limit
@@ -163,6 +164,20 @@ def served(
             yield url
         finally:
             _end(server)
+            if not is_ngc():
+                shutil.rmtree(sockets.folder(Path(run)))  # where it does not lie in the run folder
+
+
+def _where(run: Path) -> tuple[str, list[str]]:
+    """Where it is asked, and how it is told so: NVIDIA's server is in a container without a
+    network, and PyPI's on the bare host, where no other user may send it anything."""
+    if is_ngc():
+        http, grpc, metrics = (str(port) for port in free_ports(3))
+        ports = ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
+        return f"http://127.0.0.1:{http}", ports
+    socket = sockets.folder(run) / sockets.TRITONS_HTTP
+    urllib.request.install_opener(over_socket.opener(socket))
+    return "http://candidate", ["--http-socket"]
 
 
 def _start(command: list[str], log: IO[str]) -> subprocess.Popen[bytes]:

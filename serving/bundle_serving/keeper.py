@@ -37,15 +37,13 @@ from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.pauses import Pauses
 from bundle_serving.processes import Process
-from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
+from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S, PIPELINE
 from bundle_serving.triton_control import Triton, ready
 from bundle_serving.watch import Watch
 
 GIVEN_UP = 1
 START_S = 300  # until everything is loaded
 MOST_STARTS = 3  # of the server, in vain
-LEAVE_S = 2  # between "not ready" and the end, for load balancers
-DOOR_EXIT_S = 15
 
 
 class GivenUp(Exception):
@@ -72,8 +70,6 @@ class Keeper:
         self._notes.say(False, "the server is stopping")
         try:
             if stopping.done():
-                if self._notes.times_ready:
-                    await asyncio.sleep(LEAVE_S)
                 return 0
             await keeping
         except GivenUp as given_up:
@@ -133,14 +129,15 @@ class Keeper:
         deadline = time.monotonic() + START_S
         while server.runs and time.monotonic() < deadline:
             with suppress(grpc.aio.AioRpcError):
-                if PIPELINE in ready(await self._triton.index()):
+                if self._options.load_model in ready(await self._triton.index()):
                     return True
             await asyncio.sleep(0.1)
         return False
 
     async def _watched(self, server: Child) -> str:
         """Until it must be started again; the reason."""
-        watch = Watch(server, self._triton, self._notes, self._hands, self._pauses)
+        first = self._options.load_model
+        watch = Watch(first, server, self._triton, self._notes, self._hands, self._pauses)
         extra = asyncio.create_task(self._load_extra_pipelines(self._notes.extra_pipelines))
         try:
             return await watch.until_it_must_be_started_again()
@@ -171,6 +168,7 @@ class Keeper:
         return Child.started(
             "bundle_serving.start_server",
             *self._for_server,
+            f"--load-model={self._options.load_model}",
             f"--run-dir={self._options.run_dir}",
             f"--shm-prefix={self._options.shm_prefix}",
         )
@@ -199,6 +197,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--grpc-port", default="8001")
     parser.add_argument("--metrics-port", default="8002")
     parser.add_argument("--admin-key-file", type=Path, required=True)
+    parser.add_argument("--load-model", metavar="NAME", default=PIPELINE, help="the first pipeline")
     parser.add_argument("--shm-prefix", default="triton_bundle_")
     parser.add_argument("--hands-off", type=Path, help="nothing is restored while it is locked")
     options, for_server = parser.parse_known_args(argv)

@@ -102,5 +102,10 @@ def read(folder: Path) -> dict[str, Any]:
         return {}
 
 
+def forget(folder: Path) -> None:
+    for name in (READINESS, STATE, METRICS):
+        (folder / name).unlink(missing_ok=True)
+
+
 def log(text: str) -> None:
     print(f"keeper: {text}", file=sys.stderr, flush=True)

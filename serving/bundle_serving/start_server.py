@@ -31,6 +31,9 @@ NGC = Path("/opt/tritonserver")
 
 # The longest that requests in flight get at a stop; whoever sends SIGTERM must wait longer.
 EXIT_TIMEOUT_S = 20
+# With its door, which ends first, and a keeper around both.
+DOOR_EXIT_S = 12
+STOP_S = EXIT_TIMEOUT_S + DOOR_EXIT_S + 5
 
 
 class StartError(RuntimeError):

@@ -20,7 +20,6 @@ from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.pauses import Pauses
 from bundle_serving.processes import TICKS_A_SECOND, family
-from bundle_serving.start_server import PIPELINE
 from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton, ready
 
 FAMILY_S = 1  # between two looks for processes that are new
@@ -35,14 +34,21 @@ PATIENCE_S = 90
 
 class Watch:
     def __init__(
-        self, server: Child, triton: Triton, notes: Notes, hands: Hands, pauses: Pauses
+        self,
+        first: str,
+        server: Child,
+        triton: Triton,
+        notes: Notes,
+        hands: Hands,
+        pauses: Pauses,
     ) -> None:
+        self._first = first  # the pipeline that it is all about
         self._server, self._triton, self._notes = server, triton, notes
         self._hands, self._pauses = hands, pauses
         self._gone = asyncio.Event()  # a process of the server's
         self._round_at = 0.0  # when there were questions
         self._counts: dict[str, Counts] = {}
-        self._answered = {PIPELINE: time.monotonic()}  # when we were
+        self._answered = {self._first: time.monotonic()}  # when we were
         self._wrong: set[str] = set()  # the pipelines that did not answer in the last round
         self._mended: set[str] = set()  # and those whose models were made anew for that
 
@@ -135,7 +141,7 @@ class Watch:
                 left = {each.name: there[each.name, version] for each in config.instance_group}
                 if any(left[each.name] < each.count for each in config.instance_group):
                     lacking.add(model)
-                    if not any(left.values()) and model in await self._members(PIPELINE):
+                    if not any(left.values()) and model in await self._members(self._first):
                         self._notes.say(False, f"{model} has no process left")
         except grpc.aio.AioRpcError:
             pass  # by questions it is found whether the server answers at all
@@ -168,7 +174,7 @@ class Watch:
             refusals = {name: await self._ask(name) for name in await self._due()}
             self._counts = await self._triton.counts()
         except grpc.aio.AioRpcError as fault:
-            refusals = {PIPELINE: Refusal(f"it hangs ({fault.details()})", busy=True)}
+            refusals = {self._first: Refusal(f"it hangs ({fault.details()})", busy=True)}
         self._round_at = time.monotonic()
         computes = self._ticks() - ticks > COMPUTES * TICKS_A_SECOND * (self._round_at - began)
         wrong = {}
@@ -186,14 +192,14 @@ class Watch:
     async def _due(self) -> list[str]:
         """The first pipeline, and less often those beside it; of one that never answered nobody
         knows whether it can answer our kind of question."""
-        others = ready(await self._triton.index()) - {PIPELINE}
+        others = ready(await self._triton.index()) - {self._first}
         beside = [name for name in sorted(others) if await self._members(name)]
         self._notes.remember(beside)
         for name in beside:
             if name not in self._answered and await self._triton.ask(name, QUESTION_S) is None:
                 self._answered[name] = time.monotonic()
         long_ago = time.monotonic() - ASK_BESIDE_EVERY_S
-        return [PIPELINE, *(n for n in beside if self._answered.get(n, long_ago) < long_ago)]
+        return [self._first, *(n for n in beside if self._answered.get(n, long_ago) < long_ago)]
 
     async def _ask(self, pipeline: str) -> Refusal | None:
         """As often as any of its models has processes, which take turns."""
@@ -209,12 +215,12 @@ class Watch:
         twice = self._wrong & wrong.keys()
         self._wrong = set(wrong)
         self._mended &= self._wrong
-        if PIPELINE not in wrong:
+        if self._first not in wrong:
             self._notes.say(True)
-        elif PIPELINE in twice:
-            self._notes.say(False, wrong[PIPELINE])
+        elif self._first in twice:
+            self._notes.say(False, wrong[self._first])
         for pipeline in sorted(twice):
-            if pipeline in self._mended and pipeline == PIPELINE:
+            if pipeline in self._mended and pipeline == self._first:
                 return f"the server answers no picture ({wrong[pipeline]})"
             if pipeline in self._mended:
                 del self._answered[pipeline]  # it is its owner's to mend
