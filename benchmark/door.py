@@ -1,0 +1,166 @@
+"""What the door costs: the same pictures through it and around it, in alternating rounds.
+
+    python -m benchmark.door --run-dir build/run --image mug.jpg
+
+Around it leads Triton's own socket; over HTTP only where Triton was started with one (--triton-http).
+Beside requests a second: processor time a request, of each process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import os
+import socket
+import statistics
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import psutil
+
+from bundle_serving import sockets
+from bundle_serving.kserve import pb
+from bundle_serving.start_server import PIPELINE
+
+RAW = {"Inference-Header-Content-Length": "0"}
+
+# A connection, as a function that asks one question over it.
+Ask = Callable[[], None]
+Connect = Callable[[], AbstractContextManager[Ask]]
+
+
+@dataclass
+class Measured:
+    per_second: list[float] = field(default_factory=list)
+    # Milliseconds of processor time a request, by process.
+    cpu_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+
+class OverUnixSocket(http.client.HTTPConnection):
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.host)
+
+
+@contextmanager
+def over_http(connection: http.client.HTTPConnection, picture: bytes) -> Iterator[Ask]:
+    def ask() -> None:
+        connection.request("POST", f"/v2/models/{PIPELINE}/infer", picture, RAW)
+        answer = connection.getresponse()
+        if len(answer.read()) < 1000 or answer.status != 200:
+            raise SystemExit(f"HTTP {answer.status}")
+
+    with closing(connection):
+        yield ask
+
+
+@contextmanager
+def over_grpc(target: str, picture: bytes) -> Iterator[Ask]:
+    tensor = pb.ModelInferRequest.InferInputTensor(
+        name="INPUT", datatype="UINT8", shape=[1, len(picture)]
+    )
+    question = pb.ModelInferRequest(
+        model_name=PIPELINE, inputs=[tensor], raw_input_contents=[picture]
+    ).SerializeToString()
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost")]
+    with grpc.insecure_channel(target, options) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        yield lambda: call(question, timeout=60) and None
+
+
+def measured(
+    connect: Connect, concurrency: int, seconds: float, processes: list[psutil.Process]
+) -> tuple[float, dict[str, float]]:
+    """Requests a second, and milliseconds of processor time a request."""
+    deadline = time.monotonic() + seconds
+    counts: list[int] = []
+
+    def work() -> None:
+        count = 0
+        with connect() as ask:
+            while time.monotonic() < deadline:
+                ask()
+                count += 1
+        counts.append(count)
+
+    before = cpu_s(processes)
+    started = time.monotonic()
+    threads = [threading.Thread(target=work) for _ in range(concurrency)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    total = sum(counts)
+    spent = {name: 1e3 * (used - before[name]) / total for name, used in cpu_s(processes).items()}
+    return total / (time.monotonic() - started), spent
+
+
+def cpu_s(processes: list[psutil.Process]) -> dict[str, float]:
+    spent: dict[str, float] = defaultdict(float)
+    for process in processes:
+        times = process.cpu_times()
+        spent[process.name()] += times.user + times.system
+    return spent
+
+
+def of_the_server(run_dir: Path) -> list[psutil.Process]:
+    """Triton, its stubs, Envoy, the HTTP service: all were started with the folder's name."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            own = process.pid == os.getpid()
+            if not own and any(str(run_dir) in argument for argument in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--run-dir", type=Path, required=True)
+    add("--image", type=Path, required=True)
+    add("--http-port", type=int, default=8000)
+    add("--grpc-port", type=int, default=8001)
+    add("--triton-http", help="the socket of Triton's own HTTP server")
+    add("--concurrency", type=int, default=4)
+    add("--rounds", type=int, default=6)
+    add("--seconds", type=float, default=4)
+    options = parser.parse_args(argv)
+    picture = options.image.read_bytes()
+    ways = dict(ways_to(options, picture))
+    processes = of_the_server(options.run_dir)
+    results = {name: Measured() for name in ways}
+    for _ in range(options.rounds):
+        for name, connect in ways.items():
+            rate, spent = measured(connect, options.concurrency, options.seconds, processes)
+            results[name].per_second.append(rate)
+            for process, cost in spent.items():
+                results[name].cpu_ms[process].append(cost)
+    for name, result in results.items():
+        costs = {process: statistics.median(cost) for process, cost in result.cpu_ms.items()}
+        shown = "  ".join(f"{process} {cost:.2f}" for process, cost in costs.items())
+        rate = statistics.median(result.per_second)
+        print(f"{name:18} {rate:7.1f}/s  {sum(costs.values()):6.2f} ms = {shown}")
+    return 0
+
+
+def ways_to(options: argparse.Namespace, picture: bytes) -> Iterator[tuple[str, Connect]]:
+    socket_of_triton = sockets.target(sockets.folder(options.run_dir))
+    yield "gRPC, around", lambda: over_grpc(socket_of_triton, picture)
+    yield "gRPC, through", lambda: over_grpc(f"localhost:{options.grpc_port}", picture)
+    if options.triton_http:
+        yield "HTTP, around", lambda: over_http(OverUnixSocket(options.triton_http), picture)
+    yield (
+        "HTTP, through",
+        lambda: over_http(http.client.HTTPConnection("localhost", options.http_port), picture),
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
