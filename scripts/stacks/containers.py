@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
@@ -213,8 +213,8 @@ class DockerStack:
         container = self._container("server")
         if self.flavour == "gpu" or not container or container.status != "running":
             return {}
-        code, said = container.exec_run(["cat", f"{self.run_dir}/{keeper_notes.STATE}"])
-        noted: dict[str, Any] = json.loads(said) if code == 0 else {}
+        ran = container.exec_run(["cat", f"{self.run_dir}/{keeper_notes.STATE}"])
+        noted: dict[str, Any] = json.loads(cast(bytes, ran.output)) if ran.exit_code == 0 else {}
         return noted
 
     def alive(self, service: str = "server") -> bool:
