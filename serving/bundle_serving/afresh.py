@@ -3,9 +3,9 @@
     python -m bundle_serving.afresh [--go-on] COMMAND …
 
 Docker does the former with `restart: unless-stopped`; on the bare host nobody does, and the latter
-nobody anywhere. What the program started ends with it, but not where a signal ended it: then the
-next one finds its children with ours. One that never came up (START_FAILED) is not tried again;
-one that gave up by itself only with --go-on, where nobody above tries.
+nobody anywhere. Of a program that was killed or crashed, the next one finds what it had started
+among our children. One that never came up (START_FAILED) is not tried again; one that gave up
+(GIVEN_UP) only with --go-on, where nobody above tries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from bundle_serving.processes import children_of
 
-START_FAILED = 3
+START_FAILED, GIVEN_UP = 3, 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30
 LONG_S = 60  # who was up for so long has not failed to start
 PR_SET_CHILD_SUBREAPER = 36  # from <sys/prctl.h>
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     while True:
         began = time.monotonic()
         code = _one_life(command)
-        if code == 0 or (code == START_FAILED and first) or (code > 0 and not go_on):
+        if code == 0 or (code == START_FAILED and first) or (code == GIVEN_UP and not go_on):
             return code
         first = False
         pause = FIRST_PAUSE_S if time.monotonic() > began + LONG_S else pause
@@ -56,7 +56,7 @@ def _one_life(command: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     code = _ended(program)
-    if code >= 0 or signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
+    if code in (0, START_FAILED, GIVEN_UP) or signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
         _end_all()
     if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
         return 0

@@ -29,8 +29,9 @@ from typing import NoReturn
 
 import grpc
 
+from bundle_door import local_http
 from bundle_serving import sockets
-from bundle_serving.afresh import START_FAILED
+from bundle_serving.afresh import GIVEN_UP, START_FAILED
 from bundle_serving.awake import keep_awake
 from bundle_serving.children import Child
 from bundle_serving.hands import Hands
@@ -41,9 +42,9 @@ from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S, PIPELINE
 from bundle_serving.triton_control import Triton, ready
 from bundle_serving.watch import Watch
 
-GIVEN_UP = 1
 START_S = 300  # until everything is loaded
 MOST_STARTS = 3  # of the server, in vain
+ASK_DOOR_S, MOST_SILENT = 5, 3
 
 
 class GivenUp(Exception):
@@ -67,22 +68,21 @@ class Keeper:
         stopping = asyncio.create_task(stop.wait())
         keeping = asyncio.gather(self._keep_door(), self._keep_server(), self._keep_awake())
         await asyncio.wait((stopping, keeping), return_when=asyncio.FIRST_COMPLETED)
+        code = 0
+        if not stopping.done():
+            try:
+                await keeping
+            except GivenUp as given_up:
+                code, reason = given_up.args
+                log(reason)
         self._notes.say(False, "the server is stopping")
-        try:
-            if stopping.done():
-                return 0
-            await keeping
-        except GivenUp as given_up:
-            code, reason = given_up.args
-            log(reason)
-            return int(code)
-        finally:
-            keeping.cancel()
-            for child, grace in ((self._door, DOOR_EXIT_S), (self._server, EXIT_TIMEOUT_S)):
-                if child:
-                    await child.end(grace if stopping.done() else 0)
-            self._remove_shared_memory()
-        raise AssertionError("nothing that keeps ends by itself")
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        for child, grace in ((self._door, DOOR_EXIT_S), (self._server, EXIT_TIMEOUT_S)):
+            if child:
+                await child.end(0 if code else grace)
+        self._remove_shared_memory()
+        return code
 
     async def _keep_door(self) -> NoReturn:
         named = ("run_dir", "address", "http_port", "grpc_port", "metrics_port", "admin_key_file")
@@ -92,13 +92,33 @@ class Keeper:
         was_up = self._door is not None
         while True:
             self._door = self._door or Child.started("bundle_door", *options)
-            await self._door.wait()
+            why = await self._door_ends(self._door)
             await self._door.end(0)  # what is left of it
             if not (was_up or self._notes.times_ready):
                 raise GivenUp(START_FAILED, "the door does not start")
             await self._pauses.before(DOOR)
             self._door = None
-            self._notes.restored(DOOR, "the door had ended: started it again")
+            self._notes.restored(DOOR, f"{why}: started it again")
+
+    async def _door_ends(self, door: Child) -> str:
+        """Or hangs: says no more that it lives, again and again."""
+        silent = 0
+        while silent < MOST_SILENT:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(door.wait(), ASK_DOOR_S)
+                return "the door had ended"
+            silent = 0 if await self._door_lives() else silent + 1
+        return "the door hung"
+
+    async def _door_lives(self) -> bool:
+        folder = sockets.folder(self._options.run_dir)
+        try:
+            async with asyncio.timeout(ASK_DOOR_S):
+                await local_http.ask(folder / sockets.HTTP, "GET", "/v2/health/live")
+                await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/ready")
+        except (OSError, TimeoutError):
+            return False
+        return True
 
     async def _keep_server(self) -> NoReturn:
         why, in_vain = "", 0

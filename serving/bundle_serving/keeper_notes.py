@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,9 @@ class Notes:
 
     def _write(self, name: str, content: str) -> None:
         draft = self.folder / f".{name}.new"
-        draft.write_text(content)
-        draft.replace(self.folder / name)
+        with suppress(OSError):  # a full disk is no reason to end
+            draft.write_text(content)
+            draft.replace(self.folder / name)
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -108,4 +110,5 @@ def forget(folder: Path) -> None:
 
 
 def log(text: str) -> None:
-    print(f"keeper: {text}", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(f"keeper: {text}", file=sys.stderr, flush=True)

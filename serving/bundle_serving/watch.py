@@ -27,7 +27,7 @@ SETTLE_S = 0.25
 
 ASK_EVERY_S, ASK_BESIDE_EVERY_S = 5, 30
 # Where nothing was answered for so long, and nothing computed, nothing will come.
-QUESTION_S, COMPUTES = 8, 0.2  # of one core
+QUESTION_S, COMPUTES = 8, 0.05  # of one core
 # And however much is computed:
 PATIENCE_S = 90
 
