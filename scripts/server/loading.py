@@ -6,6 +6,7 @@ and every connection of that thread waits as long.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,8 @@ from scripts.base import lock
 from scripts.base.errors import UserError
 from scripts.stacks import admin_key
 
-REFUSED = "This protocol is restricted"
+# As the door says it, and as NVIDIA's server does.
+REFUSED = re.compile("the admin key|This protocol is restricted")
 
 
 def load(
@@ -65,7 +67,7 @@ def _asked(address: str, what: str, limit: float) -> Iterator[tuple[Any, dict[st
 
 def _refusal(address: str, what: str, limit: float, fault: InferenceServerException) -> UserError:
     said = " ".join(str(fault.message()).split())[:400].rstrip("; ")
-    if REFUSED in said:
+    if REFUSED.search(said):
         return UserError(
             f"{address} does not take the key in {admin_key.SHOWN}",
             "make up starts it afresh with this one",

@@ -121,14 +121,14 @@ def test_over_http_only_the_key_opens(
 def test_over_grpc_only_the_key_opens(served: Project, key: str, call: str) -> None:
     with tritonclient.grpc.InferenceServerClient(served.grpc) as client:
         for headers in ({}, {GRPC_HEADER: WRONG}, {GRPC_HEADER: ""}, {HEADER: key}):
-            with pytest.raises(InferenceServerException, match="restricted") as refused:
+            with pytest.raises(InferenceServerException, match="admin key") as refused:
                 GUARDED_GRPC[call](client, headers)
-            assert refused.value.status() == "StatusCode.UNAVAILABLE"
+            assert refused.value.status() == "StatusCode.PERMISSION_DENIED"
         try:
             GUARDED_GRPC[call](client, {GRPC_HEADER: key})
         except InferenceServerException as fault:
             assert "register" in call or "cuda" in call
-            assert "restricted" not in str(fault)
+            assert "admin key" not in str(fault)
 
 
 @pytest.mark.parametrize("path", OPEN)
