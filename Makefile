@@ -1,113 +1,133 @@
 # Every command of the bundle; `make` alone lists them. Settings go behind the command
 # (make up ARCH=resnet18) or into .env; .env.example explains each.
 
-RUN := .venv/bin/python -m scripts.commands
-TOOLS := @python3 scripts/bootstrap.py tools
+RUN := @.venv/bin/python -m scripts.commands
+PYTEST := .venv/bin/python -m pytest
+
+# As they were typed: make would take the $ in a file's name or a text for one of its variables.
+$(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo doctor up classify add-model sentiment similar bench rivals tune publish rollout \
-	rollback history s3-check s3-up s3-down status models load unload logs down clean test
+.PHONY: help version demo doctor up classify add-model sentiment similar bench rivals tune publish \
+	rollout rollback history s3-check s3-up s3-down status models load unload logs down clean \
+	check test test-all lint prove
+
+# A layer of the environment, installed before the command that names it and whenever requirements/
+# has changed since. What only a few runs of a command need, that command installs itself.
+LAYER := .venv/layers
+$(LAYER)/%: $(wildcard requirements/*.txt)
+	@python3 scripts/bootstrap.py $*
+APART := $(LAYER)/perf_analyzer $(LAYER)/minilm
+
+##@ First steps
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1mmake %-11s\033[0m %s\n", $$1, $$2}' Makefile
+	@[ ! -t 1 ] || { bold='\033[1m'; plain='\033[0m'; }; \
+	awk -F ':.*## ' -v bold="$$bold" -v plain="$$plain" \
+		'/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "  %smake %-11s%s %s\n", bold, $$1, plain, $$2}' Makefile
 
-demo: ## The whole walk at once: a network, a server, a picture, an answer
-	$(TOOLS)
-	@$(RUN).demo
+demo: $(LAYER)/tools ## The whole walk at once: a network, a server, a picture, an answer
+	$(RUN).demo
 
-doctor: ## Finds what usually goes wrong, each with its fix
-	$(TOOLS)
-	@$(RUN).doctor
+doctor: $(LAYER)/tools ## Find what usually goes wrong, each with its fix
+	$(RUN).doctor
 
-up: ## Bring the server up (exports the network first, where that is needed)
-	$(TOOLS)
-	@$(RUN).up
+version: ## The bundle's version
+	@sed -n 's/^__version__ = "\(.*\)"$$/\1/p' client/bundle_client/__init__.py
 
-classify: ## What is on a picture: make classify IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, cascade or your own)
-	$(TOOLS)
-	@$(RUN).classify
+##@ Serve and ask
 
-add-model: ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, WEIGHTS=)
-	$(TOOLS) adopt
-	@$(RUN).add_model
+up: $(LAYER)/tools ## Bring the server up (exports the network first, where that is needed)
+	$(RUN).up
 
-sentiment: ## How a text is meant: make sentiment TEXT="What a day!" (JSON=1)
-	$(TOOLS)
-	@$(RUN).sentiment
+classify: $(LAYER)/tools ## Name what is on a picture: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, cascade or your own)
+	$(RUN).classify
 
-similar: ## Which pictures of a folder are most like one: make similar IMG=photo.jpg IN=photos (TOP=5, JSON=1)
-	$(TOOLS)
-	@$(RUN).similar
+sentiment: $(LAYER)/tools ## Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
+	$(RUN).sentiment
 
-bench: ## How fast it answers, and where the time goes: a report (MODEL=, QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
-	$(TOOLS) bench perf_analyzer
-	@$(RUN).bench
+similar: $(LAYER)/tools ## Find the pictures of a folder that are most like one: IMG=photo.jpg IN=photos (TOP=5, JSON=1)
+	$(RUN).similar
 
-rivals: ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
-	$(TOOLS) rivals
+add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, WEIGHTS=)
+	$(RUN).add_model
+
+models: $(LAYER)/tools ## The models that the server knows: version, state, and what each was made from
+	$(RUN).models
+
+load: $(LAYER)/tools ## Load a model of the repository, or what has changed of it: MODEL=resnet50_onnx
+	$(RUN).load
+
+unload: $(LAYER)/tools ## Unload a model that no pipeline needs: MODEL=another
+	$(RUN).unload
+
+##@ Versions
+
+publish: $(LAYER)/tools ## Make a new version beside the live one (ARCH=, WEIGHTS=, PRECISION=)
+	$(RUN).publish
+
+rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automatically (CANARY=10, VERSION=)
+	$(RUN).rollout
+
+rollback: $(LAYER)/tools ## Return to the version that was live before, the same way
+	$(RUN).rollback
+
+history: $(LAYER)/tools ## Which version was live when, and what became of each
+	$(RUN).history
+
+##@ Measure
+
+bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## How fast it answers, and where the time goes: a report (MODEL=, QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
+	$(RUN).bench
+
+rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
 	@.venv/bin/python -m benchmark.compare
 
-tune: ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5)
-	$(TOOLS) bench perf_analyzer
-	@$(RUN).tune
+tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5)
+	$(RUN).tune
 
-publish: ## Make a new version, beside the one that serves (ARCH=, WEIGHTS=, PRECISION=)
-	$(TOOLS)
-	@$(RUN).publish
+prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: the whole flow, and a report of what works, to attach to an issue
+	$(RUN).prove
 
-rollout: ## Put it in the place of the old one, while that serves; back by itself (CANARY=10, VERSION=)
-	$(TOOLS)
-	@$(RUN).rollout
+##@ Care
 
-rollback: ## Return to the version that served before, the same way
-	$(TOOLS)
-	@$(RUN).rollback
+status: $(LAYER)/tools ## Does it answer, what does it serve, what was that made from
+	$(RUN).status
 
-history: ## Which version serves since when, and what became of each
-	$(TOOLS)
-	@$(RUN).history
+logs: $(LAYER)/tools ## The server's log
+	$(RUN).logs
 
-s3-check: ## Can the repository on S3 be reached, and who may do what there
-	$(TOOLS) s3
-	@$(RUN).s3_check
+s3-check: $(LAYER)/tools $(LAYER)/s3 ## Can the repository on S3 be reached, and who may do what there
+	$(RUN).s3_check
 
-s3-up: ## Start an S3 server of one's own in a container, to try REPOSITORY=s3://… with
-	$(TOOLS)
-	@$(RUN).s3_server up
+s3-up: $(LAYER)/tools ## Start an S3 server in a container, to try REPOSITORY=s3://… with
+	$(RUN).s3_server up
 
-s3-down: ## Stop that S3 server; what it holds stays
-	$(TOOLS)
-	@$(RUN).s3_server down
+s3-down: $(LAYER)/tools ## Stop that S3 server; what it holds stays
+	$(RUN).s3_server down
 
-status: ## Does it answer, what does it serve, what was that made from
-	$(TOOLS)
-	@$(RUN).status
+down: $(LAYER)/tools ## Stop the server
+	$(RUN).down
 
-models: ## The models that the server knows: version, state, and what each was made from
-	$(TOOLS)
-	@$(RUN).models
+clean: $(LAYER)/tools ## Stop it, and remove all that was made here
+	$(RUN).clean
 
-load: ## Load a model of the repository, or what has changed of it: make load MODEL=resnet50_onnx
-	$(TOOLS)
-	@$(RUN).load
+##@ Work on the bundle
 
-unload: ## Unload a model that no picture needs: make unload MODEL=another
-	$(TOOLS)
-	@$(RUN).unload
+check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests, without a server (ARGS="-k exif")
+	@$(PYTEST) tests/unit tests/client $(ARGS)
 
-logs: ## The server's log
-	$(TOOLS)
-	@$(RUN).logs
+test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## That, and every pipeline end to end on a real server (ARGS="-k exif")
+	@$(PYTEST) $(or $(ARGS),-m "not long")
 
-down: ## Stop the server
-	$(TOOLS)
-	@$(RUN).down
+test-all: test ## That, and the long ones: rollouts under load, S3's faults, rehearsals, rivals
+	@$(PYTEST) -m long
 
-clean: ## Stop it, and remove all that was made here
-	$(TOOLS)
-	@$(RUN).clean
-
-test: ## All tests and checks (what needs Docker is skipped where there is none)
-	@python3 scripts/bootstrap.py tools serve export bench perf_analyzer minilm test
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
-	@.venv/bin/python -m pytest $(ARGS)
+lint: $(LAYER)/check
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/shellcheck $$(git grep --untracked -lE '^#!.*sh$$')
+	.venv/bin/hadolint $$(git ls-files '*Dockerfile')

@@ -2,7 +2,7 @@
 
     python -m benchmark.door --run-dir build/run --image mug.jpg
 
-Around it leads Triton's own socket; over HTTP only where Triton was started with one (--triton-http).
+Beside it: Triton's own socket, and over HTTP only if Triton was started with one (--triton-http).
 Beside requests a second: processor time a request, of each process.
 """
 

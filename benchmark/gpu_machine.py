@@ -33,6 +33,7 @@ from bundle_serving.pictures import Transform, to_pixels
 from scripts.base import files
 from scripts.base.errors import guarded
 from scripts.base.paths import ROOT
+from scripts.steps import gpus
 from scripts.steps.agreement import compare
 from scripts.steps.manifest import Wanted
 from scripts.steps.picture import mug
@@ -41,7 +42,6 @@ from scripts.steps.samples import noise
 BATCHES = (1, 8, 32)
 LARGEST = max(BATCHES)
 PACKAGES = ("torch", "tensorrt", "nvidia-pytriton", "numpy", "pillow")
-QUERY = "--query-gpu=name,compute_cap,driver_version,memory.total"
 
 
 class NotHere(Exception):
@@ -51,9 +51,7 @@ class NotHere(Exception):
 def machine() -> Iterator[tuple[str, str]]:
     yield "processor", f"{platform.processor() or platform.machine()}, {cores()} cores"
     try:
-        asked = subprocess.run(
-            ["nvidia-smi", QUERY, "--format=csv,noheader"], capture_output=True, text=True
-        )
+        asked = subprocess.run(gpus.QUERY, capture_output=True, text=True)
         yield "GPU", asked.stdout.strip() or "none"
     except OSError:
         yield "GPU", "none"

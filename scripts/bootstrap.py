@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 # Run as a file, before anything is installed.
@@ -27,8 +26,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT, VENV
 
-STAMP = VENV / "layers.json"
+# A file for each layer that stands, of what it was installed from. As young as that, make asks no
+# further.
+STAMPS = VENV / "layers"
 OUR_PACKAGES = (ROOT / "serving", ROOT / "client")
+
+# Says where those are; the last file of a new environment.
+OURS = "triton_bundle.pth"
 
 # The stub of Triton's python backend reads numpy 1 only, whose last builds are for Python 3.12:
 # those come first, and later ones serve where Docker does.
@@ -49,33 +53,28 @@ CPU_TORCH = "https://download.pytorch.org/whl/cpu"
 def main() -> int:
     for layer in sys.argv[1:] or ["tools"]:
         ensure(layer)
+        (STAMPS / layer).touch()
     return 0
 
 
 def ensure(layer: str) -> None:
     """Installs the layer unless it stands already."""
-    if _stands(layer):
-        return
-    VENV.mkdir(exist_ok=True)
-    with (VENV / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two first runs at once take turns
-        if not _stands(layer):
-            _install(layer)
+    if not stands(layer):
+        VENV.mkdir(exist_ok=True)
+        with (VENV / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two first runs at once take turns
+            if not stands(layer):
+                _install(layer)
 
 
-def _stands(layer: str) -> bool:
-    return _layers().get(layer) == _digest(layer)
-
-
-def _layers() -> dict[str, str]:
+def stands(layer: str) -> bool:
     try:
-        layers: dict[str, str] = json.loads(STAMP.read_text())
-        return layers
-    except (OSError, ValueError):
-        return {}
+        return (STAMPS / layer).read_text() == digest(layer)
+    except OSError:
+        return False
 
 
-def _digest(layer: str) -> str:
+def digest(layer: str) -> str:
     hasher = hashlib.sha256(layer.encode())
     for path in sorted(REQUIREMENTS.iterdir()):
         hasher.update(path.read_bytes())
@@ -83,10 +82,10 @@ def _digest(layer: str) -> str:
 
 
 def _install(layer: str) -> None:
-    if not _layers():
+    if not any(VENV.glob(f"lib/python*/site-packages/{OURS}")):
         _create()
     command = [str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input"]
-    command += ["-r", str(REQUIREMENTS / f"{layer}.txt")]
+    command += ["-r", str(requirements(layer))]
     if layer in APART:
         command += ["--no-deps", "--require-hashes", "--upgrade", "--target", str(VENV / layer)]
         command += ["--platform", "manylinux1_x86_64", "--only-binary", ":all:"]
@@ -95,7 +94,20 @@ def _install(layer: str) -> None:
     if layer in WITH_TORCH:
         command += torch_index()
     _pip(command, f"installing {layer} (requirements/{layer}.txt)")
-    STAMP.write_text(json.dumps(_layers() | {layer: _digest(layer)}, indent=2))
+    STAMPS.mkdir(exist_ok=True)
+    for each in _included(layer):
+        (STAMPS / each).write_text(digest(each))
+
+
+def _included(layer: str) -> Iterator[str]:
+    """Itself, and those that its file names by -r."""
+    yield layer
+    for name in re.findall(r"^-r (\w+)\.txt", requirements(layer).read_text(), re.MULTILINE):
+        yield from _included(name)
+
+
+def requirements(layer: str) -> Path:
+    return REQUIREMENTS / f"{layer}.txt"
 
 
 def _create() -> None:
@@ -113,7 +125,7 @@ def _create() -> None:
         )
     (packages,) = (VENV / "lib").glob("python*/site-packages")
     paths = "".join(f"{folder}\n" for folder in OUR_PACKAGES)
-    (packages / "triton_bundle.pth").write_text(paths)
+    (packages / OURS).write_text(paths)
 
 
 def _find_python() -> str:
@@ -149,6 +161,8 @@ def can_serve() -> bool:
 
 def torch_index() -> list[str]:
     """pip's option for PyTorch's index where it answers; where not, pip takes what it finds."""
+    import urllib.request  # takes longer than all else here, and is seldom needed
+
     index = _setting("TORCH_INDEX") or CPU_TORCH
     try:
         with urllib.request.urlopen(f"{index}/torch/", timeout=5):

@@ -836,3 +836,20 @@ CATALOGUE = (
     *odd_but_right(),
     *attacks(),
 )
+
+
+def difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> NDArray[np.int16]:
+    assert one.shape == other.shape
+    return np.abs(one.astype(np.int16) - other)
+
+
+@cache
+def landscape() -> Image.Image:
+    """Noise with the spectrum of a photograph."""
+    width, height = 2100, 1300
+    random_ = np.random.default_rng(0).standard_normal((3, height, width)).astype(np.float32)
+    frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None])
+    spectrum = np.fft.rfft2(random_) / np.maximum(frequency, 1 / width)
+    waves = np.fft.irfft2(spectrum, s=(height, width))
+    pixels = np.clip(128 + 55 * waves / waves.std(), 0, 255).astype(np.uint8)
+    return Image.fromarray(pixels.transpose(1, 2, 0))

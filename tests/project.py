@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
@@ -10,12 +11,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 from PIL import Image
@@ -28,19 +30,31 @@ ASSETS = Path(os.environ["TEST_ASSETS"]).resolve() if os.environ.get("TEST_ASSET
 LONGEST_S = 600
 
 
-# Below those that the kernel gives to outgoing connections; every process begins elsewhere.
-_next_port = 15_000 + os.getpid() * 37 % 15_000
+# Below those that the kernel gives to outgoing connections.
+PORTS = range(15_000, 32_000)
+_reserved: list[IO[str]] = []
 
 
 def free_ports(count: int) -> list[int]:
-    """Never the same twice: a port may be asked for long before it is opened."""
-    global _next_port
+    """Nobody else's, in any run of these tests on this machine, until this process ends: a port may
+    be asked for long before it is opened."""
+    folder = Path(tempfile.gettempdir()) / f"triton-bundle-test-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    begin = os.getpid() * 37 % len(PORTS)
     ports: list[int] = []
-    while len(ports) < count:
+    for port in (*PORTS[begin:], *PORTS[:begin]):
+        if len(ports) == count:
+            break
+        file = (folder / str(port)).open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            continue
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", _next_port)):
-                ports.append(_next_port)
-        _next_port += 1
+            if probe.connect_ex(("127.0.0.1", port)):
+                ports.append(port)
+                _reserved.append(file)
     return ports
 
 

@@ -17,6 +17,8 @@
 
 from importlib import import_module
 
+__version__ = "0.1.0"
+
 # Read by type checkers; typing itself would take longer to import than all of this.
 TYPE_CHECKING = False
 
@@ -65,6 +67,10 @@ HOMES = {
     "Sentiment": "texts",
     "Source": "sources",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> object:

@@ -11,7 +11,7 @@ from .canary import Canary
 from .errors import ClientError
 from .faults import no_such_model, translated
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
-from .sources import Source, Sources, expand, name_of, read
+from .sources import Source, Sources, expand, name_of, named, read
 from .transport import Connection, Protocol, knock, server
 from .vectors import MODEL as VECTOR_MODEL
 from .vectors import Embedding, embedding, of_the_service
@@ -57,11 +57,12 @@ class AsyncClient:
     async def classify(self, source: Source, top: int = 5) -> Result:
         """The `top` likeliest labels for one picture; raises a `ClientError`."""
         check_positive(top=top)
-        picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
-        connection = await self._connection()
-        started = time.perf_counter()
-        answer = await self._answer(connection, picture, top)
-        return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
+        with named(source):
+            picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
+            connection = await self._connection()
+            started = time.perf_counter()
+            answer = await self._answer(connection, picture, top)
+            return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
 
     async def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
         for model in await self._models(connection):
@@ -91,13 +92,14 @@ class AsyncClient:
 
     async def embed(self, source: Source, model: str = VECTOR_MODEL) -> Embedding:
         """A picture as a vector; see `Client`."""
-        picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
-        with of_the_service():
-            connection = await self._connection()
-            started = time.perf_counter()
-            with translated(self.server.url, self.server.timeout):
-                answer = await connection.embed(model, picture)
-        return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)
+        with named(source):
+            picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
+            with of_the_service():
+                connection = await self._connection()
+                started = time.perf_counter()
+                with translated(self.server.url, self.server.timeout):
+                    answer = await connection.embed(model, picture)
+            return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)
 
     def embed_many(self, sources: Sources, concurrency: int = 4) -> AsyncIterator[Embedding]:
         """A vector for each picture, in the order of the sources; see `Client`."""

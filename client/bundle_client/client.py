@@ -15,7 +15,7 @@ from .canary import Canary
 from .errors import ClientError, PictureRefused, TextRefused
 from .faults import no_such_model, translated
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
-from .sources import Source, Sources, expand, name_of, read
+from .sources import Source, Sources, expand, name_of, named, read
 from .texts import MODEL as TEXT_MODEL
 from .texts import Sentiment, sentiments
 from .transport import Connection, Protocol, knock, load, server
@@ -67,11 +67,12 @@ class Client:
     def classify(self, source: Source, top: int = 5) -> Result:
         """The `top` likeliest labels for one picture; raises a `ClientError`."""
         check_positive(top=top)
-        picture = read(source, self._max_bytes, self.server.timeout)
-        connection = self._connection()
-        started = time.perf_counter()
-        answer = self._answer(connection, picture, top)
-        return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
+        with named(source):
+            picture = read(source, self._max_bytes, self.server.timeout)
+            connection = self._connection()
+            started = time.perf_counter()
+            answer = self._answer(connection, picture, top)
+            return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
 
     def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
         for model in self._models(connection):
@@ -105,13 +106,14 @@ class Client:
 
     def embed(self, source: Source, model: str = VECTOR_MODEL) -> Embedding:
         """A picture as a vector, by the service of `make similar`; raises a `ClientError`."""
-        picture = read(source, self._max_bytes, self.server.timeout)
-        with of_the_service():
-            connection = self._connection()
-            started = time.perf_counter()
-            with translated(self.server.url, self.server.timeout):
-                answer = connection.embed(model, picture)
-        return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)
+        with named(source):
+            picture = read(source, self._max_bytes, self.server.timeout)
+            with of_the_service():
+                connection = self._connection()
+                started = time.perf_counter()
+                with translated(self.server.url, self.server.timeout):
+                    answer = connection.embed(model, picture)
+            return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)
 
     def embed_many(self, sources: Sources, concurrency: int = 4) -> Iterator[Embedding]:
         """A vector for each picture, as `classify_many` gives results."""

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from . import show
 from .client import Client
 from .errors import CONCERNS_ALL, ServerUnreachable
-from .progress import Progress
 from .settings import MODEL, TIMEOUT_S
 from .sources import Source, expand, name_of
 from .transport import PORTS, PROTOCOLS
@@ -59,14 +58,12 @@ def report(
 ) -> int:
     """Write the results as they come, and after many of them how many there were."""
     many = total > FEW
-    progress = Progress(total, wanted=many)
+    results = below(answers, total) if many else answers
     started = time.monotonic()
     answered = failed = 0
     code = ANSWERED
     try:
-        progress.show(0)
-        for result in answers:
-            progress.hide()
+        for result in results:
             if result.error is None:
                 answered += 1
             else:
@@ -77,15 +74,21 @@ def report(
                 print(text(result), flush=True)
             if isinstance(result.error, CONCERNS_ALL):
                 break
-            progress.show(answered + failed)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    progress.hide()
     if many and answered and not json:
         left = total - answered - failed
         seconds = time.monotonic() - started
         print(show.as_summary(answered, failed, left, seconds), file=sys.stderr)
     return code
+
+
+def below(answers: Iterator[Result], total: int) -> Iterator[Result]:
+    from rich.console import Console
+
+    from .progress import with_bar
+
+    return with_bar(answers, total, Console(stderr=True))
 
 
 @contextmanager

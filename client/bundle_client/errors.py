@@ -2,15 +2,18 @@
 
 
 class ClientError(Exception):
-    """Says what happened (`cause`) and what to do about it (`remedy`)."""
+    """Says what happened (`cause`), what to do about it (`remedy`), and to which picture
+    (`source`; empty where it concerns them all)."""
 
-    def __init__(self, cause: str, remedy: str) -> None:
-        super().__init__(cause, remedy)
+    def __init__(self, cause: str, remedy: str, source: str = "") -> None:
+        super().__init__(cause, remedy, source)
         self.cause = cause
         self.remedy = remedy
+        self.source = source
 
     def __str__(self) -> str:
-        return f"{self.cause}; {self.remedy}"
+        about = f"{self.source}: " if self.source else ""
+        return f"{about}{self.cause}; {self.remedy}"
 
 
 class SourceError(ClientError):
@@ -18,11 +21,11 @@ class SourceError(ClientError):
 
 
 class PictureRefused(ClientError):
-    """The server looked at the picture and will not have it."""
+    """The server rejected the picture."""
 
 
 class TextRefused(ClientError):
-    """The server looked at the text and will not have it."""
+    """The server rejected the text."""
 
 
 class ModelUnavailable(ClientError):

@@ -1,42 +1,46 @@
 """A bar at the foot of the terminal while many pictures are asked about."""
 
-import os
-import shutil
-import sys
-import time
+from collections.abc import Iterator
+from typing import TypeVar
 
-WIDTH = 24
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
-
-class Progress:
-    """Draws on stderr where that is a terminal; is hidden while anything else is written."""
-
-    def __init__(self, total: int, *, wanted: bool) -> None:
-        self._total = total
-        self._started = time.monotonic()
-        self._shown = wanted and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-    def hide(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-    def show(self, done: int) -> None:
-        if self._shown:
-            text = bar(done, self._total, time.monotonic() - self._started)
-            # A line that wraps could not be taken away again.
-            sys.stderr.write("\r" + text[: shutil.get_terminal_size().columns - 1])
-            sys.stderr.flush()
+T = TypeVar("T")
 
 
-def bar(done: int, total: int, seconds: float) -> str:
-    """How much is done, how fast, and how long the rest will take."""
-    filled = WIDTH * done // total
-    rate = done / seconds if seconds else 0.0
-    left = f", {clock((total - done) / rate)} left" if rate else ""
-    return f"[{'#' * filled:-<{WIDTH}}] {done}/{total}  {rate:.1f} images/s{left}"
+class Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed or 0:.1f} images/s")
 
 
-def clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+def with_bar(results: Iterator[T], total: int, console: Console) -> Iterator[T]:
+    """The results as they come. The bar is gone while one is dealt with: what is written about it
+    may go to another terminal, or a file."""
+    bar = Progress(
+        *(BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn(compact=True)),
+        console=console,
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        disable=not console.is_interactive,
+    )
+    task = bar.add_task("", total=total)
+    try:
+        bar.start()
+        for result in results:
+            bar.stop()
+            yield result
+            bar.advance(task)
+            bar.start()
+    finally:
+        bar.stop()

@@ -1,9 +1,10 @@
 """Results as text: for people in tables or lines, for programs as JSON."""
 
 import json
+import unicodedata
 from typing import TYPE_CHECKING
 
-from .errors import CONCERNS_ALL, ClientError
+from .errors import ClientError
 from .wire import Label, Result
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def as_table(result: Result, console: "Console") -> str:
     from rich.cells import cell_len, set_cell_size
     from rich.text import Text
 
-    lines = [Text.assemble((result.source, "bold"), (f"  {result.ms:.0f} ms", "dim"))]
+    lines = [Text.assemble((printable(result.source), "bold"), (f"  {result.ms:.0f} ms", "dim"))]
     width = max(cell_len(title(label)) for label in result.labels)
     # Not a rich.table.Table: on a narrow terminal that would give up numbers for bars.
     room = min(BAR_WIDTH, max(0, console.width - width - 14))
@@ -57,7 +58,7 @@ def as_line(result: Result, width: int, console: "Console") -> str:
     return rendered(
         console,
         Text.assemble(
-            f"{result.source:<{width}}  ",
+            f"{printable(result.source):<{width}}  ",
             (percent(best), "cyan"),
             (f"  {result.ms:5.0f} ms  ", "dim"),
             (title(best), "bold"),
@@ -66,7 +67,16 @@ def as_line(result: Result, width: int, console: "Console") -> str:
 
 
 def title(label: Label) -> str:
-    return label.label or f"class {label.index}"
+    return printable(label.label) or f"class {label.index}"
+
+
+def printable(text: str) -> str:
+    """File names and the server's words as one line. Control characters, which a terminal would
+    obey, are escaped."""
+    return "".join(
+        each if each.isprintable() or unicodedata.category(each) == "Zs" else ascii(each)[1:-1]
+        for each in text
+    )
 
 
 def percent(label: Label) -> str:
@@ -74,11 +84,8 @@ def percent(label: Label) -> str:
 
 
 def as_error(result: Result) -> str:
-    """One line: whose error, its cause and its remedy."""
-    # These begin with the server's address, and the picture has no part in them.
-    if isinstance(result.error, CONCERNS_ALL):
-        return f"error: {result.error}"
-    return f"error: {result.source}: {result.error}"
+    """One line: the picture or the server, the cause and the remedy."""
+    return printable(f"error: {result.error}")
 
 
 def as_summary(answered: int, failed: int, left: int, seconds: float) -> str:

@@ -1,16 +1,25 @@
-"""Where pictures come from: files, folders, bytes, URLs and open files."""
+"""Where pictures come from: files, folders, bytes, URLs, open files and pixels."""
 
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias, Union
 
-from .errors import SourceError, too_large
+from .errors import CONCERNS_ALL, ClientError, SourceError, too_large
+from .pixels import array_file, image_file, is_array, is_image
 
-Source: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO
-Sources: TypeAlias = str | os.PathLike[str] | bytes | Iterable[Source]
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from .pixels import Array
+
+# A path or URL, the bytes of a picture's file, an open file, or pixels.
+Source: TypeAlias = Union[str, os.PathLike[str], bytes, BinaryIO, "Image", "Array"]
+Sources: TypeAlias = Source | Iterable[Source]
+TAKEN = "a path or URL, the bytes of a picture, an open file, a PIL image or a numpy array"
 
 SUFFIXES = (
     *(".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"),
@@ -21,11 +30,17 @@ SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 def expand(sources: Sources) -> Iterator[Source]:
     """Each source in turn, a folder as the pictures in it, by name and without subfolders."""
-    if isinstance(sources, (str, os.PathLike, bytes)):
-        sources = [sources]
-    for source in sources:
+    for source in in_turn(sources):
         # A folder that yields nothing is passed on: reading it tells why.
         yield from pictures_in(source) or [source]
+
+
+def in_turn(sources: Sources) -> Iterable[Source]:
+    if is_array(sources):  # one of more dimensions than a picture has is many of them
+        return [sources] if sources.ndim < 4 else list(sources)
+    if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)):
+        return sources
+    return [sources]
 
 
 def pictures_in(source: Source) -> list[Source]:
@@ -54,13 +69,32 @@ def name_of(source: Source) -> str:
         return f"<{len(source)} bytes>"
     if isinstance(source, (str, os.PathLike)):
         return os.fspath(source)
+    if is_array(source):
+        return f"<array {'x'.join(map(str, source.shape))}>"
+    if is_image(source):
+        return getattr(source, "filename", "") or f"<image {source.width}x{source.height}>"
     return "-" if source is sys.stdin.buffer else str(getattr(source, "name", "<open file>"))
+
+
+@contextmanager
+def named(source: Source) -> Iterator[None]:
+    """An error that concerns this picture alone says which it is."""
+    try:
+        yield
+    except ClientError as exc:
+        if not isinstance(exc, CONCERNS_ALL):
+            exc.source = name_of(source)
+        raise
 
 
 def read(source: Source, max_bytes: int, timeout: float) -> bytes:
     """The bytes of the picture, or a `SourceError`."""
     if isinstance(source, bytes):
         picture = source
+    elif is_array(source):
+        picture = array_file(source)
+    elif is_image(source):
+        picture = image_file(source)
     elif isinstance(source, (str, os.PathLike)):
         scheme = scheme_of(source)
         if not scheme:
@@ -71,8 +105,10 @@ def read(source: Source, max_bytes: int, timeout: float) -> bytes:
             picture = fetch(os.fspath(source), max_bytes, timeout)
         else:
             raise SourceError(f"{scheme}:// is not read", "give a path or an http(s) URL")
-    else:
+    elif hasattr(source, "read"):
         picture = source.read(max_bytes + 1)
+    else:
+        raise TypeError(f"{type(source).__name__} is not taken as a picture; give {TAKEN}")
     if not picture:
         raise SourceError("it is empty", "give a file with a picture in it")
     if len(picture) > max_bytes:

@@ -2,15 +2,25 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from .errors import ClientError, PictureRefused, ServerFault, ServerUnreachable
 from .wire import as_text, not_understood
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 MODEL = "embedding"
 
 AFRESH = "it is started afresh by itself: ask again in a few seconds"
+
+
+def nothing() -> "NDArray[np.float32]":
+    import numpy as np
+
+    return np.empty(0, np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,7 +29,7 @@ class Embedding:
     says how alike they are, where both are of one `network`."""
 
     source: str
-    vector: Any = None  # numpy, float32
+    vector: "NDArray[np.float32]" = field(default_factory=nothing)
     network: str = ""
     ms: float = 0.0
     error: ClientError | None = None

@@ -6,13 +6,27 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.segment import Segment
 from rich.status import Status
 
-out = Console(highlight=False)
+from scripts.base.text import printable
+
+
+class Output(Console):
+    """Of whatever is shown, a terminal obeys nothing but rich's own control codes."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
+out = Output(highlight=False)
 
 # Less than this is there before a bar could be read.
 SHOWN_BYTES = 1_000_000

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from scripts.base.text import printable
+
 INTERRUPTED = 130
 
 
@@ -40,7 +42,7 @@ def guarded(main: Callable[[], int]) -> int:
     except AlreadyTold as fault:
         return fault.exit_code
     except UserError as fault:
-        print(f"error: {fault.cause}; {fault.remedy}", file=sys.stderr)
+        print(printable(f"error: {fault.cause}; {fault.remedy}"), file=sys.stderr)
         return fault.exit_code
     except KeyboardInterrupt:
         print("interrupted; what was half done is thrown away", file=sys.stderr)

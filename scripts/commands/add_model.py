@@ -33,6 +33,7 @@ from scripts.repository.model_folders import COMMITTED
 from scripts.server import custom, engines, up
 from scripts.server.ask import ask
 from scripts.server.running import running_server
+from scripts.settings.architectures import require_known
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 from scripts.steps import picture
@@ -117,11 +118,13 @@ def _of_torchvision(said: Any) -> dict[str, Any]:
             "no network is named",
             "say ONNX=net.onnx, or one of torchvision's: ARCH=resnet18 (and WEIGHTS=mine.pth)",
         )
+    arch = said.get("ARCH") or "resnet50"
+    require_known(arch)
     weights, labels = said.get("WEIGHTS") or "default", _labels(said)
     if weights not in ("default", "random"):
         weights = _beside_recipes(Path(weights).expanduser().resolve())
     return {
-        "source": pipelines.TORCHVISION + (said.get("ARCH") or "resnet50"),
+        "source": pipelines.TORCHVISION + arch,
         "weights": weights,
         "labels": _beside_recipes(labels) if labels else "torchvision",
         "classes": len(lines_of(labels)) or pipelines.first().recipe.classes,

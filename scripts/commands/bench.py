@@ -136,8 +136,8 @@ def contenders(server: State) -> Iterator[list[Target]]:
         return
     if server.flavour == "gpu":
         raise UserError("the textbook recipe is served on a CPU here", "leave TEXTBOOK out")
-    for layer in ("serve", "export"):  # it needs torchvision, as the recipe has it
-        bootstrap.ensure(layer)
+    bootstrap.ensure("serve")
+    bootstrap.ensure("export")  # it needs torchvision, as the recipe has it
     from benchmark.textbook import server as textbook
 
     console.note("starting the textbook recipe …")

@@ -1,6 +1,6 @@
 """Says what is on a picture; brings the server up if it is not.
 
-    make classify IMG=photo.jpg        one picture, or several in quotes, a folder, a URL
+    make classify IMG=photo.jpg        a picture, a folder or a URL; in quotes several, or a *.jpg
     make classify IMG=photos JSON=1    one line of JSON a picture
     make classify MODEL=places IMG=…   what kind of place they show
     make classify MODEL=cascade IMG=…  by a small network first
@@ -12,24 +12,23 @@ Settings given here that differ from the running server's bring it up afresh wit
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from pathlib import Path
 
 from scripts.base.console import all_output_on_stderr
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import guarded
 from scripts.recipes import pipelines
 from scripts.server.ask import ask
 from scripts.server.running import running_server
+from scripts.settings import pictures
 
 
 def main() -> int:
-    pictures = _pictures(os.environ.get("IMG", ""))
+    named = pictures.named(os.environ.get("IMG", ""))
     model = os.environ.get("MODEL", "")
     if model == "places":
         from scripts.server import places
 
-        return places.ask(pictures)
+        return places.ask(named)
     options = ["--top", os.environ.get("TOP") or "5"]
     if os.environ.get("JSON"):
         options.append("--json")
@@ -48,13 +47,7 @@ def main() -> int:
         options += ["--model", pipeline.ensemble]
     else:
         server = running_server()
-    return ask(server, pictures, *options)
-
-
-def _pictures(said: str) -> list[str]:
-    if not said:
-        raise UserError("no picture given", "name one: make classify IMG=photo.jpg")
-    return [said] if Path(said).exists() else shlex.split(said)
+    return ask(server, named, *options)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -26,21 +25,23 @@ from scripts.base import console, ports
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
+from scripts.repository import archive
 from scripts.settings import settings
 from scripts.settings.settings import PORTS, Settings
 from scripts.stacks import containers, flavour, state
+from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
+from scripts.steps import gpus
 
 OK, WARNING, FAILURE = "[green]ok[/]", "[yellow]note[/]", "[red]fail[/]"
 
-# The environment with everything in it takes 1.6 GB, the two images 2.2 GB, an export 0.3 GB.
-DISK_GB = 5
+# On the project's disk the environment with everything in it takes 1.6 GB, and an export 0.3 GB.
+# Where Docker keeps its images, the two of a CPU take 2.2 GB; NVIDIA's pytorch, tritonserver and
+# sdk images are tens of gigabytes once unpacked.
+PROJECT_GB = 2
+IMAGES_GB = {"cpu": 3, "gpu": 80}
 MEMORY_GB = 3
 
-# NVIDIA's pytorch, tritonserver and sdk images are tens of gigabytes once unpacked.
-IMAGES_GB = 80
-# CUDA 13, which every 26.xx release carries: driver branch 580, and Turing or later.
-OLDEST_DRIVER, OLDEST_CAPABILITY = 580, 7.5
 # A plan for batches of 256, two execution contexts, and the builder's own workspace.
 GPU_MEMORY_MIB = 6000
 
@@ -75,12 +76,14 @@ def examine(wished: Settings) -> Iterator[Finding]:
     yield _python()
     obstacle = containers.why_not_docker()
     yield from _docker(obstacle, wished)
-    on_gpu = wished["FLAVOUR"] == "gpu" or (not wished["FLAVOUR"] and flavour.has_driver())
+    yield _room("disk", ROOT, PROJECT_GB, (VENV.exists() and archive.HERE.exists()))
     if obstacle or wished["FLAVOUR"] == "local":
         yield from _local()
-    elif on_gpu:
+    elif wished["FLAVOUR"] == "gpu" or (not wished["FLAVOUR"] and flavour.has_driver()):
         yield from _gpu(wished)
-    yield _disk(IMAGES_GB if on_gpu else DISK_GB)
+        yield from _images(GpuStack(wished))
+    else:
+        yield from _images(DockerStack(wished))
     yield _memory()
     yield from _ports(wished)
     yield _weights(wished)
@@ -130,36 +133,31 @@ def _local() -> Iterator[Finding]:
 
 
 def _gpu(wished: Settings) -> Iterator[Finding]:
+    stack, tag = GpuStack(wished), wished["TRITON_TAG"]
     try:
-        gpu = GpuStack(wished).gpu
+        gpu = stack.gpu
+        yield Finding("gpu", OK, f"{stack.described}, {gpu.memory}, seen from a container")
+        warning = gpus.require_fit(gpu, tag)
     except UserError as fault:
         yield Finding("gpu", FAILURE, fault.cause, fault.remedy)
         return
-    yield Finding("gpu", OK, f"{gpu.name}, {gpu.memory}, seen from a container")
-    new = _number(gpu.driver) >= OLDEST_DRIVER
-    fix = "" if new else f"a driver of {OLDEST_DRIVER} or later: CUDA 13, in TRITON_TAG 26.xx"
-    yield Finding("driver", OK if new else FAILURE, gpu.driver, fix)
-    able = _number(gpu.compute_capability) >= OLDEST_CAPABILITY
-    fix = "" if able else f"CUDA 13 and TensorRT 11 begin at {OLDEST_CAPABILITY}; take FLAVOUR=cpu"
-    yield Finding("capability", OK if able else FAILURE, gpu.compute_capability, fix)
-    roomy = _number(gpu.memory) >= GPU_MEMORY_MIB
+    yield Finding("driver", WARNING if warning else OK, warning or gpu.driver)
+    roomy = gpus.number(gpu.memory) >= GPU_MEMORY_MIB
     fix = "" if roomy else "a small ARCH=, and a smaller OPT_BATCH="
     yield Finding("gpu memory", OK if roomy else WARNING, gpu.memory, fix)
-    yield Finding("images", OK, f"pytorch, tritonserver and sdk are all of {wished['TRITON_TAG']}")
+    yield Finding("images", OK, f"pytorch, tritonserver and sdk are all of {tag}")
 
 
-def _number(text: str) -> float:
-    """The number that a text begins with: 610.43.02 -> 610.43, 24576 MiB -> 24576."""
-    found = re.match(r"\d+(\.\d+)?", text)
-    return float(found[0]) if found else 0.0
+def _images(stack: DockerStack) -> Iterator[Finding]:
+    if disk := stack.disk():
+        yield _room("images' disk", disk, IMAGES_GB[stack.flavour], stack.has_images())
 
 
-def _disk(needed: int) -> Finding:
-    free = shutil.disk_usage(ROOT).free / 1e9
-    built = VENV.exists() and (ROOT / "build" / "onnx").exists()
-    good = free >= (1 if built else needed)
+def _room(what: str, folder: Path, needed: int, made: bool) -> Finding:
+    free = shutil.disk_usage(folder).free / 1e9
+    good = free >= (1 if made else needed)
     fix = "" if good else f"make room: a first run takes up to {needed} GB"
-    return Finding("disk", OK if good else FAILURE, f"{free:.0f} GB free here", fix)
+    return Finding(what, OK if good else FAILURE, f"{free:.0f} GB free in {folder}", fix)
 
 
 def _memory() -> Finding:

@@ -1,4 +1,4 @@
-"""Which version serves since when, and what became of each.
+"""Which version is live since when, and what became of each.
 
 make history [MODEL=birds]
 """
@@ -12,17 +12,11 @@ from scripts.base import console
 from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.repository import history
+from scripts.repository.history import Event
 from scripts.server.up import brings_up
 from scripts.settings import settings
 from scripts.stacks import state
 from scripts.storage.shared import Shared
-
-SAID = {
-    history.PUBLISHED: "is there",
-    history.BEGINS: "began",
-    history.SERVES: "serves",
-    history.STAYED: "did not come to serve",
-}
 
 
 def main() -> int:
@@ -35,16 +29,32 @@ def main() -> int:
     cut = history.cut_off(events)
     for event in events:
         if event.what != history.BEGINS or event is cut:
-            note = f": {event.note}" if event.note else ""
-            what = f"version {event.version} {SAID[event.what]}"
-            console.out.print(f"{_here(event.time)}  {what} ({event.how}){note}", soft_wrap=True)
+            line = f"{_here(event.time)}  {told(event)}"
+            console.out.print(line, markup=False, soft_wrap=True)
     if cut:
         console.note(
-            f"the {cut.how} of version {cut.version} was cut off; to put it in order: "
+            f"the {cut.how} of version {cut.version} was cut off; to recover: "
             + brings_up(pipeline)
         )
-    console.note(f"version {history.serving(events)} serves")
+    console.note(f"version {history.serving(events)} is live")
     return 0
+
+
+def told(event: Event) -> str:
+    note = f": {event.note}" if event.note else ""
+    return f"{_what(event)} ({event.how}){note}"
+
+
+def _what(event: Event) -> str:
+    if event.what == history.SERVES and event.how == "rollback":
+        return f"rolled back to version {event.version}"
+    said = {
+        history.PUBLISHED: "published",
+        history.BEGINS: "started",
+        history.SERVES: "live",
+        history.STAYED: "stopped" if event.note in history.BROKEN_OFF else "rejected",
+    }
+    return f"version {event.version} {said[event.what]}"
 
 
 def _here(time: str) -> str:

@@ -32,7 +32,7 @@ def main() -> int:
         loading.load(server.admin, name, model_control.LONGEST_S)
     for model in model_control.in_memory(server, name):
         if model.state == "READY":
-            console.note(f"loaded: {name}, version {model.version}")
+            console.note(f"loaded: {live.called(name, model.version)}, version {model.version}")
     return 0
 
 

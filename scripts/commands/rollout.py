@@ -21,8 +21,8 @@ from scripts.rollout import rollout
 
 
 def main() -> int:
-    canary = _number("CANARY", 1, 99)
-    wanted = _number("VERSION", 1, sys.maxsize)
+    canary = number("CANARY", 99, "between 1 and 99", "it is a share in percent")
+    wanted = number("VERSION", sys.maxsize, "the number of a version", "make history lists them")
     with lock.one_at_a_time():
         up = rollout.found(pipelines.asked())
         serving = up.version.number
@@ -34,13 +34,13 @@ def main() -> int:
     return 0
 
 
-def _number(name: str, least: int, most: int) -> int | None:
+def number(name: str, most: int, what: str, remedy: str) -> int | None:
     said = os.environ.get(name, "")
     if not said:
         return None
-    if said.isdecimal() and least <= int(said) <= most:
+    if said.isdecimal() and 1 <= int(said) <= most:
         return int(said)
-    raise UserError(f"{name}={said} is no whole number from {least} on", f"{name}={least + 9}")
+    raise UserError(f"{name} must be {what}, not {said}", remedy)
 
 
 if __name__ == "__main__":

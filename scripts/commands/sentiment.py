@@ -20,6 +20,7 @@ from scripts.base import console, lock
 from scripts.base.console import all_output_on_stderr
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import ROOT
+from scripts.base.text import printable
 from scripts.recipes.schema import Text, load_as
 from scripts.recipes.text import shapes
 from scripts.repository import live
@@ -54,7 +55,7 @@ def main() -> int:
 
 
 def for_people(judged: Sentiment) -> str:
-    return f"{judged.label}  {judged.score:.2%}"
+    return f"{printable(judged.label)}  {judged.score:.2%}"
 
 
 def prepare(server: State, wished: Settings, recipe: Text) -> bool:

@@ -19,8 +19,9 @@ from bundle_client.sources import name_of, pictures_in
 from scripts.base import console, lock
 from scripts.base.console import all_output_on_stderr
 from scripts.base.errors import UserError, guarded
+from scripts.base.text import printable
 from scripts.server import embeddings
-from scripts.settings import settings
+from scripts.settings import pictures, settings
 
 NAME_WIDTH = 60
 
@@ -60,7 +61,7 @@ def best_first(wanted: Embedding, found: list[Embedding]) -> list[tuple[float, E
 
 def for_people(likeness: float, each: Embedding) -> str:
     mark = "  (untrained weights)" if "(untrained)" in each.network else ""
-    return f"{likeness:.4f}  {each.source:<{NAME_WIDTH}}{mark}".rstrip()
+    return f"{likeness:.4f}  {printable(each.source):<{NAME_WIDTH}}{mark}".rstrip()
 
 
 def as_json_line(likeness: float, each: Embedding) -> str:
@@ -69,16 +70,17 @@ def as_json_line(likeness: float, each: Embedding) -> str:
 
 
 def _asked() -> tuple[str, Path, int]:
-    picture, folder = os.environ.get("IMG", ""), os.environ.get("IN", "")
-    example = "make similar IMG=photo.jpg IN=photos"
-    if not picture:
-        raise UserError("no picture given", f"name one: {example}")
-    if not Path(folder).is_dir() or not folder:
-        raise UserError(f"IN={folder} is no folder", f"name one with pictures in it: {example}")
+    picture = pictures.one(os.environ.get("IMG", ""), "similar")
+    folder = Path(os.environ.get("IN") or "nowhere").expanduser()
+    if not folder.is_dir():
+        raise UserError(
+            f"IN={os.environ.get('IN', '')} is not a folder",
+            "name one with pictures in it: make similar IMG=photo.jpg IN=photos",
+        )
     top = os.environ.get("TOP") or "5"
     if not top.isdecimal() or int(top) < 1:
         raise UserError(f"TOP={top} is no whole number above 0", "say how many shall be shown")
-    return picture, Path(folder), int(top)
+    return picture, folder, int(top)
 
 
 def _same(each: Source, picture: str) -> bool:

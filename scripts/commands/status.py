@@ -15,6 +15,7 @@ from rich.table import Table
 
 from scripts.base import console
 from scripts.base.errors import UserError, guarded
+from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.server import triton_api
 from scripts.server.healthy import unhealthy_reason
@@ -30,18 +31,34 @@ def main() -> int:
     known = state.load()
     if known is None:
         raise UserError("no server is up", REMEDY)
-    stack = flavour.stack(known.flavour, known.started_with)
-    if reason := unhealthy_reason(stack, known):
-        raise UserError(f"the {known.flavour} server does not answer ({reason})", REMEDY)
     version = served_version()
+    stack = flavour.stack(known.flavour, known.started_with)
+    reason = unhealthy_reason(stack, known, version.pipeline.ensemble)
+    lost = _lost_gpu(known)
+    if reason:
+        raise UserError(
+            f"{version.serving}, does not answer on the {known.flavour} server ({reason})",
+            lost or REMEDY,
+        )
     console.note(f"answers: {described(known, version)}")
     console.note(_engine(known, version))
     for event in stack.kept().get("events", [])[-MOST_EVENTS:]:
         console.note(
             f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"
         )
+    if lost:  # what it has open it keeps; it can open nothing more
+        console.note(f"warning: {lost}")
     console.out.print(_models(known.http))
     return 0
+
+
+def _lost_gpu(known: State) -> str | None:
+    if known.flavour != "gpu":
+        return None
+    # What talks to Docker takes a third of a second to load.
+    from scripts.stacks.gpu import GpuStack
+
+    return GpuStack(known.started_with).lost()
 
 
 def _engine(known: State, version: Version) -> str:
@@ -59,7 +76,8 @@ def _models(address: str) -> Table:
         counts = model["inference_stats"]
         done, failed = counts["success"]["count"], counts["fail"]["count"]
         each = counts["success"]["ns"] / done / 1e6 if done else 0
-        table.add_row(model["name"], model["version"], str(done), str(failed), f"{each:.1f}")
+        name = live.called(model["name"], model["version"])
+        table.add_row(name, model["version"], str(done), str(failed), f"{each:.1f}")
     return table
 
 

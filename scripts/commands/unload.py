@@ -1,4 +1,4 @@
-"""Unloads a model that no picture needs.
+"""Unloads a model that no picture needs; of an ensemble, also the models that only it takes.
 
 make unload MODEL=another
 """
@@ -10,7 +10,9 @@ import time
 
 from scripts.base import console
 from scripts.base.errors import UserError, guarded
+from scripts.repository import live
 from scripts.server import extra, loading, model_control
+from scripts.stacks.state import State
 
 
 def main() -> int:
@@ -18,21 +20,27 @@ def main() -> int:
     name = model_control.named(server)
     if name in model_control.pipeline(server):
         raise UserError(
-            f"without {name} no picture is answered",
+            f"without {live.called(name)}, no picture is answered",
             "change it and make load it, or make down to stop serving",
         )
     extra.forget(name)
     if not model_control.in_memory(server, name):
         console.note(f"{name} is not loaded")
         return 0
-    with console.waiting(f"unloading {name}") as waiting:
-        loading.unload(server.admin, name, model_control.LONGEST_S)
-        while model_control.in_memory(server, name):
-            if waiting.seconds > model_control.LONGEST_S:
-                raise UserError(f"{name} still answers requests", "make models shows when it ends")
-            time.sleep(0.2)
-    console.note(f"unloaded: {name}")
+    members = model_control.only_of(name, model_control.loaded_steps(server))
+    for model in (name, *members):
+        unload(server, model)
+    console.note(f"unloaded: {', '.join((name, *members))}")
     return 0
+
+
+def unload(server: State, model: str) -> None:
+    with console.waiting(f"unloading {model}") as waiting:
+        loading.unload(server.admin, model, model_control.LONGEST_S)
+        while model_control.in_memory(server, model):
+            if waiting.seconds > model_control.LONGEST_S:
+                raise UserError(f"{model} still answers requests", "make models shows when it ends")
+            time.sleep(0.2)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from scripts.stacks import admin_key, client_side
 from scripts.stacks.client_side import Sdk, Side
 from scripts.stacks.state import State
 
+IN_THE_SDK = "/opt/perf_analyzer"  # docker/sdk/gpu.Dockerfile
 BINARY = VENV / "perf_analyzer" / "bin" / "perf_analyzer"
 LIBB64 = "libb64.so.0d"
 LIBB64_REMEDY = "apt-get install libb64-0d"
@@ -137,7 +138,7 @@ def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     if isinstance(side, Sdk):
         addresses = {server.http: side.http, server.grpc: side.grpc}
         version = f"of the sdk image {server.settings['TRITON_TAG']}"
-        analyzer = PerfAnalyzer(side, [*HIDING, "perf_analyzer"], version, folder, addresses)
+        analyzer = PerfAnalyzer(side, [*HIDING, IN_THE_SDK], version, folder, addresses)
     else:
         (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
         analyzer = PerfAnalyzer(side, _installed(), version, folder)

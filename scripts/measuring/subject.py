@@ -43,7 +43,7 @@ def named(server: State, model: str) -> Subject:
     ensemble, network = targets(server, model)
     served = machine.served(server) if model == PIPELINE else laid_out(server, network.model)
     return Subject(
-        served["network"] if model == PIPELINE else model,
+        f"{model}, serving {served['network']}",
         (ensemble,),
         network,
         transform(server, ensemble.steps[0]),

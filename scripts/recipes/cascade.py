@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.recipes import pbtxt
-from scripts.recipes.image import LABELS, ON_CPU, ON_GPU
+from scripts.recipes.image import ON_CPU, ON_GPU
 from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor
 from scripts.recipes.schema import Cascade
 from scripts.recipes.shapes import of_pixels
@@ -45,7 +45,7 @@ def ensemble(recipe: Cascade, engine: str) -> str:
         recipe.batch.max,
         pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
         pbtxt.outputs(
-            Tensor("OUTPUT", "FP32", [recipe.classes], labels=LABELS),
+            Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS),
             Tensor("ANSWERED_BY", "STRING", [1]),
         ),
         NEWEST_VERSION,
@@ -94,8 +94,7 @@ def first(recipe: Cascade) -> str:
         f"{recipe.models.first}_{ON_CPU}",
         pbtxt.backend("onnxruntime"),
         recipe.batch.max,
-        pbtxt.inputs(pixels),
-        pbtxt.outputs(_scores("output", recipe)),
+        *pbtxt.picture_network(pixels, _scores("output", recipe)),
         NEWEST_VERSION,
         pbtxt.instances(recipe.instances.first, "CPU"),
         BATCHES_FORM_THEMSELVES,
@@ -111,8 +110,7 @@ def first_on_gpu(recipe: Cascade) -> str:
         f"{recipe.models.first}_{ON_GPU}",
         pbtxt.platform("tensorrt_plan"),
         recipe.batch.max,
-        pbtxt.inputs(pixels),
-        pbtxt.outputs(_scores("output", recipe)),
+        *pbtxt.picture_network(pixels, _scores("output", recipe)),
         NEWEST_VERSION,
         pbtxt.instances(recipe.instances.first_on_gpu, "GPU"),
         pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),

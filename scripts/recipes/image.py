@@ -7,7 +7,6 @@ from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step,
 from scripts.recipes.schema import Image
 
 ON_CPU, ON_GPU = "onnx", "trt"  # how the network's two folders end
-LABELS = "labels.txt"
 
 
 def configs(recipe: Image, warmup_bytes: int) -> dict[str, str]:
@@ -97,8 +96,7 @@ def network(recipe: Image) -> str:
         f"{recipe.models.network}_{ON_CPU}",
         pbtxt.backend("onnxruntime"),
         recipe.batch.max,
-        pbtxt.inputs(pixels),
-        pbtxt.outputs(_scores("output", recipe)),
+        *pbtxt.picture_network(pixels, _scores("output", recipe)),
         NEWEST_VERSION,
         pbtxt.instances(recipe.instances.network, "CPU"),
         BATCHES_FORM_THEMSELVES,
@@ -114,8 +112,7 @@ def network_on_gpu(recipe: Image) -> str:
         f"{recipe.models.network}_{ON_GPU}",
         pbtxt.platform("tensorrt_plan"),
         recipe.batch.max,
-        pbtxt.inputs(pixels),
-        pbtxt.outputs(_scores("output", recipe)),
+        *pbtxt.picture_network(pixels, _scores("output", recipe)),
         NEWEST_VERSION,
         pbtxt.instances(
             recipe.instances.network_on_gpu,
@@ -141,12 +138,6 @@ def postprocessing(recipe: Image) -> str:
         pbtxt.instances(1, "CPU"),
         BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("zeros", pbtxt.zeros(scores)),
-        pbtxt.parameter(
-            "FORCE_CPU_ONLY_INPUT_TENSORS",
-            "no",
-            "Scores that TensorRT left on a GPU are not copied to the host first."
-            " Without a GPU Triton ignores it.",
-        ),
     )
 
 
@@ -159,7 +150,7 @@ def ensemble(recipe: Image, engine: str) -> str:
         pbtxt.platform("ensemble"),
         recipe.batch.max,
         pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
-        pbtxt.outputs(Tensor("OUTPUT", "FP32", [recipe.classes], labels=LABELS)),
+        pbtxt.outputs(Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)),
         NEWEST_VERSION,
         pbtxt.steps(
             Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),

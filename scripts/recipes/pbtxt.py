@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
 # Requests that come together share a batch; none waits for another to come.
 BATCHES_FORM_THEMSELVES = "dynamic_batching { }"
+LABELS = "labels.txt"
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Tensor:
     dims: Sequence[int]
     ragged: str = ""  # why requests of different lengths may share a batch
     labels: str = ""  # the file that names the classes
+    format: str = ""  # of a picture: FORMAT_NCHW
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,14 @@ def outputs(*tensors: Tensor) -> str:
     return _tensors("output", tensors)
 
 
+def picture_network(pixels: Tensor, scores: Tensor) -> tuple[str, str]:
+    """What such a network takes and gives, with all that Triton's own image clients go by."""
+    return (
+        inputs(replace(pixels, format="FORMAT_NCHW")),
+        outputs(replace(scores, labels=LABELS)),
+    )
+
+
 def _tensors(direction: str, tensors: Sequence[Tensor]) -> str:
     return f"{direction} [\n" + ",\n".join(map(_tensor, tensors)) + "\n]"
 
@@ -57,6 +67,8 @@ def _tensor(tensor: Tensor) -> str:
         f"data_type: TYPE_{tensor.data_type}",
         f"dims: {_list(tensor.dims)}",
     ]
+    if tensor.format:
+        lines.insert(2, f"format: {tensor.format}")
     if tensor.ragged:
         lines.append(f"allow_ragged_batch: true  # {tensor.ragged}")
     if tensor.labels:

@@ -94,7 +94,7 @@ def shapes(recipe: Array) -> dict[str, str]:
 
 def _signature(recipe: Array) -> tuple[str, str, str]:
     taken, given = _square("input_0", recipe), _scores("output_0", recipe)
-    return pbtxt.inputs(taken), pbtxt.outputs(given), NEWEST_VERSION
+    return *pbtxt.picture_network(taken, given), NEWEST_VERSION
 
 
 def postprocessing(recipe: Array) -> str:

@@ -79,6 +79,11 @@ class Version:
         return f"{self.named}: {self.what}"
 
     @property
+    def serving(self) -> str:
+        """The API's name, which stays whatever network serves under it, and that network."""
+        return f"{self.pipeline.ensemble}, serving {self.workspace.manifest.network}"
+
+    @property
     def record(self) -> dict[str, object]:
         """What is kept of it in its folder, which says of which pipeline it is."""
         told = [each.name for each in fields(self) if each.name != "pipeline"]

@@ -21,6 +21,8 @@ NAME = "history.jsonl"
 SERVES, STAYED = "serves", "stayed"
 BEGINS = "begins"
 PUBLISHED = "published"
+# Why a version stayed where nothing spoke against it.
+INTERRUPTED, CUT_OFF = BROKEN_OFF = "interrupted", "cut off"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from scripts.base import files
 from scripts.base.paths import ROOT
 from scripts.repository.archive import Version
 from scripts.repository.model_folders import version_numbers
+from scripts.steps.manifest import Manifest
 
 REPOSITORY = ROOT / "build" / "live"
 
@@ -26,6 +27,13 @@ def place(version: Version, repository: Path) -> None:
             if target.suffix == ".py":  # else Python does it at the load, and Triton sees a change
                 py_compile.compile(str(target), doraise=False, quiet=2)
     files.let_all_read(repository)
+
+
+def called(model: str, version: str = "") -> str:
+    """A network's model by its name in the API and what it is: both may be names of networks."""
+    number = version or str(max(version_numbers(REPOSITORY, model), default=1))
+    manifest = Manifest.load(REPOSITORY / model / number / "manifest.json")
+    return f"{model}, serving {manifest.network}" if manifest else model
 
 
 def leave_only(version: Version) -> None:

@@ -25,6 +25,7 @@ from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
+from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.pipelines import CPU, GPU, Engine, Pipeline
 from scripts.steps.workspace import Workspace
 
@@ -32,6 +33,9 @@ COMMITTED = ROOT / "model_repository"
 
 # Past this many processes of one model, memory grows faster than throughput.
 MOST_INSTANCES = 4
+
+# The name of the parameter by which Triton brings a Python model's inputs to the host, or not.
+STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 UNTRAINED = " (untrained weights)"
 
@@ -71,7 +75,8 @@ class Layout:
     engine: Engine
     decoding: Decoding
     preprocessing: Share
-    network: Share
+    network: Share  # of each GPU, where there are any
+    scores_stay: bool = False  # on the GPU, for the postprocessing
 
     @property
     def first(self) -> str:
@@ -81,6 +86,11 @@ class Layout:
     def model(self) -> str:
         """The network's."""
         return self.pipeline.network(self.engine)
+
+    @property
+    def named(self) -> tuple[str, str]:
+        """The models that name the classes."""
+        return self.pipeline.ensemble, self.model
 
 
 def precision_of(made: Workspace, engine: Engine) -> str:
@@ -180,7 +190,8 @@ def lay_out(made: Workspace, layout: Layout, repository: Path) -> None:
 def configure(made: Workspace, layout: Layout, repository: Path) -> None:
     """The labels, and the members' configs as this machine runs them."""
     engine, crop = layout.engine, made.manifest.transform["crop"]
-    files.write(repository / layout.pipeline.ensemble / "labels.txt", labels(made))
+    for model in layout.named:
+        files.write(repository / model / LABELS, labels(made))
 
     pixels = [3, crop, crop]
     first = config(repository, layout.first)
@@ -197,9 +208,14 @@ def configure(made: Workspace, layout: Layout, repository: Path) -> None:
     network.model_warmup[0].inputs["input"].dims[:] = pixels
     if engine is CPU:
         _share(network, layout.network)
+    else:  # Triton takes it for each GPU
+        network.instance_group[0].count = layout.network.instances
     _save(repository, network, engine)
 
     if engine is GPU:
+        last = config(repository, layout.pipeline.postprocessing)
+        last.parameters[STAY].string_value = "no" if layout.scores_stay else "yes"
+        _save(repository, last, engine)
         ensemble = config(repository, layout.pipeline.ensemble)
         ensemble.ensemble_scheduling.step[0].model_name = layout.first
         _save(repository, ensemble, engine)
@@ -215,7 +231,7 @@ def version_numbers(repository: Path, model: str) -> list[int]:
 def labels(made: Workspace) -> str:
     """One label a line. Untrained weights say so in the label itself: then every client does."""
     mark = UNTRAINED if made.manifest.untrained else ""
-    known = (made.onnx / "labels.txt").read_text().splitlines()
+    known = (made.onnx / LABELS).read_text().splitlines()
     return "".join(f"{label}{mark}\n" for label in known)
 
 

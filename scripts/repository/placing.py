@@ -8,6 +8,7 @@ from pathlib import Path
 
 from scripts.base import files
 from scripts.recipes.image import ON_CPU, ON_GPU
+from scripts.recipes.pbtxt import LABELS
 
 MANIFEST = "manifest.json"
 
@@ -22,16 +23,19 @@ PARTS = {
 }
 
 
-def put(made: Path, network: Path, engine: str, others: Mapping[str, Path]) -> bool:
-    """The network to its folder, and each other named file to its place; whether any changed."""
-    if stands(made, network, engine):
+def put(made: Path, network: Path, engine: str, others: Mapping[Path, str]) -> bool:
+    """The network to its folder, beside the names of its classes, and to each other place the file
+    that belongs there; whether any changed."""
+    if (made / LABELS).exists():
+        others = {network.parent / LABELS: LABELS, **others}
+    if stands(made, network, engine) and all(place.exists() for place in others):
         return False
     # The manifest goes last: where it stands, the files it describes stand too.
     (network / MANIFEST).unlink(missing_ok=True)
     if engine == ON_CPU:
         compute_as_exported(network)
-    parts = {name: network / to for name, to in PARTS[engine].items()}
-    for name, place in (dict(others) | parts).items():
+    parts = {network / to: name for name, to in PARTS[engine].items()}
+    for place, name in (dict(others) | parts).items():
         files.place(made / name, place)
     return True
 

@@ -14,6 +14,6 @@ def lay_out(made: Path, recipe: Text, repository: Path, engine: str) -> bool:
     """Whether there was anything to be changed."""
     network = repository / f"{recipe.models.network}_{engine}" / "1"
     tokenizer = repository / recipe.models.preprocessing / "1" / TOKENIZER / "tokenizer.json"
-    changed = placing.put(made, network, engine, {"tokenizer.json": tokenizer})
+    changed = placing.put(made, network, engine, {tokenizer: "tokenizer.json"})
     files.let_all_read(repository)
     return changed

@@ -195,7 +195,7 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
 
 def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
     if isinstance(fault, KeyboardInterrupt):
-        why = "interrupted"
+        why = history.INTERRUPTED
     else:
         why = getattr(fault, "cause", None) or type(fault).__name__
     try:

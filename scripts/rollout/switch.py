@@ -78,7 +78,7 @@ class Switch:
         self._leave_only(self.old)
 
     def _fix(self, version: Version) -> None:
-        if label(version):
+        if label(version, self.engine):
             self.shared.push_live()
         self.control.load(self.pipeline, pinned(self._config(self.pipeline), version.models))
 

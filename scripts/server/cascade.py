@@ -18,7 +18,8 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.cascade import shapes
-from scripts.recipes.image import LABELS, ON_CPU
+from scripts.recipes.image import ON_CPU
+from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.pipelines import CPU
 from scripts.recipes.schema import Cascade, load_as
 from scripts.repository import live, model_folders, placing
@@ -99,7 +100,8 @@ def lay_out(
     """Whether there was anything to be changed."""
     network = models / f"{recipe.models.first}_{engine}" / "1"
     changed = placing.put(made.onnx, network, engine, {})
-    labels = {f"{recipe.models.ensemble}/{LABELS}": _labels(made, models)}
+    named = (recipe.models.ensemble, network.parent.name)
+    labels = dict.fromkeys((f"{model}/{LABELS}" for model in named), _labels(made, models))
     for name, wanted in (texts | labels).items():
         path = models / name
         if not path.exists() or path.read_text() != wanted:

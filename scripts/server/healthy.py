@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.start_server import PIPELINE
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 
 
-def unhealthy_reason(stack: Stack, server: State) -> str | None:
+def unhealthy_reason(stack: Stack, server: State, pipeline: str) -> str | None:
     """None of one that answers pictures, with whoever restores it at work."""
-    if reason := reason_not_to_trust(f"http://{server.http}", PIPELINE):
+    if reason := reason_not_to_trust(f"http://{server.http}", pipeline):
         return reason
     if not stack.alive():
         return "it answers, but its keeper is gone"

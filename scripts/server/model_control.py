@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -56,6 +57,23 @@ def pipeline(server: State) -> set[str]:
     """The ensemble that is served and its members, whether they are loaded or not."""
     steps = config(server, PIPELINE).ensemble_scheduling.step
     return {PIPELINE} | {step.model_name for step in steps}
+
+
+def loaded_steps(server: State) -> dict[str, set[str]]:
+    """The ensembles in memory, and the models that each of them takes."""
+    loaded = {each.name for each in index(server) if each.state == "READY"}
+    configs = {name: triton_api.get(server.http, f"/models/{name}/config") for name in loaded}
+    return {
+        name: {step["model_name"] for step in config["ensemble_scheduling"]["step"]}
+        for name, config in configs.items()
+        if "ensemble_scheduling" in config
+    }
+
+
+def only_of(ensemble: str, steps: Mapping[str, set[str]]) -> list[str]:
+    """The models that this ensemble takes, and no other in memory does."""
+    others = {model for name, taken in steps.items() if name != ensemble for model in taken}
+    return sorted(steps.get(ensemble, set()) - others)
 
 
 def named(server: State) -> str:

@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 from bundle_client import Client, ClientError, Result, Source, SourceError
 from bundle_client.settings import MAX_BYTES, TIMEOUT_S
 from bundle_client.show import as_error, as_json, as_table
-from bundle_client.sources import expand, name_of, read
+from bundle_client.sources import expand, name_of, named, read
 from scripts import bootstrap
 from scripts.base import console, lock
 from scripts.base.paths import ROOT
@@ -61,9 +61,10 @@ def ask(pictures: list[str]) -> int:
 
 def answer(client: Client, source: Source) -> Result:
     try:
-        pixels = decoded(read(source, MAX_BYTES, TIMEOUT_S))
-        began = time.perf_counter()
-        found = client.place(pixels)
+        with named(source):
+            pixels = decoded(read(source, MAX_BYTES, TIMEOUT_S))
+            began = time.perf_counter()
+            found = client.place(pixels)
     except ClientError as fault:
         return Result(name_of(source), error=fault)
     return Result(name_of(source), found, (time.perf_counter() - began) * 1e3)

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError
+from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.pipelines import Engine, Pipeline
 from scripts.repository import history, live, model_folders
 from scripts.repository.archive import Version
@@ -32,7 +33,7 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
     except UserError as fault:
         console.note(f"the server cannot be put in order ({fault.cause})")
         return False
-    shared.record(history.STAYED, cut.version, cut.how, "cut off")
+    shared.record(history.STAYED, cut.version, cut.how, history.CUT_OFF)
     return True
 
 
@@ -43,7 +44,7 @@ def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> 
     control.wait_for(version.models)
     live.place(version, live.REPOSITORY)
     live.leave_only(version)
-    label(version)
+    label(version, engine)
     shared.push_live()
     as_committed(control, engine, [*version.models, version.pipeline.ensemble])
     with suppress(UserError):  # there may be none
@@ -61,11 +62,13 @@ def as_committed(control: Control, engine: Engine, models: Iterable[str]) -> Non
         control.load(model, model_folders.config_in_use(live.REPOSITORY, model, engine))
 
 
-def label(version: Version) -> bool:
+def label(version: Version, engine: Engine) -> bool:
     """Whether other labels are there now."""
-    labels = live.REPOSITORY / version.pipeline.ensemble / "labels.txt"
     wanted = model_folders.labels(version.workspace)
-    if labels.exists() and labels.read_text() == wanted:
+    named = (version.pipeline.ensemble, version.pipeline.network(engine))
+    places = [live.REPOSITORY / model / LABELS for model in named]
+    if all(place.exists() and place.read_text() == wanted for place in places):
         return False
-    files.write(labels, wanted)
+    for place in places:
+        files.write(place, wanted)
     return True

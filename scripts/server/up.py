@@ -17,7 +17,7 @@ from bundle_serving.start_server import PIPELINE
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.pipelines import Engine, Pipeline
+from scripts.recipes.pipelines import CPU, Engine, Pipeline
 from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.model_folders import Decoding, Layout, Share
@@ -26,14 +26,14 @@ from scripts.server.healthy import unhealthy_reason
 from scripts.server.recover import restore
 from scripts.settings import settings
 from scripts.settings.settings import PORTS, Settings
-from scripts.stacks import admin_key, flavour, state
+from scripts.stacks import admin_key, flavour, gpu, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import on_demand
 from scripts.storage.shared import Shared
 
 # What is no file, and decides how a server runs.
-PLACE = ("BIND", "MEMORY", "REPOSITORY", "S3_SERVER_CREDENTIALS")
+PLACE = ("BIND", "MEMORY", "GPUS", "REPOSITORY", "S3_SERVER_CREDENTIALS")
 
 # What is said of a network, and not of the machine or the server.
 OF_A_NETWORK = {*archive.DECIDING, "CALIBRATION", "SAMPLES"}
@@ -149,14 +149,18 @@ def layout(wished: Settings, engine: Engine, pipeline: Pipeline) -> Layout:
         )
 
     decoding = Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"]))
-    return Layout(pipeline, engine, decoding, share("PREPROCESS"), share("NETWORK"))
+    if engine is CPU:
+        return Layout(pipeline, engine, decoding, share("PREPROCESS"), share("NETWORK"))
+    of_each_gpu = wished.number("NETWORK_INSTANCES") or pipeline.recipe.instances.network_on_gpu
+    network = Share(of_each_gpu, threads=1)
+    return Layout(pipeline, engine, decoding, share("PREPROCESS"), network, gpu.scores_stay(wished))
 
 
 def _serve(stack: Stack, wished: Settings, version: Version) -> State:
     wanted = State(stack.flavour, fingerprint(stack, wished), wished.values)
     known = state.load()
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
-        if unhealthy_reason(stack, known) is None or _restored(stack, known):
+        if unhealthy_reason(stack, known, PIPELINE) is None or _restored(stack, known):
             console.note(f"up already: {described(known, version)}")
             return known
         console.note("the server is there but does not answer: it is started afresh")
@@ -164,7 +168,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         _stop(known)
     try:
         stack.start(wanted)
-        _wait(stack, wanted, float(wished["START_TIMEOUT"]))
+        _wait(stack, wanted, float(wished["START_TIMEOUT"]), version)
     except BaseException:  # Ctrl-C too: no server is left that nobody knows to work
         stack.stop()
         raise
@@ -177,7 +181,7 @@ def _restored(stack: Stack, known: State) -> bool:
     if known.flavour == "gpu":  # which has none
         return False
     with console.waiting("the server does not answer: waiting for its keeper") as waiting:
-        while reason := unhealthy_reason(stack, known):
+        while reason := unhealthy_reason(stack, known, PIPELINE):
             waiting.show(reason)
             if waiting.seconds > KEEPERS_S:
                 return False
@@ -189,7 +193,7 @@ def _stop(known: State) -> None:
     flavour.stack(known.flavour, known.started_with).stop()
 
 
-def _wait(stack: Stack, wanted: State, limit: float) -> None:
+def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
     """Until a picture is answered; readiness alone is green over a pipeline that is not."""
     with console.waiting("starting the server, until it answers a picture") as waiting:
         while reason := reason_not_to_trust(f"http://{wanted.http}", PIPELINE):
@@ -199,14 +203,16 @@ def _wait(stack: Stack, wanted: State, limit: float) -> None:
                 raise UserError(f"the server stopped while it started: {said}", stack.log_hint)
             if waiting.seconds > limit:
                 raise UserError(
-                    f"the server did not answer within {limit:.0f} s ({reason})",
+                    f"{version.serving}, did not answer within {limit:.0f} s ({reason})",
                     "see make logs; on a slow machine raise START_TIMEOUT",
                 )
             time.sleep(0.2)
 
 
 def described(server: State, version: Version) -> str:
-    return f"{version.describe()}, flavour {server.flavour}, HTTP {server.http}, gRPC {server.grpc}"
+    asked = f"http://{server.http}/v2/models/{version.pipeline.ensemble}, gRPC {server.grpc}"
+    what = f"{version.pipeline.ensemble}, serving {version.what} ({version.named})"
+    return f"{what}, flavour {server.flavour}, {asked}"
 
 
 def fingerprint(stack: Stack, wished: Settings) -> str:

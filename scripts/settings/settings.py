@@ -7,6 +7,7 @@ text of .env.example is held against this table by a test.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from dotenv import dotenv_values
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.bootstrap import CPU_TORCH
+from scripts.settings.architectures import require_known
 from scripts.settings.precision import PRECISIONS
 
 DEFAULTS = {
@@ -55,8 +57,10 @@ DEFAULTS = {
     "S3_PORT": "9000",
     # on a GPU
     "TRITON_TAG": "26.07",
+    "GPUS": "all",
     "OPT_BATCH": "32",
     "PREPROCESS": "python",
+    "POSTPROCESS": "cpu",
     "GPU_MEMORY": "16g",
     # for building
     "CA_BUNDLE": "",
@@ -69,6 +73,7 @@ CHOICES = {
     "DECODE": ("reduced", "full"),
     "FLAVOUR": ("", "gpu", "cpu", "local"),
     "PREPROCESS": ("python", "dali"),
+    "POSTPROCESS": ("cpu", "gpu"),
 }
 # A change of these is no change of what the server answers.
 NOT_SERVED = {
@@ -151,6 +156,9 @@ def load(
         if values[name] not in choices:
             offered = ", ".join(choice or "(empty)" for choice in choices)
             raise UserError(f"{name}={values[name]} is not known", f"choose one of: {offered}")
+    require_known(values["ARCH"])
+    if not re.fullmatch(r"all|\d+(,\d+)*", values["GPUS"]):
+        raise UserError(f"GPUS={values['GPUS']} is not known", "say all, or numbers: GPUS=0,1")
     for name in WHOLE_NUMBERS:
         if values[name] and not (values[name].isdecimal() and int(values[name]) > 0):
             raise UserError(f"{name}={values[name]} is no whole number above 0", "mend it, or .env")

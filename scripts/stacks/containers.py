@@ -135,6 +135,14 @@ class DockerStack:
             _fetch_torch()
             self.build("export")
 
+    def disk(self) -> Path | None:
+        """Where the engine keeps its images, if that can be seen from here."""
+        root = Path(self._engine.info()["DockerRootDir"])
+        return root if root.is_dir() else None
+
+    def has_images(self) -> bool:
+        return all(self._engine.images.list(self._image(service)) for service in self.images)
+
     def version(self) -> str:
         """Of the program that serves, for the fingerprint."""
         name = self._image("server")
@@ -315,6 +323,15 @@ class DockerStack:
                 f"chmod -R a+rX {path}",
             )
 
+    def _environment(self, wanted: State | None) -> dict[str, str]:
+        """The variables that the Compose files are filled in with."""
+        own = {
+            "RUN_AS": self._run_as,
+            "SHM_SIZE": self._shm_size,
+            "FINGERPRINT": wanted.fingerprint if wanted else "",
+        }
+        return os.environ | self._settings.values | own
+
     def compose(
         self,
         *arguments: str,
@@ -324,12 +341,7 @@ class DockerStack:
         timeout: float | None = None,
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | self._settings.values
-        environment |= {
-            "RUN_AS": self._run_as,
-            "SHM_SIZE": self._shm_size,
-            "FINGERPRINT": wanted.fingerprint if wanted else "",
-        }
+        environment = self._environment(wanted)
         files = [*self.compose_files]
         if location := wished(self._settings):
             files.append("compose.s3.yaml")

@@ -7,11 +7,19 @@ import re
 import subprocess
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 
+from bundle_serving.gpu import LOST, NVML_LOST
 from scripts.base import console
 from scripts.base.errors import UserError
+from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack, last_line
-from scripts.steps.plan import Gpu
+from scripts.stacks.state import State
+from scripts.steps import gpus
+from scripts.steps.gpus import Gpu
+
+# Windows has the driver then, and programs cannot share a GPU's memory with each other (CUDA IPC).
+WSL = Path("/usr/lib/wsl/lib/nvidia-smi")
 
 
 class GpuStack(DockerStack):
@@ -23,18 +31,48 @@ class GpuStack(DockerStack):
     image_suffix = "-gpu"
 
     def prepare(self) -> None:
-        console.note(f"a container sees {self.gpu.name}")  # before gigabytes are pulled
+        """What cannot be used is refused here, before gigabytes are pulled."""
+        console.note(f"a container sees {self.described}")
+        for gpu in self.gpus:
+            if warning := gpus.require_fit(gpu, self._settings["TRITON_TAG"]):
+                console.note(f"{gpu.name}: {warning}")
+        if self._settings["POSTPROCESS"] == "gpu" and not scores_stay(self._settings):
+            console.note("WSL2 has no CUDA IPC: POSTPROCESS=gpu is taken as cpu")
         super().prepare()
 
     @cached_property
-    def gpu(self) -> Gpu:
-        """The GPU as a container sees it; nothing else is a proof."""
-        run = self.compose("run", "--rm", "--no-deps", "-T", "probe", quiet=True)
+    def gpus(self) -> list[Gpu]:
+        """Those that serve, as a container sees them; nothing else is a proof."""
+        run = self.compose("run", "--rm", "--no-deps", "-T", "probe", *gpus.QUERY, quiet=True)
         self.remove("probe")
         try:
-            return Gpu.parse(run.stdout if run.returncode == 0 else "")
+            seen = gpus.parse(run.stdout if run.returncode == 0 else "")
         except ValueError:
             raise UserError(*_why_no_gpu(last_line(run.stderr + run.stdout))) from None
+        return gpus.chosen(seen, self._settings["GPUS"])
+
+    @property
+    def gpu(self) -> Gpu:
+        """One of them, which stands for all: they are alike."""
+        return self.gpus[0]
+
+    @property
+    def described(self) -> str:
+        count = len(self.gpus)
+        return self.gpu.name if count == 1 else f"{count} x {self.gpu.name}"
+
+    def lost(self) -> str | None:
+        """Why the server's container has no GPU any more, if that is so."""
+        asked = self.compose("exec", "-T", "server", "nvidia-smi", "-L", quiet=True)
+        return LOST if NVML_LOST in asked.stdout + asked.stderr else None
+
+    def _environment(self, wanted: State | None) -> dict[str, str]:
+        environment = super()._environment(wanted)
+        # One that the user's shell has would choose twice.
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
+        if self._settings["GPUS"] != gpus.ALL:
+            environment["CUDA_VISIBLE_DEVICES"] = self._settings["GPUS"]
+        return environment
 
     def tensorrt(self) -> str:
         """The version that the server's image carries: the only one whose plans it loads."""
@@ -76,17 +114,31 @@ class GpuStack(DockerStack):
             self.remove("sdk", name)  # Ctrl-C, or the time limit, ends Compose alone
 
 
+def scores_stay(wished: Settings) -> bool:
+    """Whether the postprocessing takes the scores where TensorRT left them."""
+    return wished["POSTPROCESS"] == "gpu" and not WSL.exists()
+
+
+NO_TOOLKIT = (
+    "install nvidia-container-toolkit, then: "
+    "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+)
+DESCRIBE = "write it anew: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+
 REMEDIES = (
+    ("could not select device driver", "Docker has no NVIDIA runtime", NO_TOOLKIT),
+    # Docker 29 asks CDI first, and says so in its own words.
     (
-        "could not select device driver",
-        "Docker has no NVIDIA runtime",
-        "install nvidia-container-toolkit, then: "
-        "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
+        "failed to discover GPU vendor from CDI",
+        "Docker knows of no GPU, neither by CDI nor by NVIDIA's runtime",
+        NO_TOOLKIT,
     ),
+    ("unresolvable CDI devices", "the CDI description has no such GPU, or there is none", DESCRIBE),
+    ("failed to inject CDI devices", "the CDI description does not fit this machine", DESCRIBE),
     (
-        "unresolvable CDI devices",
-        "Docker finds no CDI description of the GPU",
-        "write one: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        NVML_LOST,
+        "its devices are closed to containers",
+        "sudo systemctl restart docker; to keep them open, give them by CDI: docs/gpu.md",
     ),
     (
         "nvidia-container-cli: initialization error",

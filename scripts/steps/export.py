@@ -15,6 +15,7 @@ from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import guarded
+from scripts.settings.architectures import require_known
 from scripts.steps.agreement import Bound
 from scripts.steps.manifest import Wanted, why_export
 from scripts.steps.progress import step
@@ -33,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
+    require_known(options.arch)
     wanted = Wanted(options.arch, options.weights, options.precision, options.labels)
     reason = why_export(options.out, wanted)
     if reason is None:

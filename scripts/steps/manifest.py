@@ -141,8 +141,12 @@ class Manifest:
     def dump(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
 
+    @property
+    def network(self) -> str:
+        return str(self.identity.get("arch") or self.identity["source"])
+
     def describe(self) -> str:
-        said = str(self.identity.get("arch") or self.identity["source"])
+        said = self.network
         if weights := self.identity.get("weights"):  # a classifier of texts comes with its own
             said += f", weights {weights['source']}"
         return said + (" (untrained)" if self.untrained else "")

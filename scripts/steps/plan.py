@@ -3,72 +3,56 @@
     python -m scripts.steps.plan --onnx build/onnx --out build/plan \
         --minShapes input:1x3x224x224 --optShapes input:32x3x224x224 --maxShapes input:256x3x224x224
 
-Out: model.plan, manifest.json, layers.json and trtexec.log. Runs in the pytorch container.
+Out: model.plan, manifest.json, and the logs of trtexec. Runs in the pytorch container.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.recipes import shapes
+from scripts.steps import gpus
+from scripts.steps.gpus import Gpu
 from scripts.steps.manifest import Manifest, differences
 
 # On PATH in NVIDIA's pytorch image; the second is where older ones keep it.
 TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")
 
 
-# "Half", or "Channel major FP16 format where channel % 8 == 0", as the version will have it.
+# What tells a tensor's type in the layer information of TensorRT 11, and of 10.16: "Half", or
+# "Channel major FP16 format where channel % 8 == 0".
+TYPED = ("Datatype", "Format/Datatype")
 HALF = re.compile("half|fp16", re.IGNORECASE)
 
+# In trtexec's log: the line that the other errors follow from.
+TELLING = re.compile(r"Error Code \d+: (?!Cuda Runtime)|Assertion failed|Unknown option")
 
-@dataclass(frozen=True)
-class Gpu:
-    name: str
-    compute_capability: str
-    driver: str
-    memory: str
 
-    @classmethod
-    def seen_here(cls) -> Gpu:
-        """The first GPU that this container was given."""
-        query = "--query-gpu=name,compute_cap,driver_version,memory.total"
-        try:
-            asked = subprocess.run(
-                ["nvidia-smi", query, "--format=csv,noheader"], capture_output=True, text=True
-            )
-        except OSError:
-            raise UserError(
-                "no GPU is seen here (no nvidia-smi)", "make doctor tells why"
-            ) from None
-        try:
-            return cls.parse(asked.stdout if asked.returncode == 0 else "")
-        except ValueError:
-            said = (asked.stdout + asked.stderr).strip().splitlines() or ["it said nothing"]
-            raise UserError(
-                f"nvidia-smi sees no GPU: {said[-1]}", "make doctor tells why"
-            ) from None
-
-    @classmethod
-    def parse(cls, rows: str) -> Gpu:
-        """The first of the rows that nvidia-smi prints; ValueError where there is none."""
-        first = next(csv.reader(rows.splitlines(), skipinitialspace=True), [])
-        if len(first) != 4:
-            raise ValueError(rows)
-        return cls(*first)
+def gpu_seen_here() -> Gpu:
+    """The one that trtexec takes: the first of those that CUDA shows it."""
+    try:
+        asked = subprocess.run(gpus.QUERY, capture_output=True, text=True)
+    except OSError:
+        raise UserError("no GPU is seen here (no nvidia-smi)", "make doctor tells why") from None
+    try:
+        seen = gpus.parse(asked.stdout if asked.returncode == 0 else "")
+    except ValueError:
+        said = (asked.stdout + asked.stderr).strip().splitlines() or ["it said nothing"]
+        raise UserError(f"nvidia-smi sees no GPU: {said[-1]}", "make doctor tells why") from None
+    return gpus.chosen(seen, os.environ.get("CUDA_VISIBLE_DEVICES", gpus.ALL))[0]
 
 
 def tensorrt_version() -> str:
@@ -121,10 +105,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--onnx", type=Path, required=True, help="what export made, in fp16")
     for option in shapes.OPTIONS:
         parser.add_argument(f"--{option}", required=True, help="as trtexec takes it")
-    parser.add_argument("--timing-cache", type=Path)
+    parser.add_argument("--timing-cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    gpu = Gpu.seen_here()
+    gpu = gpu_seen_here()
     profile = {option: getattr(options, option) for option in shapes.OPTIONS}
     wanted = identity(options.onnx, gpu, tensorrt_version(), profile)
     reason = why_build(options.out, wanted)
@@ -136,75 +120,102 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def build(
-    onnx: Path, gpu: Gpu, wanted: dict[str, Any], timing_cache: Path | None, out: Path
-) -> None:
+def build(onnx: Path, gpu: Gpu, wanted: dict[str, Any], timing_cache: Path, out: Path) -> None:
+    timing_cache.parent.mkdir(parents=True, exist_ok=True)
+    flags = [
+        f"--onnx={onnx / 'model.onnx'}",
+        # fp16 comes from the graph itself: TensorRT 11 has no --fp16 any more.
+        "--stronglyTyped",
+        *(f"--{name}={value}" for name, value in wanted["shapes"].items()),
+        "--skipInference",
+        f"--timingCacheFile={timing_cache}",
+    ]
     with files.whole_folder(out) as draft:
-        plan, layers = draft / "model.plan", draft / "layers.json"
-        flags = [
-            f"--onnx={onnx / 'model.onnx'}",
-            f"--saveEngine={plan}",
-            # fp16 comes from the graph itself: TensorRT 11 has no --fp16 any more.
-            "--stronglyTyped",
-            *(f"--{name}={value}" for name, value in wanted["shapes"].items()),
-            "--skipInference",
-            "--profilingVerbosity=detailed",
-            f"--exportLayerInfo={layers}",
-        ]
-        if timing_cache:
-            timing_cache.parent.mkdir(parents=True, exist_ok=True)
-            flags.append(f"--timingCacheFile={timing_cache}")
-        seconds = _run([_trtexec(), *flags], draft / "trtexec.log")
+        plan = draft / "model.plan"
+        seconds = _run([*flags, f"--saveEngine={plan}"], draft / "trtexec.log")
         if not plan.exists():
             raise UserError("trtexec ended without a plan", "see its log above")
-        halves, all_layers = count_halves(json.loads(layers.read_text()))
-        if not halves:
-            raise UserError(
-                f"the plan came out in fp32: none of its {all_layers} layers is half precision",
-                "nothing was put in place; export in fp16",
-            )
+        halves, layers = _precision(flags, draft) if is_half(onnx) else (0, 0)
         manifest = {
             "identity": wanted,
             "gpu": asdict(gpu),
             "flags": flags,
-            "precision": {"half layers": halves, "layers": all_layers},
+            "precision": {"half layers": halves, "layers": layers},
             "plan": {"sha256": files.sha256(plan), "bytes": plan.stat().st_size},
             "seconds": round(seconds, 1),
         }
         (draft / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-    print(f"  built in {seconds:.0f} s, {halves} of {all_layers} layers in half precision")
+    print(f"  built in {seconds:.0f} s, {halves} of {layers} layers in half precision")
 
 
-def _run(command: list[str], log: Path) -> float:
+def is_half(onnx: Path) -> bool:
+    """Whether the export promised half precision. Somebody's own network comes as it is."""
+    manifest = Manifest.load(onnx / "manifest.json")
+    return manifest is not None and manifest.identity["precision"] == "fp16"
+
+
+def _precision(flags: list[str], folder: Path) -> tuple[int, int]:
+    """Layers in half precision, and all whose type is told. Strong typing fixes the precision; this
+    is the proof of it, by a second build that is thrown away: a plan that was built to be described
+    in detail is slower to enqueue (ProfilingVerbosity in NVIDIA's docs). The timing cache makes
+    that build short."""
+    described = folder / "layers.json"
+    detailed = ["--profilingVerbosity=detailed", f"--exportLayerInfo={described}"]
+    print("  looking at the types of its layers", flush=True)
+    try:
+        _run([*flags, *detailed], folder / "layers.log", shown=False)
+        halves, layers = count_halves(json.loads(described.read_text()))
+    except (UserError, OSError, ValueError) as fault:
+        print(f"  warning: its layers cannot be described ({fault})", flush=True)
+        return 0, 0
+    if not layers:
+        print("  warning: no layer tells its type; strong typing alone vouches for it", flush=True)
+    elif not halves:
+        raise UserError(
+            f"the plan came out in fp32: none of its {layers} layers is half precision",
+            "nothing was put in place; export in fp16",
+        )
+    return halves, layers
+
+
+def _run(options: list[str], log: Path, shown: bool = True) -> float:
     """trtexec with its log kept, and shown as it comes; its own reason where it fails."""
     began = time.monotonic()
-    errors: deque[str] = deque(maxlen=3)
     with (
         log.open("w") as kept,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [_trtexec(), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as run,
     ):
         assert run.stdout
         for line in run.stdout:
             kept.write(line)
-            print(f"  {line.rstrip()}", flush=True)
-            if "[E]" in line or line.startswith("&&&& FAILED"):
-                errors.append(re.sub(r"^\[[^]]*\] (\[E\] )?", "", line.strip()))
+            if shown:
+                print(f"  {line.rstrip()}", flush=True)
     if run.returncode:
-        reason = errors[0] if errors else f"it exited with {run.returncode}"
+        reason = why_it_failed(log.read_text()) or f"it exited with {run.returncode}"
         raise UserError(f"trtexec failed: {reason}", "nothing was put in place")
     return time.monotonic() - began
 
 
+def why_it_failed(log: str) -> str:
+    """In TensorRT's own words; empty where it has none."""
+    errors = [line for line in log.splitlines() if "[E]" in line or TELLING.search(line)]
+    told = next(filter(TELLING.search, errors), errors[0] if errors else "")
+    return re.sub(r"^(\[[^]]*\] )*", "", told.strip())
+
+
 def count_halves(information: dict[str, Any]) -> tuple[int, int]:
-    """Of an --exportLayerInfo file: the layers that put out half precision, and all."""
-    layers = [layer for layer in information["Layers"] if isinstance(layer, dict)]
-    halves = sum(
-        any(HALF.search(output.get("Format/Datatype", "")) for output in layer["Outputs"])
-        for layer in layers
-    )
-    return halves, len(layers)
+    """Of an --exportLayerInfo file: the layers that put out half precision, and all of those whose
+    outputs' types are told."""
+    layers = [layer for layer in information.get("Layers", ()) if isinstance(layer, dict)]
+    told = [list(_types(layer.get("Outputs", ()))) for layer in layers]
+    return sum(any(map(HALF.search, types)) for types in told), sum(map(bool, told))
+
+
+def _types(tensors: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for tensor in tensors:
+        yield from (str(tensor[name]) for name in TYPED if name in tensor)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from scripts.base.text import printable
+
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
     began = time.monotonic()
-    print(f"- {what} … ", end="", flush=True)
+    print(f"- {printable(what)} … ", end="", flush=True)
     try:
         yield
     except BaseException:

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from boto3.s3.transfer import TransferConfig
-from types_boto3_s3 import S3Client
 
 from scripts.settings.settings import Settings
 from scripts.storage.client import STORED_S, connect
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location
+
+if TYPE_CHECKING:  # installed for the type check alone
+    from types_boto3_s3 import S3Client
 
 Given = TypeVar("Given")
 Got = TypeVar("Got")

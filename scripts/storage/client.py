@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
-from types_boto3_s3 import S3Client
 
 from scripts.settings.settings import Settings
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location
+
+if TYPE_CHECKING:  # installed for the type check alone
+    from types_boto3_s3 import S3Client
 
 CONNECT_S = 3
 

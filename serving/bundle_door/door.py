@@ -35,6 +35,8 @@ DRAIN_S = 20.0
 KEEP_ALIVE_S = 75
 
 PR_SET_PDEATHSIG = 1
+# malloc.h: how much may lie free before it goes back, and what is mapped on its own.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 TEXT = {"content-type": "text/plain; charset=utf-8"}
 
 
@@ -53,6 +55,7 @@ class Settings:
 async def serve(settings: Settings) -> None:
     """Until SIGTERM; a `DoorError` when one of the two processes ends before."""
     raise_file_limit()
+    keep_pages()
     folder = sockets.folder(settings.run_dir)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -209,3 +212,10 @@ def raise_file_limit() -> None:
     """A connection is a file, here and in Envoy, which inherits the limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def keep_pages() -> None:
+    """Else each picture of 1 MB is read into new pages: 1.5 ms of processor time for them alone."""
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_THRESHOLD, 4 << 20)
+    libc.mallopt(M_TRIM_THRESHOLD, 32 << 20)

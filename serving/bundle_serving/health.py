@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from bundle_serving.gpu import why_lost
 from bundle_serving.start_server import PIPELINE
 
 # A white pixel as PNG, which every preprocessing reads.
@@ -76,6 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     reason = reason_not_to_trust(options.url, options.model)
     if reason:
+        reason = why_lost() or reason
         print(f"{options.model} does not answer: {reason}", file=sys.stderr)
     return 1 if reason else 0
 

@@ -27,15 +27,34 @@ def array(request: Any, name: str) -> Any:
     return pb.get_input_tensor_by_name(request, name).as_numpy()
 
 
+def stays_on_gpu(args: dict[str, str]) -> bool:
+    """Whether the inputs of this model come as they lie, and not by way of the host."""
+    parameters = json.loads(args["model_config"])["parameters"]
+    stay = parameters.get("FORCE_CPU_ONLY_INPUT_TENSORS", {})
+    return bool(stay.get("string_value") == "no")
+
+
 def tensor(request: Any, name: str) -> Any:
     """The input where it lies: an array of numpy, or of cupy if the step before left it on a GPU,
-    whose as_numpy() only raises. (Of a model with FORCE_CPU_ONLY_INPUT_TENSORS "no".)"""
+    whose as_numpy() only raises. (Of a model that stays_on_gpu.)"""
     given = pb.get_input_tensor_by_name(request, name)
     if given.is_cpu():
         return np.from_dlpack(given)
-    import cupy  # in the gpu image alone
+    import cupy  # in the image of POSTPROCESS=gpu alone
 
-    return cupy.from_dlpack(given)
+    lies = cupy.from_dlpack(given)
+    # Else it would be computed with on the first GPU, which may not reach into another one.
+    lies.device.use()
+    return lies
+
+
+def compile_for_gpus(compute: Callable[[Any], Any]) -> None:
+    """cupy compiles at the first use: now, and not while a picture waits."""
+    import cupy
+
+    for number in range(cupy.cuda.runtime.getDeviceCount()):
+        with cupy.cuda.Device(number):
+            compute(cupy.zeros((1, 1), cupy.float32))
 
 
 def answer(

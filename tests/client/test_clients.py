@@ -18,6 +18,7 @@ from bundle_client import (
     Result,
     ServerFault,
     Source,
+    SourceError,
 )
 from tests.client.stand_in import LIMIT, StandIn
 
@@ -83,6 +84,18 @@ def test_one_picture_in_trouble(
     with pytest.raises(ClientError) as raised:
         ask(stand_in.url, source, **settings)
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("ask", [one, one_async])
+def test_an_error_says_which_picture_it_is_about(
+    stand_in: StandIn, ask: Callable[..., Result]
+) -> None:
+    with pytest.raises(SourceError, match=r"^/none\.jpg: no such file; check the path$"):
+        ask(stand_in.url, "/none.jpg")
+    with pytest.raises(PictureRefused, match=r"^<3 bytes>: not a picture; send one$"):
+        ask(stand_in.url, b"bad")
+    with pytest.raises(ModelUnavailable, match=f"^{stand_in.url}: "):
+        ask(stand_in.url, b"mug", model="x")
 
 
 def test_a_connection_closed_while_idle_is_opened_again(stand_in: StandIn) -> None:

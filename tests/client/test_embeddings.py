@@ -49,7 +49,8 @@ def test_each_picture_has_its_vector_or_its_own_error(
     assert kinds == [nothing, PictureRefused, SourceError, SourceError, SourceError, nothing]
     assert found[0].vector.tolist() == pytest.approx([0.6, 0.8])
     assert found[0].network == "small" and found[0].ms > 0
-    assert str(found[1].error) == "not a picture; send one"
+    assert str(found[1].error) == "<3 bytes>: not a picture; send one"
+    assert found[1].vector.size == 0
 
 
 @both

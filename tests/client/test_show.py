@@ -1,15 +1,15 @@
 import io
 import json
 
-import pytest
 from rich.console import Console
+from rich.text import Text
 
 from bundle_client import Label, PictureRefused, Result, ServerUnreachable
-from bundle_client.progress import bar, clock
+from bundle_client.progress import with_bar
 from bundle_client.show import as_error, as_json, as_line, as_summary, as_table
 
 MUG = Result("mug.jpg", (Label(504, "coffee mug", 0.75), Label(968, "cup", 0.001)), 12.34)
-REFUSED = Result("no.jpg", error=PictureRefused("not a picture", "send one"))
+REFUSED = Result("no.jpg", error=PictureRefused("not a picture", "send one", "no.jpg"))
 
 
 def console(**settings: object) -> Console:
@@ -64,6 +64,16 @@ def test_nothing_in_a_name_or_label_is_taken_for_markup() -> None:
         assert "[bold]mug :coffee:" in text
 
 
+def test_no_terminal_obeys_what_stands_in_a_name_a_label_or_an_error() -> None:
+    name, said = "\x1b]0;mine\x07\u202e\n.jpg", "\x1b[31mmug\r\x9b2K 日本 語"
+    seen = "\\x1b[31mmug\\r\\x9b2K 日本 語"
+    odd = Result(name, (Label(1, said, 0.5),), 1.0)
+    for text in (as_table(odd, console()), as_line(odd, 1, console())):
+        assert text.startswith("\\x1b]0;mine\\x07\\u202e\\n.jpg") and seen in text
+    refused = Result(name, error=PictureRefused(said, "send one", name))
+    assert as_error(refused) == f"error: \\x1b]0;mine\\x07\\u202e\\n.jpg: {seen}; send one"
+
+
 def test_a_line_is_not_broken_by_a_narrow_terminal() -> None:
     long = Result("x" * 100, MUG.labels, 1.0)
     assert "\n" not in as_line(long, 40, console(width=40))
@@ -96,23 +106,17 @@ def test_summary() -> None:
     assert as_summary(8, 2, 5, 4.0) == "8 answered, 2 failed, 5 left, 2.0 images/s"
 
 
-@pytest.mark.parametrize(
-    ("done", "seconds", "text"),
-    [
-        (0, 0.0, "[------------------------] 0/100  0.0 images/s"),
-        (50, 10.0, "[############------------] 50/100  5.0 images/s, 10 s left"),
-        (1, 1.0, "[------------------------] 1/100  1.0 images/s, 1 min 39 s left"),
-        (100, 10.0, "[########################] 100/100  10.0 images/s, 0 s left"),
-    ],
-)
-def test_bar(done: int, seconds: float, text: str) -> None:
-    assert bar(done, 100, seconds) == text
+def test_the_bar_is_gone_while_a_result_is_dealt_with() -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, force_interactive=True, width=80)
+    for number, _ in enumerate(with_bar(iter("abc"), 3, terminal)):
+        shown, cleared = screen.getvalue().rsplit("images/s", 1)
+        assert f"{number}/3" in Text.from_ansi(shown).plain
+        assert cleared.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")  # the cursor shown, the line erased
+    assert screen.getvalue().endswith("\x1b[2K")
 
 
-def test_clock() -> None:
-    assert [clock(0.4), clock(59.4), clock(59.6), clock(3601)] == [
-        "0 s",
-        "59 s",
-        "1 min 00 s",
-        "60 min 01 s",
-    ]
+def test_no_bar_where_there_is_no_terminal() -> None:
+    no_terminal = Console(file=io.StringIO())
+    assert list(with_bar(iter("abc"), 3, no_terminal)) == ["a", "b", "c"]
+    assert no_terminal.file.getvalue() == ""  # type: ignore[attr-defined]

@@ -3,10 +3,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+from PIL import ExifTags, Image
 
 from bundle_client import Source, SourceError
 from bundle_client.sources import expand, name_of, read
+from bundle_serving.pictures import Transform, to_pixels
 
 LIMIT = 1000
 
@@ -87,3 +91,65 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, name: str, cause: str) -> 
 def test_other_schemes_are_refused() -> None:
     with pytest.raises(SourceError, match="s3:// is not read"):
         read("s3://bucket/mug.jpg", LIMIT, 1)
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)
+WHOLE = Transform(resize=30, crop=30, decode="full")
+
+
+def seen(source: Source) -> NDArray[np.uint8]:
+    """What the server makes of it."""
+    return to_pixels(read(source, 1_000_000, 1), WHOLE)
+
+
+def test_pixels_reach_the_server_as_they_are() -> None:
+    image = Image.fromarray(PIXELS)
+    centre = PIXELS[:, 5:35].transpose(2, 0, 1)
+    for source in (image, PIXELS, PIXELS[::-1][::-1], image.convert("RGBA")):
+        assert np.array_equal(seen(source), centre)
+    assert np.array_equal(seen(PIXELS[..., 0]), centre[[0, 0, 0]])
+    assert np.array_equal(seen(np.dstack([PIXELS, PIXELS[..., :1] * 0])), np.full_like(centre, 255))
+
+
+@pytest.mark.parametrize(
+    "mode", ["1", "L", "LA", "P", "RGBX", "RGBa", "CMYK", "YCbCr", "I;16", "F"]
+)
+def test_images_of_every_mode_are_sent(mode: str) -> None:
+    assert seen(Image.new(mode, (40, 30))).shape == (3, 30, 30)
+
+
+def test_an_opened_photo_is_seen_as_its_file_is(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.fromarray(PIXELS).save(path := tmp_path / "turned.tif", exif=exif)
+    with Image.open(path) as photo:
+        assert name_of(photo) == str(path)
+        assert np.array_equal(seen(photo), seen(path))
+
+
+def test_an_image_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    Image.fromarray(PIXELS).save(path := tmp_path / "cut.png")
+    path.write_bytes(path.read_bytes()[:1000])
+    with Image.open(path) as photo, pytest.raises(SourceError, match="cannot be read"):
+        read(photo, LIMIT, 1)
+
+
+@pytest.mark.parametrize(
+    "array", [PIXELS / 255, PIXELS[0, 0], PIXELS.transpose(2, 0, 1), np.uint8(3), PIXELS[:0]]
+)
+def test_an_array_that_is_no_picture_is_told_what_would_be(array: NDArray[np.uint8]) -> None:
+    with pytest.raises(SourceError, match=r"uint8 \[height, width, 3\]"):
+        read(np.asarray(array), LIMIT, 1)
+
+
+@pytest.mark.parametrize("source", [None, 3, [b"mug"]])
+def test_what_is_no_source_is_told_what_would_be(source: Source) -> None:
+    with pytest.raises(TypeError, match=r"is not taken as a picture; give .* a PIL image"):
+        read(source, LIMIT, 1)
+
+
+def test_pixels_alone_need_no_list() -> None:
+    image = Image.fromarray(PIXELS)
+    assert [list(expand(image)), list(expand(PIXELS))] == [[image], [PIXELS]]
+    assert len(list(expand(np.stack([PIXELS] * 5)))) == 5
+    assert [name_of(image), name_of(PIXELS)] == ["<image 40x30>", "<array 30x40x3>"]

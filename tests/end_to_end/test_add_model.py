@@ -87,7 +87,7 @@ def test_from_an_onnx_file_to_an_answer_and_to_the_next(own: Project, tmp_path: 
     labels = str(tmp_path / "birds.txt")
     before = own.made("history")
     said = own.made("add-model", NAME="birds", ONNX=str(first), LABELS=labels)
-    assert "birds version 1: birds0.onnx" in said and any(label in said for label in LABELS)
+    assert "birds, serving birds0.onnx" in said and any(label in said for label in LABELS)
     answered(own, first)
     assert "there is a birds already" in own.make("add-model", NAME="birds", ARCH="resnet18").stderr
 
@@ -101,7 +101,7 @@ def test_from_an_onnx_file_to_an_answer_and_to_the_next(own: Project, tmp_path: 
     assert any(
         label in own.made("classify", MODEL="birds", IMG="build/mug.jpg") for label in LABELS
     )
-    assert "version 2 serves (rollout)" in own.made("history", MODEL="birds")
+    assert "version 2 live (rollout)" in own.made("history", MODEL="birds")
     assert own.made("history") == before
 
 

@@ -82,7 +82,12 @@ def test_the_report_in_a_browser(run: Run, tmp_path: Path) -> None:
     for plot in page.plots:
         assert plot["width"] > 500 and plot["height"] > 50 and plot["shapes"] > 0
     assert page.wide <= 0
-    for words in ("How fast mobilenet_v2 answers", "How to read it", "Measured on", "Against "):
+    for words in (
+        "How fast is ensemble_python_resnet50, serving mobilenet_v2?",
+        "How to read it",
+        "Measured on",
+        "Against ",
+    ):
         assert words in page.text
 
 
@@ -116,7 +121,7 @@ def test_ctrl_c_leaves_no_half_report(served: Project, birds: str) -> None:
     make = served.start_make("bench", QUICK="1", MODEL=birds)
     wait_until(lambda: list(reports.glob(".*/scratch/*.csv")), "a first measurement", 120)
     said = interrupt(make)
-    assert "measuring birds, beside version" in said
+    assert "measuring birds, serving mobilenet_v2, beside ensemble_python_resnet50, serving" in said
     assert "interrupted" in said and "Traceback" not in said
     assert sorted(reports.glob("*")) == before and not list(reports.glob(".*"))
 

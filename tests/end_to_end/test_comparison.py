@@ -11,6 +11,8 @@ import pytest
 
 from tests.project import ASSETS, Project, error_lines, interrupt, picture, wait_until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Project]:

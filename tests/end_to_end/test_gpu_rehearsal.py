@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -35,6 +36,8 @@ from tests.project import (
     words_shown_while,
 )
 
+pytestmark = pytest.mark.long
+
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
 # Never the tag of a release: real images may lie on this machine. And no other run's.
@@ -54,7 +57,7 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         FLAVOUR="gpu",
         TRITON_TAG=TAG,
         COMPOSE_OVERRIDE=str(REHEARSAL / "compose.yaml"),
-        REHEARSAL_TENSORRT="10.16.1",
+        REHEARSAL_TENSORRT="11.1.0",
         REHEARSAL_COMPUTE_CAPABILITY="8.6",
     )
     build_stand_ins(project)
@@ -94,8 +97,10 @@ def test_from_weights_to_an_answer(gpu: Project) -> None:
     for step in ("export:", "plan: no plan yet", "PASSED TensorRT.trtexec", "accuracy gate", "up:"):
         assert step in said, said
     assert "- network: top-1 equal" in said and "- ensemble: top-1 equal" in said
-    assert manifest_of(gpu)["identity"]["TensorRT"] == "10.16.1"
-    assert "plan of TensorRT 10.16.1" in gpu.made("status")
+    manifest: Any = manifest_of(gpu)
+    assert manifest["identity"]["TensorRT"] == "11.1.0" and manifest["precision"]["half layers"] > 0
+    assert "--profilingVerbosity=detailed" not in manifest["flags"]
+    assert "plan of TensorRT 11.1.0" in gpu.made("status")
 
 
 def test_classify_names_the_mug(gpu: Project, assets: Path) -> None:
@@ -117,32 +122,13 @@ def test_the_client_asks_from_the_sdk_image(gpu: Project) -> None:
     subprocess.run(["docker", "image", "inspect", f"{gpu.path.name}-sdk-gpu"], check=True)
 
 
-def test_perf_analyzer_asks_from_the_sdk_image(gpu: Project) -> None:
-    program = """
-from pathlib import Path
-from scripts.stacks import state
-from scripts.measuring.perf_analyzer import at_hand
-from scripts.measuring.photos import Inputs
-from scripts.measuring.subject import targets
-from scripts.measuring.workload import Configuration
-
-server, folder = state.load(), Path("loads").absolute()
-_, network = targets(server)
-pixels = Inputs("black", (bytes(3 * 224 * 224),), (3, 224, 224))
-print(at_hand(server, folder).run(Configuration(network, pixels, "grpc", 1, 1), 1).throughput)
-"""
-    (gpu.path / "loads").mkdir()
+def test_bench_in_the_sdk_image_shows_nobody_the_key(gpu: Project) -> None:
+    """Though what is on PATH there is a wrapper that would."""
     key = gpu.admin_key
-    with subprocess.Popen(
-        [gpu.path / ".venv" / "bin" / "python", "-c", program],
-        cwd=gpu.path,
-        env=gpu.environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as asking:
-        shown = words_shown_while(asking)
-        said = asking.communicate()[0]
-    assert asking.returncode == 0 and float(said.split()[-1]) > 0
+    with gpu.start_make("bench", QUICK="1") as measuring:
+        shown = words_shown_while(measuring)
+        said = measuring.communicate()[0]
+    assert measuring.returncode == 0 and "report: build/bench/" in said, said
     assert not any(key in word for word in shown)
     assert f"{GRPC_HEADER}:{{secret}}" in shown
 
@@ -156,6 +142,52 @@ def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
         assert found in said
     old = gpu.make("doctor", REHEARSAL_COMPUTE_CAPABILITY="7.0")
     assert old.returncode != 0 and "FLAVOUR=cpu" in old.stdout
+
+
+def test_gpus_that_cannot_serve_are_refused_before_anything_is_pulled(gpu: Project) -> None:
+    desk, other = "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3060"
+    for played, said in (
+        ({"REHEARSAL_GPUS": f"{desk}/{other}"}, "choose those that serve: GPUS=0 or GPUS=1"),
+        ({"REHEARSAL_GPUS": desk, "REHEARSAL_DRIVER": "570.86"}, "driver 570.86 is older than 580"),
+        ({"GPUS": "1"}, "names a GPU that is not here: 1"),
+    ):
+        refused = gpu.make("up", **played)
+        (line,) = error_lines(refused.stderr)
+        assert refused.returncode == 1 and said in line
+        assert "image" not in refused.stdout
+    twins = gpu.made("up", REHEARSAL_GPUS="NVIDIA Rehearsal GPU/NVIDIA Rehearsal GPU")
+    assert "a container sees 2 x NVIDIA Rehearsal GPU" in twins and "up already" in twins
+
+
+def test_a_gpu_that_the_container_lost_is_told(gpu: Project) -> None:
+    server = f"{gpu.path.name}-server-1"
+    subprocess.run(["docker", "exec", server, "touch", "/tmp/gpu-lost"], check=True)
+    try:
+        assert "warning: the container has lost its GPU" in gpu.made("status")
+    finally:
+        subprocess.run(["docker", "exec", server, "rm", "/tmp/gpu-lost"], check=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["11.1.0", "10.16.1"])
+def test_the_proof_runs_whole(gpu: Project, version: str) -> None:
+    proving = gpu.start_make("prove", REHEARSAL_TENSORRT=version)
+    said = proving.communicate(timeout=3600)[0]
+    assert proving.returncode == 0, said
+    report = max(gpu.path.glob("build/proof/*/proof.json"))
+    proof = json.loads(report.read_text())
+    assert proof["versions"]["TensorRT"] == version
+    unconfirmed = {row["claim"] for row in proof["rows"] if not row["confirmed"]}
+    # Of those there is one here, and it is not there.
+    assert unconfirmed == {
+        "Several GPUs serve together",
+        "cupy compiles, and GPU memory is shared",
+    }, proof["rows"]
+    assert said.count("- confirmed: ") == len(proof["rows"]) - len(unconfirmed)
+    text = report.with_name("proof.md").read_text() + report.read_text()
+    assert str(gpu.path) not in text and platform.node() not in text
+    left = ["docker", "ps", "--all", "--quiet", "--filter", "name=triton-bundle-proof"]
+    assert not subprocess.run(left, capture_output=True, text=True, check=True).stdout
 
 
 BESIDE = {
@@ -198,28 +230,6 @@ def test_the_other_pipelines_get_plans_too(gpu: Project) -> None:
         assert [short.label, long.label] == ["positive", "negative"]
 
 
-def test_a_plan_in_fp32_is_refused(gpu: Project) -> None:
-    """What trtexec makes of a graph in fp32, without a word; the plan in place stays."""
-    before = plan_of(gpu).read_bytes()
-    fp32 = gpu.path / "build" / "fp32"
-    export = [ROOT / ".venv/bin/python", "-m", "scripts.steps.export"]
-    export += ["--arch", "squeezenet1_1", "--weights", "random", "--out", fp32]
-    subprocess.run(export, cwd=ROOT, check=True, capture_output=True)
-    build = ["docker", "run", "--rm", "--user", "0", "--volume", f"{gpu.path}:/bundle"]
-    for played in ("TENSORRT=11.1.0", "COMPUTE_CAPABILITY=8.6", "ACCEPT_FP32=1"):
-        build += ["--env", f"REHEARSAL_{played}"]
-    build += [f"{gpu.path.name}-export-gpu", "python3", "-m", "scripts.steps.plan"]
-    build += ["--onnx", "build/fp32", "--out", "build/fp32/plan"]
-    for option, batch in (("min", 1), ("opt", 8), ("max", 256)):
-        build += [f"--{option}Shapes", f"input:{batch}x3x224x224"]
-    refused = subprocess.run(build, capture_output=True, text=True)
-    shutil.rmtree(fp32)
-    assert refused.returncode == 1
-    (line,) = error_lines(refused.stderr)
-    assert "the plan came out in fp32" in line
-    assert plan_of(gpu).read_bytes() == before
-
-
 def test_a_plan_that_fits_is_used_at_once(gpu: Project) -> None:
     assert "up already" in gpu.made("up")
     gpu.made("down")
@@ -233,12 +243,12 @@ def test_a_plan_that_fits_is_used_at_once(gpu: Project) -> None:
     [
         (
             {
-                "REHEARSAL_TENSORRT": "11.1.0",
+                "REHEARSAL_TENSORRT": "10.16.1",
                 "REHEARSAL_COMPUTE_CAPABILITY": "9.0",
                 "OPT_BATCH": "16",
             },
             {
-                "TensorRT: 10.16.1 -> 11.1.0",
+                "TensorRT: 11.1.0 -> 10.16.1",
                 "compute capability: 8.6 -> 9.0",
                 "shapes.optShapes: input:32x3x224x224 -> input:16x3x224x224",
             },
@@ -262,7 +272,7 @@ def test_another_tensorrt_wants_other_plans_of_all(gpu: Project) -> None:
     """What was built before does not load, keeps nobody else away, and is built anew when asked."""
     assert "sentiment_ensemble is not loaded again: " in gpu.made("up")
     done = gpu.make("sentiment", TEXT="I hate this place!")
-    assert "plan of sentiment_trt: " in done.stderr and "TensorRT: 10.16.1 -> " in done.stderr
+    assert "plan of sentiment_trt: " in done.stderr and "TensorRT: 11.1.0 -> " in done.stderr
     assert done.stdout.splitlines()[-1].startswith("negative  ")
 
 

@@ -92,7 +92,7 @@ def test_kill_9_during_the_export(project: Project) -> None:
     os.killpg(make.pid, signal.SIGKILL)
     make.communicate()
     assert not (drafts / "onnx").exists()
-    assert "up: version 1" in project.made("up")
+    assert "serving mobilenet_v2" in project.made("up")
     assert not drafts.exists()
 
 
@@ -193,11 +193,17 @@ def test_wrong_settings(
     assert "Traceback" not in refused.stderr
 
 
-def test_a_change_is_named_and_served(project: Project) -> None:
+def test_a_change_is_named_and_served(project: Project, tmp_path: Path) -> None:
     project.made("up")
-    said = project.made("up", ARCH="squeezenet1_1", WEIGHTS="random")
+    (tmp_path / "noise.jpg").write_bytes(picture())
+    words = {"IMG": str(tmp_path / "noise.jpg"), "ARCH": "squeezenet1_1", "WEIGHTS": "random"}
+    said = project.make("classify", **words).stderr
+    assert said.startswith("- this restarts the server with ARCH=squeezenet1_1 ")
+    assert "to go back: make up ARCH=mobilenet_v2 " in said
     assert "arch: mobilenet_v2 -> squeezenet1_1" in said
-    assert "squeezenet1_1" in project.made("status")
+    status = project.made("status")
+    for name in ("ensemble_python_resnet50", "resnet50_onnx"):  # of the API, whatever it serves
+        assert f"{name}, serving squeezenet1_1" in status
     labels = project.path / "build" / "live" / "ensemble_python_resnet50" / "labels.txt"
     assert "untrained" in labels.read_text()
 

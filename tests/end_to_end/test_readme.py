@@ -12,6 +12,8 @@ import pytest
 
 from tests.project import ROOT, Project
 
+pytestmark = pytest.mark.long
+
 README = (ROOT / "README.md").read_text()
 
 

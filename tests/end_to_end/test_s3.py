@@ -37,6 +37,8 @@ from scripts.storage.remote import Remote
 from tests.conftest import require_docker
 from tests.project import Project, free_ports, picture
 
+pytestmark = pytest.mark.long
+
 NETWORK = "resnet50_onnx"
 
 ADMIN_KEY = secrets.token_hex(32)

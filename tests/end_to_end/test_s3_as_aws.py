@@ -22,7 +22,8 @@ from scripts.settings import settings
 from scripts.storage import check
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location, parse
-from tests.project import free_ports, wait_until
+from tests.layers import environment
+from tests.project import Project, free_ports, wait_until
 
 BUCKET = "bundle-models"
 
@@ -134,6 +135,23 @@ def test_the_documented_policies_are_enough(
     asks: Aws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     examine(asks, tmp_path, monkeypatch, asks.keys["operator"])
+
+
+def test_make_s3_check_needs_no_more_than_it_installs(asks: Aws, tmp_path: Path) -> None:
+    keys = tmp_path / "server.credentials"
+    keys.write_text(asks.keys["server"].file())
+    project = Project.copy(
+        tmp_path,
+        environment=False,
+        REPOSITORY=str(asks.location()),
+        S3_SERVER_CREDENTIALS=str(keys),
+        AWS_ACCESS_KEY_ID=asks.keys["operator"].key,
+        AWS_SECRET_ACCESS_KEY=asks.keys["operator"].secret,
+    )
+    with environment(frozenset({"tools", "s3"})) as folder:
+        (project.path / ".venv").symlink_to(folder)
+        said = project.made("s3-check")
+    assert "installing" not in said
 
 
 @pytest.mark.parametrize(

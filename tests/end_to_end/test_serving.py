@@ -60,6 +60,21 @@ def test_the_usual_example_client_works_unchanged(served: Project) -> None:
     assert labels[int(np.argmax(scores, axis=1)[0])]
 
 
+def test_the_network_itself_tells_upstreams_image_clients_enough(served: Project) -> None:
+    """Where the channels are, and the names of the classes: image_client.py goes by both."""
+    with tritonclient.http.InferenceServerClient(served.http) as server:
+        (asked,) = server.get_model_config("resnet50_onnx")["input"]
+        assert asked["format"] == "FORMAT_NCHW"
+        pixels = tritonclient.http.InferInput("input", [3, 3, 224, 224], "UINT8")
+        pixels.set_data_from_numpy(np.zeros((3, 3, 224, 224), np.uint8))
+        two = tritonclient.http.InferRequestedOutput("output", class_count=2)
+        answered = server.infer("resnet50_onnx", [pixels], outputs=[two]).as_numpy("output")
+    assert answered.shape == (3, 2)
+    known = (served.path / "build/live/resnet50_onnx/labels.txt").read_text().splitlines()
+    _, number, label = answered[0, 0].decode().split(":", 2)
+    assert label == known[int(number)]
+
+
 def test_the_raw_body_of_curl_is_enough(served: Project, tmp_path: Path) -> None:
     (tmp_path / "noise.jpg").write_bytes(picture())
     curl = shutil.which("curl")

@@ -3,6 +3,7 @@ PyTorch answers, and all again after a restart."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -93,7 +94,13 @@ def test_pictures_are_answered_as_by_pytorch_and_a_restart_brings_all_back(
         assert difference() <= 0.01 and difference("cascade") <= 0.01
 
         # One is unloaded, and one is damaged: neither comes back, and neither keeps others away.
-        together.made("unload", MODEL="sentiment_ensemble")
+        members = ("sentiment_onnx", "sentiment_postprocessing", "sentiment_preprocessing")
+        said = together.made("unload", MODEL="sentiment_ensemble")
+        assert f"unloaded: {', '.join(('sentiment_ensemble', *members))}" in said
+        models = together.made("models")
+        for member in members:
+            assert re.search(rf"^ {member} +1 +UNAVAILABLE", models, re.MULTILINE), models
+        assert difference("cascade") <= 0.01  # it takes members of its own and of others
         together.made("down")
         shutil.rmtree(together.path / "build" / "live" / "classification_places" / "1")
         said = together.made("up", PRECISION="fp32", DECODE="reduced")

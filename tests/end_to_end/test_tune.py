@@ -10,6 +10,8 @@ import pytest
 from scripts.measuring.perf_analyzer import has_libb64
 from tests.project import Project, interrupt, picture, wait_until
 
+pytestmark = pytest.mark.long
+
 MINE = "# mine\nNETWORK_INSTANCES=1\n"
 
 

@@ -57,6 +57,7 @@ def test_a_recipe_of_an_architecture(network: Path) -> None:
     ("said", "cause"),
     [
         ({}, "no network is named"),
+        ({"ARCH": "resnet5"}, "ARCH=resnet5 is none of torchvision's"),
         ({"ONNX": "none.onnx"}, "no network at"),
         ({"ONNX": "a.onnx", "ARCH": "resnet18"}, "ONNX= is a whole network"),
         ({"ONNX": "two.txt"}, "cannot be read as ONNX"),

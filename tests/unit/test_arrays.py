@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from bundle_client.wire import parse_label
 from bundle_serving.arrays import ArrayError, Squares, to_answers, to_square
@@ -14,24 +13,6 @@ from scripts.base.errors import NoWeights, UserError
 from scripts.steps.places import CATEGORIES, Wanted, names
 
 HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
-
-
-@pytest.mark.parametrize("shape", [(300, 200, 3), (64, 900, 3), (1, 1, 3), (256, 256, 3)])
-def test_like_the_transforms_that_places365_was_trained_with(shape: tuple[int, ...]) -> None:
-    from scripts.steps.vision import torchvision
-
-    pixels = np.random.default_rng(0).integers(0, 256, shape).astype(np.float32)
-    usual = torchvision.transforms.Compose(
-        [
-            torchvision.transforms.Resize((256, 256)),
-            torchvision.transforms.ToTensor(),
-            torchvision.transforms.Normalize(HOW.mean, HOW.std),
-        ]
-    )
-    expected = usual(Image.fromarray(pixels.astype(np.uint8))).numpy()
-    square = to_square(pixels, HOW)
-    assert square.dtype == np.float32 and square.shape == (3, 256, 256)
-    assert np.abs(square - expected).max() < 1e-5
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from bundle_serving.scores import softmax
 from bundle_serving.start_server import PIPELINE
 from scripts.base.errors import UserError
 from scripts.recipes import cascade, places, text, write
 from scripts.recipes.schema import Array, Cascade, Image, Text, load, load_as
 from scripts.settings.settings import DEFAULTS
-from scripts.steps import adopt
-from scripts.steps.manifest import Foreign, Manifest, why_export
 from scripts.steps.signature import signature
 from tests.project import ROOT
 
@@ -78,19 +73,6 @@ def test_the_recipe_says_what_the_settings_say() -> None:
     assert said == {name: DEFAULTS[name] for name in said}
 
 
-def test_the_recipe_says_what_the_weights_were_trained_with() -> None:
-    from scripts.steps.vision import torchvision
-
-    recipe = of_pictures(RECIPE)
-    weights = torchvision.models.get_model_weights("resnet50").DEFAULT
-    how = weights.transforms()
-    pictures = recipe.pictures
-    assert [pictures.resize, pictures.crop] == [how.resize_size[0], how.crop_size[0]]
-    assert pictures.interpolation == how.interpolation.value
-    assert [list(pictures.mean), list(pictures.std)] == [list(how.mean), list(how.std)]
-    assert recipe.classes == len(weights.meta["categories"])
-
-
 def changed(path: Path, **changes: Any) -> Path:
     """The recipe with other values; a dot in a key leads into a part, None takes the key out."""
     said = yaml.safe_load(RECIPE.read_text())
@@ -139,75 +121,6 @@ def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path) -> None:
         (tmp_path / "odd.yaml").write_text(content)
         with pytest.raises(UserError, match=said):
             load(tmp_path / "odd.yaml")
-
-
-@pytest.fixture(scope="module")
-def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Somebody's own network as they exported it: normalised floats in, probabilities out."""
-    import torch
-
-    class Tiny(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.features = torch.nn.Conv2d(3, 8, 7, stride=8)
-            self.classes = torch.nn.Linear(8, 5)
-
-        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-            return self.classes(self.features(pixels).relu().mean((2, 3))).softmax(1)
-
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("foreign") / "tiny.onnx"
-    torch.onnx.export(
-        Tiny().eval(),
-        (torch.zeros(2, 3, 96, 96),),
-        path,
-        input_names=["images"],
-        output_names=["likely"],
-        dynamic_shapes=({0: torch.export.Dim("batch")},),
-        dynamo=True,
-        external_data=False,
-        verbose=False,
-    )
-    return path
-
-
-HOW = {"crop": 96, "resize": 110, "interpolation": "bilinear"}
-NORMALISED = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
-
-
-def adopted(network: Path, out: Path, *words: str, **how: Any) -> int:
-    pictures = json.dumps(HOW | NORMALISED | how)
-    arguments = ["--network", str(network), "--pictures", pictures, "--out", str(out)]
-    return adopt.main([*arguments, *words])
-
-
-def test_a_foreign_network_keeps_its_answers(foreign: Path, tmp_path: Path) -> None:
-    import onnxruntime
-
-    out = tmp_path / "onnx"
-    assert adopted(foreign, out) == 0
-    reference = np.load(out / "reference.npz")
-    session = onnxruntime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
-    (scores,) = session.run(None, {"input": reference["pixels"]})
-    assert scores.shape == (9, 5)
-    assert np.abs(softmax(scores) - softmax(reference["scores"])).max() < 1e-5
-    assert (out / "labels.txt").read_text().endswith("class 4\n")
-    manifest = Manifest.load(out / "manifest.json")
-    assert manifest and manifest.describe() == "tiny.onnx" and manifest.transform == HOW
-    # The file may be gone later; its answers are not those of another.
-    gone = Foreign(tmp_path / "tiny.onnx", None, HOW | NORMALISED)
-    assert why_export(out, gone, as_before=True) is None
-    other = Foreign(foreign, None, HOW | NORMALISED | {"mean": [0, 0, 0]})
-    assert "pictures.mean" in str(why_export(out, other))
-
-
-def test_a_foreign_network_that_is_told_otherwise(foreign: Path, tmp_path: Path) -> None:
-    (tmp_path / "labels.txt").write_text("cat\ndog\n")
-    with pytest.raises(UserError, match=r"2 labels, and tiny\.onnx 5 classes"):
-        adopted(foreign, tmp_path / "onnx", "--labels", str(tmp_path / "labels.txt"))
-    with pytest.raises(UserError, match="takes 96 pixels, and the recipe says crop: 64"):
-        adopted(foreign, tmp_path / "onnx", crop=64)
-    assert not (tmp_path / "onnx").exists()
 
 
 def test_a_network_that_takes_no_pixels_is_refused(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bundle_serving import openvino_engine
 from bundle_serving.pictures import Transform
 from bundle_serving.start_server import PIPELINE
 from scripts.base import files
@@ -141,14 +141,17 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
         "resnet50_onnx/1/manifest.json",
         "resnet50_onnx/1/model.onnx",
         "resnet50_onnx/configs/cpu.pbtxt",
+        "resnet50_onnx/labels.txt",
     }
     network = (repository / "resnet50_onnx" / "configs" / "cpu.pbtxt").read_text()
     assert network.count("dims: 299") == 4  # of the input, and of its warmup
     assert "count: 4" in network
     preprocessing = (repository / "preprocessing" / "configs" / "cpu.pbtxt").read_text()
     assert "count: 3" in preprocessing and 'string_value: "2"' in preprocessing
-    labels = (repository / PIPELINE / "labels.txt").read_text()
-    assert labels == "cat (untrained weights)\ndog: big (untrained weights)\n"
+    labels, of_the_network = (
+        (repository / model / "labels.txt").read_text() for model in (PIPELINE, "resnet50_onnx")
+    )
+    assert labels == of_the_network == "cat (untrained weights)\ndog: big (untrained weights)\n"
 
 
 @pytest.mark.parametrize(
@@ -165,6 +168,17 @@ def test_on_a_gpu_the_ensemble_begins_as_wished(
     assert json.loads((repository / first / "1" / "transform.json").read_text())["crop"] == 299
     for model in {"preprocessing", "preprocessing_dali"} - {first}:
         assert not (repository / model / "configs" / "gpu.pbtxt").exists()
+
+
+@pytest.mark.parametrize(("stay", "said"), [(False, "yes"), (True, "no")])
+def test_scores_stay_on_the_gpu_where_that_is_asked_for(
+    made: Workspace, repository: Path, stay: bool, said: str
+) -> None:
+    lay_out(made, replace(layout(GPU), scores_stay=stay), repository)
+    last = (repository / "postprocessing" / "configs" / "gpu.pbtxt").read_text()
+    assert "FORCE_CPU_ONLY_INPUT_TENSORS" in last and f'string_value: "{said}"' in last
+    network = (repository / "resnet50_trt" / "configs" / "gpu.pbtxt").read_text()
+    assert "count: 4" in network  # Triton counts them for each GPU
 
 
 def test_laying_out_twice_changes_nothing(made: Workspace, repository: Path) -> None:
@@ -223,7 +237,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["onnx"]
 
 
-# Quantisation, of the network that was really exported.
+# Quantisation.
 
 
 @pytest.fixture(scope="module")
@@ -244,37 +258,3 @@ def test_few_pictures_are_shown_in_more_views(photos: Path) -> None:
     assert all(view.shape == (3, 56, 56) for view in shown)
     assert np.array_equal(shown[8], shown[0][:, :, ::-1])
     assert len(list(quantise.views(read * 20, how))) == 160  # enough: each as it is
-
-
-def test_a_quantised_network_keeps_its_labels(
-    exported: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    onnx, out = exported / "versions/1/onnx", tmp_path / "int8"
-    order = ["--onnx", str(onnx), "--calibration", str(photos), "--out", str(out)]
-    assert quantise.main(order) == 0
-    assert "few pictures (6): 48 views" in capsys.readouterr().out
-    assert (out / "model.onnx").stat().st_size < 0.4 * (onnx / "model.onnx").stat().st_size
-    quantise.main(order)
-    assert "nothing to quantise" in capsys.readouterr().out
-    assert quantise.why_quantise(out, onnx, None) is None
-    (photos / "more.jpg").write_bytes(picture())
-    assert "calibration" in str(quantise.why_quantise(out, onnx, photos))
-
-    # Judged by its own scores it passes; by those of one that sees something else it does not.
-    network = openvino_engine.Engine(out / "model.onnx", "int8", 1)
-    pixels = np.load(out / "reference.npz")["pixels"]
-    scores = np.concatenate([network({"input": p[None]}, ["output"])["output"] for p in pixels])
-    np.savez(out / "reference.npz", pixels=pixels, scores=scores)
-    assert engine.decide(out, "int8")["check"]["top1_equal"] == 2
-    scores[:, 7] = 1000
-    np.savez(out / "reference.npz", pixels=pixels, scores=scores)
-    with pytest.raises(UserError, match="int8 fails the accuracy check"):
-        engine.decide(out, "int8")
-
-
-def test_one_picture_is_too_few_to_quantise(exported: Path, tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "one.jpg").write_bytes(picture())
-    with pytest.raises(UserError, match="one to judge by"):
-        quantise.quantise(exported / "versions/1/onnx", tmp_path / "photos", tmp_path / "int8")
-    assert not (tmp_path / "int8").exists()

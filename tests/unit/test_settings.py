@@ -6,7 +6,10 @@ import pytest
 
 from scripts.base.errors import UserError
 from scripts.settings import settings
+from scripts.settings.architectures import ARCHITECTURES
 from scripts.settings.settings import DEFAULTS
+from scripts.steps import export
+from scripts.steps.vision import torchvision
 
 
 def load(dotenv: Path, **environment: str) -> settings.Settings:
@@ -31,6 +34,24 @@ def test_what_is_said_now_wins_over_what_was_said_earlier(tmp_path: Path) -> Non
 
 def test_an_empty_setting_is_no_setting(tmp_path: Path) -> None:
     assert load(tmp_path / "none", ARCH="", WEIGHTS=" ").values == DEFAULTS
+
+
+def test_an_unknown_arch_is_refused_with_the_nearest_names(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="ARCH=resnet5 is none of torchvision's") as refused:
+        load(tmp_path / "none", ARCH="resnet5")
+    assert refused.value.remedy.startswith("did you mean resnet50, ")
+
+
+def test_in_a_container_it_is_refused_before_anything_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match="ARCH=resnet5"):
+        export.main(["--arch", "resnet5", "--out", str(tmp_path / "onnx")])
+    assert capsys.readouterr().out == ""  # else the error would stand behind what it was loading
+
+
+def test_the_known_architectures_are_those_of_torchvision() -> None:
+    assert torchvision.models.list_models(module=torchvision.models) == ARCHITECTURES
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from bundle_serving.start_server import PIPELINE
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.commands import rollout
+from scripts.commands.history import told
 from scripts.recipes import pipelines
 from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
@@ -19,6 +21,7 @@ from scripts.rollout.stream import Answer
 from scripts.rollout.verdict import Figures, agreement, objection
 from scripts.server.control import pinned, serving_both
 from scripts.settings.settings import DEFAULTS
+from scripts.steps.manifest import Manifest
 from tests.project import ROOT
 
 
@@ -56,6 +59,31 @@ def test_a_switch_that_did_not_end_was_cut_off() -> None:
     for end in (STAYED, SERVES):
         assert history.cut_off([*begun, *events((end, 2, "rollout"))]) is None
     assert history.cut_off(events(FIRST)) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (Event("", PUBLISHED, 2, "publish", "resnet18"), "version 2 published (publish): resnet18"),
+        (Event("", SERVES, 2, "rollout"), "version 2 live (rollout)"),
+        (Event("", SERVES, 1, "rollback"), "rolled back to version 1 (rollback)"),
+        (Event("", STAYED, 2, "rollout", "p99 5"), "version 2 rejected (rollout): p99 5"),
+        (
+            Event("", STAYED, 2, "rollout", "interrupted"),
+            "version 2 stopped (rollout): interrupted",
+        ),
+        (Event("", BEGINS, 2, "rollout"), "version 2 started (rollout)"),
+    ],
+)
+def test_what_history_says_of_an_event(event: Event, line: str) -> None:
+    assert told(event) == line
+
+
+@pytest.mark.parametrize("said", ["0", "100", "some", "12.5"])
+def test_a_canary_gets_a_part_and_not_all(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY", said)
+    with pytest.raises(UserError, match=f"CANARY must be between 1 and 99, not {said}"):
+        rollout.main()
 
 
 def answers(version: int, ms: list[float], failed: int = 0) -> list[Answer]:
@@ -149,6 +177,18 @@ def test_a_draft_that_fails_leaves_nothing(here: Path) -> None:
     assert archive.numbers(pipelines.first()) == [] and list((here / "versions").iterdir()) == []
     with pytest.raises(UserError, match="there is no version 7"):
         archive.load(pipelines.first(), 7)
+
+
+def test_a_model_is_called_by_its_name_and_the_network_that_it_serves(here: Path) -> None:
+    manifest = Manifest({"arch": "mobilenet_v2"}, False, {}, {}, {})
+    for version in (1, 2):
+        files.write(here / f"live/resnet50_onnx/{version}/manifest.json", manifest.dump())
+    assert live.called("resnet50_onnx") == "resnet50_onnx, serving mobilenet_v2"
+    assert live.called("resnet50_onnx", "1") == "resnet50_onnx, serving mobilenet_v2"
+    assert live.called("postprocessing", "1") == live.called("postprocessing") == "postprocessing"
+    version = kept(None, "a network")
+    files.write(version.workspace.onnx / "manifest.json", manifest.dump())
+    assert version.serving == f"{PIPELINE}, serving mobilenet_v2"
 
 
 def live_numbers(here: Path, model: str) -> list[str]:

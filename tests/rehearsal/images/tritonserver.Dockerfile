@@ -20,9 +20,11 @@ RUN apt-get update && apt-get install -y --no-install-recommends python3-pip \
  && rm -rf /var/lib/apt/lists/*
 COPY --chmod=0755 images/tritonserver /opt/tritonserver/bin/tritonserver
 COPY --chmod=0755 images/nvidia-smi /usr/bin/nvidia-smi
+COPY --chmod=0755 images/nvidia_entrypoint.sh /opt/nvidia/nvidia_entrypoint.sh
 RUN python3 -c "from pathlib import Path; from bundle_serving import start_server as s; \
     s.assemble_backends(s._tritonserver()[0], Path('/opt/tritonserver/backends'))"
 COPY --from=dali /wheel /opt/tritonserver/backends/dali/wheel/dali
 COPY tensorrt_backend /opt/tritonserver/backends/tensorrt
 COPY dali_backend /opt/tritonserver/backends/dali
 ENV PIP_BREAK_SYSTEM_PACKAGES=1 PYTHONPATH=/opt/tritonserver/backends/dali/wheel/dali
+ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh"]

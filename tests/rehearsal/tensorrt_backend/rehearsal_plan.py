@@ -51,7 +51,6 @@ class Machine:
     """What the rehearsal plays: the installed TensorRT and the GPU."""
 
     tensorrt: Version
-    gpu: str
     compute_capability: str
 
     @classmethod
@@ -65,7 +64,6 @@ class Machine:
             raise SystemExit(f"rehearsal: set {' and '.join(missing)}, for example 11.1.0 and 8.6")
         return cls(
             version(os.environ["REHEARSAL_TENSORRT"]),
-            os.environ.get("REHEARSAL_GPU", "NVIDIA Rehearsal GPU"),
             os.environ["REHEARSAL_COMPUTE_CAPABILITY"],
         )
 

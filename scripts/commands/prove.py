@@ -1,0 +1,33 @@
+"""Runs the whole gpu flow in a copy of the project, and writes what it confirms of docs/gpu.md.
+
+    make prove
+
+The report is build/proof/<time>/proof.md, with the same as proof.json beside it: no host name and
+no path stands in it, so that it can be attached to an issue. What is up here goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+
+from scripts.base import console, files
+from scripts.base.errors import guarded
+from scripts.base.paths import ROOT
+from scripts.measuring import proof
+
+
+def main() -> int:
+    folder = ROOT / "build" / "proof" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    found = proof.prove()
+    files.write(folder / "proof.json", json.dumps(found, indent=2) + "\n")
+    files.write(folder / "proof.md", proof.as_markdown(found))
+    for row in found["rows"]:
+        console.note(f"{'confirmed' if row['confirmed'] else 'not confirmed'}: {row['claim']}")
+    console.note(f"report: {(folder / 'proof.md').relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,196 @@
+"""The whole gpu flow in a copy of the project, and what it confirms of docs/gpu.md's table."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.base import console
+from scripts.base.paths import ROOT
+from scripts.base.ports import free_ports
+from scripts.settings.settings import PORTS
+from scripts.steps.picture import mug
+
+# What is made here, or of no use to the flow.
+NOT_COPIED = (".git", ".venv", "build", "docs", "tests", "__pycache__", ".*_cache")
+LINES = 40  # of what a step said, its last ones
+
+
+@dataclass(frozen=True)
+class Step:
+    name: str
+    command: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+PICTURE = "build/mug.jpg"
+
+STEPS = (
+    Step("up", "up"),
+    Step("status", "status"),
+    Step("classify", "classify", {"IMG": PICTURE, "JSON": "1"}),
+    Step("bench", "bench", {"QUICK": "1"}),
+    Step("texts", "sentiment", {"TEXT": "What a day!", "SENTIMENT": "minilm"}),
+    Step("publish", "publish", {"DECODE": "full"}),
+    Step("rollout", "rollout"),
+    Step("rollback", "rollback"),
+    Step("scores on the GPU", "up", {"POSTPROCESS": "gpu"}),
+    Step("dali", "up", {"PREPROCESS": "dali"}),
+    Step("down", "down"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Confirmed if a step ended well and said a line like this."""
+
+    claim: str  # as it stands in docs/gpu.md
+    step: str
+    sign: str
+
+
+ROWS = (
+    Row("NVIDIA's images hold the programs that the flow calls", "up", r"&&&& PASSED .*\[TensorRT"),
+    Row("TensorRT builds the network of pictures from fp16", "up", r"built in .* half precision"),
+    Row("Its layer information names the types", "up", r" [1-9]\d* of \d+ layers in half"),
+    Row("fp16 arithmetic stays within the bounds", "up", r"- network: top-1"),
+    Row("The server runs as a plain user, read-only", "status", r"- answers: "),
+    Row("The client answers from the sdk image", "classify", r'^\{.*"labels"'),
+    Row("perf_analyzer measures from the sdk image", "bench", r"- report: "),
+    Row("TensorRT builds the classifier of texts", "texts", r"- network: top-1"),
+    Row("A rollout on a GPU loses no request", "rollout", r"\b0 of [\d,]+ requests failed"),
+    Row("Several GPUs serve together", "up", r"a container sees \d+ x "),
+    Row("cupy compiles, and GPU memory is shared", "scores on the GPU", r"- ensemble: top-1"),
+    Row("DALI decodes on the GPU", "dali", r"- ensemble: top-1"),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    step: str
+    exit_code: int
+    seconds: float
+    said: list[str]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    claim: str
+    confirmed: bool
+    words: str
+
+
+def prove() -> dict[str, Any]:
+    """Goes on whatever fails, and leaves nothing behind."""
+    with _copy() as project:
+        outcomes = [_ran(step, project) for step in STEPS]
+        about = _versions(project.path)
+    return {
+        "kind": "triton-bundle proof",
+        **about,
+        "rows": [asdict(_judged(row, outcomes)) for row in ROWS],
+        "steps": [asdict(outcome) for outcome in outcomes],
+    }
+
+
+@dataclass(frozen=True)
+class Copy:
+    path: Path
+    environment: dict[str, str]
+
+
+@contextmanager
+def _copy() -> Iterator[Copy]:
+    """With ports and a Compose project of its own: what is up here goes on."""
+    with tempfile.TemporaryDirectory(prefix="triton-bundle-proof-", dir="/tmp") as folder:
+        path = Path(folder) / Path(folder).name.replace("_", "-")
+        shutil.copytree(ROOT, path, ignore=shutil.ignore_patterns(*NOT_COPIED))
+        (path / PICTURE).parent.mkdir()
+        mug().save(path / PICTURE)
+        (path / ".venv").symlink_to(ROOT / ".venv")
+        ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
+        own = {"FLAVOUR": "gpu", "COMPOSE_PROJECT_NAME": path.name.lower(), "COLUMNS": "160"}
+        project = Copy(path, os.environ | ports | own)
+        try:
+            yield project
+        finally:
+            _ran(Step("clean", "clean"), project)
+
+
+def _ran(step: Step, project: Copy) -> Outcome:
+    console.note(f"{step.name} …")
+    began = time.monotonic()
+    done = subprocess.run(
+        [project.path / ".venv/bin/python", "-m", f"scripts.commands.{step.command}"],
+        cwd=project.path,
+        env=project.environment | dict(step.settings),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    said = anonymous(done.stdout, project.path).splitlines()
+    return Outcome(step.name, done.returncode, round(time.monotonic() - began, 1), said)
+
+
+def anonymous(text: str, folder: Path) -> str:
+    """Without what tells whose machine it was."""
+    own = (str(folder), str(folder.parent), str(ROOT), str(Path.home()), platform.node())
+    for word in (*own, getpass.getuser()):
+        if len(word) > 1:
+            text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "…", text)
+    return text
+
+
+def _judged(row: Row, outcomes: Sequence[Outcome]) -> Verdict:
+    (outcome,) = (each for each in outcomes if each.step == row.step)
+    line = next((line for line in outcome.said if re.search(row.sign, line)), "")
+    if outcome.exit_code == 0 and line:
+        return Verdict(row.claim, True, line.strip())
+    if outcome.exit_code == 0:
+        return Verdict(row.claim, False, f"`{outcome.step}` ended well, and did not say so")
+    errors = [each for each in outcome.said if each.startswith("error: ")] or outcome.said[-1:]
+    return Verdict(row.claim, False, " ".join(errors) or f"exit code {outcome.exit_code}")
+
+
+def _versions(project: Path) -> dict[str, Any]:
+    plans = sorted(project.glob("build/versions/*/plan/manifest.json"))
+    built: dict[str, Any] = json.loads(plans[0].read_text()) if plans else {}
+    engine = subprocess.run(
+        ["docker", "version", "--format", "{{.Server.Version}}"], capture_output=True, text=True
+    )
+    return {
+        "versions": {
+            "system": platform.freedesktop_os_release().get("PRETTY_NAME", "Linux"),
+            "kernel": platform.release(),
+            "docker": engine.stdout.strip(),
+            "TensorRT": built.get("identity", {}).get("TensorRT", ""),
+        },
+        "gpu": built.get("gpu", {}),
+    }
+
+
+def as_markdown(proof: dict[str, Any]) -> str:
+    confirmed = sum(row["confirmed"] for row in proof["rows"])
+    lines = [f"# {proof['kind']}: {confirmed} of {len(proof['rows'])} confirmed", ""]
+    lines += [f"- {name}: {said}" for name, said in (proof["versions"] | proof["gpu"]).items()]
+    lines += ["", "| | confirmed | in the program's own words |", "|---|---|---|"]
+    for row in proof["rows"]:
+        words = row["words"].replace("|", "\\|")
+        lines.append(f"| {row['claim']} | {'yes' if row['confirmed'] else 'no'} | {words} |")
+    for step in proof["steps"]:
+        lines += ["", f"## {step['step']}: exit code {step['exit_code']}, {step['seconds']} s", ""]
+        lines += ["```", *step["said"][-LINES:], "```"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,43 @@
+"""The pictures that IMG= names, however they were quoted."""
+
+# os.path says False, or leaves a text as it is, where pathlib would raise.
+# ruff: noqa: PTH110, PTH111, PTH207
+
+from __future__ import annotations
+
+import glob
+import os.path
+import shlex
+
+from scripts.base.errors import UserError
+
+
+def named(text: str, command: str = "classify") -> list[str]:
+    """Paths and URLs. A ~ or * that quotes kept from the shell means what it would mean there."""
+    if not text:
+        raise UserError("no picture given", f"name one: make {command} IMG=photo.jpg")
+    whole = os.path.expanduser(text)
+    if os.path.exists(whole):
+        return [whole]
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise UserError(
+            f"IMG={text} has a quote that is not closed", "close it, or check the path"
+        ) from None
+    return [name for word in words for name in _matching(os.path.expanduser(word))]
+
+
+def one(text: str, command: str) -> str:
+    found = named(text, command)
+    if len(found) != 1:
+        raise UserError(f"IMG={text} names {len(found)} pictures", f"make {command} takes one")
+    return found[0]
+
+
+def _matching(word: str) -> list[str]:
+    if "://" in word or not glob.has_magic(word) or os.path.exists(word):
+        return [word]
+    if found := sorted(glob.glob(word, recursive=True)):
+        return found
+    raise UserError(f"IMG={word} matches no file", "check the path and the pattern")

@@ -1,0 +1,111 @@
+"""The GPUs that a container sees, those of them that serve, and what a release's images ask of
+them. Pure functions on what nvidia-smi prints."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scripts.base.errors import UserError
+
+QUERY = (
+    "nvidia-smi",
+    "--query-gpu=index,name,compute_cap,driver_version,memory.total",
+    "--format=csv,noheader",
+)
+ALL = "all"
+
+# CUDA's major version in the images, by the first release that has it, and the oldest driver that
+# runs every CUDA of that major version ("Minor Version Compatibility" in NVIDIA's docs).
+CUDA_SINCE = {(25, 8): 13, (0, 0): 12}
+OLDEST_DRIVER = {13: 580, 12: 525}
+# Turing: the oldest for which TensorRT 10.16 and 11 build.
+OLDEST_CAPABILITY = 7.5
+
+# Of all others, which are for data centres, an older driver may do: by forward compatibility.
+FOR_A_DESK = re.compile("GeForce|RTX|Quadro|TITAN", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    index: str
+    name: str
+    compute_capability: str
+    driver: str
+    memory: str
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """A plan fits every GPU of one kind."""
+        return self.name, self.compute_capability
+
+
+def parse(rows: str) -> list[Gpu]:
+    """ValueError where nvidia-smi told of no GPU."""
+    found = list(csv.reader(rows.splitlines(), skipinitialspace=True))
+    if not found or any(len(row) != 5 for row in found):
+        raise ValueError(rows)
+    return [Gpu(*row) for row in found]
+
+
+def chosen(seen: Sequence[Gpu], wanted: str) -> list[Gpu]:
+    """Those that GPUS names, in its order; refused where one plan would not fit them all."""
+    by_index = {gpu.index: gpu for gpu in seen}
+    indices = list(by_index) if wanted == ALL else wanted.split(",")
+    if missing := [index for index in indices if index not in by_index]:
+        raise UserError(
+            f"GPUS={wanted} names a GPU that is not here: {missing[0]}",
+            f"this machine has {_listed(seen)}",
+        )
+    gpus = [by_index[index] for index in indices]
+    kinds = list(dict.fromkeys(gpu.kind for gpu in gpus))
+    if len(kinds) > 1:
+        alike = [[gpu.index for gpu in gpus if gpu.kind == kind] for kind in kinds]
+        choices = " or ".join(f"GPUS={','.join(each)}" for each in alike)
+        raise UserError(
+            f"these GPUs are not alike, and a plan fits one kind: {_listed(gpus)}",
+            f"choose those that serve: {choices}",
+        )
+    return gpus
+
+
+def _listed(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(f"{gpu.index} ({gpu.name})" for gpu in gpus)
+
+
+def require_fit(gpu: Gpu, tag: str) -> str | None:
+    """Refuses one that the images of a release cannot use; a warning where they only may not."""
+    cuda = _cuda(tag)
+    if number(gpu.compute_capability) < OLDEST_CAPABILITY:
+        raise UserError(
+            f"{gpu.name} is of compute capability {gpu.compute_capability}, and TensorRT begins "
+            f"at {OLDEST_CAPABILITY}",
+            "take FLAVOUR=cpu",
+        )
+    oldest = OLDEST_DRIVER[cuda]
+    if number(gpu.driver) >= oldest:
+        return None
+    cause = f"driver {gpu.driver} is older than {oldest}, and TRITON_TAG={tag} has CUDA {cuda}"
+    if FOR_A_DESK.search(gpu.name):
+        raise UserError(
+            cause,
+            "update the driver (forward compatibility, which would make up for it, is for "
+            "data-centre GPUs alone); or take FLAVOUR=cpu",
+        )
+    return f"{cause}: forward compatibility must make up for it (NVIDIA Container Toolkit 1.17.5)"
+
+
+def _cuda(tag: str) -> int:
+    found = re.match(r"(\d+)\.(\d+)", tag)
+    if not found:
+        raise UserError(f"TRITON_TAG={tag} is not a release", "name one as 26.07")
+    release = int(found[1]), int(found[2])
+    return next(cuda for since, cuda in CUDA_SINCE.items() if release >= since)
+
+
+def number(text: str) -> float:
+    """That a text begins with: 610.43.02 -> 610.43, 24576 MiB -> 24576."""
+    found = re.match(r"\d+(\.\d+)?", text)
+    return float(found[0]) if found else 0.0

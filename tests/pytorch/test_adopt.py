@@ -1,0 +1,83 @@
+"""Somebody's own network, as PyTorch exports it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+from bundle_serving.scores import softmax
+from scripts.base.errors import UserError
+from scripts.steps import adopt
+from scripts.steps.manifest import Foreign, Manifest, why_export
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Somebody's own network as they exported it: normalised floats in, probabilities out."""
+
+    class Tiny(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.features = torch.nn.Conv2d(3, 8, 7, stride=8)
+            self.classes = torch.nn.Linear(8, 5)
+
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return self.classes(self.features(pixels).relu().mean((2, 3))).softmax(1)
+
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("foreign") / "tiny.onnx"
+    torch.onnx.export(
+        Tiny().eval(),
+        (torch.zeros(2, 3, 96, 96),),
+        path,
+        input_names=["images"],
+        output_names=["likely"],
+        dynamic_shapes=({0: torch.export.Dim("batch")},),
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
+    return path
+
+
+HOW = {"crop": 96, "resize": 110, "interpolation": "bilinear"}
+NORMALISED = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+
+
+def adopted(network: Path, out: Path, *words: str, **how: Any) -> int:
+    pictures = json.dumps(HOW | NORMALISED | how)
+    arguments = ["--network", str(network), "--pictures", pictures, "--out", str(out)]
+    return adopt.main([*arguments, *words])
+
+
+def test_a_foreign_network_keeps_its_answers(foreign: Path, tmp_path: Path) -> None:
+    out = tmp_path / "onnx"
+    assert adopted(foreign, out) == 0
+    reference = np.load(out / "reference.npz")
+    session = onnxruntime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
+    (scores,) = session.run(None, {"input": reference["pixels"]})
+    assert scores.shape == (9, 5)
+    assert np.abs(softmax(scores) - softmax(reference["scores"])).max() < 1e-5
+    assert (out / "labels.txt").read_text().endswith("class 4\n")
+    manifest = Manifest.load(out / "manifest.json")
+    assert manifest and manifest.describe() == "tiny.onnx" and manifest.transform == HOW
+    # The file may be gone later; its answers are not those of another.
+    gone = Foreign(tmp_path / "tiny.onnx", None, HOW | NORMALISED)
+    assert why_export(out, gone, as_before=True) is None
+    other = Foreign(foreign, None, HOW | NORMALISED | {"mean": [0, 0, 0]})
+    assert "pictures.mean" in str(why_export(out, other))
+
+
+def test_a_foreign_network_that_is_told_otherwise(foreign: Path, tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    with pytest.raises(UserError, match=r"2 labels, and tiny\.onnx 5 classes"):
+        adopted(foreign, tmp_path / "onnx", "--labels", str(tmp_path / "labels.txt"))
+    with pytest.raises(UserError, match="takes 96 pixels, and the recipe says crop: 64"):
+        adopted(foreign, tmp_path / "onnx", crop=64)
+    assert not (tmp_path / "onnx").exists()

@@ -1,0 +1,57 @@
+"""Quantisation, of the network that was really exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bundle_serving import openvino_engine
+from scripts.base.errors import UserError
+from scripts.steps import engine, quantise
+from tests.project import picture
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Noise, and one file that is no picture."""
+    folder = tmp_path_factory.mktemp("photos")
+    for number in range(8):
+        (folder / f"{number}.jpg").write_bytes(picture())
+    (folder / "LICENCE").write_text("no picture")
+    return folder
+
+
+def test_a_quantised_network_keeps_its_labels(
+    exported: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx, out = exported / "versions/1/onnx", tmp_path / "int8"
+    order = ["--onnx", str(onnx), "--calibration", str(photos), "--out", str(out)]
+    assert quantise.main(order) == 0
+    assert "few pictures (6): 48 views" in capsys.readouterr().out
+    assert (out / "model.onnx").stat().st_size < 0.4 * (onnx / "model.onnx").stat().st_size
+    quantise.main(order)
+    assert "nothing to quantise" in capsys.readouterr().out
+    assert quantise.why_quantise(out, onnx, None) is None
+    (photos / "more.jpg").write_bytes(picture())
+    assert "calibration" in str(quantise.why_quantise(out, onnx, photos))
+
+    # Judged by its own scores it passes; by those of one that sees something else it does not.
+    network = openvino_engine.Engine(out / "model.onnx", "int8", 1)
+    pixels = np.load(out / "reference.npz")["pixels"]
+    scores = np.concatenate([network({"input": p[None]}, ["output"])["output"] for p in pixels])
+    np.savez(out / "reference.npz", pixels=pixels, scores=scores)
+    assert engine.decide(out, "int8")["check"]["top1_equal"] == 2
+    scores[:, 7] = 1000
+    np.savez(out / "reference.npz", pixels=pixels, scores=scores)
+    with pytest.raises(UserError, match="int8 fails the accuracy check"):
+        engine.decide(out, "int8")
+
+
+def test_one_picture_is_too_few_to_quantise(exported: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.jpg").write_bytes(picture())
+    with pytest.raises(UserError, match="one to judge by"):
+        quantise.quantise(exported / "versions/1/onnx", tmp_path / "photos", tmp_path / "int8")
+    assert not (tmp_path / "int8").exists()

@@ -1,0 +1,20 @@
+"""The recipes, held against what torchvision says of its weights."""
+
+from __future__ import annotations
+
+from scripts.recipes.schema import Image, load_as
+from scripts.steps.vision import torchvision
+from tests.project import ROOT
+
+RECIPE = ROOT / "recipes" / "resnet50.yaml"
+
+
+def test_the_recipe_says_what_the_weights_were_trained_with() -> None:
+    recipe = load_as(RECIPE, Image)
+    weights = torchvision.models.get_model_weights("resnet50").DEFAULT
+    how = weights.transforms()
+    pictures = recipe.pictures
+    assert [pictures.resize, pictures.crop] == [how.resize_size[0], how.crop_size[0]]
+    assert pictures.interpolation == how.interpolation.value
+    assert [list(pictures.mean), list(pictures.std)] == [list(how.mean), list(how.std)]
+    assert recipe.classes == len(weights.meta["categories"])

@@ -1,0 +1,42 @@
+"""What reaches the terminal."""
+
+import io
+
+import pytest
+from rich.table import Table
+
+from scripts.base import console
+from scripts.base.errors import UserError, guarded
+
+ODD = "\x1b]0;mine\x9ba\u202e"
+SEEN = "\\x1b]0;mine\\x9ba\\u202e"
+
+
+@pytest.fixture
+def screen() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def out(screen: io.StringIO) -> console.Output:
+    return console.Output(file=screen, force_terminal=True, width=80, highlight=False)
+
+
+def test_a_terminal_obeys_nothing_that_is_shown(out: console.Output, screen: io.StringIO) -> None:
+    table = Table(ODD)
+    table.add_row(ODD, style="bold")
+    out.print(table, markup=False)
+    out.print(f"- {ODD}", markup=False, soft_wrap=True)
+    with out.status(ODD):
+        pass
+    assert screen.getvalue().count(SEEN) == 2  # and cut to the width of the table's columns
+    assert not [code for code in ("\x1b]", "\x9b", "\u202e") if code in screen.getvalue()]
+    assert "\x1b[1m" in screen.getvalue()  # rich's own codes stay
+
+
+def test_nor_what_an_error_says(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails() -> int:
+        raise UserError(ODD, "mend it")
+
+    assert guarded(fails) == 1
+    assert capsys.readouterr().err == f"error: {SEEN}; mend it\n"

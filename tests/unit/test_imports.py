@@ -1,0 +1,63 @@
+"""Whatever a program imports is installed by the layers that its make command, or the image that it
+runs in, installs: this environment holds more."""
+
+from __future__ import annotations
+
+import re
+
+from scripts.stacks.local import LAYERS
+from tests import imports
+from tests.imports import Reached
+from tests.project import ROOT
+
+# In NVIDIA's images, or in the interpreter that Triton starts.
+FROM_ELSEWHERE = {"cupy", "tensorrt", "triton_python_backend_utils"}
+
+TARGETS = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+COMMANDS = [program for program in map(imports.of_make, TARGETS) if program]
+# The images' Python has one layer and nothing else.
+STEPS = [
+    Reached(f"scripts.steps.{step}", frozenset({layer}), True) for step, layer in LAYERS.items()
+]
+SERVING = [
+    Reached(f"bundle_serving.{path.stem}", frozenset({"serve"}))
+    for path in (ROOT / "serving" / "bundle_serving").glob("*.py")
+]
+# Collected by pytest, which `make check` installs without PyTorch.
+CHECKED = [
+    Reached(f"tests.{path.parent.name}.{path.stem}", frozenset({"check"}))
+    for folder in ("unit", "client")
+    for path in (ROOT / "tests" / folder).glob("test_*.py")
+]
+
+
+def missing(programs: list[Reached], and_run: bool = True) -> list[str]:
+    _, others = imports.follow(*programs, and_run=and_run)
+    assert others
+    return imports.missing({each for each in others if each.name not in FROM_ELSEWHERE})
+
+
+def test_every_command_imports_only_what_is_installed_for_it() -> None:
+    assert len(COMMANDS) > 20
+    assert missing(COMMANDS) == []
+
+
+def test_every_step_does_with_the_image_that_runs_it() -> None:
+    """But for psutil, which names the holder of a port to commands on the host."""
+    assert [line for line in missing(STEPS) if "psutil" not in line] == []
+
+
+def test_what_serves_does_with_the_servers_image() -> None:
+    assert missing(SERVING) == []
+
+
+def test_the_unit_tests_do_without_pytorch() -> None:
+    assert missing(CHECKED, and_run=False) == []
+
+
+def test_an_import_that_only_the_tests_environment_can_is_seen() -> None:
+    """As it was with the types of boto3, which were imported at run time."""
+    (types,) = (path for path in imports.packages_with("types_boto3_s3"))
+    everywhere = imports.Import("types_boto3_s3", frozenset({"tools", "s3"}), "here:1")
+    assert types == "types-boto3-s3"
+    assert imports.missing({everywhere}) == ["here:1: types_boto3_s3 is not in s3 + tools"]

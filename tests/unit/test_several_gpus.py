@@ -1,0 +1,137 @@
+"""Scores that lie on a GPU are computed with on that GPU, which another one may not reach.
+
+Without a GPU: cupy is stood for by arrays that know their device, as cupy 13.6 treats them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bundle_serving import gpu, health
+from bundle_serving.scores import softmax
+from tests.project import ROOT
+
+GPUS = 2
+
+
+class Device:
+    current = 0
+
+    def __init__(self, number: int) -> None:
+        self.number, self._before = number, 0
+
+    def use(self) -> None:
+        Device.current = self.number
+
+    def __enter__(self) -> None:
+        self._before = Device.current
+        self.use()
+
+    def __exit__(self, *_: object) -> None:
+        Device.current = self._before
+
+
+class OnGpu(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array of cupy, on a machine whose GPUs do not reach each other."""
+
+    def __init__(self, held: NDArray[np.float32], device: Device) -> None:
+        self.held, self.device = held, device
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *arrays: object) -> OnGpu:
+        if Device.current != self.device.number:
+            raise RuntimeError("Peer access is unavailable")
+        held = [each.held if isinstance(each, OnGpu) else each for each in arrays]
+        return OnGpu(getattr(ufunc, method)(*held), self.device)
+
+    def __getattr__(self, name: str) -> Any:  # all, max, sum, astype
+        return lambda *words, **named: OnGpu(getattr(self.held, name)(*words, **named), self.device)
+
+    def __bool__(self) -> bool:
+        return bool(self.held)
+
+
+class Given:
+    """A tensor of Triton's, on a GPU."""
+
+    def __init__(self, held: NDArray[np.float32], number: int) -> None:
+        self.held, self.number = held, number
+
+    def is_cpu(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def postprocessing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The model as it is shipped, beside stand-ins for what the stub process and cupy give it."""
+    compiled: list[int] = []
+
+    def zeros(shape: tuple[int, ...], kind: Any) -> OnGpu:
+        compiled.append(Device.current)
+        return OnGpu(np.zeros(shape, kind), Device(Device.current))
+
+    cupy: Any = types.ModuleType("cupy")
+    cupy.from_dlpack = lambda given: OnGpu(given.held, Device(given.number))
+    cupy.zeros, cupy.float32, cupy.compiled = zeros, np.float32, compiled
+    runtime = types.SimpleNamespace(getDeviceCount=lambda: GPUS)
+    cupy.cuda = types.SimpleNamespace(Device=Device, runtime=runtime)
+    pb: Any = types.ModuleType("triton_python_backend_utils")
+    pb.get_input_tensor_by_name = lambda request, name: request[name]
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", pb)
+    monkeypatch.delitem(sys.modules, "bundle_serving.triton", raising=False)
+    monkeypatch.setattr(Device, "current", 0)
+    path = ROOT / "model_repository" / "postprocessing" / "1" / "model.py"
+    spec = importlib.util.spec_from_file_location("postprocessing", path)
+    assert spec and spec.loader
+    model = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(model)
+    yield model
+    sys.modules.pop("bundle_serving.triton", None)
+
+
+def test_each_gpus_scores_are_computed_with_there(postprocessing: Any) -> None:
+    scores = np.random.default_rng(0).normal(0, 10, (2, 1000)).astype(np.float32)
+    for number in (1, 0, 1):
+        answered = postprocessing.probabilities({"INPUT_0": Given(scores, number)})
+        assert answered.device.number == number
+        assert np.array_equal(answered.held, softmax(scores))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "compiled"),
+    [
+        ({}, []),
+        ({"FORCE_CPU_ONLY_INPUT_TENSORS": {"string_value": "yes"}}, []),
+        ({"FORCE_CPU_ONLY_INPUT_TENSORS": {"string_value": "no"}}, list(range(GPUS))),
+    ],
+)
+def test_kernels_are_compiled_at_the_start(
+    postprocessing: Any, parameters: dict[str, Any], compiled: list[int]
+) -> None:
+    args = {"model_config": json.dumps({"parameters": parameters})}
+    postprocessing.TritonPythonModel().initialize(args)
+    assert sys.modules["cupy"].compiled == compiled  # type: ignore[attr-defined]
+
+
+def test_a_container_that_lost_its_gpu_is_recognised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--url", "http://127.0.0.1:9"]  # where nobody answers
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert health.main(asked) == 1 and "lost" not in capsys.readouterr().err
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho '{gpu.NVML_LOST}'\nexit 255\n")
+    program.chmod(0o755)
+    assert health.main(asked) == 1
+    assert "the container has lost its GPU" in (said := capsys.readouterr().err)
+    assert "make down && make up" in said and "docs/gpu.md" in said
