@@ -174,6 +174,7 @@ class DockerStack:
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
             user=self._run_as,
+            environment={"BIND": "127.0.0.1"},
             tmpfs={"/run/triton": "exec,mode=1777", "/tmp": ""},
             volumes={
                 str(repository): {"bind": "/models", "mode": "ro"},

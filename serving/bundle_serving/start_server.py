@@ -187,6 +187,7 @@ def main(argv: list[str] | None = None) -> int:
         f"--model-repository={options.repository}",
         f"--backend-directory={backends}",
         "--model-control-mode=explicit",
+        "--strict-readiness=false",  # else a model that loads, or fails to, makes it unready
         *(f"--load-model={name}" for name in options.load_model or [PIPELINE]),
         f"--model-config-name={options.config_name}",
         f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",

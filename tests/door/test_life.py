@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from bundle_serving.keeper_notes import Notes
 from tests.door.servers import Behind, behind_the_door
 from tests.project import wait_until
 
@@ -103,10 +104,11 @@ def test_without_the_http_service_envoy_ends(own: Behind) -> None:
 
 
 def test_ready_says_what_the_keeper_wrote(own: Behind) -> None:
-    (own.run_dir / "unready").write_text("pictures are not answered")
+    notes = Notes.resumed(own.run_dir)
+    notes.say(False, "pictures are not answered")
     status, _, body = own.ask("GET", "/v2/health/ready")
     assert status == 503 and b"pictures are not answered" in body
-    (own.run_dir / "unready").unlink()
+    notes.say(True)
     assert own.ask("GET", "/v2/health/ready")[0] == 200
 
 
