@@ -15,11 +15,11 @@ from pathlib import Path
 
 import uvloop
 
-from bundle_door import keys
+from bundle_door import key_file
 from bundle_door.door import DoorError, Settings, serve
 from bundle_door.envoy import Ports
 from bundle_door.exposure import Exposure
-from bundle_door.keys import BadKeys
+from bundle_door.key_file import BadKeys
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_serving import guard
 from bundle_serving.sockets import NotPrivate
@@ -47,7 +47,7 @@ def settings(options: argparse.Namespace) -> Settings:
     if problem := exposure.problem():
         raise DoorError(problem)
     if exposure.api_keys:
-        keys.read(exposure.api_keys)
+        key_file.read(exposure.api_keys)
     return Settings(
         options.run_dir,
         Ports(options.address, options.http_port, options.grpc_port, options.metrics_port),

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ctypes
 import json
-import os
 import re
 import resource
 import signal
@@ -235,9 +234,8 @@ async def in_flight(folder: Path) -> int:
 def write_private(file: Path, text: str) -> None:
     """The admin key is in it."""
     file.unlink(missing_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as opened:
-        opened.write(text)
+    file.touch(0o600, exist_ok=False)
+    file.write_text(text)
 
 
 def raise_file_limit() -> None:

@@ -1,53 +1,23 @@
-"""API keys: who may ask, and how often. The file holds their hashes, one client a line:
+"""API keys: who may ask, and how often.
 
-    NAME SHA256 [REQUESTS_A_SECOND]
-
-It is read again when it changes, so that a key is added or revoked without a restart.
+Their file (key_file.py) is read again when it changes, so that a key is added or revoked without a
+restart.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from bundle_door.answers import Answer, Refused
+from bundle_door.key_file import Client, hashed, read
 from bundle_door.requests import Request
 
 SCHEME = "bearer "
 # To Envoy: for its access log.
 CLIENT_HEADER = "x-client"
-
-
-class BadKeys(RuntimeError):
-    """The file of keys cannot be read as such; the message says where."""
-
-
-@dataclass(frozen=True)
-class Client:
-    name: str
-    # None: as often as it likes.
-    per_second: float | None
-
-
-def hashed(key: str) -> str:
-    """Keys are random, so that a plain hash is as good as a slow one."""
-    return hashlib.sha256(key.encode()).hexdigest()
-
-
-def read(file: Path) -> dict[str, Client]:
-    """The clients, by the hashes of their keys."""
-    clients = {}
-    for number, line in enumerate(file.read_text().splitlines(), 1):
-        try:
-            name, digest, *rate = line.split()
-            clients[digest] = Client(name, float(*rate) if rate else None)
-        except (ValueError, TypeError):
-            raise BadKeys(f"{file}, line {number}: not NAME SHA256 [RATE]; see make keys") from None
-    return clients
 
 
 class Bucket:

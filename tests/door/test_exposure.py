@@ -14,7 +14,8 @@ import grpc
 import pytest
 
 from bundle_door.exposure import Exposure
-from bundle_door.keys import BadKeys, Bucket, Client, hashed, read
+from bundle_door.key_file import BadKeys, Client, add, hashed, read, revoke
+from bundle_door.keys import Bucket
 from bundle_serving.kserve import pb, stub
 from tests.door.servers import KEY, Behind, behind_the_door
 from tests.project import ROOT
@@ -221,6 +222,22 @@ def test_keys_are_read_and_mistakes_named(tmp_path: Path) -> None:
     file.write_text("ann aa\nbob bb often\n")
     with pytest.raises(BadKeys, match="line 2"):
         read(file)
+
+
+def test_keys_are_added_and_revoked(tmp_path: Path) -> None:
+    file = tmp_path / "build" / "keys"
+    key = add(file, Client("ann", 2.5))
+    add(file, Client("bob"))
+    assert read(file)[hashed(key)] == Client("ann", 2.5)
+    assert key not in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(BadKeys, match="ann has a key already"):
+        add(file, Client("ann"))
+    with pytest.raises(BadKeys, match="is no name"):
+        add(file, Client("ann smith"))
+    revoke(file, "ann")
+    assert list(read(file).values()) == [Client("bob")]
+    with pytest.raises(BadKeys, match="ann has no key"):
+        revoke(file, "ann")
 
 
 def test_a_bucket_fills_with_time() -> None:
