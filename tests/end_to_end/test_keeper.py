@@ -63,6 +63,13 @@ def running(served: Project) -> dict[str, list[psutil.Process]]:
     return found
 
 
+def stands_still(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def numbers(served: Project) -> dict[str, int]:
     return {name: len(processes) for name, processes in running(served).items() if name}
 
@@ -120,7 +127,8 @@ def bystanders(served: Project) -> Iterator[list[int]]:
 def healed(served: Project, harm: Callable[[], None]) -> list[int]:
     """What bystanders got from the harm to the healing."""
     before = numbers(served)
-    assert whole(served, before) and all(before.values()), before
+    assert all(before.values()), before
+    wait_until(lambda: whole(served, before), "the server to be whole", HEALED_S)
     with bystanders(served) as answers:
         harm()
         wait_until(lambda: whole(served, before), "the server to be whole again", HEALED_S)
@@ -136,10 +144,7 @@ def test_a_process(served: Project, victim: str, how: signal.Signals) -> None:
 
     def harm() -> None:
         process.send_signal(how)
-        wait_until(
-            lambda: not process.is_running() or process.status() != psutil.STATUS_STOPPED,
-            f"{victim} to be woken or gone",
-        )
+        wait_until(lambda: not stands_still(process), f"{victim} to be woken or gone")
 
     answers = healed(served, harm)
     if victim == "keeper":
