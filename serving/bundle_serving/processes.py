@@ -24,7 +24,7 @@ class Process:
     def instance(self) -> tuple[str, str] | None:
         """Of a model's process: its instance group and version, from Triton's arguments for it:
         the model's file, six more, and the instance's name, which is the group's and a number."""
-        if not self.arguments[0].endswith(STUB):
+        if not self.arguments[0].endswith(STUB) or len(self.arguments) < 9:  # or it is about to be
             return None
         group, _, _ = self.arguments[8].rpartition("_")
         return group, Path(self.arguments[1]).parent.name

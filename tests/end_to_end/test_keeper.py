@@ -40,7 +40,7 @@ def kind(process: psutil.Process) -> str | None:
     words = process.cmdline()
     if not words:
         return None
-    if words[0].endswith(STUB):
+    if words[0].endswith(STUB) and len(words) > 8:
         return words[8].rpartition("_")[0].removesuffix("_0")
     if words[0].endswith("tritonserver"):
         return "server"
@@ -126,8 +126,7 @@ def bystanders(served: Project) -> Iterator[list[int]]:
 
 def healed(served: Project, harm: Callable[[], None]) -> list[int]:
     """What bystanders got from the harm to the healing."""
-    before = numbers(served)
-    assert all(before.values()), before
+    before = wait_until(lambda: all(numbers(served).values()) and numbers(served), "everyone", 60)
     wait_until(lambda: whole(served, before), "the server to be whole", HEALED_S)
     with bystanders(served) as answers:
         harm()
@@ -140,7 +139,7 @@ def healed(served: Project, harm: Callable[[], None]) -> list[int]:
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 @pytest.mark.parametrize("victim", KINDS)
 def test_a_process(served: Project, victim: str, how: signal.Signals) -> None:
-    process = running(served)[victim][0]
+    process = wait_until(lambda: running(served)[victim], victim)[0]
 
     def harm() -> None:
         process.send_signal(how)
@@ -163,7 +162,7 @@ def test_a_pipeline_that_was_unloaded(served: Project) -> None:
 
 
 def test_what_was_done_is_told(served: Project) -> None:
-    model = running(served)["postprocessing"][0]
+    model = wait_until(lambda: running(served)["postprocessing"], "the model")[0]
     healed(served, model.kill)
     told = "postprocessing: it lacked a process; made it anew"
     assert told in served.made("status")
