@@ -11,7 +11,6 @@ All are up at once, and are asked in turn, round after round, by the same closed
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import time
@@ -34,9 +33,11 @@ from scripts.base.paths import ROOT
 from scripts.commands import down
 from scripts.measuring import machine, photos
 from scripts.measuring.photos import Inputs
+from scripts.recipes import pipelines
 from scripts.server.running import running_server
-from scripts.server.up import described, served_transform, served_version
-from scripts.settings import settings
+from scripts.server.up import described, served_version
+from scripts.settings import arguments, settings
+from scripts.settings.known import require_known
 from scripts.stacks import state
 from scripts.stacks.state import State
 
@@ -84,18 +85,22 @@ Results = dict[Cell, list[Round]]
 
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
-    plan = QUICK if os.environ.get("QUICK") else FULL
-    asked = wanted(os.environ.get("ONLY", ""))
+    require_known()
+    said = arguments.load()
+    plan = QUICK if said.quick else FULL
+    asked = wanted(said.only)
     with our_server() as server, lock.one_at_a_time(), others(asked) as up:
-        how = served_transform()
-        pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), how)
+        pictures = photos.given_or_drawn(said.images)
         ours = contenders.triton(OURS, server.http)
         labels = {
             inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (ours, *up)}
             for inputs in pictures
         }
         results = measured([ours, *up], pictures, plan)
-        about = {"machine": machine.machine(server), "served": machine.served(server)}
+        about = {
+            "machine": machine.machine(server),
+            "served": machine.served(server, pipelines.first()),
+        }
     figures = summed_up(results)
     for inputs in pictures:
         console.out.print(table(inputs.name, figures))

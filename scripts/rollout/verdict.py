@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,9 +24,9 @@ class Figures:
 
     @classmethod
     def of(cls, answers: Sequence[Answer]) -> Figures:
-        times = [answer.ms for answer in answers if answer.label is not None]
+        times = [answer.ms for answer in answers if answer.gist is not None]
         p50, p99 = np.percentile(times, [50, 99]) if times else (np.inf, np.inf)
-        failed = sum(answer.label is None for answer in answers)
+        failed = sum(answer.gist is None for answer in answers)
         return cls(len(answers), failed, float(p50), float(p99))
 
     def __str__(self) -> str:
@@ -35,28 +35,35 @@ class Figures:
         )
 
 
-def objection(old: Figures, new: Figures, most_p99: float) -> str | None:
+def objection(old: Figures, new: Figures, max_p99_ratio: float) -> str | None:
     """None when nothing speaks against the new version; else what does, in one line."""
     if new.failed:
         return f"{new.failed} of {new.asked:,} requests failed"
     if old.failed:
         return f"{old.failed} of {old.asked:,} requests to the version that serves failed"
-    allowed = most_p99 * old.p99 + SLACK_MS
+    allowed = max_p99_ratio * old.p99 + SLACK_MS
     few = new.asked < FEW
     if few and new.p50 <= allowed:
         return f"only {new.asked} requests were answered, too few to judge by"
     if new.p99 > allowed:
-        return (
-            f"p99 {old.p99:.0f} -> {new.p99:.0f} ms, and MOST_P99={most_p99:g} allows {allowed:.0f}"
-        )
+        bound = f"MAX_P99_RATIO={max_p99_ratio:g} allows {allowed:.0f}"
+        return f"p99 {old.p99:.0f} -> {new.p99:.0f} ms, and {bound}"
     return None
 
 
-def agreement(answers: Iterable[Answer], old: int, new: int) -> tuple[int, int]:
-    """Of the pictures that both versions were asked: how many got the same label, and how many."""
-    said: dict[int, dict[int, int]] = {old: {}, new: {}}
-    for answer in answers:
-        if answer.label is not None and answer.version in said:
-            said[answer.version][answer.picture] = answer.label
-    both = said[old].keys() & said[new].keys()
-    return sum(said[old][each] == said[new][each] for each in both), len(both)
+@dataclass(frozen=True)
+class Agreement:
+    """Of what both versions answered to the same questions."""
+
+    same: int
+    questions: int
+
+    @classmethod
+    def of(cls, old: Sequence[Hashable], new: Sequence[Hashable]) -> Agreement:
+        return cls(sum(one == other for one, other in zip(old, new, strict=True)), len(old))
+
+    def __str__(self) -> str:
+        return f"the same answer to {self.same} of {self.questions} questions"
+
+    def enough(self, least_percent: float) -> bool:
+        return 100 * self.same >= least_percent * self.questions

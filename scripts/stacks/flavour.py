@@ -9,6 +9,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack, why_not_docker
 from scripts.stacks.gpu import GpuStack
 from scripts.stacks.local import LocalStack
+from scripts.stacks.state import State
 
 Stack = DockerStack | LocalStack
 
@@ -20,7 +21,7 @@ DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/usr/lib/wsl/lib/nvidia-sm
 
 def choose(settings: Settings) -> tuple[str, str]:
     """The flavour's name, and the reason in a few words."""
-    wanted = settings["FLAVOUR"]
+    wanted = settings.flavour
     if wanted == "local":
         return "local", "FLAVOUR says so"
     obstacle = why_not_docker()
@@ -34,6 +35,13 @@ def choose(settings: Settings) -> tuple[str, str]:
     if has_driver():
         return "gpu", "this machine has an NVIDIA driver"
     return "cpu", "Docker and Compose answer, and there is no NVIDIA driver"
+
+
+def serving_or_chosen(settings: Settings, server: State | None) -> tuple[str, str]:
+    """What is measured is what serves, unless another is asked for."""
+    if server and not settings.flavour:
+        return server.flavour, "it serves"
+    return choose(settings)
 
 
 def has_driver() -> bool:

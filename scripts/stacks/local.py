@@ -17,7 +17,7 @@ from bundle_serving.start_server import STOP_S, StartError, libpython_folder
 from scripts import bootstrap
 from scripts.base import lock, ports
 from scripts.base.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.base.paths import PYTHON, ROOT
+from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state, temporary
@@ -29,11 +29,11 @@ RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
 
 # Marks this project's server and its stubs among all processes, and their shared memory.
-MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
 SHM_PREFIX = f"triton_bundle_{MARK}_"
 
 LAYERS = {
     "export": "export",
+    "places": "export",
     "adopt": "export",
     "quantise": "export",
     "engine": "serve",
@@ -65,21 +65,14 @@ class LocalStack:
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         bootstrap.ensure(LAYERS[step])
-        command = [PYTHON, "-m", f"scripts.steps.{step}", *arguments]
-        environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
-        try:
-            code = subprocess.run(command, cwd=ROOT, env=environment).returncode
-        except KeyboardInterrupt:  # the step got it too, and has said so
-            code = INTERRUPTED
-        if code:
-            raise AlreadyTold(code)
+        run_here(step, *arguments)
 
     def version(self) -> str:
         """Of the program that serves, for the fingerprint."""
         return _tree_hash(ROOT / "serving")
 
     def start(self, wanted: State) -> None:
-        ports.require_free(self._settings["BIND"], self._settings.ports())
+        ports.require_free(self._settings.bind, self._settings.ports)
         RUN.mkdir(parents=True, exist_ok=True)
         if LOG.exists():
             LOG.replace(LOG.with_suffix(".log.1"))
@@ -87,9 +80,9 @@ class LocalStack:
         command: list[str | Path] = [PYTHON, "-m", "bundle_serving.afresh", "--go-on"]
         command += [PYTHON, "-m", "bundle_serving.keeper", "--run-dir", RUN]
         command += ["--hands-off", lock.keepers_hands(), "--shm-prefix", SHM_PREFIX]
-        command += ["--admin-key-file", admin_key.PATH, "--address", self._settings["BIND"]]
-        for option in ("http-port", "grpc-port", "metrics-port"):
-            command += [f"--{option}", self._settings[option.replace("-", "_").upper()]]
+        command += ["--admin-key-file", admin_key.PATH, "--address", self._settings.bind]
+        for name, port in self._settings.ports.items():
+            command += [f"--{name.replace('_', '-').lower()}", str(port)]
         if location := wished(self._settings):
             on_demand.hand_over_keys(self._settings)
             command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
@@ -150,6 +143,18 @@ class LocalStack:
             raise UserError("there is no log of a local server", "start one: make up")
         command = ["tail", "-n", "200", *(["-F"] if follow else []), str(LOG)]
         return subprocess.run(command).returncode
+
+
+def run_here(step: str, *arguments: str | Path) -> None:
+    """In the project's environment."""
+    command = [PYTHON, "-m", f"scripts.steps.{step}", *arguments]
+    environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
+    try:
+        code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+    except KeyboardInterrupt:  # the step got it too, and has said so
+        code = INTERRUPTED
+    if code:
+        raise AlreadyTold(code)
 
 
 def _server() -> psutil.Process | None:

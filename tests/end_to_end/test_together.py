@@ -35,6 +35,8 @@ def ask(http: str, model: str, file: bytes, *outputs: str) -> list[Any]:
 
 
 def test_all_are_ready_and_answer_at_once(together: Project) -> None:
+    """What a pipeline was made with once stays, without naming it again."""
+    unnamed = dict.fromkeys(("SENTIMENT", "PLACES", "CASCADE"), "")
     assert not_ready(together) == set()
     photo = together.path / "noise.jpg"
     began = together.server_began()
@@ -44,12 +46,12 @@ def test_all_are_ready_and_answer_at_once(together: Project) -> None:
         ("classify", {"IMG": str(photo), "MODEL": "cascade"}),
         ("sentiment", {"TEXT": "I hate this place!"}),
     ):
-        again = together.make(command, **asked)
+        again = together.make(command, **asked, **unnamed)
         assert again.returncode == 0 and again.stderr == "", again.stderr
     assert "negative  " in again.stdout
     assert together.server_began() == began
     assert (
-        "MODEL=smells is not known"
+        "MODEL=smells is not a pipeline"
         in together.make("classify", IMG=str(photo), MODEL="smells").stderr
     )
 
@@ -95,7 +97,7 @@ def test_pictures_are_answered_as_by_pytorch_and_a_restart_brings_all_back(
 
         # One is unloaded, and one is damaged: neither comes back, and neither keeps others away.
         members = ("sentiment_onnx", "sentiment_postprocessing", "sentiment_preprocessing")
-        said = together.made("unload", MODEL="sentiment_ensemble")
+        said = together.made("unload", TRITON_MODEL="sentiment_ensemble")
         assert f"unloaded: {', '.join(('sentiment_ensemble', *members))}" in said
         models = together.made("models")
         for member in members:
