@@ -8,9 +8,9 @@ PYTEST := .venv/bin/python -m pytest
 $(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
 
 .DEFAULT_GOAL := help
-.PHONY: help version demo doctor up classify add-model sentiment similar bench rivals tune publish \
-	rollout rollback history s3-check s3-up s3-down status models load unload keys logs down clean \
-	check test test-all lint prove
+.PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
+	tune publish rollout rollback history s3-check s3-up s3-down status models load unload keys logs \
+	down clean check test test-all lint prove
 
 # A layer of the environment, installed before the command that names it and whenever requirements/
 # has changed since. What only a few runs of a command need, that command installs itself.
@@ -25,7 +25,7 @@ help: ## This list
 	@[ ! -t 1 ] || { bold='\033[1m'; plain='\033[0m'; }; \
 	awk -F ':.*## ' -v bold="$$bold" -v plain="$$plain" \
 		'/^##@ / {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  %smake %-11s%s %s\n", bold, $$1, plain, $$2}' Makefile
+		/^[a-z0-9-]+:.*## / {printf "  %smake %-12s%s %s\n", bold, $$1, plain, $$2}' Makefile
 
 demo: $(LAYER)/tools ## The whole walk at once: a network, a server, a picture, an answer
 	$(RUN).demo
@@ -42,10 +42,11 @@ up: $(LAYER)/tools ## Bring the server up (exports the network first, where that
 	$(RUN).up
 
 classify: $(LAYER)/tools ## Name what is on a picture: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, cascade or your own)
-	$(RUN).classify
+	$(RUN).ask
 
+sentiment: export MODEL := $(or $(MODEL),sentiment)
 sentiment: $(LAYER)/tools ## Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
-	$(RUN).sentiment
+	$(RUN).ask
 
 similar: $(LAYER)/tools ## Find the pictures of a folder that are most like one: IMG=photo.jpg IN=photos (TOP=5, JSON=1)
 	$(RUN).similar
@@ -53,13 +54,16 @@ similar: $(LAYER)/tools ## Find the pictures of a folder that are most like one:
 add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, WEIGHTS=)
 	$(RUN).add_model
 
+remove-model: $(LAYER)/tools ## Remove a network of yours: NAME=birds (without NAME: which there are)
+	$(RUN).remove_model
+
 models: $(LAYER)/tools ## The models that the server knows: version, state, and what each was made from
 	$(RUN).models
 
-load: $(LAYER)/tools ## Load a model of the repository, or what has changed of it: MODEL=resnet50_onnx
+load: $(LAYER)/tools ## Load a model of the repository, or what has changed of it: TRITON_MODEL=resnet50_onnx
 	$(RUN).load
 
-unload: $(LAYER)/tools ## Unload a model that no pipeline needs: MODEL=another
+unload: $(LAYER)/tools ## Unload a model that no pipeline needs: TRITON_MODEL=another
 	$(RUN).unload
 
 ##@ Versions
@@ -67,7 +71,7 @@ unload: $(LAYER)/tools ## Unload a model that no pipeline needs: MODEL=another
 publish: $(LAYER)/tools ## Make a new version beside the live one (ARCH=, WEIGHTS=, PRECISION=)
 	$(RUN).publish
 
-rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automatically (CANARY=10, VERSION=)
+rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automatically (CANARY=10, VERSION=, ANYWAY=1)
 	$(RUN).rollout
 
 rollback: $(LAYER)/tools ## Return to the version that was live before, the same way
@@ -84,7 +88,7 @@ bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## How fast it answe
 rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
 	@.venv/bin/python -m benchmark.compare
 
-tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5)
+tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5, STOP=1)
 	$(RUN).tune
 
 prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: the whole flow, and a report of what works, to attach to an issue

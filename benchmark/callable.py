@@ -9,6 +9,7 @@ Before it: make similar IMG=… IN=…
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import sys
@@ -29,16 +30,16 @@ from scripts.base.errors import UserError, guarded
 from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
 from scripts.measuring import photos
-from scripts.recipes import pipelines
-from scripts.recipes.pipelines import CPU
-from scripts.repository import model_folders, placing
-from scripts.repository.model_folders import COMMITTED, Share
+from scripts.recipes import pbtxt
+from scripts.recipes.layout import CPU, Share
+from scripts.recipes.pipelines import MODELS
+from scripts.repository import model_folders
 from scripts.server.embeddings import MADE, MODEL
 from scripts.stacks.temporary import running, triton
 
 AT_ONCE = 8
 ROUNDS = 3
-MODELS, CALLABLE = "models of the repository", "callable"
+REPOSITORY, CALLABLE = "models of the repository", "callable"
 ENSEMBLE, NETWORK = "embedding_ensemble", "embedding_onnx"
 
 
@@ -52,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         paths = {
-            MODELS: stack.enter_context(as_models(network, folder)),
+            REPOSITORY: stack.enter_context(as_models(network, folder)),
             CALLABLE: stack.enter_context(as_callable(folder)),
         }
         for sent in photos.given_or_drawn("", Transform(**network.transform)):
@@ -103,25 +104,24 @@ def lay_out(network: Network, models: Path) -> None:
     share = Share.of(len(os.sched_getaffinity(0)))
     crop = network.transform["crop"]
 
-    decoding = model_folders.config(COMMITTED, "preprocessing")
+    decoding = model_folders.config(MODELS / "preprocessing")
     decoding.output[0].dims[:] = [3, crop, crop]
     model_folders.furnish_with(["preprocessing"], models)
     program = Path("preprocessing", "1", "model.py")
-    files.write(models / program, (COMMITTED / program).read_text())
+    files.write(models / program, (MODELS / program).read_text())
     how = Transform(**network.transform)
     files.write(models / "preprocessing" / "1" / "transform.json", how.dump())
 
-    running_it = model_folders.config(COMMITTED, pipelines.first().network(CPU))
+    running_it = model_folders.config(MODELS / "resnet50_onnx")
     running_it.name = NETWORK
     running_it.input[0].dims[:] = [3, crop, crop]
     running_it.output[0].name = "embedding"
     running_it.output[0].dims[:] = [network.dimensions]
     files.place(network.file, models / NETWORK / "1" / CPU.file)
-    placing.compute_as_exported(models / NETWORK / "1")
+    files.write(models / NETWORK / "1" / "engine.json", json.dumps({"precision": "fp32"}))
 
     for member in (decoding, running_it):
-        member.instance_group[0].count = share.instances
-        member.parameters["threads"].string_value = str(share.threads)
+        pbtxt.share(member, share)
     for model in (decoding, running_it, ensemble(network, running_it.max_batch_size)):
         files.write(models / model.name / "config.pbtxt", text_format.MessageToString(model))
     files.write(models / ENSEMBLE / "1" / ".gitkeep", "")

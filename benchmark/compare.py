@@ -34,8 +34,9 @@ from scripts.base.paths import ROOT
 from scripts.commands import down
 from scripts.measuring import machine, photos
 from scripts.measuring.photos import Inputs
+from scripts.recipes import pipelines
 from scripts.server.running import running_server
-from scripts.server.up import described, served_transform, served_version
+from scripts.server.up import described, served_version
 from scripts.settings import settings
 from scripts.stacks import state
 from scripts.stacks.state import State
@@ -87,15 +88,17 @@ def main() -> int:
     plan = QUICK if os.environ.get("QUICK") else FULL
     asked = wanted(os.environ.get("ONLY", ""))
     with our_server() as server, lock.one_at_a_time(), others(asked) as up:
-        how = served_transform()
-        pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), how)
+        pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""))
         ours = contenders.triton(OURS, server.http)
         labels = {
             inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (ours, *up)}
             for inputs in pictures
         }
         results = measured([ours, *up], pictures, plan)
-        about = {"machine": machine.machine(server), "served": machine.served(server)}
+        about = {
+            "machine": machine.machine(server),
+            "served": machine.served(server, pipelines.first()),
+        }
     figures = summed_up(results)
     for inputs in pictures:
         console.out.print(table(inputs.name, figures))

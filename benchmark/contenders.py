@@ -20,7 +20,7 @@ from bundle_serving.health import PICTURE
 from bundle_serving.start_server import PIPELINE
 from scripts.base import files
 from scripts.base.ports import free_ports
-from scripts.recipes.pipelines import CPU
+from scripts.recipes.layout import CPU
 from scripts.repository.archive import Version
 from scripts.server.up import served_version
 from scripts.stacks import temporary
@@ -151,7 +151,7 @@ def what_is_served(version: Version, workers: int) -> Setup:
     made = version.workspace
     transform = made.manifest.transform
     return Setup(
-        network=str(version.member(version.pipeline.network(CPU)) / CPU.file),
+        network=str(version.member("resnet50_onnx") / CPU.file),
         precision=made.decision["precision"],
         labels=labels_of(version),
         resize=transform["resize"],

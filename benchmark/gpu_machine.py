@@ -35,7 +35,7 @@ from scripts.base.errors import guarded
 from scripts.base.paths import ROOT
 from scripts.steps import gpus
 from scripts.steps.agreement import compare
-from scripts.steps.manifest import Wanted
+from scripts.steps.manifest import Torchvision
 from scripts.steps.picture import mug
 from scripts.steps.samples import noise
 
@@ -78,7 +78,7 @@ def _decode_for(file: bytes, decode: str, seconds: float, _: int) -> float:
     return rate(lambda: to_pixels(file, how), seconds)
 
 
-def network(wanted: Wanted, seconds: float) -> Iterator[tuple[str, str]]:
+def network(wanted: Torchvision, seconds: float) -> Iterator[tuple[str, str]]:
     """The network that the fp16 ONNX graph is made of, against itself in fp32."""
     torch, networks = on_gpu()
     built = networks.build(wanted)
@@ -100,7 +100,7 @@ def network(wanted: Wanted, seconds: float) -> Iterator[tuple[str, str]]:
     yield "fp16 against fp32", str(compare(scores["fp32"], scores["fp16"]))
 
 
-def tensorrt(wanted: Wanted, seconds: float) -> Iterator[tuple[str, str]]:
+def tensorrt(wanted: Torchvision, seconds: float) -> Iterator[tuple[str, str]]:
     """The same graph, strongly typed, by the TensorRT that pip installs."""
     torch, _ = on_gpu()
     if not importlib.util.find_spec("tensorrt"):
@@ -184,7 +184,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3, help="of each measurement")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu_machine.json")
     options = parser.parse_args(argv)
-    wanted = Wanted(options.arch, options.weights, "fp16")
+    wanted = Torchvision(options.arch, options.weights, "fp16")
     table = Table("", "", "", box=None, show_header=False, padding=(0, 2, 0, 0))
     found: dict[str, dict[str, str]] = {}
     measured: dict[str, Iterator[tuple[str, str]]] = {

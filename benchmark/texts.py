@@ -24,16 +24,13 @@ import numpy as np
 import tritonclient.grpc
 
 from bundle_serving.texts import TextRecipe, to_tokens
-from scripts.base.errors import UserError, guarded
-from scripts.commands.sentiment import MADE
-from scripts.recipes.image import ON_CPU
-from scripts.recipes.schema import Text, load_as
-from scripts.recipes.text import RECIPE_FILE
-from scripts.recipes.write import write
-from scripts.repository.texts import lay_out
+from scripts.base.errors import guarded
+from scripts.recipes import pipelines
+from scripts.recipes.kinds.text import RECIPE_FILE, Text
+from scripts.repository import live, model_folders
+from scripts.server.up import served_version
 from scripts.stacks.temporary import triton
 from scripts.steps.texts import sentences
-from scripts.steps.texts.export import RECIPE
 
 AT_ONCE = 8
 ROUNDS = 3
@@ -47,8 +44,6 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     options = parser.parse_args(argv)
-    if not (MADE / "model.onnx").exists():
-        raise UserError("no classifier is exported", "make sentiment TEXT=hello SENTIMENT=minilm")
     with TemporaryDirectory() as folder, served(Path(folder)) as ways:
         rates: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(ROUNDS):
@@ -63,10 +58,12 @@ def main(argv: list[str] | None = None) -> int:
 @contextmanager
 def served(folder: Path) -> Iterator[dict[str, Ask]]:
     """The two ways to ask one server: the pipeline, and the bare network with padded tokens."""
-    recipe = load_as(RECIPE, Text)
-    write(recipe, folder / "models")
-    lay_out(MADE, recipe, folder / "models", ON_CPU)
-    tokens = folder / "models" / recipe.models.preprocessing / "1"
+    version = served_version(pipelines.named("sentiment"))
+    recipe = version.pipeline.recipe
+    assert isinstance(recipe, Text)
+    model_folders.furnish(folder / "models")
+    live.place(version, folder / "models")
+    tokens = version.member(recipe.models.preprocessing)
     how = TextRecipe.load(tokens / RECIPE_FILE)
     tokenizer = how.tokenizer(tokens)
     tokenizer.enable_padding(length=how.max_seq_len)

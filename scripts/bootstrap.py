@@ -84,6 +84,7 @@ def digest(layer: str) -> str:
 def _install(layer: str) -> None:
     if not any(VENV.glob(f"lib/python*/site-packages/{OURS}")):
         _create()
+    print(f"- installing {layer} (requirements/{layer}.txt) …", flush=True)
     command = [str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input"]
     command += ["-r", str(requirements(layer))]
     if layer in APART:
@@ -93,7 +94,7 @@ def _install(layer: str) -> None:
         command += ["-c", str(REQUIREMENTS / "constraints.txt")]
     if layer in WITH_TORCH:
         command += torch_index()
-    _pip(command, f"installing {layer} (requirements/{layer}.txt)")
+    _pip(command)
     STAMPS.mkdir(exist_ok=True)
     for each in _included(layer):
         (STAMPS / each).write_text(digest(each))
@@ -116,6 +117,7 @@ def _create() -> None:
         if leftover.name != "lock":
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     python = _find_python()
+    print(f"- making a virtual environment in .venv, with {python} …", flush=True)
     made = subprocess.run([python, "-m", "venv", VENV], capture_output=True, text=True)
     if made.returncode:
         version = ".".join(map(str, _version_of(python) or ()))
@@ -184,10 +186,9 @@ def _setting(name: str) -> str:
     )
 
 
-def _pip(command: list[str], what: str) -> None:
+def _pip(command: list[str]) -> None:
     """Runs pip and shows what it is at: one moving line in a terminal, a few lines in a log."""
     began = time.monotonic()
-    print(f"- {what} …", flush=True)
     said: list[str] = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

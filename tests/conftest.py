@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from scripts.base import files
 from scripts.stacks.containers import why_not_docker
-from tests.pipelines import EXPORTS, ask_each, checkpoint_of_places
+from tests.pipelines import OTHERS, ask_each, checkpoint_of_places
 from tests.project import ASSETS, ROOT, Project, picture
 
 # What the caller has set for this project, for Compose or for a make around this one changes no
@@ -42,6 +42,7 @@ TOGETHER = {
     "test_sentiment.py": "served",
     "test_together.py": "served",
     "test_cascade.py": "served",
+    "test_kinds.py": "served",
     "test_lifecycle.py": "exported",
     "test_comparison.py": "exported",
     "test_tune.py": "exported",
@@ -150,16 +151,16 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def together(served: Project, places: Path, kept: Path) -> Project:
     """The same server with every pipeline in it, each brought there by its own command."""
-    weights = served.settings["WEIGHTS"]
+    weights, versions = served.settings["WEIGHTS"], served.path / "build" / "versions"
     served.settings |= {"SENTIMENT": "minilm", "PLACES": str(places), "CASCADE": weights}
     for made in kept.iterdir():
-        files.link_tree(made, served.path / "build" / made.name)
+        files.link_tree(made, versions / made.name)
     (served.path / "noise.jpg").write_bytes(picture())
     began = served.server_began()
     ask_each(served, served.path / "noise.jpg")
     assert served.server_began() == began
-    for name in EXPORTS:
-        files.link_tree(served.path / "build" / name, kept / name)
+    for name in OTHERS:
+        files.link_tree(versions / name, kept / name)
     return served
 
 

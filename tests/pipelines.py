@@ -13,8 +13,8 @@ from PIL import Image
 from bundle_serving.start_server import PIPELINE
 from tests.project import ROOT, Project
 
-# What the commands export, in build/.
-EXPORTS = ("places", "cascade", "sentiment")
+# Beside the first one.
+OTHERS = ("places", "cascade", "sentiment")
 
 MODELS = (
     *("preprocessing", "resnet50_onnx", "postprocessing", PIPELINE),
@@ -56,12 +56,12 @@ def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[np.ndarray]
 
 def pictures_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
     """By mobilenet_v2, with torchvision's own transforms."""
-    from scripts.steps.manifest import Wanted
+    from scripts.steps.manifest import Torchvision
     from scripts.steps.networks import build
     from scripts.steps.vision import torchvision
 
     published = torchvision.models.get_model_weights("mobilenet_v2").IMAGENET1K_V1
-    network = build(Wanted("mobilenet_v2", str(weights))).module
+    network = build(Torchvision("mobilenet_v2", str(weights))).module
     return pytorch(network, published.transforms(), photos)
 
 
@@ -84,11 +84,12 @@ def checkpoint_of_places(folder: Path) -> Path:
 
 def places_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
     """With the transforms that Places365's networks were trained with."""
-    from scripts.recipes.schema import Array, load_as
+    from scripts.recipes.kinds.places import Places
+    from scripts.recipes.schema import load_as
     from scripts.steps.networks import read_state
     from scripts.steps.vision import torchvision
 
-    how = load_as(ROOT / "recipes" / "places365.yaml", Array).pictures
+    how = load_as(ROOT / "recipes" / "places.yaml", Places).pictures
     usual = torchvision.transforms.Compose(
         [
             torchvision.transforms.Resize((how.side, how.side)),

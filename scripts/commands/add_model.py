@@ -25,13 +25,12 @@ from scripts.base import files, lock
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
-from scripts.recipes.pipelines import CPU, RECIPES, Pipeline
-from scripts.recipes.schema import Image
-from scripts.recipes.write import made, write
+from scripts.recipes.kinds.image import TORCHVISION, Image
+from scripts.recipes.layout import CPU
+from scripts.recipes.pipelines import Pipeline
+from scripts.recipes.write import write
 from scripts.repository import archive, live
-from scripts.repository.model_folders import COMMITTED
-from scripts.server import custom, engines, up
-from scripts.server.ask import ask
+from scripts.server import ask, engines, up
 from scripts.server.running import running_server
 from scripts.settings.architectures import require_known
 from scripts.stacks import flavour
@@ -49,13 +48,12 @@ def main() -> int:
     require_a_name(name)
     wanted = Pipeline(name, recipe(name, os.environ))
     require_new(wanted)
-    server = running_server(custom.of_the_first())
+    server = running_server(up.of_the_server(wanted))
     pipeline = tried(wanted, server)
     with written(pipeline):
-        custom.bring_up(pipeline)
+        up.bring_up_beside(pipeline, server)
     picture.main(["--out", str(SAMPLE)])
-    shown = str(SAMPLE.relative_to(ROOT))
-    return ask(server, [shown], "--model", pipeline.ensemble)
+    return pipeline.recipe.ask(ask.of(server), [str(SAMPLE.relative_to(ROOT))], os.environ)
 
 
 def require_a_name(name: str) -> None:
@@ -66,10 +64,9 @@ def require_a_name(name: str) -> None:
 
 def require_new(pipeline: Pipeline) -> None:
     """All that it would be called by; what fails is taken away again, and must be its own."""
-    wanted = {pipeline.name, pipeline.ensemble, *pipeline.members}
-    there = {path.name for path in COMMITTED.iterdir()} | {path.stem for path in RECIPES.iterdir()}
-    # Also what commands know by another name than its recipe's.
-    if taken := sorted(wanted & (there | {*pipelines.OTHERS})):
+    wanted = {pipeline.name, pipeline.ensemble, *pipeline.recipe.members}
+    there = pipelines.model_folders().keys() | pipelines.recipes().keys()
+    if taken := sorted(wanted & there):
         raise UserError(f"there is a {taken[0]} already", "choose another NAME")
     if archive.numbers(pipeline):
         kept = archive.home(pipeline).relative_to(ROOT)
@@ -82,7 +79,7 @@ def require_new(pipeline: Pipeline) -> None:
 def recipe(name: str, said: Any) -> Image:
     """As the first pipeline is, but for the names and the network."""
     network = _foreign(said) if said.get("ONNX") else _of_torchvision(said)
-    first = pipelines.first().recipe.model_dump(mode="json")
+    first = _first().model_dump(mode="json")
     first["models"] = {
         "ensemble": name,
         "preprocessing": f"{name}_preprocessing",
@@ -90,7 +87,14 @@ def recipe(name: str, said: Any) -> Image:
         "postprocessing": f"{name}_postprocessing",
     }
     pictures = first["pictures"] | network.pop("pictures", {})
-    return Image.model_validate(first | network | {"pictures": pictures})
+    recipe = Image.model_validate(first | network | {"pictures": pictures})
+    return recipe.lying_in(pipelines.own().recipes)
+
+
+def _first() -> Image:
+    recipe = pipelines.first().recipe
+    assert isinstance(recipe, Image)
+    return recipe
 
 
 def _foreign(said: Any) -> dict[str, Any]:
@@ -124,10 +128,10 @@ def _of_torchvision(said: Any) -> dict[str, Any]:
     if weights not in ("default", "random"):
         weights = _beside_recipes(Path(weights).expanduser().resolve())
     return {
-        "source": pipelines.TORCHVISION + arch,
+        "source": TORCHVISION + arch,
         "weights": weights,
         "labels": _beside_recipes(labels) if labels else "torchvision",
-        "classes": len(lines_of(labels)) or pipelines.first().recipe.classes,
+        "classes": len(lines_of(labels)) or _first().classes,
     }
 
 
@@ -137,13 +141,13 @@ def _labels(said: Any) -> Path | None:
 
 def _beside_recipes(path: Path) -> str:
     """A recipe names files from where it lies."""
-    return os.path.relpath(path, RECIPES)
+    return os.path.relpath(path, pipelines.own().recipes)
 
 
 def tried(pipeline: Pipeline, server: State) -> Pipeline:
     """Exported and proved, which whatever follows finds done; with what the export knows of the
     pictures, which torchvision says of its networks."""
-    wished = up.wished_of(pipeline, server, None)
+    wished = up.wished_of(pipeline, server.settings, None)
     stack = flavour.stack(server.flavour, wished)
     with lock.one_at_a_time():
         stack.prepare()
@@ -151,11 +155,12 @@ def tried(pipeline: Pipeline, server: State) -> Pipeline:
             with archive.draft(pipeline, None) as draft:
                 engines.export(stack, wished, pipeline, draft)
                 if engines.of(stack) is CPU:
-                    engines.prove(stack, wished, draft)
+                    engines.prove(stack, wished, pipeline, draft)
                 transform = draft.manifest.transform
         finally:
             shutil.rmtree(archive.home(pipeline))
     known = pipeline.recipe
+    assert isinstance(known, Image)
     pictures = known.pictures.model_copy(update=transform)
     return Pipeline(pipeline.name, known.model_copy(update={"pictures": pictures}))
 
@@ -163,18 +168,19 @@ def tried(pipeline: Pipeline, server: State) -> Pipeline:
 @contextmanager
 def written(pipeline: Pipeline) -> Iterator[None]:
     """Its recipe and its models' folders; none of them where what is done with them fails."""
-    path = RECIPES / f"{pipeline.name}.yaml"
+    own = pipelines.own()
+    path = own.recipes / f"{pipeline.name}.yaml"
     said = yaml.safe_dump(
         pipeline.recipe.model_dump(mode="json"), sort_keys=False, default_flow_style=None
     )
-    models = {name.partition("/")[0] for name in made(pipeline.recipe)}
+    models = {name.partition("/")[0] for name in pipeline.recipe.files()}
     try:
-        write(pipeline.recipe, COMMITTED)
+        write(pipeline.recipe, own.models)
         files.write(path, HEAD.format(name=pipeline.name) + said)
         yield
     except BaseException:
         path.unlink(missing_ok=True)
-        folders = [home / model for home in (COMMITTED, live.REPOSITORY) for model in models]
+        folders = [home / model for home in (own.models, live.REPOSITORY) for model in models]
         for folder in (*folders, archive.home(pipeline)):
             shutil.rmtree(folder, ignore_errors=True)
         raise

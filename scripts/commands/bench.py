@@ -3,8 +3,7 @@
     make bench                       about five minutes; the server is brought up if it is not
     make bench QUICK=1               what a minute allows
     make bench IMAGES=photos         your pictures, in place of photos of two sizes drawn here
-    make bench MODEL=cascade         the cascade, beside the ensemble of its large network
-    make bench MODEL=birds           a pipeline that was added
+    make bench MODEL=cascade         another pipeline: cascade, places, sentiment, your own
     make bench TEXTBOOK=1            the textbook recipe beside it, served for as long as it takes
     make bench COMPARE=old.json      and what changed since the run that wrote it
 
@@ -32,6 +31,7 @@ from scripts.measuring import (
     compare,
     division,
     machine,
+    perf_analyzer,
     photos,
     report,
     results,
@@ -43,12 +43,13 @@ from scripts.measuring.measurement import MOST_SPREAD, Measurement
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.photos import Inputs
 from scripts.measuring.rounds import measure, seconds_each
-from scripts.measuring.subject import CASCADE, Subject
+from scripts.measuring.subject import Subject
 from scripts.measuring.workload import Configuration, Target
 from scripts.recipes import pipelines
-from scripts.server import cascade, custom
-from scripts.server.running import running_server
+from scripts.server.running import running
 from scripts.server.up import described, served_version
+from scripts.settings import settings
+from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 REPORTS = ROOT / "build" / "bench"
@@ -63,17 +64,19 @@ QUICK_MOST_EACH = 1.5
 def main() -> int:
     quick, earlier = bool(os.environ.get("QUICK")), os.environ.get("COMPARE")
     old = results.load(Path(earlier)) if earlier else None
-    model = os.environ.get("MODEL") or PIPELINE
-    if os.environ.get("TEXTBOOK") and model != PIPELINE:
+    pipeline = pipelines.asked()
+    if os.environ.get("TEXTBOOK") and not pipeline.first:
         raise UserError("the textbook recipe is of the first pipeline", "leave MODEL out")
-    server = server_of(model)
-    asked = chosen(server, model)
-    beside = "" if model == PIPELINE else f"{asked.title}, beside "
-    console.note(f"measuring {beside}{described(server, served_version())}")
-    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), asked.transform)
+    perf_analyzer.require(flavour.serving_or_chosen(settings.load(), state.load())[0])
+    server = running(pipeline)
+    divided = pipeline.recipe.divided
+    asked = division.measured(server, pipeline) if divided else subject.of(server, pipeline)
+    version = served_version(pipeline)
+    console.note(f"measuring {described(server, version)}")
+    pictures = photos.sent_to(pipeline.recipe, version.workspace, os.environ.get("IMAGES", ""))
     for inputs in pictures:
         console.note(f"sent: {inputs.described}")
-    divided = division.of(asked, pictures) if model == CASCADE else {}
+    division_of = division.of(asked, pictures) if divided else {}
 
     began = datetime.now(UTC)
     folder = REPORTS / began.strftime("%Y%m%dT%H%M%SZ")
@@ -90,7 +93,7 @@ def main() -> int:
             "title": asked.title,
             "served": asked.served,
             **machine.described(server, asked.models, analyzer),
-            **divided,
+            **division_of,
             "sent": {inputs.name: inputs.described for inputs in pictures},
             "rounds": ROUNDS,
             "seconds": round(seconds, 2),
@@ -104,24 +107,10 @@ def main() -> int:
     return 0
 
 
-def server_of(model: str) -> State:
-    """That answers for it: a pipeline that was added is loaded first."""
-    for pipeline in pipelines.added():
-        if pipeline.ensemble == model:
-            return custom.running(pipeline)
-    return running_server()
-
-
-def chosen(server: State, model: str) -> Subject:
-    if model != CASCADE:
-        return subject.named(server, model)
-    return division.measured(server, cascade.prepare(server))
-
-
 def workload_of(
     asked: Subject, others: list[Target], pictures: list[Inputs], quick: bool
 ) -> list[Configuration]:
-    if asked.network is None:
+    if asked.network is None or asked.transform is None:
         return workload.side_by_side(asked.pipelines, pictures, (1, 4) if quick else (1, 2, 4, 8))
     pixels = photos.pixels_of(pictures[-1], asked.transform)
     choose = workload.a_few if quick else workload.everything

@@ -7,12 +7,14 @@ Takes torchvision's weights where they can be had; where not, untrained ones, an
 
 from __future__ import annotations
 
+import os
 import sys
 
 from scripts.base import console
 from scripts.base.errors import AlreadyTold, NoWeights, guarded
 from scripts.base.paths import ROOT
-from scripts.server.ask import ask
+from scripts.recipes import pipelines
+from scripts.server import ask
 from scripts.server.up import bring_up
 from scripts.settings import settings
 from scripts.settings.settings import Settings
@@ -27,7 +29,7 @@ def main() -> int:
     picture.main(["--out", str(PICTURE)])
     shown = PICTURE.relative_to(ROOT)
     console.note(f"a picture of a mug, drawn for you: {shown}")
-    code = ask(server, [str(shown)])
+    code = pipelines.first().recipe.ask(ask.of(server), [str(shown)], os.environ)
     console.out.print(
         "\nNow yours:      make classify IMG=photo.jpg\n"
         "What is up:     make status\n"

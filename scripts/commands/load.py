@@ -1,6 +1,6 @@
 """Loads a model of model_repository, or what has changed of one that is loaded.
 
-    make load MODEL=resnet50_onnx
+    make load TRITON_MODEL=resnet50_onnx
 
 The version that was served goes on until the new one is ready, and stays where that fails to load.
 """
@@ -15,13 +15,13 @@ from scripts.base import console
 from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.repository import live, model_folders
-from scripts.server import loading, model_control
+from scripts.server import extra, loading, model_control
 from scripts.storage.shared import Shared
 
 
 def main() -> int:
     server = model_control.server()
-    if (named := os.environ.get("MODEL", "")) in own_models():
+    if (named := os.environ.get("TRITON_MODEL", "")) in own_models():
         model_folders.furnish_with([named], live.REPOSITORY)
         Shared(server.started_with, pipelines.first()).push_live()
     name = model_control.named(server)
@@ -30,6 +30,8 @@ def main() -> int:
         require_its_code(folder)
     with console.waiting(f"loading {name}"):
         loading.load(server.grpc, name, model_control.LONGEST_S)
+    if name in own_models():
+        extra.remember(name)
     for model in model_control.in_memory(server, name):
         if model.state == "READY":
             console.note(f"loaded: {live.called(name, model.version)}, version {model.version}")
@@ -38,8 +40,8 @@ def main() -> int:
 
 def own_models() -> set[str]:
     """In model_repository beside the pipelines', which come with a version of them."""
-    there = {path.name for path in model_folders.COMMITTED.iterdir() if path.is_dir()}
-    return there - pipelines.members() - {each.ensemble for each in pipelines.every()}
+    of_pipelines = pipelines.members() | {each.ensemble for each in pipelines.every()}
+    return pipelines.model_folders().keys() - of_pipelines
 
 
 def require_its_code(model: Path) -> None:

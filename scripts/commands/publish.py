@@ -32,7 +32,7 @@ def main() -> int:
                 "no server is up, beside whose version another one could be",
                 up.brings_up(pipeline),
             )
-        wished = up.wished_of(pipeline, known, serving)
+        wished = up.wished_of(pipeline, known.settings, serving)
         stack = flavour.stack(known.flavour, wished)
         stack.prepare()
         version = up.made(stack, wished, pipeline, serving)

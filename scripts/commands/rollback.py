@@ -24,7 +24,7 @@ def main() -> int:
                 f"no version served before {up.version.named}",
                 "choose one: make rollout VERSION=…",
             )
-        rollout.to(previous, "rollback", up)
+        rollout.to(previous, "rollback", up, judge_labels=False)
     return 0
 
 

@@ -4,8 +4,10 @@
     make tune LATENCY_MS=50       for as many as there can be with 95% of the answers within 50 ms
     make tune IMAGES=photos       for pictures of yours; MINUTES=10 for a longer search
 
-Tried are the precisions that are proved accurate, and the processes and threads of both steps; each
-on a server of its own, so what is up stays as it is until the next `make up`.
+Tried are the precisions that are proved accurate, and the processes and threads of both steps,
+each on a server of its own, of the flavour that serves. The server that is up shares their cores,
+and its work would be in every figure: STOP=1 stops it for the search and brings it up again as it
+was. The next `make up` serves what was found.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
@@ -23,15 +27,15 @@ from scripts.base import console, files, lock
 from scripts.base.errors import AlreadyTold, UserError, guarded
 from scripts.base.paths import ROOT
 from scripts.measuring import photos
-from scripts.measuring.perf_analyzer import at_hand
+from scripts.measuring.perf_analyzer import at_hand, require
 from scripts.recipes import pipelines
-from scripts.recipes.pipelines import CPU
-from scripts.repository.model_folders import Share, lay_out
+from scripts.recipes.layout import CPU, Share
+from scripts.repository.model_folders import lay_out
 from scripts.server import engines
-from scripts.server.up import layout, serving
+from scripts.server.up import bring_up, layout, serving
 from scripts.settings import dotenv_file, settings
 from scripts.settings.settings import Settings
-from scripts.stacks import flavour
+from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.gpu import GpuStack
 from scripts.stacks.state import State
@@ -53,17 +57,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
     goal, seconds = Goal.asked(), 60 * _minutes()
     wished = settings.load()
-    with lock.one_at_a_time():
-        try:
-            return tune(wished, goal, seconds)
-        finally:
-            shutil.rmtree(HERE, ignore_errors=True)
-
-
-def tune(wished: Settings, goal: Goal, seconds: float) -> int:
     if seed := serving(pipelines.first()):
         wished = wished.over(seed.settings)
-    name, why = flavour.choose(wished)
+    server = state.load()
+    name, why = flavour.serving_or_chosen(wished, server)
     console.note(f"flavour {name}: {why}")
     stack = flavour.stack(name, wished)
     if isinstance(stack, GpuStack):
@@ -71,6 +68,37 @@ def tune(wished: Settings, goal: Goal, seconds: float) -> int:
             "the settings that are searched for are those of a CPU",
             "on a GPU, set OPT_BATCH to the batch size that make bench shows",
         )
+    require(name)
+    with stopped(server), lock.one_at_a_time():
+        try:
+            return tune(stack, wished, goal, seconds)
+        finally:
+            shutil.rmtree(HERE, ignore_errors=True)
+
+
+@contextmanager
+def stopped(server: State | None) -> Iterator[None]:
+    """What it answers meanwhile would be in every figure, and nobody is cut off without a word."""
+    if server is None or not flavour.stack(server.flavour, server.started_with).alive():
+        yield
+        return
+    if not os.environ.get("STOP"):
+        raise UserError(
+            f"the {server.flavour} server that is up shares the cores that are measured",
+            "make tune STOP=1 stops it for the search and brings it up again, or make down first",
+        )
+    console.note(
+        f"the {server.flavour} server is stopped for the search, and then brought up again"
+    )
+    with lock.one_at_a_time():
+        flavour.stack(server.flavour, server.started_with).stop()
+    try:
+        yield
+    finally:
+        bring_up(server.started_with.replaced(FLAVOUR=server.flavour))
+
+
+def tune(stack: Stack, wished: Settings, goal: Goal, seconds: float) -> int:
     stack.prepare()
     made = proved(stack, wished)
     manifest = made[wished["PRECISION"]].manifest
@@ -79,14 +107,14 @@ def tune(wished: Settings, goal: Goal, seconds: float) -> int:
     scratch.mkdir(parents=True, exist_ok=True)
 
     def lay_out_candidate(candidate: Candidate, target: Path) -> None:
-        how = layout(wished.replaced(**candidate.settings), CPU, pipelines.first())
-        lay_out(made[candidate.precision], how, target)
+        how = layout(wished.replaced(**candidate.settings), CPU)
+        lay_out(pipelines.first(), made[candidate.precision], how, target)
 
     start = as_it_is(wished)
     console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
     console.note(f"as it is: {start}")
     began = time.monotonic()
-    analyzer = at_hand(State(name, "", wished.values), scratch)
+    analyzer = at_hand(State(stack.flavour, "", wished.values), scratch)
     with Arena(stack, lay_out_candidate, goal, wished.cores, pictures, analyzer, HERE) as arena:
 
         def time_is_left() -> bool:
@@ -110,7 +138,7 @@ def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
     if seed := serving(pipelines.first()):
         files.link_tree(seed.folder, made[chosen].folder)
     engines.export(stack, wished, pipelines.first(), made[chosen])
-    engines.prove(stack, wished, made[chosen])
+    engines.prove(stack, wished, pipelines.first(), made[chosen])
     others = ("int8", "fp32") if chosen == "auto" else ()
     for other in others:
         if other == made[chosen].decision["precision"]:
@@ -118,7 +146,7 @@ def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
         try:
             tried = Workspace(HERE / other)
             files.link_tree(made[chosen].folder, tried.folder)
-            engines.prove(stack, wished.replaced(PRECISION=other), tried)
+            engines.prove(stack, wished.replaced(PRECISION=other), pipelines.first(), tried)
             made[other] = tried
         except AlreadyTold:
             console.note(f"{other} is left out")

@@ -1,6 +1,6 @@
 """Unloads a model that no picture needs; of an ensemble, also the models that only it takes.
 
-make unload MODEL=another
+make unload TRITON_MODEL=another
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Brings the server up: exports, proves and lays out what does not fit yet, then serves it.
 
     make up [FLAVOUR=gpu|cpu|local] [ARCH=resnet50] [WEIGHTS=default|random|FILE] [PRECISION=auto]
-    make up MODEL=birds     a pipeline that was added, beside the first
+    make up MODEL=birds     another pipeline, into the same server
 
 What is up and fits already is left alone.
 """
@@ -12,7 +12,8 @@ import sys
 
 from scripts.base.errors import guarded
 from scripts.recipes import pipelines
-from scripts.server import custom, up
+from scripts.server import up
+from scripts.server.running import running_server
 from scripts.settings import settings
 
 
@@ -21,7 +22,7 @@ def main() -> int:
     if pipeline.first:
         up.bring_up(settings.load())
     else:
-        custom.bring_up(pipeline)
+        up.bring_up_beside(pipeline, running_server(up.of_the_server(pipeline)))
     return 0
 
 

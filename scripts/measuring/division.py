@@ -12,13 +12,14 @@ import tritonclient.grpc
 from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
-from bundle_serving.start_server import PIPELINE
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.measuring import machine, subject, workload
 from scripts.measuring.photos import Inputs
 from scripts.measuring.subject import Subject
 from scripts.measuring.workload import Target
+from scripts.recipes import pipelines
+from scripts.recipes.pipelines import Pipeline
 from scripts.server import triton_api
 from scripts.stacks.state import State
 
@@ -58,16 +59,17 @@ class Division:
         )
 
 
-def measured(server: State, cascade: str) -> Subject:
-    """The cascade, which is loaded, and the first pipeline."""
-    ours = Target.asked(workload.CASCADE, cascade, server.http, server.grpc)
+def measured(server: State, cascade: Pipeline) -> Subject:
+    """The cascade, and the pipeline whose network it borrows."""
+    ours = subject.asked(server, cascade, workload.CASCADE)
     said = choice(ours)
-    large, small = machine.served(server), subject.laid_out(server, said["first"])
+    lender = next(each for each in pipelines.every() if said["then"] in each.recipe.members)
+    large, small = (machine.served(server, each) for each in (lender, cascade))
     return Subject(
         f"a cascade of {small['network']} and {large['network']}",
-        (ours, Target.asked(workload.ENSEMBLE, PIPELINE, server.http, server.grpc)),
+        (ours, subject.asked(server, lender)),
         None,
-        subject.transform(server, ours.steps[0]),
+        None,
         large
         | {f"small {part}": small[part] for part in ("network", "weights", "onnx", "precision")},
         (*ours.steps, said["then"]),

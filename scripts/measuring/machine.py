@@ -14,6 +14,7 @@ import psutil
 
 from scripts.base.errors import UserError
 from scripts.measuring.perf_analyzer import PerfAnalyzer
+from scripts.recipes.pipelines import Pipeline
 from scripts.server import triton_api
 from scripts.server.up import served_version
 from scripts.settings.settings import NOT_SERVED, PORTS
@@ -67,26 +68,26 @@ def versions(server: State) -> dict[str, str]:
     }
 
 
-def served(server: State) -> dict[str, Any]:
-    version = served_version()
-    made = version.workspace
-    identity = made.manifest.identity
-    gpu = server.flavour == "gpu"
-    return {
-        "version": version.number,
-        "network": identity["arch"],
-        "weights": identity["weights"],
-        "onnx": made.manifest.onnx["sha256"],
-        "precision": identity["precision"] if gpu else made.decision["precision"],
-        "flavour": server.flavour,
+def served(server: State, pipeline: Pipeline) -> dict[str, Any]:
+    version = served_version(pipeline)
+    of_all = {"version": version.number, "flavour": server.flavour}
+    if not version.workspace.onnx.is_dir():
+        return of_all | {"network": "none", "weights": "", "onnx": "", "precision": ""}
+    manifest = version.workspace.manifest
+    identity = manifest.identity
+    return of_all | {
+        "network": identity.get("arch") or identity["source"],
+        "weights": identity.get("weights", ""),
+        "onnx": manifest.onnx["sha256"],
+        "precision": version.precision,
     }
 
 
 def _instances(config: dict[str, Any]) -> dict[str, Any]:
     return {
-        "instances": sum(group["count"] for group in config["instance_group"]),
+        "instances": sum(group["count"] for group in config.get("instance_group", ())),
         "batching": "dynamic_batching" in config,
-        **{name: value["string_value"] for name, value in config["parameters"].items()},
+        **{name: value["string_value"] for name, value in config.get("parameters", {}).items()},
     }
 
 

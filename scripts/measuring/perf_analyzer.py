@@ -150,11 +150,21 @@ def at_hand(server: State, folder: Path) -> PerfAnalyzer:
 
 def _installed() -> list[str]:
     """PyPI's, in the project's environment."""
-    if not has_libb64():
-        raise UserError(f"perf_analyzer needs {LIBB64}, which is not here", LIBB64_REMEDY)
+    require_libb64()
     bootstrap.ensure("perf_analyzer")
     (cuda_runtime,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
     return ["env", f"LD_LIBRARY_PATH={cuda_runtime}", *HIDING, str(BINARY)]
+
+
+def require(flavour: str) -> None:
+    """Asked before anything takes its time; of the gpu flavour it runs in an image that has it."""
+    if flavour != "gpu":
+        require_libb64()
+
+
+def require_libb64() -> None:
+    if not has_libb64():
+        raise UserError(f"perf_analyzer needs {LIBB64}, which is not here", LIBB64_REMEDY)
 
 
 def has_libb64() -> bool:
@@ -166,6 +176,9 @@ def has_libb64() -> bool:
 
 
 def input_data(inputs: Inputs, name: str, padded: bool) -> str:
+    if inputs.texts:
+        texts = [{name: {"content": [row.decode()], "shape": [1]}} for row in inputs.rows]
+        return json.dumps({"data": texts})
     longest = max(map(len, inputs.rows))
     rows = [row.ljust(longest, b"\0") for row in inputs.rows] if padded else inputs.rows
     return json.dumps(

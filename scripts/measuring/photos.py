@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from bundle_serving.pictures import PictureError, Transform, to_pixels
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.recipes.recipe import Recipe
+from scripts.steps.infer import Question
+from scripts.steps.workspace import Workspace
 
 DRAWN = ROOT / "build" / "cache" / "photos"
 SIZES = {"8.5 MP": (3361, 2521), "500x375": (500, 375)}
@@ -36,21 +40,56 @@ FINEST_COLOUR = 100
 MOST_BYTES = 32_000_000
 
 
+# Whether a file is a picture shows at any size.
+ANY = Transform(resize=8, crop=8)
+
+
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What is sent in turn: the bytes of image files, or of tensors of one shape."""
+    """What is sent in turn: the bytes of image files, or of tensors of one shape, or texts."""
 
     name: str
     rows: tuple[bytes, ...]
     shape: tuple[int, ...] | None = None
+    texts: bool = False
 
     @property
     def described(self) -> str:
         kilobytes = sum(map(len, self.rows)) / len(self.rows) / 1e3
-        return f"{self.name}: {len(self.rows)} pictures of {kilobytes:.0f} kB"
+        what = "texts" if self.texts else "pictures"
+        return f"{self.name}: {len(self.rows)} {what} of {kilobytes:.1f} kB"
+
+    @classmethod
+    def of(cls, name: str, questions: Sequence[Question]) -> list[Inputs]:
+        """One for each shape that there is, but for those that are too large to be read anew."""
+        tensors = [next(iter(question.values()))[0] for question in questions]
+        if tensors[0].dtype.kind == "S":
+            return [cls(name, tuple(bytes(each[0]) for each in tensors), (1,), texts=True)]
+        if tensors[0].dtype == np.uint8:
+            return [cls(name, tuple(each.tobytes() for each in tensors))]
+        shapes: dict[tuple[int, ...], list[bytes]] = {}
+        for each in tensors:
+            shapes.setdefault(each.shape, []).append(each.tobytes())
+        return [
+            cls(f"{name} {'x'.join(map(str, shape))}", tuple(rows), shape)
+            for shape, rows in shapes.items()
+            if sum(map(len, rows)) <= MOST_BYTES
+        ]
 
 
-def given_or_drawn(images: str, transform: Transform) -> list[Inputs]:
+def sent_to(recipe: Recipe, made: Workspace, images: str) -> list[Inputs]:
+    """What this pipeline is asked about: pictures, or questions of its own."""
+    if recipe.asked_about != "IMG":
+        return Inputs.of("known questions", recipe.golden(made))
+    pictures = given_or_drawn(images)
+    return [
+        sent
+        for each in pictures
+        for sent in Inputs.of(each.name, [recipe.question(row) for row in each.rows])
+    ]
+
+
+def given_or_drawn(images: str, transform: Transform = ANY) -> list[Inputs]:
     return [_from_disk(Path(images).expanduser(), transform)] if images else _drawn()
 
 

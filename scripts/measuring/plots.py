@@ -1,4 +1,4 @@
-"""The results as plots. A measurement that was unstable is in none of them."""
+"""The results as plots. A measurement that was unstable is marked, and has no figure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import io
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from scripts.measuring.measurement import Measurement
@@ -23,6 +25,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 NETWORK_COLOUR = "#64748b"
 PARTS = {"queue": "#e69f00", "input": "#56b4e9", "compute": "#0072b2", "output": "#009e73"}
 OUTSIDE = "#94a3b8"
+UNSTABLE: dict[str, Any] = {"marker": "x", "alpha": 0.5, "linestyle": "none"}
 
 
 def svg(figure: Figure) -> str:
@@ -40,16 +43,17 @@ def png(figure: Figure, path: Path) -> None:
 
 def throughput(measurements: Sequence[Measurement]) -> Figure:
     """Pictures a second over latency, a line for each thing that was asked, a dot a concurrency."""
-    shown = [one for one in measurements if one.stable and one.configuration.batch == 1]
+    shown = [one for one in measurements if one.configuration.batch == 1]
     colours = _colours(shown)
     with style.context(STYLE):
         if not shown:
             return _nothing()
         figure = Figure(figsize=(8, 4.6))
         axes = figure.subplots()
-        for series, points in _series(shown):
+        for series, measured in _series(shown):
             name, inputs, protocol = series
             colour = colours[name, inputs]
+            points = [one for one in measured if one.stable]
             xs = [one.p50.median for one in points]
             ys = [one.throughput.median for one in points]
             spread = [
@@ -67,32 +71,65 @@ def throughput(measurements: Sequence[Measurement]) -> Figure:
                 linewidth=1.8,
                 markersize=6,
                 elinewidth=1,
-                label=f"{name}, {inputs}, {protocol}",
+                label=f"{name}, {inputs}, {protocol}" + ("" if points else ": all unstable"),
             )
-            for one, x, y in zip(points, xs, ys, strict=True):
-                above = protocol == "grpc"
-                axes.annotate(
-                    str(one.configuration.concurrency),
-                    (x, y),
-                    xytext=(5, 5 if above else -12),
-                    textcoords="offset points",
-                    color=colour,
-                    fontsize=9,
-                    fontweight="bold",
-                )
+            for one in measured:
+                if not one.stable:
+                    _unstable_point(axes, one, colour)
+                if one.requests:
+                    axes.annotate(
+                        str(one.configuration.concurrency),
+                        (one.p50.median, one.throughput.median),
+                        xytext=(5, 5 if protocol == "grpc" else -12),
+                        textcoords="offset points",
+                        color=colour,
+                        alpha=1 if one.stable else UNSTABLE["alpha"],
+                        fontsize=9,
+                        fontweight="bold",
+                    )
+        if any(not one.stable and one.requests for one in shown):
+            label = "unstable: from the least to the most of its rounds"
+            axes.plot([], [], color="#334155", label=label, **UNSTABLE)
         axes.set_xlabel("median latency, ms (left is better)")
         axes.set_ylabel("pictures a second (up is better)")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.margins(x=0.08, y=0.12)
         axes.set_title("Throughput over latency; the numbers are requests at a time", pad=12)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=9)
+        marks, names = axes.get_legend_handles_labels()
+        order = sorted(range(len(marks)), key=lambda at: isinstance(marks[at], Line2D))
+        axes.legend(
+            [marks[at] for at in order],  # what was measured, and then what was unstable
+            [names[at] for at in order],
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.14),
+            ncols=2,
+            fontsize=9,
+        )
         return figure
+
+
+def _unstable_point(axes: Axes, one: Measurement, colour: str) -> None:
+    """Where it may be; one of which no round was answered is told in the legend."""
+    if not one.requests:
+        label = f"{one.configuration.name}: {one.why_unstable}"
+        axes.plot([], [], color=colour, label=label, **UNSTABLE)
+        return
+    x, y = one.p50, one.throughput
+    axes.errorbar(
+        x.median,
+        y.median,
+        xerr=[[x.median - x.low], [x.high - x.median]],
+        yerr=[[y.median - y.low], [y.high - y.median]],
+        color=colour,
+        elinewidth=1,
+        **UNSTABLE,
+    )
 
 
 def latencies(measurements: Sequence[Measurement]) -> Figure:
     """p50, p95 and p99 of each configuration, on one line."""
-    shown = [one for one in measurements if one.stable]
+    shown = measurements
     colours = _colours(shown)
     with style.context(STYLE):
         if not shown:
@@ -101,6 +138,9 @@ def latencies(measurements: Sequence[Measurement]) -> Figure:
         axes = figure.subplots()
         for row, one in enumerate(shown):
             colour = colours[one.configuration.target.label, one.configuration.inputs.name]
+            if not one.stable:
+                _unstable_row(axes, row, one, colour)
+                continue
             values = [one.p50.median, one.p95.median, one.p99.median]
             axes.plot([values[0], values[-1]], [row, row], color=colour, linewidth=2, alpha=0.5)
             for value, marker in zip(values, "o|D", strict=True):
@@ -126,9 +166,23 @@ def latencies(measurements: Sequence[Measurement]) -> Figure:
         return figure
 
 
+def _unstable_row(axes: Axes, row: int, one: Measurement, colour: str) -> None:
+    ends = [one.p50.low, one.p99.high]
+    axes.plot(ends, [row, row], color=colour, linestyle=":", alpha=0.5)
+    axes.annotate(
+        f"unstable: {one.why_unstable}",
+        (ends[-1], row),
+        xytext=(8, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+        color=OUTSIDE,
+    )
+
+
 def waterfall(measurements: Sequence[Measurement]) -> Figure:
     """A panel for each measurement: a request's way through the server, step after step."""
-    panels = [(one, flow) for one in measurements if (flow := one.waterfall)]
+    panels = [one for one in measurements if one.waterfall or not one.stable]
     with style.context(STYLE):
         if not panels:
             return _nothing()
@@ -138,8 +192,18 @@ def waterfall(measurements: Sequence[Measurement]) -> Figure:
         grid = figure.subplots(rows, columns, squeeze=False)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
-        for axes, (one, flow) in zip(grid.flat, panels, strict=False):
-            _panel(axes, one, flow)
+        for axes, one in zip(grid.flat, panels, strict=False):
+            asked = one.configuration
+            axes.set_title(
+                f"{asked.target.label}, {asked.inputs.name}, {asked.concurrency} at a time"
+                + (f": {one.waterfall.client:.0f} ms" if one.stable and one.waterfall else ""),
+                fontsize=10,
+            )
+            if one.stable and one.waterfall:
+                _panel(axes, one.waterfall)
+            else:
+                axes.set_axis_off()
+                axes.text(0, 0.5, f"unstable: {one.why_unstable}", color=OUTSIDE)
         handles = [Patch(color=c) for c in (*PARTS.values(), OUTSIDE)]
         names = [*PARTS, "outside the steps"]
         figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=5)
@@ -147,7 +211,7 @@ def waterfall(measurements: Sequence[Measurement]) -> Figure:
         return figure
 
 
-def _panel(axes: Axes, one: Measurement, flow: Waterfall) -> None:
+def _panel(axes: Axes, flow: Waterfall) -> None:
     at = flow.wire
     axes.barh(0, flow.wire, color=OUTSIDE, height=0.62)
     ends = [(flow.wire, f"{flow.wire:.1f}")]
@@ -171,16 +235,13 @@ def _panel(axes: Axes, one: Measurement, flow: Waterfall) -> None:
     axes.grid(axis="y", visible=False)
     axes.set_xlim(0, flow.client * 1.3)
     axes.set_xlabel("ms", fontsize=9)
-    asked = one.configuration
-    asked_of = f"{asked.target.label}, {asked.inputs.name}, {asked.concurrency} at a time"
-    axes.set_title(f"{asked_of}: {flow.client:.0f} ms", fontsize=10)
 
 
 def _nothing() -> Figure:
     figure = Figure(figsize=(8, 1.2))
     axes = figure.subplots()
     axes.set_axis_off()
-    axes.text(0.5, 0.5, "no stable measurement", ha="center", color=OUTSIDE)
+    axes.text(0.5, 0.5, "nothing was measured", ha="center", color=OUTSIDE)
     return figure
 
 

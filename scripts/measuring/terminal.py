@@ -58,12 +58,15 @@ def waterfalls(shown: Sequence[Measurement]) -> Table:
     target = ""
     for one in shown:
         flow = one.waterfall
-        if not flow:
+        if one.stable and not flow:
             continue
         asked = one.configuration
         if asked.target.label != target:
             table.add_row(Text(target := asked.target.label, "bold"))
         table.add_row(Text(f"{asked.inputs.name}, {asked.concurrency} at a time", "bold"))
+        if not flow or not one.stable:
+            table.add_row(Text("  unstable", "yellow"))
+            continue
         at = 0.0
         for cells, length in _rows(flow):
             table.add_row(*cells, _bar(at, length, flow.client))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+from scripts.recipes.layout import Share
 
 NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
 # Requests that come together share a batch; none waits for another to come.
@@ -31,6 +34,37 @@ class Step:
 def config(comment: str, name: str, runs_by: str, max_batch_size: int, *blocks: str) -> str:
     head = (f'name: "{name}"', runs_by, f"max_batch_size: {max_batch_size}")
     return "\n".join([*(f"# {line}" for line in comment.splitlines()), *head, *blocks]) + "\n"
+
+
+def program(
+    comment: str,
+    name: str,
+    most: int,
+    taken: Sequence[Tensor],
+    given: Sequence[Tensor],
+    *blocks: str,
+) -> str:
+    """A step in Python; the first of the blocks is its instances."""
+    count, *others = blocks
+    tensors = inputs(*taken), outputs(*given)
+    head = (*tensors, NEWEST_VERSION, count, BATCHES_FORM_THEMSELVES)
+    return config(comment, name, backend("python"), most, *head, *others)
+
+
+def onnx(
+    comment: str, name: str, most: int, tensors: Sequence[str], count: int, warm: str, threads: int
+) -> str:
+    """A network on a CPU."""
+    head = (*tensors, NEWEST_VERSION, instances(count, "CPU"), BATCHES_FORM_THEMSELVES, warm)
+    own = parameter("threads", str(threads))
+    return config(comment, name, backend("onnxruntime"), most, *head, own)
+
+
+def ensemble(
+    comment: str, name: str, most: int, taken: Tensor, given: Sequence[Tensor], *each: Step
+) -> str:
+    tensors = inputs(taken), outputs(*given)
+    return config(comment, name, platform("ensemble"), most, *tensors, NEWEST_VERSION, steps(*each))
 
 
 def backend(name: str) -> str:
@@ -78,6 +112,12 @@ def _tensor(tensor: Tensor) -> str:
 
 def instances(count: int, kind: str, why: str = "") -> str:
     return _said(why, f"instance_group [ {{ count: {count} kind: KIND_{kind} }} ]")
+
+
+def share(member: Any, machine: Share) -> None:
+    """Of a parsed config."""
+    member.instance_group[0].count = machine.instances
+    member.parameters["threads"].string_value = str(machine.threads)
 
 
 def preferred_batches(sizes: Sequence[int], delay_us: int) -> str:

@@ -1,4 +1,4 @@
-"""The pipelines of pictures: the first, and those that `make add-model` made a recipe of.
+"""Every pipeline: the project's, and those of the user's own folder.
 
 pipeline = pipelines.named("birds")     # what MODEL= calls it; "" is the first
 """
@@ -6,96 +6,55 @@ pipeline = pipelines.named("birds")     # what MODEL= calls it; "" is the first
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes.image import ON_CPU, ON_GPU
-from scripts.recipes.schema import Image, load, load_as
+from scripts.recipes.kinds.image import Image
+from scripts.recipes.recipe import Recipe
+from scripts.recipes.schema import load, load_as
+from scripts.settings import settings
 
 RECIPES = ROOT / "recipes"
+MODELS = ROOT / "model_repository"
 FIRST = "resnet50"
-TORCHVISION = "torchvision/"
-
-# What can be asked beside the pipelines of pictures.
-OTHERS = ("places", "cascade")
 
 
 @dataclass(frozen=True)
-class Engine:
-    """The network as one kind of hardware runs it."""
+class Own:
+    """The user's own recipes, model folders and kinds of pipelines: OWN=."""
 
-    ending: str  # of its model's name
-    config: str  # the name of the configs/ that the server is told to take
-    file: str
+    folder: Path
+
+    @property
+    def recipes(self) -> Path:
+        return self.folder / "recipes"
+
+    @property
+    def models(self) -> Path:
+        return self.folder / "model_repository"
 
 
-CPU = Engine(ON_CPU, "cpu", "model.onnx")
-GPU = Engine(ON_GPU, "gpu", "model.plan")
+def own() -> Own:
+    return Own((ROOT / Path(settings.load()["OWN"]).expanduser()).resolve())
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The folders of model_repository that one pipeline of pictures is made of."""
-
     name: str
-    recipe: Image
+    recipe: Recipe
 
     @property
     def first(self) -> bool:
+        """The one that the server starts with, which `make up` brings up."""
         return not self.name
 
     @property
     def ensemble(self) -> str:
-        return self.recipe.models.ensemble
-
-    @property
-    def preprocessing(self) -> dict[str, str]:
-        """Its first step, by what that is made with."""
-        named = self.recipe.models.preprocessing
-        return {"python": named, "dali": f"{named}_dali"}
-
-    @property
-    def postprocessing(self) -> str:
-        return self.recipe.models.postprocessing
-
-    def network(self, engine: Engine) -> str:
-        return f"{self.recipe.models.network}_{engine.ending}"
-
-    @property
-    def programs(self) -> dict[str, str]:
-        steps = self.preprocessing
-        return {
-            steps["python"]: "model.py",
-            steps["dali"]: "dali.py",
-            self.postprocessing: "model.py",
-        }
-
-    @property
-    def members(self) -> set[str]:
-        """The models whose version folders come with a version of it."""
-        return {self.network(CPU), self.network(GPU), *self.programs}
-
-    @property
-    def labels(self) -> Path | None:
-        """A file; None where torchvision has them for the architecture, or nobody."""
-        said = self.recipe.labels
-        return None if said in ("torchvision", "") else (RECIPES / said).resolve()
-
-    @property
-    def said(self) -> dict[str, str]:
-        """The settings that its recipe says."""
-        source, weights = self.recipe.source, self.recipe.weights
-        if source.endswith(".onnx"):
-            network = {"ARCH": "", "WEIGHTS": str((RECIPES / source).resolve())}
-        else:
-            named = weights in ("default", "random")
-            file = weights if named else str((RECIPES / weights).resolve())
-            network = {"ARCH": source.removeprefix(TORCHVISION), "WEIGHTS": file}
-        return network | {"PRECISION": self.recipe.precision}
+        return self.recipe.ensemble
 
 
 @cache
@@ -103,31 +62,47 @@ def first() -> Pipeline:
     return Pipeline("", load_as(RECIPES / f"{FIRST}.yaml", Image))
 
 
-def added() -> list[Pipeline]:
-    found = {path.stem: load(path) for path in sorted(RECIPES.glob("*.yaml")) if path.stem != FIRST}
-    return [Pipeline(name, recipe) for name, recipe in found.items() if isinstance(recipe, Image)]
+def recipes() -> dict[str, Path]:
+    """By the names of the pipelines."""
+    folders = (RECIPES, own().recipes)
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+
+
+def others() -> list[Pipeline]:
+    return [Pipeline(name, load(path)) for name, path in recipes().items() if name != FIRST]
 
 
 def every() -> list[Pipeline]:
-    return [first(), *added()]
+    return [first(), *others()]
 
 
 def members() -> set[str]:
     """Of all of them. Read once for many models: it is a file for each recipe."""
-    return {model for pipeline in every() for model in pipeline.members}
+    return {model for pipeline in every() for model in pipeline.recipe.members}
 
 
-def named(name: str, others: Iterable[str] = ()) -> Pipeline:
-    for pipeline in every():
-        if pipeline.name == name:
-            return pipeline
-    have = ", ".join([*(each.name for each in added()), *others])
-    raise UserError(
-        f"MODEL={name} is not known" + (f" (there: {have})" if have else ""),
-        f"leave it out, or add it: make add-model NAME={name} ARCH=resnet18",
-    )
+def named(name: str) -> Pipeline:
+    if name in ("", FIRST):
+        return first()
+    known = recipes()
+    if name not in known:
+        raise UserError(
+            f"MODEL={name} is not a pipeline (known: {', '.join(known)})",
+            f"choose one, or add it: make add-model NAME={name} ARCH=resnet18",
+        )
+    return Pipeline(name, load(known[name]))
 
 
 def asked(environment: Mapping[str, str] = os.environ) -> Pipeline:
     """The one that MODEL= names, and without it the first."""
     return named(environment.get("MODEL", ""))
+
+
+def model_folder(model: str) -> Path:
+    """With its configs and programs."""
+    return model_folders().get(model, MODELS / model)
+
+
+def model_folders() -> dict[str, Path]:
+    folders = (MODELS, own().models)
+    return {path.name: path for folder in folders for path in sorted(folder.glob("*/"))}

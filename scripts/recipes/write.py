@@ -13,13 +13,10 @@ import sys
 from pathlib import Path
 
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
-from scripts.base.paths import ROOT
-from scripts.recipes import cascade, image, places, text
-from scripts.recipes.schema import Array, Cascade, Recipe, Text, load
-
-# The first pipelines of each kind, whose code the others are given.
-MOULD = ROOT / "model_repository"
+from scripts.base.errors import guarded
+from scripts.recipes.pipelines import MODELS
+from scripts.recipes.recipe import Recipe
+from scripts.recipes.schema import load
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,41 +30,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def write(recipe: Recipe, out: Path) -> None:
-    contents = made(recipe)  # refused before anything is written
-    for source, model in shared(recipe).items():
-        if (out / model).resolve() != MOULD / source:
-            _copy(MOULD / source, out / model, ("1/*.py", "warmup/*"))
+    contents = recipe.files()  # refused before anything is written
+    for source, model in recipe.shared().items():
+        if (out / model).resolve() != MODELS / source:
+            _copy(MODELS / source, out / model, ("1/*.py", "warmup/*"))
     for path, content in contents.items():
         files.write(out / path, content)
     # Triton wants a version folder of an ensemble, and git a file in it.
-    files.write(out / recipe.models.ensemble / "1" / ".gitkeep", "")
-
-
-def made(recipe: Recipe) -> dict[str, str]:
-    """Path in the repository -> text."""
-    match recipe:
-        case Text():
-            return text.configs(recipe)
-        case Array():
-            return places.configs(recipe)
-        case Cascade():
-            return cascade.configs(recipe)
-    warmup = Path("preprocessing", "warmup", recipe.warmup)
-    if not (MOULD / warmup).is_file():
-        raise UserError(f"no {warmup} in {MOULD.name}", "put the recipe's warmup picture there")
-    return image.configs(recipe, (MOULD / warmup).stat().st_size)
-
-
-def shared(recipe: Recipe) -> dict[str, str]:
-    """Folder of the first pipeline of this kind -> the folder that gets its code."""
-    match recipe:
-        case Text():
-            return text.shared(recipe)
-        case Array():
-            return places.shared(recipe)
-        case Cascade():
-            return cascade.shared(recipe)
-    return image.shared(recipe)
+    files.write(out / recipe.ensemble / "1" / ".gitkeep", "")
 
 
 def _copy(source: Path, target: Path, patterns: tuple[str, ...]) -> None:

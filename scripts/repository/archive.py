@@ -1,5 +1,5 @@
-"""Every version that was made, each in a folder of its own under build/versions, never changed;
-those of a pipeline that was added in build/versions/NAME.
+"""Every version that was made, each in a folder of its own, never changed: the first pipeline's in
+build/versions, those of another in build/versions/NAME.
 
 onnx/ int8/ engine/ plan/    what the steps made
 models/NAME/                 the version folders of the pipeline's members
@@ -19,24 +19,14 @@ from pathlib import Path
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes.pipelines import CPU, GPU, Pipeline
-from scripts.repository.model_folders import Contents, precision_of
+from scripts.recipes.layout import CPU, GPU, Engine
+from scripts.recipes.pipelines import Pipeline
+from scripts.recipes.recipe import Contents, precision_of
 from scripts.steps.workspace import Workspace
 
 HERE = ROOT / "build" / "versions"
 
 RECORD = "version.json"
-
-# The settings that decide what a version is.
-DECIDING = (
-    "ARCH",
-    "WEIGHTS",
-    "PRECISION",
-    "DECODE",
-    "MAX_MEGAPIXELS",
-    "PREPROCESS",
-    "OPT_BATCH",
-)
 
 Hashes = Mapping[str, Mapping[str, str]]
 
@@ -66,9 +56,13 @@ class Version:
         return hashes_of(self.folder / "models") == self.hashes
 
     @property
+    def engine(self) -> Engine:
+        network = self.pipeline.recipe.network_model(GPU)
+        return GPU if network and GPU.file in self.hashes.get(network, {}) else CPU
+
+    @property
     def precision(self) -> str:
-        on_gpu = self.pipeline.network(GPU) in self.models
-        return precision_of(self.workspace, GPU if on_gpu else CPU)
+        return precision_of(self.workspace, self.engine)
 
     @property
     def named(self) -> str:
@@ -81,7 +75,9 @@ class Version:
     @property
     def serving(self) -> str:
         """The API's name, which stays whatever network serves under it, and that network."""
-        return f"{self.pipeline.ensemble}, serving {self.workspace.manifest.network}"
+        has_network = self.workspace.onnx.is_dir()
+        network = self.workspace.manifest.network if has_network else "programs alone"
+        return f"{self.pipeline.ensemble}, serving {network}"
 
     @property
     def record(self) -> dict[str, object]:
@@ -91,7 +87,7 @@ class Version:
 
     @property
     def what(self) -> str:
-        return f"{self.workspace.manifest.describe()}, {self.precision}"
+        return self.pipeline.recipe.describe(self.workspace, self.engine)
 
 
 def home(pipeline: Pipeline) -> Path:
@@ -157,7 +153,7 @@ def keep(
         pipeline=pipeline,
         number=number,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        settings={name: settings[name] for name in DECIDING},
+        settings={name: settings[name] for name in pipeline.recipe.deciding()},
         models={model: _number(pipeline, model, of, number) for model, of in hashes.items()},
         hashes=hashes,
     )
@@ -178,8 +174,8 @@ def _mend(version: Version, draft: Path) -> None:
 def hashes_of(models: Path, known: Version | None = None) -> dict[str, dict[str, str]]:
     """Of every file of every member; what is the very file of a known version is not read again."""
     hashes: dict[str, dict[str, str]] = {}
-    for path in sorted(models.glob("*/*")):
-        model, name = path.parent.name, path.name
+    for path in files_of(models):
+        model, _, name = str(path.relative_to(models)).partition("/")
         said = known.hashes.get(model, {}).get(name) if known else None
         if known and said:
             same = known.member(model) / name
@@ -188,6 +184,10 @@ def hashes_of(models: Path, known: Version | None = None) -> dict[str, dict[str,
                 continue
         hashes.setdefault(model, {})[name] = files.sha256(path)
     return hashes
+
+
+def files_of(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _number(pipeline: Pipeline, model: str, hashes: Mapping[str, str], new: int) -> int:

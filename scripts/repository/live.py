@@ -9,6 +9,7 @@ from pathlib import Path
 
 from scripts.base import files
 from scripts.base.paths import ROOT
+from scripts.repository import archive
 from scripts.repository.archive import Version
 from scripts.repository.model_folders import version_numbers
 from scripts.steps.manifest import Manifest
@@ -19,9 +20,11 @@ REPOSITORY = ROOT / "build" / "live"
 def place(version: Version, repository: Path) -> None:
     """Beside what is there. Nothing looks at it until it is asked for."""
     for model, number in version.models.items():
-        for source in sorted(version.member(model).iterdir()):
-            target = repository / model / str(number) / source.name
-            if target.exists() and files.sha256(target) == version.hashes[model][source.name]:
+        member = version.member(model)
+        for source in archive.files_of(member):
+            name = str(source.relative_to(member))
+            target = repository / model / str(number) / name
+            if target.exists() and files.sha256(target) == version.hashes[model][name]:
                 continue
             files.place(source, target)
             if target.suffix == ".py":  # else Python does it at the load, and Triton sees a change
@@ -31,7 +34,7 @@ def place(version: Version, repository: Path) -> None:
 
 def called(model: str, version: str = "") -> str:
     """A network's model by its name in the API and what it is: both may be names of networks."""
-    number = version or str(max(version_numbers(REPOSITORY, model), default=1))
+    number = version or str(max(version_numbers(REPOSITORY / model), default=1))
     manifest = Manifest.load(REPOSITORY / model / number / "manifest.json")
     return f"{model}, serving {manifest.network}" if manifest else model
 
@@ -39,6 +42,6 @@ def called(model: str, version: str = "") -> str:
 def leave_only(version: Version) -> None:
     """The folders of all other versions go."""
     for model, number in version.models.items():
-        for other in version_numbers(REPOSITORY, model):
+        for other in version_numbers(REPOSITORY / model):
             if other != number:
                 shutil.rmtree(REPOSITORY / model / str(other))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from scripts.base.errors import UserError
-from scripts.recipes.pipelines import Engine
+from scripts.recipes import pipelines
+from scripts.recipes.layout import Engine
 from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
 
 STAYS = "the version that serves stays"
+ANYWAY = "to roll it out all the same: make rollout ANYWAY=1"
 
 
 def require_sound(old: Version, new: Version, engine: Engine) -> None:
@@ -30,8 +32,8 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
                 )
     for model in (*new.models, new.pipeline.ensemble):
         model_folders.config_in_use(live.REPOSITORY, model, engine)
-        model_folders.config(model_folders.COMMITTED, model)  # what make up would take
-    takes, serves = (version.workspace.manifest.onnx["input"] for version in (new, old))
+        model_folders.config(pipelines.model_folder(model))  # what make up would take
+    takes, serves = (_network_takes(version) for version in (new, old))
     if takes != serves:
         raise UserError(
             f"{new.named} takes pictures of {takes}, and the pipeline serves {serves}",
@@ -39,9 +41,27 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
         )
 
 
+def _network_takes(version: Version) -> object:
+    made = version.workspace
+    return made.manifest.onnx.get("input") if made.onnx.is_dir() else None
+
+
+def require_trained(old: Version, new: Version) -> None:
+    if untrained(new) and not untrained(old):
+        raise UserError(
+            f"{new.named} has untrained weights, and the live version trained ones",
+            f"{STAYS}; {ANYWAY}",
+        )
+
+
+def untrained(version: Version) -> bool:
+    made = version.workspace
+    return made.onnx.is_dir() and made.manifest.untrained
+
+
 def _brought_up(version: Version) -> str:
     words = {"MODEL": version.pipeline.name}
-    words |= {name: version.settings[name] for name in ("ARCH", "WEIGHTS")}
+    words |= version.settings
     return " ".join(["make up", *(f"{name}={word}" for name, word in words.items() if word)])
 
 

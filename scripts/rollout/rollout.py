@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import http.client
 import time
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-
-import numpy as np
+from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
 from scripts.base import console, interrupts
 from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live
-from scripts.repository.archive import DECIDING, Version
-from scripts.rollout.preflight import STAYS, require_room, require_sound
-from scripts.rollout.stream import Stream, ask
+from scripts.repository.archive import Version
+from scripts.rollout.preflight import (
+    ANYWAY,
+    STAYS,
+    require_room,
+    require_sound,
+    require_trained,
+    untrained,
+)
+from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import Figures, agreement, objection
+from scripts.rollout.verdict import Agreement, Figures, objection
 from scripts.server import engines, up
 from scripts.server.control import Control
 from scripts.server.recover import restore
-from scripts.settings import dotenv_file, settings
+from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
-from scripts.steps import gate
-from scripts.steps.agreement import compare
+from scripts.steps import gate, samples
+from scripts.steps.infer import Question, ask
+from scripts.steps.samples import MOST_PICTURES
 from scripts.storage.shared import Shared
 
 # How much longer a canary is watched: few requests go there.
@@ -60,7 +68,7 @@ def found(pipeline: Pipeline) -> Up:
     shared = Shared(server.started_with, pipeline)
     shared.pull()
     version = up.served_version(pipeline)
-    wished = settings.load().over(server.settings)
+    wished = up.of_the_server(pipeline).over(server.settings)
     stack = flavour.stack(server.flavour, server.started_with)
     found = Up(server, stack, wished, version, shared)
     restore(server, version, shared)
@@ -69,35 +77,45 @@ def found(pipeline: Pipeline) -> Up:
     return found
 
 
-def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
-    """Ends with the new version serving, or with the old one and the reason."""
+def to(
+    target: int, how: str, up_now: Up, canary: float | None = None, judge_labels: bool = True
+) -> None:
+    """Ends with the new version serving, or with the old one and the reason. The way back to a
+    version that served before is not judged by its labels: they may be why it is gone back."""
     old = up_now.version
     new = archive.load(old.pipeline, target)
     served_with = up_now.server.started_with.over(new.settings)
-    layout = up.layout(served_with, engines.of(up_now.stack), old.pipeline)
+    layout = up.layout(served_with, engines.of(up_now.stack))
     require_sound(old, new, layout.engine)
+    if judge_labels:
+        require_trained(old, new)
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
-    seen = engines.prove_served(
+    memory = engines.prove_served(
         up_now.stack,
         up_now.wished["START_TIMEOUT"],
         layout,
+        new.pipeline,
         new.workspace,
         partial(up.lay_out, new, layout),
     )
-    require_room(seen["memory"], up_now.stack.room(), new)
+    require_room(memory, up_now.stack.room(), new)
     up_now.shared.record(history.BEGINS, target, how)
     switch = Switch(up_now.control, layout.engine, old, new, up_now.shared)
-    ensemble = old.pipeline.ensemble
-    stream = Stream(up_now.server.http, ensemble, _pictures(new), serves=old.number)
+    recipe = new.pipeline.recipe
+    questions = _many_questions(up_now.wished, new)
+    stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
+    # What untrained weights say is no measure of anyone.
+    judge_labels = judge_labels and not untrained(old)
+    least = float(up_now.wished["MIN_AGREEMENT"]) if judge_labels else 0
     try:
         with stream:
-            proof = _turn(switch, stream, up_now, canary)
+            proof = _turn(switch, stream, up_now, canary, least)
     except BaseException as fault:
         # A second Ctrl-C does not leave the way back half gone.
         with interrupts.ignored():
             _go_back(switch, how, fault)
         raise
-    failed = sum(answer.label is None for answer in stream.all())
+    failed = sum(answer.gist is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
     up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
     if new.pipeline.first:
@@ -105,7 +123,9 @@ def to(target: int, how: str, up_now: Up, canary: float | None = None) -> None:
     console.note(f"{new.named} serves; {done}")
 
 
-def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> str:
+def _turn(
+    switch: Switch, stream: Stream, up_now: Up, canary: float | None, least_agreement: float
+) -> str:
     seconds, most_p99 = float(up_now.wished["WATCH_SECONDS"]), float(up_now.wished["MOST_P99"])
     old, new = switch.old.number, switch.new.number
     before = _watch(stream, seconds, f"version {old} alone, to compare with")
@@ -113,14 +133,12 @@ def _turn(switch: Switch, stream: Stream, up_now: Up, canary: float | None) -> s
         switch.beside(canary or 0)
         loaded = waiting.seconds
     _ask_golden(switch, up_now)
+    _compare_answers(switch, up_now, stream.questions, least_agreement)
 
     stream.candidate, stream.share = (switch.candidate, new), (canary or 50) / 100
     seconds_beside = seconds * CANARY_TIMES if canary else seconds
     share = f"{100 * stream.share:g}% of the requests"
-    mark = stream.taken()
     _judge(stream, f"version {new} beside it, {share}", new, seconds_beside, most_p99)
-    same, pictures = agreement(stream.since(mark), old, new)
-    console.note(f"the same label on {same} of {pictures} pictures")
     stream.share = 0
 
     began = time.monotonic()
@@ -159,8 +177,8 @@ def _judge(
 
 
 class Refused(UserError):
-    def __init__(self, version: int, reason: str) -> None:
-        super().__init__(f"version {version} is refused: {reason}", STAYS)
+    def __init__(self, version: int, reason: str, remedy: str = STAYS) -> None:
+        super().__init__(f"version {version} is refused: {reason}", remedy)
 
 
 def _watch(stream: Stream, seconds: float, what: str) -> Figures:
@@ -172,22 +190,64 @@ def _watch(stream: Stream, seconds: float, what: str) -> Figures:
     return Figures.of(stream.since(mark))
 
 
-def _pictures(version: Version) -> list[bytes]:
-    return [path.read_bytes() for path in sorted((version.workspace.onnx / "pictures").iterdir())]
+def _many_questions(wished: Settings, version: Version) -> list[Question]:
+    """Those whose answers PyTorch gave, and photos of the user's, where there are some; pictures
+    that are missing to enough are drawn."""
+    recipe, made = version.pipeline.recipe, version.workspace
+    questions = recipe.golden(made)
+    if recipe.asked_about != "IMG":
+        return questions
+    own: list[bytes] = []
+    folder = Path(wished["SAMPLES"]).expanduser()
+    if "SAMPLES" in wished.given or (wished["SAMPLES"] and folder.is_dir()):
+        own = samples.read(folder, MOST_PICTURES, "SAMPLES")
+    known = {path.read_bytes() for path in made.pictures}
+    more = [file for file in dict.fromkeys([*own, *samples.varied()]) if file not in known]
+    return [*questions, *(recipe.question(file) for file in more)][:MOST_PICTURES]
+
+
+def _compare_answers(
+    switch: Switch, up_now: Up, questions: Sequence[Question], least_percent: float
+) -> None:
+    """Each question asked of both versions: a network that says nearly nothing of what the live one
+    does is another network, or none."""
+    with console.waiting(f"asking both versions {len(questions)} questions"):
+        old = _answers(up_now, switch.pipeline, switch.old, questions)
+        new = _answers(up_now, switch.candidate, switch.new, questions)
+    found = Agreement.of(old, new)
+    console.note(str(found))
+    if not found.enough(least_percent):
+        reason = f"{found}, and MIN_AGREEMENT={least_percent:g} asks for {least_percent:g}%"
+        own = "judge it on photos of your own: SAMPLES=photos"
+        raise Refused(switch.new.number, reason, f"{STAYS}; {own}, or {ANYWAY}")
+
+
+def _answers(
+    up_now: Up, model: str, version: Version, questions: Sequence[Question]
+) -> list[Hashable]:
+    """As labels, where there are some: another network may have them in another order."""
+    recipe, listed = version.pipeline.recipe, version.workspace.onnx / "labels.txt"
+    labels = listed.read_text().splitlines() if listed.exists() else []
+    connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
+    try:
+        said = [recipe.gist(ask(connection, model, question)) for question in questions]
+    except (OSError, http.client.HTTPException, ValueError) as fault:
+        raise UserError(f"{version.named} does not answer ({fault})", STAYS) from None
+    finally:
+        connection.close()
+    return [labels[each] if isinstance(each, int) and each < len(labels) else each for each in said]
 
 
 def _ask_golden(switch: Switch, up_now: Up) -> None:
-    """The new version, where it will serve, against what PyTorch said of the same pictures."""
-    made = switch.new.workspace
-    pictures = _pictures(switch.new)
-    expected = np.load(made.onnx / "reference.npz")["scores"][-len(pictures) :]
+    """The new version, where it will serve, against what PyTorch said of the same questions."""
+    made, recipe = switch.new.workspace, switch.new.pipeline.recipe
     connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
     try:
-        answers = np.stack([ask(connection, switch.candidate, picture) for picture in pictures])
+        answers = [ask(connection, switch.candidate, each) for each in recipe.golden(made)]
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise Refused(switch.new.number, f"it does not answer ({fault})") from None
-    seen = compare(expected, np.log(np.maximum(answers, 1e-30)))
-    bound = gate.for_the_ensemble(gate.BOUNDS[switch.new.precision], len(pictures))
+    seen = recipe.judge(made, answers)
+    bound = gate.for_the_ensemble(gate.BOUNDS[switch.new.precision], seen.pictures)
     if not seen.within(bound):
         raise Refused(switch.new.number, f"its answers are not PyTorch's ({seen}; {bound})")
 
@@ -210,7 +270,7 @@ def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
 
 def _remember(up_now: Up, new: Version, how: str) -> None:
     """Where later commands look: else `make up` would find another version than it expects."""
-    decided = {name: new.settings[name] for name in DECIDING}
+    decided = new.settings
     remembered = up_now.server.settings | decided
     fingerprint = up.fingerprint(up_now.stack, up_now.server.started_with)
     replace(up_now.server, settings=remembered, fingerprint=fingerprint).save()

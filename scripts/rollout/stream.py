@@ -6,12 +6,11 @@ import http.client
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from scripts.steps import infer
+from scripts.steps.infer import Question
 
 THREADS = 2
 PAUSE_S = 0.01
@@ -21,9 +20,9 @@ TIMEOUT_S = 30
 @dataclass(frozen=True)
 class Answer:
     version: int  # that was asked
-    picture: int
+    question: int
     ms: float
-    label: int | None  # None: it failed
+    gist: Hashable | None  # None: it failed
     fault: str = ""
 
 
@@ -33,7 +32,8 @@ class Stream:
 
     address: str
     model: str
-    pictures: Sequence[bytes]
+    questions: Sequence[Question]
+    gist: Callable[[infer.Answer], Hashable]
     serves: int
     candidate: tuple[str, int] | None = None  # its model, and its version
     share: float = 0.0  # of the requests that go to the candidate
@@ -75,26 +75,14 @@ class Stream:
             if self.candidate and owed >= 1:
                 owed -= 1
                 model, version = self.candidate
-            picture = asked[version] % len(self.pictures)
+            question = asked[version] % len(self.questions)
             asked[version] += 1
             began = time.perf_counter()
-            label, fault = None, ""
+            gist, fault = None, ""
             try:
-                label = int(ask(connection, model, self.pictures[picture]).argmax())
+                gist = self.gist(infer.ask(connection, model, self.questions[question]))
             except (OSError, http.client.HTTPException, ValueError) as raised:
                 connection.close()
                 fault = str(raised) or type(raised).__name__
             ms = 1000 * (time.perf_counter() - began)
-            self._answers.append(Answer(version, picture, ms, label, fault))
-
-
-def ask(connection: http.client.HTTPConnection, model: str, picture: bytes) -> NDArray[Any]:
-    """The probabilities; ValueError with what the server says where it gives none."""
-    headers = {"Inference-Header-Content-Length": "0"}
-    connection.request("POST", f"/v2/models/{model}/infer", picture, headers)
-    answer = connection.getresponse()
-    body = answer.read()
-    if answer.status != 200:
-        raise ValueError(f"HTTP {answer.status}: {body[:200].decode(errors='replace')}")
-    head = int(answer.headers["Inference-Header-Content-Length"])
-    return np.frombuffer(body[head:], np.float32)
+            self._answers.append(Answer(version, question, ms, gist, fault))

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from scripts.base.errors import UserError
-from scripts.recipes.pipelines import Engine
+from scripts.recipes.layout import Engine
 from scripts.repository import live, model_folders
 from scripts.repository.archive import Version
 from scripts.server.control import Control, pinned, serving_both
-from scripts.server.recover import as_committed, candidate_of, label
+from scripts.server.recover import as_committed, candidate_of
 from scripts.storage.shared import Shared
 
 
@@ -59,9 +59,12 @@ class Switch:
         candidate = pinned(ensemble, self.new.models)
         candidate.name = self.candidate
         candidate.parameters["share"].string_value = f"{share:g}"
-        labels = model_folders.labels(self.new.workspace).encode()
         # An ensemble needs a version folder, and a folder a file.
-        self.control.load(self.candidate, candidate, {"1/none": b"none", "labels.txt": labels})
+        files = {"1/none": b"none"}
+        recipe, made = self.new.pipeline.recipe, self.new.workspace
+        if labels := recipe.label_lines(made, live.REPOSITORY):
+            files["labels.txt"] = labels.encode()
+        self.control.load(self.candidate, candidate, files)
 
     def turn(self) -> None:
         self._turned = True
@@ -78,7 +81,9 @@ class Switch:
         self._leave_only(self.old)
 
     def _fix(self, version: Version) -> None:
-        if label(version, self.engine):
+        if model_folders.write_labels(
+            version.pipeline, version.workspace, self.engine, live.REPOSITORY
+        ):
             self.shared.push_live()
         self.control.load(self.pipeline, pinned(self._config(self.pipeline), version.models))
 

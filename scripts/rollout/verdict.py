@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,9 +24,9 @@ class Figures:
 
     @classmethod
     def of(cls, answers: Sequence[Answer]) -> Figures:
-        times = [answer.ms for answer in answers if answer.label is not None]
+        times = [answer.ms for answer in answers if answer.gist is not None]
         p50, p99 = np.percentile(times, [50, 99]) if times else (np.inf, np.inf)
-        failed = sum(answer.label is None for answer in answers)
+        failed = sum(answer.gist is None for answer in answers)
         return cls(len(answers), failed, float(p50), float(p99))
 
     def __str__(self) -> str:
@@ -52,11 +52,19 @@ def objection(old: Figures, new: Figures, most_p99: float) -> str | None:
     return None
 
 
-def agreement(answers: Iterable[Answer], old: int, new: int) -> tuple[int, int]:
-    """Of the pictures that both versions were asked: how many got the same label, and how many."""
-    said: dict[int, dict[int, int]] = {old: {}, new: {}}
-    for answer in answers:
-        if answer.label is not None and answer.version in said:
-            said[answer.version][answer.picture] = answer.label
-    both = said[old].keys() & said[new].keys()
-    return sum(said[old][each] == said[new][each] for each in both), len(both)
+@dataclass(frozen=True)
+class Agreement:
+    """Of what both versions answered to the same questions."""
+
+    same: int
+    questions: int
+
+    @classmethod
+    def of(cls, old: Sequence[Hashable], new: Sequence[Hashable]) -> Agreement:
+        return cls(sum(one == other for one, other in zip(old, new, strict=True)), len(old))
+
+    def __str__(self) -> str:
+        return f"the same answer to {self.same} of {self.questions} questions"
+
+    def enough(self, least_percent: float) -> bool:
+        return 100 * self.same >= least_percent * self.questions

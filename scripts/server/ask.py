@@ -1,14 +1,22 @@
-"""Asks the running server what is on pictures, by the bundle's client, where that runs."""
+"""Asks the running server by the bundle's client, where that runs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from scripts.base.console import all_output_on_stderr
 from scripts.base.errors import INTERRUPTED
+from scripts.recipes.recipe import Server
 from scripts.stacks import client_side
 from scripts.stacks.state import State
 
 
-def ask(server: State, pictures: list[str], *options: str) -> int:
+def of(server: State) -> Server:
+    return Server(server.http, partial(_client, server))
+
+
+def _client(server: State, options: Sequence[str], pictures: Sequence[str]) -> int:
     with all_output_on_stderr():
         side = client_side.of(server)
     program = ["python3", "-m", "bundle_client", "--url", side.http, *options, "--", *pictures]

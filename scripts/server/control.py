@@ -46,11 +46,11 @@ class Control:
 
 
 def pinned(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:
-    """The ensemble with each step taken of one version, whatever else is loaded."""
+    """The ensemble with each step of these taken of one version, whatever else is loaded."""
     config = ModelConfig()
     config.CopyFrom(ensemble)
     for step in config.ensemble_scheduling.step:
-        step.model_version = models[step.model_name]
+        step.model_version = models.get(step.model_name, step.model_version)
     return config
 
 

@@ -21,16 +21,15 @@ from bundle_serving.server_log import first_error
 from scripts import bootstrap
 from scripts.base import console, ports
 from scripts.base.errors import UserError
-from scripts.base.paths import PYTHON, ROOT
-from scripts.server import extra
+from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.server.embeddings_keeper import STARTED_AFRESH, STOP_S
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.containers import DockerStack, last_line
-from scripts.stacks.local import MARK, LocalStack
+from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
 from scripts.steps.embeddings import ARCH
-from scripts.steps.manifest import Wanted, why_export
+from scripts.steps.manifest import Torchvision, why_export
 
 MODEL = "embedding"
 MADE = ROOT / "build" / "embeddings"
@@ -83,11 +82,11 @@ def stop() -> bool:
 
 def _export(wished: Settings) -> None:
     weights = wished.weights_of("EMBEDDINGS")
-    wanted = Wanted(ARCH, weights)
+    wanted = Torchvision(ARCH, weights)
     if reason := why_export(MADE, wanted, as_before="EMBEDDINGS" not in wished.given):
         console.note(f"embeddings: {reason}")
         bootstrap.ensure("export")
-        extra.make("scripts.steps.embeddings", "--weights", weights, "--out", MADE)
+        run_here("embeddings", "--weights", weights, "--out", MADE)
 
 
 def _network() -> str:

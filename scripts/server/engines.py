@@ -4,89 +4,76 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from scripts import bootstrap
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import shapes
-from scripts.recipes.pipelines import CPU, GPU, Engine, Pipeline
-from scripts.repository import model_folders
-from scripts.repository.model_folders import Layout
+from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.pipelines import Pipeline
+from scripts.recipes.recipe import precision_of
+from scripts.repository import live, model_folders
 from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack
 from scripts.stacks.gpu import GpuStack
-from scripts.steps import engine, plan, quantise
-from scripts.steps.manifest import Foreign, Wanted, why_export
+from scripts.stacks.local import run_here
+from scripts.steps import engine, gate, golden, plan, quantise
+from scripts.steps.manifest import why_export
 from scripts.steps.workspace import Workspace
 
 # The last outcome of each step: of a make that failed later, or of `make tune`.
 CACHE = ROOT / "build" / "cache"
 TIMING_CACHE = CACHE / "timing.cache"
 CANDIDATE = ROOT / "build" / "candidate"
+GATE = "gate.txt"  # beside a plan: what of it has passed the gate
 
 
 def of(stack: Stack) -> Engine:
     return GPU if isinstance(stack, GpuStack) else CPU
 
 
-def make(stack: Stack, wished: Settings, layout: Layout, made: Workspace) -> None:
+def make(
+    stack: Stack, wished: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
+) -> None:
     """The network, made ready for the hardware of a flavour and proved there."""
-    export(stack, wished, layout.pipeline, made)
+    if not export(stack, wished, pipeline, made):
+        return
     if isinstance(stack, GpuStack):
-        _build_plan(stack, wished, layout.pipeline, made)
-        _pass_the_gate(stack, wished, layout, made)
+        _build_plan(stack, wished, pipeline, made)
+        _pass_the_gate(stack, wished, layout, pipeline, made)
     else:
-        prove(stack, wished, made)
+        prove(stack, wished, pipeline, made)
 
 
-def export(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -> None:
-    folder = wished.folder("SAMPLES")
-    samples: list[str | Path] = ["--samples", folder] if folder else []
-    labels: list[str | Path] = ["--labels", pipeline.labels] if pipeline.labels else []
-    wanted = _wanted(stack, wished, pipeline)
-    words: list[str | Path]
-    if isinstance(wanted, Foreign):
-        step = "adopt"
-        words = ["--network", wanted.network, "--pictures", json.dumps(wanted.pictures)]
-    else:
-        step = "export"
-        weights = wanted.weights if wanted.named else Path(wanted.weights)
-        words = ["--arch", wanted.arch, "--weights", weights, "--precision", wanted.precision]
-    _step(
-        made.onnx,
-        "export",
-        lambda out: why_export(out, wanted, as_before="WEIGHTS" not in wished.given),
-        lambda: stack.run_step(step, *words, *labels, *samples, "--out", made.onnx),
-    )
-    classes = made.manifest.onnx["classes"]
-    if classes != pipeline.recipe.classes:
-        raise UserError(
-            f"{made.manifest.describe()} has {classes} classes, and the pipeline serves "
-            f"{pipeline.recipe.classes}",
-            "give it a pipeline of its own: make add-model NAME=…",
+def export(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -> bool:
+    """Whether the pipeline has a network."""
+    export = pipeline.recipe.export(wished, of(stack))
+    if export:
+        run = run_here if export.layers else stack.run_step
+        for layer in export.layers:
+            bootstrap.ensure(layer)
+        _step(
+            pipeline,
+            made.onnx,
+            "export",
+            lambda out: why_export(out, export.spec, export.as_before),
+            lambda: run(export.step, *export.words, "--out", made.onnx),
         )
+    pipeline.recipe.require(made, wished, live.REPOSITORY)
+    return export is not None
 
 
-def _wanted(stack: Stack, wished: Settings, pipeline: Pipeline) -> Wanted | Foreign:
-    """An .onnx file in the place of weights is somebody's own network, whatever ARCH says."""
-    if wished.weights.endswith(".onnx"):
-        how = pipeline.recipe.pictures.model_dump(mode="json")
-        return Foreign(Path(wished.weights), pipeline.labels, how)
-    precision = "fp16" if of(stack) is GPU else "fp32"
-    return Wanted(wished["ARCH"], wished.weights, precision, pipeline.labels)
-
-
-def prove(stack: Stack, wished: Settings, made: Workspace) -> None:
+def prove(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -> None:
     """How a CPU runs the network: with what precision, and that it answers as PyTorch does."""
-    precision = wished["PRECISION"]
+    precision = pipeline.recipe.computes_in(wished)
     if precision == "int8":
-        _quantise(stack, wished.folder("CALIBRATION"), made)
+        _quantise(stack, wished.folder("CALIBRATION"), pipeline, made)
     network = made.int8 if precision == "int8" else made.onnx
     _step(
+        pipeline,
         made.engine,
         "engine",
         lambda out: None if engine.fits(network, precision, out) else "not proved yet",
@@ -96,21 +83,27 @@ def prove(stack: Stack, wished: Settings, made: Workspace) -> None:
     )
 
 
-def _step(out: Path, what: str, why: Callable[[Path], str | None], run: Callable[[], None]) -> None:
+def _step(
+    pipeline: Pipeline,
+    out: Path,
+    what: str,
+    why: Callable[[Path], str | None],
+    run: Callable[[], None],
+) -> None:
     """Runs a step where its outcome does not fit, and says why; the last one that did may."""
     reason = why(out)
     if reason is None:
         return
-    kept = CACHE / out.name
+    kept = CACHE / pipeline.ensemble / out.name
     if why(kept) is None:
         files.link_tree(kept, out)
         return
-    console.note(f"{what}: {reason}")
+    console.note(f"{pipeline.name} {what}: {reason}".strip())
     run()
     files.link_tree(out, kept)
 
 
-def _quantise(stack: Stack, calibration: Path | None, made: Workspace) -> None:
+def _quantise(stack: Stack, calibration: Path | None, pipeline: Pipeline, made: Workspace) -> None:
     def run() -> None:
         if calibration is None:
             raise UserError(
@@ -122,6 +115,7 @@ def _quantise(stack: Stack, calibration: Path | None, made: Workspace) -> None:
         )
 
     _step(
+        pipeline,
         made.int8,
         "int8",
         lambda out: quantise.why_quantise(out, made.onnx, calibration),
@@ -130,60 +124,92 @@ def _quantise(stack: Stack, calibration: Path | None, made: Workspace) -> None:
 
 
 def _build_plan(stack: GpuStack, wished: Settings, pipeline: Pipeline, made: Workspace) -> None:
-    crop, largest = made.manifest.transform["crop"], pipeline.recipe.batch.max
-    profile = shapes.of_pixels("input", crop, int(wished["OPT_BATCH"]), largest)
+    profile = pipeline.recipe.shapes(made, wished)
     wanted = plan.identity(made.onnx, stack.gpu, stack.tensorrt(), profile)
+    words = [word for option, said in profile.items() for word in (f"--{option}", said)]
     _step(
+        pipeline,
         made.plan,
         "plan",
         lambda out: plan.why_build(out, wanted),
-        lambda: build_plan(stack, made.onnx, profile, made.plan),
+        lambda: stack.run_step(
+            "plan", "--onnx", made.onnx, *words, "--timing-cache", TIMING_CACHE, "--out", made.plan
+        ),
     )
 
 
-def build_plan(stack: GpuStack, onnx: Path, profile: Mapping[str, str], out: Path) -> None:
-    words = [word for option, said in profile.items() for word in (f"--{option}", said)]
-    stack.run_step("plan", "--onnx", onnx, *words, "--timing-cache", TIMING_CACHE, "--out", out)
+def _pass_the_gate(
+    stack: GpuStack, wished: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
+) -> None:
+    """Serves the plan from a repository of its own, and asks it, before anyone else can. One
+    that has passed need not do so again."""
+    if has_passed(made, layout):
+        return
+    console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
+    lay_out = partial(model_folders.lay_out, pipeline, made, layout)
+    prove_served(stack, wished["START_TIMEOUT"], layout, pipeline, made, lay_out)
+    note_passed(made, layout)
 
 
-def _pass_the_gate(stack: GpuStack, wished: Settings, layout: Layout, made: Workspace) -> None:
-    """Serves the plan from a repository of its own, and asks it, before anyone else can."""
-
-    def prove() -> None:
-        console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
-        lay_out = partial(model_folders.lay_out, made, layout)
-        prove_served(stack, wished["START_TIMEOUT"], layout, made, lay_out)
-
-    prove_once(made.plan, f" behind {layout.decoding.step}", prove)
+def has_passed(made: Workspace, layout: Layout) -> bool:
+    passed = made.plan / GATE
+    return passed.exists() and passed.read_text() == _asked(made, layout)
 
 
-def prove_once(built: Path, how: str, prove: Callable[[], None]) -> None:
-    """A plan that has passed the gate need not do so again."""
-    plan_hash = json.loads((built / "manifest.json").read_text())["plan"]["sha256"]
-    passed, asked = built / "gate.txt", plan_hash + how
-    if not passed.exists() or passed.read_text() != asked:
-        prove()
-        files.write(passed, asked)
+def note_passed(made: Workspace, layout: Layout) -> None:
+    files.write(made.plan / GATE, _asked(made, layout))
+
+
+def _asked(made: Workspace, layout: Layout) -> str:
+    """What the gate proves: this plan, among these steps."""
+    plan_hash = json.loads((made.plan / "manifest.json").read_text())["plan"]["sha256"]
+    after = " before scores that stay" if layout.scores_stay else ""
+    return f"{plan_hash} behind {layout.decoding.step}{after}"
 
 
 def prove_served(
-    stack: Stack, limit: str, layout: Layout, made: Workspace, lay_out: Callable[[Path], None]
-) -> dict[str, Any]:
-    """The whole ensemble, on a server of its own that nobody else asks. What was seen of it."""
-    precision = model_folders.precision_of(made, layout.engine)
-    quantised: list[str | Path] = ["--int8", made.int8] if precision == "int8" else []
-    with files.whole_folder(CANDIDATE) as draft:
-        lay_out(draft / "repository")
+    stack: Stack,
+    limit: str,
+    layout: Layout,
+    pipeline: Pipeline,
+    made: Workspace,
+    lay_out: Callable[[Path], None],
+) -> int:
+    """The whole ensemble, on a server of its own that nobody else asks. The bytes of memory that it
+    takes."""
+    recipe, repository = pipeline.recipe, CANDIDATE / "repository"
+    precision, borrowed = precision_of(made, layout.engine), recipe.borrowed(layout.engine)
+    words: list[str | Path] = [word for model in borrowed for word in ("--load", model)]
+    if network := recipe.network_model(layout.engine):
+        reference = made.int8 if precision == "int8" else made.onnx
+        words += ["--network", network, "--reference", reference, "--precision", precision]
+    lay_out_candidate(layout, pipeline, made, lay_out)
     try:
         stack.run_step(
             "gate",
-            *("--onnx", made.onnx, *quantised, "--precision", precision),
-            *("--repository", CANDIDATE / "repository", "--run-dir", stack.run_dir),
-            *("--ensemble", layout.pipeline.ensemble, "--network", layout.model),
-            *("--config", layout.engine.config),
-            *("--limit", limit, "--out", CANDIDATE / "gate.json"),
+            *("--repository", repository, "--run-dir", stack.run_dir),
+            *("--ensemble", pipeline.ensemble, "--questions", CANDIDATE / "questions.npz", *words),
+            *("--config", layout.engine.config, "--limit", limit, "--out", CANDIDATE),
         )
-        seen: dict[str, Any] = json.loads((CANDIDATE / "gate.json").read_text())
-        return seen
+        judge_candidate(layout, pipeline, made)
+        return int(json.loads((CANDIDATE / "seen.json").read_text())["memory"])
     finally:
         shutil.rmtree(CANDIDATE, ignore_errors=True)
+
+
+def lay_out_candidate(
+    layout: Layout, pipeline: Pipeline, made: Workspace, lay_out: Callable[[Path], None]
+) -> None:
+    """What the gate serves, and what it asks of that."""
+    with files.whole_folder(CANDIDATE) as draft:
+        lay_out(draft / "repository")
+        for model in pipeline.recipe.borrowed(layout.engine):
+            files.link_tree(live.REPOSITORY / model, draft / "repository" / model)
+        golden.save(draft / "questions.npz", pipeline.recipe.golden(made))
+
+
+def judge_candidate(layout: Layout, pipeline: Pipeline, made: Workspace) -> None:
+    """By what the gate was answered."""
+    agreement = pipeline.recipe.judge(made, golden.load(CANDIDATE / "answers.npz"))
+    bound = gate.BOUNDS[precision_of(made, layout.engine)]
+    gate.judge("ensemble", agreement, gate.for_the_ensemble(bound, agreement.pictures))

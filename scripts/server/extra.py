@@ -1,21 +1,17 @@
-"""A second pipeline beside that of pictures: made by a step of its own, loaded into the server that
-runs."""
+"""What is loaded into the server beside the first pipeline, which it starts with; and into the next
+server again."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
 from bundle_serving.health import reason_not_to_trust
 from scripts.base import console, files
-from scripts.base.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.base.paths import PYTHON, ROOT
-from scripts.recipes import pipelines, write
-from scripts.recipes.image import ON_CPU, ON_GPU
-from scripts.recipes.schema import Recipe
-from scripts.repository import live, model_folders
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.recipes import pipelines
+from scripts.repository import live
 from scripts.server import loading
 from scripts.stacks.state import State
 from scripts.storage.shared import Shared
@@ -23,49 +19,12 @@ from scripts.storage.shared import Shared
 # A network is read, compiled and warmed up in so long at most.
 LOAD_TIMEOUT_S = 120
 
-# The pipelines that were loaded into the last server, for the next one.
+# The pipelines' ensembles and the user's models that were loaded into the last server.
 LOADED = ROOT / "build" / "run" / "beside.json"
 
 
-def engine(server: State) -> str:
-    """How the folders of its networks end."""
-    return ON_GPU if server.flavour == "gpu" else ON_CPU
-
-
-def precision(server: State) -> str:
-    """That networks are exported in: a plan has that of its graph."""
-    return "fp16" if server.flavour == "gpu" else "fp32"
-
-
-def make(module: str, *arguments: str | Path) -> None:
-    """In the project's environment, whatever the flavour: an export needs no GPU."""
-    command: list[str | Path] = [PYTHON, "-m", module, *arguments]
-    try:
-        code = subprocess.run(command, cwd=ROOT).returncode
-    except KeyboardInterrupt:  # the step got it too, and has said so
-        code = INTERRUPTED
-    if code:
-        raise AlreadyTold(code)
-
-
-def furnish(recipe: Recipe) -> bool:
-    """Its models' configs and programs, into what the server reads; whether any changed."""
-    models = {path.partition("/")[0] for path in write.made(recipe)}
-    return model_folders.furnish_with(models, live.REPOSITORY)
-
-
-def plan(server: State, made: Path, model: str, shapes: Mapping[str, str], pipeline: str) -> None:
-    """On a GPU, of what an export made for a model; else there is nothing to do."""
-    if server.flavour == "gpu":
-        # What talks to Docker takes a third of a second to load.
-        from scripts.server import plans
-
-        plans.ensure(server, made, model, shapes, pipeline)
-
-
 def load(server: State, pipeline: str, changed: bool) -> None:
-    """The server starts with the pipeline of pictures alone. What an ensemble is made of comes with
-    it."""
+    """What an ensemble is made of comes with it."""
     url = f"http://{server.http}"
     if changed or reason_not_to_trust(url, pipeline):
         with console.waiting(f"loading {pipeline}"):
@@ -73,19 +32,27 @@ def load(server: State, pipeline: str, changed: bool) -> None:
             loading.load(server.grpc, pipeline, LOAD_TIMEOUT_S)
         if reason := reason_not_to_trust(url, pipeline):
             raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
-    _remember({*_loaded(), pipeline})
+    remember(pipeline)
 
 
 def load_again(server: State) -> None:
-    """What the server before this one had. The pipeline of pictures serves without it."""
-    for pipeline in _loaded():
-        if not (live.REPOSITORY / pipeline).is_dir():  # its recipe and its folders were removed
-            forget(pipeline)
+    """What the server before this one had. The first pipeline serves without it."""
+    asked = {pipeline.ensemble for pipeline in pipelines.others()}
+    for model in _loaded():
+        if not (live.REPOSITORY / model).is_dir():  # its recipe and its folders were removed
+            forget(model)
             continue
         try:
-            load(server, pipeline, changed=False)
+            if model in asked:
+                load(server, model, changed=False)
+            else:
+                loading.load(server.grpc, model, LOAD_TIMEOUT_S)
         except UserError as fault:
-            console.note(f"{pipeline} is not loaded again: {fault.cause}; {fault.remedy}")
+            console.note(f"{model} is not loaded again: {fault.cause}; {fault.remedy}")
+
+
+def remember(model: str) -> None:
+    _remember({*_loaded(), model})
 
 
 def forget(pipeline: str) -> None:

@@ -77,10 +77,10 @@ def only_of(ensemble: str, steps: Mapping[str, set[str]]) -> list[str]:
 
 
 def named(server: State) -> str:
-    """The model that MODEL= names."""
-    name = os.environ.get("MODEL", "")
+    """The model that TRITON_MODEL= names."""
+    name = os.environ.get("TRITON_MODEL", "")
     known = sorted({each.name for each in index(server)})
     if name not in known:
         said = f"there is no model {name} in the repository" if name else "no model is named"
-        raise UserError(said, f"name one of these: MODEL={', '.join(known)}")
+        raise UserError(said, f"name one of these: TRITON_MODEL={', '.join(known)}")
     return name

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from scripts.base import console, files
+from scripts.base import console
 from scripts.base.errors import UserError
-from scripts.recipes.pbtxt import LABELS
-from scripts.recipes.pipelines import Engine, Pipeline
+from scripts.recipes.layout import Engine
+from scripts.recipes.pipelines import Pipeline
 from scripts.repository import history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines
@@ -43,7 +43,7 @@ def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> 
     control.wait_for(version.models)
     live.place(version, live.REPOSITORY)
     live.leave_only(version)
-    label(version, engine)
+    model_folders.write_labels(version.pipeline, version.workspace, engine, live.REPOSITORY)
     shared.push_live()
     as_committed(control, engine, [*version.models, version.pipeline.ensemble])
     with suppress(UserError):  # there may be none
@@ -59,15 +59,3 @@ def as_committed(control: Control, engine: Engine, models: Iterable[str]) -> Non
     nothing where no file is newer than before, and leaves what was fixed as it is."""
     for model in models:
         control.load(model, model_folders.config_in_use(live.REPOSITORY, model, engine))
-
-
-def label(version: Version, engine: Engine) -> bool:
-    """Whether other labels are there now."""
-    wanted = model_folders.labels(version.workspace)
-    named = (version.pipeline.ensemble, version.pipeline.network(engine))
-    places = [live.REPOSITORY / model / LABELS for model in named]
-    if all(place.exists() and place.read_text() == wanted for place in places):
-        return False
-    for place in places:
-        files.write(place, wanted)
-    return True

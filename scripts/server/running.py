@@ -1,4 +1,4 @@
-"""The server that is up, or brought up for whoever asks."""
+"""The server that is up and answers for a pipeline, or brought up for whoever asks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import shlex
 from collections.abc import Mapping
 
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.start_server import PIPELINE
 from scripts.base import console
 from scripts.base.console import all_output_on_stderr
+from scripts.recipes import pipelines
+from scripts.recipes.layout import CPU
+from scripts.recipes.pipelines import Pipeline
 from scripts.settings import settings
 from scripts.settings.settings import NOT_SERVED, Settings
 from scripts.stacks import state
@@ -24,7 +26,7 @@ def running_server(wished: Settings | None = None) -> State:
         asked = {name: wished[name] for name in sorted(wished.given - NOT_SERVED)}
         wished = wished.over(known.settings)
         now = {name: known.settings.get(name, "") for name in asked}
-        if reason_not_to_trust(f"http://{known.http}", PIPELINE) is None:
+        if answers(known, pipelines.first()):
             if asked == now:
                 return known
             warning = restart(now, asked)
@@ -34,6 +36,32 @@ def running_server(wished: Settings | None = None) -> State:
         if warning:
             console.note(warning)
         return bring_up(wished)
+
+
+def running(pipeline: Pipeline) -> State:
+    """The server, once it answers for this pipeline as it is asked for."""
+    if pipeline.first:
+        return running_server()
+    from scripts.server.up import bring_up_beside, of_the_server, serving, wished_of
+
+    seed = serving(pipeline)
+    known = state.load()
+    if seed is None:  # what cannot be made is refused before a server is started for it
+        wished = wished_of(pipeline, known.settings if known else {}, None)
+        if export := pipeline.recipe.export(wished, CPU):
+            export.spec.identity()
+    server = running_server(of_the_server(pipeline))
+    if seed:
+        wished = wished_of(pipeline, server.settings, seed)
+        same = all(wished[name] == seed.settings[name] for name in seed.settings)
+        if same and answers(server, pipeline):
+            return server
+    with all_output_on_stderr():
+        return bring_up_beside(pipeline, server)
+
+
+def answers(server: State, pipeline: Pipeline) -> bool:
+    return reason_not_to_trust(f"http://{server.http}", pipeline.ensemble) is None
 
 
 def restart(now: Mapping[str, str], asked: Mapping[str, str]) -> str:

@@ -1,4 +1,5 @@
-"""Brings the server up: exports, proves and lays out what does not fit yet, then serves it.
+"""Brings the server up, and every other pipeline into it: exports, proves and lays out what does
+not fit yet, then serves it.
 
 What is up and fits already is left alone.
 """
@@ -7,20 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.pictures import Transform
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import PIPELINE
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.pipelines import CPU, Engine, Pipeline
+from scripts.recipes.layout import CPU, Decoding, Engine, Layout, Share
+from scripts.recipes.pipelines import Pipeline
+from scripts.recipes.write import write
 from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
-from scripts.repository.model_folders import Decoding, Layout, Share
 from scripts.server import engines, extra
 from scripts.server.recover import restore
 from scripts.settings import settings
@@ -34,15 +37,12 @@ from scripts.storage.shared import Shared
 # What is no file, and decides how a server runs.
 PLACE = ("BIND", "MEMORY", "GPUS", "REPOSITORY", "S3_SERVER_CREDENTIALS")
 
-# What is said of a network, and not of the machine or the server.
-OF_A_NETWORK = {*archive.DECIDING, "CALIBRATION", "SAMPLES"}
-
 # A network's hash stands in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
 
 
 def bring_up(wished: Settings) -> State:
-    """What is not said stays as it is in the version that serves."""
+    """Settings that are not given keep the live version's values."""
     first = pipelines.first()
     with lock.one_at_a_time():
         on_demand.require_reachable(wished)
@@ -65,24 +65,67 @@ def bring_up(wished: Settings) -> State:
         stack = flavour.stack(name, wished)
         stack.prepare()
         version = made_live(stack, wished, first, seed, shared)
+        if wished["REPOSITORY"]:
+            _place_others(wished, layout(wished, engines.of(stack)))
         shared.push_live()
         server = _serve(stack, wished, version)
-        if version != seed:
-            shared.record(history.SERVES, version.number, "up", version.what)
-        shared.push_history()
+        _record(shared, version, seed)
         extra.load_again(server)
         return server
 
 
-def wished_of(pipeline: Pipeline, server: State, seed: Version | None) -> Settings:
-    """What is said now, and for the rest what was said of what serves. A pipeline that was added
-    has a recipe, and what .env says of a network is of the first one's."""
+def bring_up_beside(pipeline: Pipeline, server: State) -> State:
+    """Any other pipeline, into the server that is up."""
+    with lock.one_at_a_time():
+        shared = Shared(server.started_with, pipeline)
+        shared.pull()
+        seed = serving(pipeline)
+        if seed:
+            restore(server, seed, shared)
+        wished = wished_of(pipeline, server.settings, seed)
+        stack = flavour.stack(server.flavour, wished)
+        stack.prepare()
+        if pipeline.ensemble not in pipelines.model_folders():  # of a recipe of the user's
+            write(pipeline.recipe, pipelines.own().models)
+        before = laid_out(pipeline)
+        version = made_live(stack, wished, pipeline, seed, shared)
+        extra.load(server, pipeline.ensemble, laid_out(pipeline) != before)
+        _record(shared, version, seed)
+        console.note(f"up: {described(server, version)}")
+    return server
+
+
+def _place_others(wished: Settings, how: Layout) -> None:
+    """What serves of them by another machine's doing must not go from S3 with the next upload."""
+    for pipeline in pipelines.others():
+        Shared(wished, pipeline).pull()
+        if version := serving(pipeline):
+            lay_out(version, how, live.REPOSITORY)
+
+
+def _record(shared: Shared, version: Version, seed: Version | None) -> None:
+    if version != seed:
+        shared.record(history.SERVES, version.number, "up", version.what)
+    shared.push_history()
+
+
+def wished_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | None) -> Settings:
+    """What is given now, and else what the live version was made with. What .env says of a network
+    is said of the first pipeline, where both know the setting."""
     before = seed.settings if seed else {}
     if pipeline.first:
-        return settings.load().over(server.settings | before)
-    others = {name: said for name, said in server.settings.items() if name not in OF_A_NETWORK}
-    now = settings.load(not_in_dotenv=OF_A_NETWORK)
-    return now.over(others | pipeline.said | before)
+        return settings.load().over(dict(server) | before)
+    own = pipeline.recipe.settings
+    of_the_server = {name: said for name, said in server.items() if name not in own}
+    now = settings.load(not_in_dotenv={*own} & {*pipelines.first().recipe.settings})
+    earlier = {name: said for name, said in before.items() if name in own}
+    return now.over(of_the_server | pipeline.recipe.defaults() | earlier)
+
+
+def of_the_server(pipeline: Pipeline) -> Settings:
+    """What a command that is about this pipeline says to the server and its first pipeline."""
+    own = () if pipeline.first else pipeline.recipe.settings
+    return settings.load({name: word for name, word in os.environ.items() if name not in own})
 
 
 def serving(pipeline: Pipeline) -> Version | None:
@@ -104,19 +147,12 @@ def brings_up(pipeline: Pipeline) -> str:
     return "make up" if pipeline.first else f"make up MODEL={pipeline.name}"
 
 
-def served_transform(pipeline: Pipeline | None = None) -> Transform:
-    """What is done to pictures before the network that serves."""
-    version = served_version(pipeline)
-    (record,) = version.folder.glob("models/*/transform.json")
-    return Transform.load(record)
-
-
 def made(stack: Stack, wished: Settings, pipeline: Pipeline, seed: Version | None) -> Version:
     """The version that is wished for: the seed, where all of it fits, or a new one."""
-    how = layout(wished, engines.of(stack), pipeline)
+    how = layout(wished, engines.of(stack))
     with archive.draft(pipeline, seed) as draft:
-        engines.make(stack, wished, how, draft)
-        contents = model_folders.contents(draft, how)
+        engines.make(stack, wished, how, pipeline, draft)
+        contents = model_folders.contents(pipeline, draft, how)
         return archive.keep(draft, contents, wished.values, pipeline, seed)
 
 
@@ -126,7 +162,7 @@ def made_live(
     """The version that is wished for, in the repository that the server reads, alone."""
     version = made(stack, wished, pipeline, seed)
     shared.push_version(version)
-    lay_out(version, layout(wished, engines.of(stack), pipeline), live.REPOSITORY)
+    lay_out(version, layout(wished, engines.of(stack)), live.REPOSITORY)
     live.leave_only(version)
     return version
 
@@ -135,10 +171,10 @@ def lay_out(version: Version, how: Layout, target: Path) -> None:
     """As a version of its pipeline in a repository, and as this machine runs it."""
     model_folders.furnish(target)
     live.place(version, target)
-    model_folders.configure(version.workspace, how, target)
+    model_folders.configure(version.pipeline, version.workspace, how, target)
 
 
-def layout(wished: Settings, engine: Engine, pipeline: Pipeline) -> Layout:
+def layout(wished: Settings, engine: Engine) -> Layout:
     def share(model: str) -> Share:
         return Share.of(
             wished.cores, wished.number(f"{model}_INSTANCES"), wished.number(f"{model}_THREADS")
@@ -146,10 +182,9 @@ def layout(wished: Settings, engine: Engine, pipeline: Pipeline) -> Layout:
 
     decoding = Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"]))
     if engine is CPU:
-        return Layout(pipeline, engine, decoding, share("PREPROCESS"), share("NETWORK"))
-    of_each_gpu = wished.number("NETWORK_INSTANCES") or pipeline.recipe.instances.network_on_gpu
-    network = Share(of_each_gpu, threads=1)
-    return Layout(pipeline, engine, decoding, share("PREPROCESS"), network, gpu.scores_stay(wished))
+        return Layout(engine, decoding, share("PREPROCESS"), share("NETWORK"))
+    network = Share(wished.number("NETWORK_INSTANCES") or 0, threads=1)
+    return Layout(engine, decoding, share("PREPROCESS"), network, gpu.scores_stay(wished))
 
 
 def _serve(stack: Stack, wished: Settings, version: Version) -> State:
@@ -209,7 +244,7 @@ def fingerprint(stack: Stack, wished: Settings) -> str:
 def laid_out(pipeline: Pipeline) -> str:
     """One hash over what the server reads of a pipeline."""
     hasher = hashlib.sha256()
-    models = (live.REPOSITORY / model for model in (*pipeline.members, pipeline.ensemble))
+    models = (live.REPOSITORY / model for model in (*pipeline.recipe.members, pipeline.ensemble))
     for path in sorted(path for model in models for path in model.rglob("*")):
         if path.is_file() and path.suffix not in NOT_HASHED:
             name = path.relative_to(live.REPOSITORY)

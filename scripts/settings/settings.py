@@ -33,6 +33,7 @@ DEFAULTS = {
     "PLACES": "",
     "CASCADE": "default",
     "EMBEDDINGS": "default",
+    "OWN": "own",
     # where and how
     "FLAVOUR": "",
     "BIND": "127.0.0.1",
@@ -51,6 +52,7 @@ DEFAULTS = {
     # while a version is switched
     "WATCH_SECONDS": "3",
     "MOST_P99": "2",
+    "MIN_AGREEMENT": "20",
     # the repository on S3
     "REPOSITORY": "",
     "S3_SERVER_CREDENTIALS": "",
@@ -77,11 +79,11 @@ CHOICES = {
 }
 # A change of these is no change of what the server answers.
 NOT_SERVED = {
-    *("START_TIMEOUT", "WATCH_SECONDS", "MOST_P99"),
-    *("CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION"),
+    *("START_TIMEOUT", "WATCH_SECONDS", "MOST_P99", "MIN_AGREEMENT"),
+    *("CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION", "OWN"),
     *("SENTIMENT", "PLACES", "CASCADE", "EMBEDDINGS", "EMBEDDINGS_PORT"),
 }
-NUMBERS = ("MAX_MEGAPIXELS", "WATCH_SECONDS", "MOST_P99")
+NUMBERS = ("MAX_MEGAPIXELS", "WATCH_SECONDS", "MOST_P99", "MIN_AGREEMENT")
 PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
 WHOLE_NUMBERS = (
     *PORTS,

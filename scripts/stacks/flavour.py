@@ -9,6 +9,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack, why_not_docker
 from scripts.stacks.gpu import GpuStack
 from scripts.stacks.local import LocalStack
+from scripts.stacks.state import State
 
 Stack = DockerStack | LocalStack
 
@@ -34,6 +35,13 @@ def choose(settings: Settings) -> tuple[str, str]:
     if has_driver():
         return "gpu", "this machine has an NVIDIA driver"
     return "cpu", "Docker and Compose answer, and there is no NVIDIA driver"
+
+
+def serving_or_chosen(settings: Settings, server: State | None) -> tuple[str, str]:
+    """What is measured is what serves, unless another is asked for."""
+    if server and not settings["FLAVOUR"]:
+        return server.flavour, "it serves"
+    return choose(settings)
 
 
 def has_driver() -> bool:

@@ -15,7 +15,7 @@ from bundle_serving.start_server import EXIT_TIMEOUT_S, StartError, libpython_fo
 from scripts import bootstrap
 from scripts.base import ports
 from scripts.base.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.base.paths import PYTHON, ROOT
+from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state, temporary
@@ -27,11 +27,11 @@ RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
 
 # Marks this project's server and its stubs among all processes, and their shared memory.
-MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
 SHM_PREFIX = f"triton_bundle_{MARK}_"
 
 LAYERS = {
     "export": "export",
+    "places": "export",
     "adopt": "export",
     "quantise": "export",
     "engine": "serve",
@@ -63,14 +63,7 @@ class LocalStack:
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         bootstrap.ensure(LAYERS[step])
-        command = [PYTHON, "-m", f"scripts.steps.{step}", *arguments]
-        environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
-        try:
-            code = subprocess.run(command, cwd=ROOT, env=environment).returncode
-        except KeyboardInterrupt:  # the step got it too, and has said so
-            code = INTERRUPTED
-        if code:
-            raise AlreadyTold(code)
+        run_here(step, *arguments)
 
     def version(self) -> str:
         """Of the program that serves, for the fingerprint."""
@@ -143,6 +136,18 @@ class LocalStack:
             raise UserError("there is no log of a local server", "start one: make up")
         command = ["tail", "-n", "200", *(["-F"] if follow else []), str(LOG)]
         return subprocess.run(command).returncode
+
+
+def run_here(step: str, *arguments: str | Path) -> None:
+    """In the project's environment."""
+    command = [PYTHON, "-m", f"scripts.steps.{step}", *arguments]
+    environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
+    try:
+        code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+    except KeyboardInterrupt:  # the step got it too, and has said so
+        code = INTERRUPTED
+    if code:
+        raise AlreadyTold(code)
 
 
 def _server() -> psutil.Process | None:

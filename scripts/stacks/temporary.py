@@ -19,7 +19,7 @@ from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
-from scripts.recipes.pipelines import CPU
+from scripts.recipes.layout import CPU
 from scripts.stacks import admin_key
 
 START_TIMEOUT_S = 120

@@ -54,3 +54,18 @@ def compare(reference: NDArray[Any], scores: NDArray[Any]) -> Agreement:
     chosen = np.take_along_axis(expected, actual.argmax(axis=1, keepdims=True), axis=1)[:, 0]
     equal = expected.max(axis=1) - chosen <= TIE
     return Agreement(len(reference), int(equal.sum()), float(np.abs(expected - actual).max()))
+
+
+def told(reference: NDArray[Any], probabilities: NDArray[Any]) -> Agreement:
+    """As compare, of probabilities of which an answer may tell some: NaN stands for the others. An
+    answer that tells nothing is not judged."""
+    judged = ~np.isnan(probabilities).all(axis=1)
+    expected, actual = softmax(reference)[judged], probabilities[judged]
+    if np.isinf(actual).any():
+        return Agreement(len(expected), 0, float("inf"))
+    if not len(expected):
+        return Agreement(0, 0, 0.0)
+    best = np.nanargmax(actual, axis=1)[:, None]
+    chosen = np.take_along_axis(expected, best, axis=1)[:, 0]
+    equal = expected.max(axis=1) - chosen <= TIE
+    return Agreement(len(expected), int(equal.sum()), float(np.nanmax(np.abs(expected - actual))))

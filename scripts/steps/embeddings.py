@@ -15,7 +15,7 @@ from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, guarded
-from scripts.steps.manifest import Manifest, Wanted, why_export
+from scripts.steps.manifest import Manifest, Torchvision, why_export
 from scripts.steps.progress import step
 
 # Beside resnet18 a sixth of the arithmetic and a fifth of the weights.
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--weights", default="default", help="default, random, or a file")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    wanted = Wanted(ARCH, options.weights)
+    wanted = Torchvision(ARCH, options.weights)
     if why_export(options.out, wanted) is None:
         print(f"{options.out} fits: nothing to export")
         return 0
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def export(wanted: Wanted, out: Path) -> None:
+def export(wanted: Torchvision, out: Path) -> None:
     with step(f"loading {wanted.arch}, weights {Path(wanted.weights).name}"):
         from scripts.steps import networks
 

@@ -14,15 +14,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.settings.precision import PRECISIONS
 from scripts.steps.agreement import Bound, compare
+from scripts.steps.infer import Question
 from scripts.steps.manifest import pinned
 
 # Against PyTorch in float32. Eight bits move probabilities; what counts is that labels stay, on
 # pictures that the quantisation has not seen.
 BOUNDS = {"fp32": Bound(0.001), "bf16": Bound(0.1), "int8": Bound(1, top1=0.9)}
+# Inputs that bear another name in the file than in the graph.
+TENSORS = {"pixels": "input"}
 REMEDIES = {"int8": "calibrate on more pictures, or serve with PRECISION=auto"}
 
 
@@ -78,11 +84,9 @@ def decide(onnx: Path, precision: str) -> dict[str, Any]:
 
 
 def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
-    import numpy as np
-
     from bundle_serving.openvino_engine import Engine
 
-    reference = np.load(onnx / "reference.npz")
+    asked = references(onnx)
     try:
         engine = Engine(onnx / "model.onnx", precision, threads=0)
     except RuntimeError as fault:  # an operator that it does not know
@@ -90,8 +94,8 @@ def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
         raise UserError(
             f"OpenVINO cannot run this network: {said}", "export it with ONNX's own operators"
         ) from None
-    scores = [engine({"input": each[None]}, ["output"])["output"] for each in reference["pixels"]]
-    agreement = compare(reference["scores"], np.concatenate(scores))
+    scores = np.concatenate([engine.only_output(inputs) for inputs, _ in asked])
+    agreement = compare(np.concatenate([expected for _, expected in asked]), scores)
     bound = BOUNDS[precision]
     if not agreement.within(bound):
         raise UserError(
@@ -103,6 +107,19 @@ def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
         "why": f"{why}; against PyTorch {agreement}",
         "check": agreement.record(bound),
     }
+
+
+def references(made: Path) -> list[tuple[Question, NDArray[Any]]]:
+    """What an export kept of its network: inputs by their names, one at a time, and PyTorch's
+    scores."""
+    found: list[tuple[Question, NDArray[Any]]] = []
+    for path in sorted(made.glob("reference*.npz")):
+        kept = {TENSORS.get(name, name): each for name, each in np.load(path).items()}
+        scores = kept.pop("scores")
+        for row in range(len(scores)):
+            at = slice(row, row + 1)
+            found.append(({name: each[at] for name, each in kept.items()}, scores[at]))
+    return found
 
 
 def processor() -> str:

@@ -17,7 +17,7 @@ from scripts.base import files
 from scripts.base.errors import guarded
 from scripts.settings.architectures import require_known
 from scripts.steps.agreement import Bound
-from scripts.steps.manifest import Wanted, why_export
+from scripts.steps.manifest import Torchvision, why_export
 from scripts.steps.progress import step
 
 # The most that any class's probability may differ from PyTorch's in float32: the same arithmetic,
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     require_known(options.arch)
-    wanted = Wanted(options.arch, options.weights, options.precision, options.labels)
+    wanted = Torchvision(options.arch, options.weights, options.precision, options.labels)
     reason = why_export(options.out, wanted)
     if reason is None:
         print(f"{options.out} fits: nothing to export")
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def export(wanted: Wanted, samples: Path | None, out: Path) -> None:
+def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
     with step(f"loading {wanted.arch}, weights {wanted.weights}"):
         from scripts.steps import checked, networks
 

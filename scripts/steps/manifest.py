@@ -20,13 +20,17 @@ MAKERS = ("torch", "torchvision", "onnx", "onnxscript")
 NOTHING: Mapping[str, Any] = {}
 
 
-class Identified(Protocol):
-    def identity(self) -> dict[str, Any]: ...
+class ExportSpec(Protocol):
+    """What is to be exported."""
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        """All that the artefact depends on, told apart without loading any of it. `before` is what
+        was told when all its files were there."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the user asks to be exported: one of torchvision's architectures."""
+class Torchvision:
+    """One of torchvision's architectures."""
 
     arch: str
     weights: str  # "default" (torchvision's own), "random", or a file
@@ -38,13 +42,17 @@ class Wanted:
         return self.weights == "random"
 
     @property
+    def words(self) -> list[str | Path]:
+        """As the step takes them."""
+        weights = self.weights if self.named else Path(self.weights)
+        return ["--arch", self.arch, "--weights", weights, "--precision", self.precision]
+
+    @property
     def named(self) -> bool:
         """Whether the weights are a word, and no file."""
         return self.weights in ("default", "random")
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
-        """All that the artefact depends on, told apart without loading any of it. `before` is what
-        was told when all its files were there."""
         weights: dict[str, str] = {"source": self.weights}
         if not self.named:
             path = Path(self.weights)
@@ -67,7 +75,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Foreign:
-    """What the user asks to be adopted: an ONNX file of their own."""
+    """An ONNX file of the user's own."""
 
     network: Path
     labels: Path | None  # None: its classes have numbers
@@ -152,16 +160,13 @@ class Manifest:
         return said + (" (untrained)" if self.untrained else "")
 
 
-def why_export(artefact: Path, wanted: Identified, as_before: bool = False) -> str | None:
+def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str | None:
     """None when the artefact fits; else what changed, in one line. Of weights that are wanted as
     before, the file may be gone, or on another machine."""
     manifest = Manifest.load(artefact / "manifest.json")
     if manifest is None:
         return "nothing exported yet"
-    if as_before and isinstance(wanted, Wanted | Foreign):
-        identity = wanted.identity(manifest.identity)
-    else:
-        identity = wanted.identity()
+    identity = spec.identity(manifest.identity if as_before else NOTHING)
     changes = differences(manifest.identity, identity)
     if not changes:
         onnx = artefact / "model.onnx"

@@ -16,7 +16,7 @@ from torch import nn
 
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
-from scripts.steps.manifest import Wanted, lines_of
+from scripts.steps.manifest import Torchvision, lines_of
 from scripts.steps.vision import torchvision
 
 
@@ -68,7 +68,7 @@ class Halved(nn.Module):  # type: ignore[misc]
         return scores
 
 
-def build(wanted: Wanted) -> Network:
+def build(wanted: Torchvision) -> Network:
     models = torchvision.models
     published = models.get_model_weights(wanted.arch)
     labels = lines_of(wanted.labels) or list(published.DEFAULT.meta["categories"])
@@ -124,7 +124,7 @@ def _download(arch: str, published: Any) -> tuple[nn.Module, Any, dict[str, str]
 
 
 def _from_file(
-    wanted: Wanted, classes: int, published: Any
+    wanted: Torchvision, classes: int, published: Any
 ) -> tuple[nn.Module, Any, dict[str, str]]:
     path = Path(wanted.weights)
     digest = files.sha256(path)

@@ -1,30 +1,29 @@
 """A Places365 checkpoint -> ONNX, checked against PyTorch, and the names of its classes.
 
-    python -m scripts.steps.places --weights resnet50_places365.pth.tar --out build/places
+    python -m scripts.steps.places --source torchvision/resnet50 --classes 365 \
+        --pictures '{"side": 256, …}' --weights resnet50_places365.pth.tar --out build/places
 
 Out: model.onnx (input_0 [batch, 3, side, side] -> output_0, scores), labels.txt, reference.npz
-(pixels, and PyTorch's scores of them) and manifest.json.
-The names are read from categories_places365.txt beside the checkpoint; where there is none, classes
-have numbers.
+(pixels, and PyTorch's scores of them), golden.npz (pictures of any size, and PyTorch's scores) and
+manifest.json. Without --categories classes have numbers.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, guarded
-from scripts.base.paths import ROOT
-from scripts.recipes.schema import Array, load_as
 from scripts.steps.agreement import Bound
-from scripts.steps.manifest import Manifest, pinned, why_export
+from scripts.steps.manifest import NOTHING, Manifest, of_file, pinned, why_export
 from scripts.steps.progress import step
 
-RECIPE = ROOT / "recipes" / "places365.yaml"
 CATEGORIES = "categories_places365.txt"
 UNTRAINED = "random"
 INPUT, OUTPUT = "input_0", "output_0"
@@ -33,110 +32,147 @@ MAKERS = ("torch", "torchvision", "onnx", "onnxscript")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Checkpoint:
     source: str
     weights: str  # a file, or "random"
+    classes: int
+    pictures: Mapping[str, Any]  # their side, mean and deviation
     precision: str = "fp32"  # or "fp16": half precision inside, as a strongly typed engine wants it
+    categories: Path | None = None
 
     @property
     def untrained(self) -> bool:
         return self.weights == UNTRAINED
 
     @property
-    def categories(self) -> Path | None:
-        path = Path(self.weights).with_name(CATEGORIES)
-        return path if not self.untrained and path.is_file() else None
+    def words(self) -> list[str | Path]:
+        """As the step takes them."""
+        weights = self.weights if self.untrained else Path(self.weights)
+        words = ["--source", self.source, "--weights", weights, "--precision", self.precision]
+        words += ["--classes", str(self.classes), "--pictures", json.dumps(self.pictures)]
+        return [*words, *(("--categories", self.categories) if self.categories else ())]
 
-    def identity(self) -> dict[str, Any]:
-        """All that the artefact depends on, told apart without loading any of it."""
-        found: dict[str, Any] = {"source": self.source, "weights": {"source": self.weights}}
-        found["precision"] = self.precision
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        weights = {"source": self.weights}
         if not self.untrained:
-            path = Path(self.weights)
-            if not path.is_file():
+            weights = of_file(Path(self.weights), before.get("weights"))
+            if not weights:
                 raise NoWeights(
                     f"no Places365 checkpoint at {self.weights or '(nothing named)'}",
                     "download resnet50_places365.pth.tar and categories_places365.txt from "
                     "places2.csail.mit.edu and name the first (PLACES=…), or see it run untrained "
                     "(PLACES=random)",
                 )
-            found["weights"] = {"source": path.name, "sha256": files.sha256(path)}
-        if self.categories:
-            found["categories"] = files.sha256(self.categories)
-        return found | {"versions": pinned(*MAKERS)}
+        named = of_file(self.categories, before.get("categories")) if self.categories else None
+        return {
+            "source": self.source,
+            "weights": weights,
+            "classes": self.classes,
+            "pictures": dict(self.pictures),
+            "precision": self.precision,
+            "categories": named,
+            "versions": pinned(*MAKERS),
+        }
+
+
+def categories_beside(weights: str) -> Path | None:
+    path = Path(weights).with_name(CATEGORIES) if Path(weights).name else None
+    return path if path and path.is_file() else None
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", required=True, help="torchvision/ARCH")
     parser.add_argument("--weights", required=True, help="a .pth.tar file, or random")
+    parser.add_argument("--classes", type=int, required=True)
+    parser.add_argument("--pictures", type=json.loads, required=True)
+    parser.add_argument("--categories", type=Path, help='lines like "/a/airfield 0"')
     parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    recipe = load_as(RECIPE, Array)
-    wanted = Wanted(recipe.source, options.weights, options.precision)
-    if why_export(options.out, wanted) is None:
-        print(f"{options.out} fits: nothing to export")
+    options = vars(parser.parse_args(argv))
+    out = options.pop("out")
+    spec = Checkpoint(**options)
+    if why_export(out, spec) is None:
+        print(f"{out} fits: nothing to export")
         return 0
-    export(wanted, recipe, options.out)
+    export(spec, out)
     return 0
 
 
-def export(wanted: Wanted, recipe: Array, out: Path) -> None:
-    labels = names(wanted, recipe.classes)
-    with step(f"loading {wanted.source}, weights {Path(wanted.weights).name}"):
-        module = _network(wanted, recipe.classes)
+def export(spec: Checkpoint, out: Path) -> None:
+    labels = names(spec)
+    with step(f"loading {spec.source}, weights {Path(spec.weights).name}"):
+        module = _network(spec)
     with files.whole_folder(out) as draft:
         onnx_path = draft / "model.onnx"
         with step("exporting to ONNX"):
-            _to_onnx(module, wanted.precision, recipe.pictures.side, onnx_path)
+            _to_onnx(module, spec.precision, spec.pictures["side"], onnx_path)
         with step("comparing ONNX with PyTorch"):
-            difference = _check(module, wanted.precision, recipe.pictures.side, draft)
+            difference = _check(module, spec.precision, spec.pictures["side"], draft)
+            _ask_golden(module, spec.pictures, draft)
         print(f"  probabilities within {difference:.2g}")
         (draft / "labels.txt").write_text("".join(f"{label}\n" for label in labels))
         manifest = Manifest(
-            identity=wanted.identity(),
-            untrained=wanted.untrained,
-            transform=recipe.pictures.model_dump(),
-            onnx={"sha256": files.sha256(onnx_path), "classes": recipe.classes},
-            check={"max_difference": difference, "bound": BOUNDS[wanted.precision].difference},
+            identity=spec.identity(),
+            untrained=spec.untrained,
+            transform=dict(spec.pictures),
+            onnx={"sha256": files.sha256(onnx_path), "classes": spec.classes},
+            check={"max_difference": difference, "bound": BOUNDS[spec.precision].difference},
         )
         (draft / "manifest.json").write_text(manifest.dump())
 
 
-def names(wanted: Wanted, classes: int) -> list[str]:
+def _ask_golden(module: Any, pictures: Mapping[str, Any], out: Path) -> None:
+    """Pictures of several shapes, as callers send them."""
+    import numpy as np
+    import torch
+
+    from bundle_serving.arrays import Squares, to_square
+    from scripts.steps import golden
+    from scripts.steps.picture import mug
+
+    drawing = np.asarray(mug().convert("RGB").resize((320, 320)), np.float32)
+    shown = [drawing, drawing[:, ::-1], drawing[40:280], drawing[:, 60:200] / 2]
+    squares = np.stack([to_square(each, Squares(**pictures)) for each in shown])
+    with torch.inference_mode():
+        scores = module(torch.from_numpy(squares)).numpy()
+    golden.save(out / "golden.npz", [{"INPUT": each[None]} for each in shown], scores=scores)
+
+
+def names(spec: Checkpoint) -> list[str]:
     """Lines like "/a/airfield 0", in any order -> the names by number."""
-    if wanted.categories is None:
-        suffix = " (untrained weights)" if wanted.untrained else ""
-        return [f"class {number}{suffix}" for number in range(classes)]
+    if spec.categories is None:
+        suffix = " (untrained weights)" if spec.untrained else ""
+        return [f"class {number}{suffix}" for number in range(spec.classes)]
     found = {}
-    for line in wanted.categories.read_text().splitlines():
+    for line in spec.categories.read_text().splitlines():
         path, _, number = line.rpartition(" ")
         found[number] = path[3:] if path[:1] == "/" and path[2:3] == "/" else path
     try:
-        return [found[str(number)] for number in range(classes)]
+        return [found[str(number)] for number in range(spec.classes)]
     except KeyError as missing:
         raise UserError(
-            f"{wanted.categories} names no class {missing.args[0]}",
-            f"give all {classes}, one a line: /a/airfield 0",
+            f"{spec.categories} names no class {missing.args[0]}",
+            f"give all {spec.classes}, one a line: /a/airfield 0",
         ) from None
 
 
-def _network(wanted: Wanted, classes: int) -> Any:
+def _network(spec: Checkpoint) -> Any:
     import torch
 
     from scripts.steps.networks import read_state
     from scripts.steps.vision import torchvision
 
-    arch = wanted.source.removeprefix("torchvision/")
+    arch = spec.source.removeprefix("torchvision/")
     torch.manual_seed(0)
-    module = torchvision.models.get_model(arch, weights=None, num_classes=classes)
-    if not wanted.untrained:
+    module = torchvision.models.get_model(arch, weights=None, num_classes=spec.classes)
+    if not spec.untrained:
         try:
-            module.load_state_dict(read_state(Path(wanted.weights)))
+            module.load_state_dict(read_state(Path(spec.weights)))
         except RuntimeError as fault:
             detail = " ".join(str(fault).split())[:160]
             raise UserError(
-                f"{Path(wanted.weights).name} holds no weights of {arch} with {classes} classes "
+                f"{Path(spec.weights).name} holds no weights of {arch} with {spec.classes} classes "
                 f"({detail}…)",
                 "give the checkpoint of Places365's resnet50",
             ) from None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageEnhance, ImageOps
 
 from bundle_serving.pictures import PictureError, Transform, to_pixels
 from scripts.base.errors import UserError
@@ -15,6 +16,7 @@ from scripts.steps.picture import mug
 RANDOM_PICTURES = 4
 # More tell nothing new about the arithmetic, and cost seconds.
 MOST_PICTURES = 32
+DRAWN_SIDE = 320
 
 
 def noise(how: Transform) -> NDArray[np.uint8]:
@@ -36,6 +38,36 @@ def pictures(folder: Path | None, how: Transform) -> list[tuple[bytes, NDArray[n
     mug().save(drawing, "PNG")
     files = [drawing.getvalue(), *(read(folder, MOST_PICTURES, "SAMPLES") if folder else [])]
     return [(file, to_pixels(file, how)) for file in files]
+
+
+def varied() -> list[bytes]:
+    """Image files for where there are few photos: the mug as one may hold a camera, and noise."""
+    random = np.random.default_rng(0)
+    drawing = mug()
+    images = [_shot(drawing, random) for _ in range(MOST_PICTURES - 2 * RANDOM_PICTURES)]
+    square = Transform(DRAWN_SIDE, DRAWN_SIDE)
+    images += [Image.fromarray(pixels.transpose(1, 2, 0)) for pixels in noise(square)]
+    return [_file(image) for image in images]
+
+
+def _shot(drawing: Image.Image, random: np.random.Generator) -> Image.Image:
+    turned = drawing.rotate(random.uniform(-30, 30), Image.Resampling.BILINEAR, expand=True)
+    width, height = turned.size
+    part = random.uniform(0.5, 1)
+    left, top = random.uniform(0, 1 - part, 2)
+    box = (left * width, top * height, (left + part) * width, (top + part) * height)
+    seen = turned.resize((DRAWN_SIDE, DRAWN_SIDE), Image.Resampling.BILINEAR, box)
+    if random.random() < 0.5:
+        seen = ImageOps.mirror(seen)
+    for enhance in (ImageEnhance.Brightness, ImageEnhance.Color, ImageEnhance.Contrast):
+        seen = enhance(seen).enhance(random.uniform(0.6, 1.4))
+    return seen
+
+
+def _file(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=92)
+    return file.getvalue()
 
 
 def read(folder: Path, most: int, setting: str) -> list[bytes]:

@@ -21,6 +21,11 @@ class Workspace:
         return self.folder / "onnx"
 
     @property
+    def pictures(self) -> list[Path]:
+        """The files that PyTorch was asked about."""
+        return sorted((self.onnx / "pictures").glob("*"))
+
+    @property
     def int8(self) -> Path:
         """What quantise made of it."""
         return self.folder / "int8"

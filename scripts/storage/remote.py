@@ -168,7 +168,7 @@ class Remote:
             else:
                 self._bucket.send(each.path, key, each.sha256, advance)
 
-        for _, rank in groupby(changed, key=lambda each: upload_order.rank(each.name)):
+        for _, rank in groupby(changed, key=lambda each: each.rank):
             together = []
             for each in rank:
                 if in_parts(each.size) and each.sha256 not in copies:
@@ -184,10 +184,9 @@ class Remote:
 
     def _delete(self, sizes: dict[str, int], base: str) -> None:
         """The other way round than it came."""
-        last_first = sorted(
-            sizes, key=lambda name: upload_order.place(name, sizes[name]), reverse=True
-        )
-        for _, rank in groupby(last_first, key=upload_order.rank):
+        order = upload_order.Order(sizes).rank
+        last_first = sorted(sizes, key=lambda name: (order(name), -sizes[name]), reverse=True)
+        for _, rank in groupby(last_first, key=order):
             at_once(self._bucket.delete, [base + name for name in rank])
 
 

@@ -53,6 +53,11 @@ class Shared:
             told = history.path(self._pipeline).read_bytes()
             self._remote.archive.write(self._at(history.NAME), told)
 
+    def forget(self) -> None:
+        """All of its versions."""
+        if self._remote:
+            self._remote.archive.remove(self._at())
+
     def _at(self, name: str = "") -> str:
         """Its name on S3, which is as it is below archive.HERE."""
         return name if self._pipeline.first else f"{self._pipeline.name}/{name}"

@@ -3,16 +3,15 @@ version: S3 has no rename, and a version is there with its first object.
 
 What no version needs comes first; then models (a Python model's folder without its model.py makes
 Triton wait for minutes; with it and nothing else, it says what it lacks); then what lies beside
-them; then configurations; last the ensemble, that names them all. Things go the other way round.
+them; then configurations; last the ensembles, that name them all. Things go the other way round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bundle_serving.start_server import PIPELINE
 from scripts.base import files
 
 # The record of a version that is kept: where it stands, all the rest does.
@@ -25,11 +24,38 @@ class Local:
     path: Path | None  # None: a folder with nothing in it, which S3 knows only by a marker
     size: int
     sha256: str
+    rank: int = 0  # what has the same one may come in any order
 
 
 def contents(folder: Path) -> list[Local]:
     """What is to be there, in the order in which it is put there."""
-    return sorted(_walk(folder, ""), key=lambda each: place(each.name, each.size))
+    found = list(_walk(folder, ""))
+    order = Order(each.name for each in found)
+    ranked = (replace(each, rank=order.rank(each.name)) for each in found)
+    return sorted(ranked, key=lambda each: (each.rank, -each.size, each.name))
+
+
+class Order:
+    def __init__(self, names: Iterable[str]) -> None:
+        """Of these together: an ensemble is a model with nothing in its version folders."""
+        given = list(names)
+        self._members = {name.partition("/")[0] for name in given if _of_a_version(name)}
+
+    def rank(self, name: str) -> int:
+        model, _, rest = name.partition("/")
+        folder, _, file = rest.partition("/")
+        if name == LAST:
+            return 7
+        if model not in self._members:
+            return 6 if name.endswith(".pbtxt") else 5
+        if folder.isdecimal():
+            return 2 if file.startswith("model.") else 3
+        return 4 if name.endswith(".pbtxt") else 1
+
+
+def _of_a_version(name: str) -> bool:
+    folder, _, file = name.partition("/")[2].partition("/")
+    return folder.isdecimal() and file not in ("", ".gitkeep")
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[Local]:
@@ -45,21 +71,3 @@ def _walk(folder: Path, prefix: str) -> Iterator[Local]:
 
 def _passing(name: str) -> bool:
     return name == "__pycache__" or (name.startswith(".") and name.endswith(".tmp"))
-
-
-def place(name: str, size: int = 0) -> tuple[int, int, str]:
-    """A sort key, for the order in which things come; of its kind the largest is first."""
-    return rank(name), -size, name
-
-
-def rank(name: str) -> int:
-    """What has the same one may come in any order."""
-    model, _, rest = name.partition("/")
-    folder, _, file = rest.partition("/")
-    if name == LAST:
-        return 7
-    if model == PIPELINE:
-        return 6 if name.endswith(".pbtxt") else 5
-    if folder.isdecimal():
-        return 2 if file.startswith("model.") else 3
-    return 4 if name.endswith(".pbtxt") else 1

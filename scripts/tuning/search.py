@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scripts.repository.model_folders import Share
+from scripts.recipes.layout import Share
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ os.environ["PYTRITON_NO_TENSORSTORE"] = "1"
 
 import numpy as np
 from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
+from pytriton.proxy.communication import get_config_from_handshake_server
 from pytriton.triton import Triton, TritonConfig, TritonLifecyclePolicy
 
 from bundle_serving.embeddings import Embedder, Network
@@ -42,6 +43,8 @@ EXIT_TIMEOUT_S = 10
 # Between two questions to itself; and how long one may take, behind all that others ask.
 EVERY_S, PATIENCE_S = 2, 60
 LOOK_MS = 200
+# For which one instance waits until the first is there, and this process until that answers.
+HANDSHAKE_S = 60
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -79,6 +82,7 @@ def main(argv: list[str] | None = None) -> int:
         ),
     )
     bind(triton, network, how, cores)
+    be_patient(options.run_dir / "model-store" / MODEL / "1" / "communication.py")
     try:
         triton.run()
         print(f"serving {MODEL}: {network.said}", flush=True)
@@ -110,6 +114,15 @@ def bind(triton: Triton, network: Network, how: Transform, cores: int) -> None:
         ),
         strict=True,
     )
+
+
+def be_patient(proxy: Path) -> None:
+    """PyTriton waits for 1 s, and all instances start at the same time: on a busy machine another
+    one would often ask in vain for the first, and nothing would come up. So here, and in the file
+    that the instances import."""
+    get_config_from_handshake_server.__defaults__ = (HANDSHAKE_S,)
+    with proxy.open("a") as file:
+        file.write(f"\n\nget_config_from_handshake_server.__defaults__ = ({HANDSHAKE_S},)\n")
 
 
 def end_when_it_does_not_answer(triton: Triton, url: str) -> None:

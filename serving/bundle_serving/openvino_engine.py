@@ -86,3 +86,7 @@ class Engine:
     ) -> dict[str, NDArray[np.generic]]:
         results = self._request.infer(dict(inputs), share_inputs=True)
         return {name: results[name] for name in outputs}
+
+    def only_output(self, inputs: Mapping[str, NDArray[np.generic]]) -> NDArray[np.generic]:
+        output: NDArray[np.generic] = self._request.infer(dict(inputs), share_inputs=True)[0]
+        return output.copy()

@@ -59,7 +59,7 @@ def test_ctrl_c_during_the_export(project: Project) -> None:
     shutil.rmtree(project.path / "build" / "versions")
     make = project.start_make("up")
     drafts = project.path / "build" / "versions" / ".draft"
-    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing", 120)
+    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing")
     said = interrupt(make)
     assert "interrupted" in said and "Traceback" not in said
     assert not drafts.exists()
@@ -70,7 +70,7 @@ def test_kill_9_during_the_export(project: Project) -> None:
     shutil.rmtree(project.path / "build" / "versions")
     make = project.start_make("up")
     drafts = project.path / "build" / "versions" / ".draft"
-    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing", 120)
+    wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing")
     os.killpg(make.pid, signal.SIGKILL)
     make.communicate()
     assert not (drafts / "onnx").exists()
@@ -215,7 +215,7 @@ def test_the_server_does_not_hear_a_ctrl_c_meant_for_others(project: Project) ->
 
 def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
     """Whatever becomes of its file, the next `up` serves with the key that is then there."""
-    file = project.path / "build" / "run" / "admin.key"
+    file = project.path / "build" / "key" / "admin.key"
     assert "a new key" in project.made("up")
     first = file.read_text()
     project.made("down")
@@ -240,15 +240,19 @@ def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
         file.write_text(spoilt)
         for command in ("models", "up"):
             (line,) = error_lines(project.make(command).stderr)
-            assert "admin.key holds no key" in line and "rm build/run/admin.key" in line
+            assert "admin.key holds no key" in line and "rm build/key/admin.key" in line
     assert project.make("classify", IMG="model_repository/preprocessing/warmup").returncode == 0
 
 
 def test_an_operator_without_a_server(project: Project) -> None:
-    for command in (("models",), ("load", "MODEL=resnet50_onnx"), ("unload", "MODEL=resnet50_trt")):
+    for command in (
+        ("models",),
+        ("load", "TRITON_MODEL=resnet50_onnx"),
+        ("unload", "TRITON_MODEL=resnet50_trt"),
+    ):
         (line,) = error_lines(project.make(*command).stderr)
         assert "no server is up" in line and "make up" in line
     project.made("up")
     os.kill(int(str(state(project)["pid"])), signal.SIGKILL)
-    (line,) = error_lines(project.make("load", "MODEL=resnet50_onnx").stderr)
+    (line,) = error_lines(project.make("load", "TRITON_MODEL=resnet50_onnx").stderr)
     assert project.settings["HTTP_PORT"] in line and "refused" in line

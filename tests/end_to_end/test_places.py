@@ -58,7 +58,7 @@ def test_it_tells_what_it_was_made_from(together: Project) -> None:
     assert "torchvision/resnet50, weights resnet50_places365.pth.tar" in together.made(
         "models", COLUMNS="200"
     )
-    missing = together.make("classify", IMG="noise.jpg", MODEL="places", PLACES="")
+    missing = together.make("classify", IMG="noise.jpg", MODEL="places", PLACES="nowhere.tar")
     assert "places2.csail.mit.edu" in missing.stderr
     assert not list(together.path.glob("model_repository/*/1/model.onnx"))
     assert not list(together.path.glob("model_repository/**/labels.txt"))

@@ -135,7 +135,7 @@ def test_a_canary_gets_its_share_of_our_clients(project: Project) -> None:
         for client in (http, grpc):
             assert client.classify(picture()).labels
         # Triton counts a request after it has answered it.
-        wait_until(lambda: asked(project, candidate.name) == 2, "two requests", 5)
+        wait_until(lambda: asked(project, candidate.name) == 2, "two requests")
         control(project, candidate.name, "unload", {})
         for client in (http, grpc):  # which do not know yet that it is gone
             assert client.classify(picture()).labels
@@ -277,6 +277,18 @@ def test_another_picture_size(local: Project) -> None:
     manifest.unlink()
     manifest.write_text(json.dumps(told))
     refused(local, "takes pictures of", number)
+
+
+def test_labels_that_nobody_knows_again(local: Project, assets: Path) -> None:
+    """The weights of the live version are trained; those of the next are random, and then random
+    ones that say they are not."""
+    number = published(local, WEIGHTS="random")
+    refused(local, "has untrained weights", number)
+    manifest = local.served_version.parent / f"{number}/onnx/manifest.json"
+    told = json.loads(manifest.read_text())
+    manifest.unlink()
+    manifest.write_text(json.dumps(told | {"untrained": False}))
+    refused(local, "the same answer to 0 of 32 questions, and MIN_AGREEMENT=20", number)
 
 
 def test_a_broken_config(local: Project) -> None:

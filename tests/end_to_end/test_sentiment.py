@@ -17,6 +17,7 @@ from scripts.steps.texts import export, sentences
 from tests.project import Project
 
 ENSEMBLE = "sentiment_ensemble"
+LABELS = ("--labels", "negative,positive")
 TEXTS = [
     "What a lovely day!",
     "I want my money back.",
@@ -29,8 +30,8 @@ TEXTS = [
 
 
 def test_the_classifier_knows_most_of_what_it_has_not_seen(together: Project) -> None:
-    made = together.path / "build" / "sentiment"
-    check = json.loads((made / "manifest.json").read_text())["check"]
+    version = together.path / "build" / "versions" / "sentiment" / "1"
+    check = json.loads((version / "onnx" / "manifest.json").read_text())["check"]
     assert check["accuracy"] >= 0.85 and check["sentences"] > 600
     assert check["max_difference"] <= 0.01
 
@@ -122,7 +123,7 @@ def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
     folder = tiny_hub_classifier(tmp_path / "tiny", ENCODER, ["NEGATIVE", "POSITIVE"])
     out = tmp_path / "made"
     for precision in ("fp32", "fp16"):
-        words = ["--source", str(folder), "--precision", precision, "--out", str(out)]
+        words = ["--source", str(folder), *LABELS, "--precision", precision, "--out", str(out)]
         assert export.main(words) == 0
         manifest = json.loads((out / "manifest.json").read_text())
         assert manifest["check"]["max_difference"] <= 0.01
@@ -130,7 +131,7 @@ def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
     assert not has_float32_compute(out / "model.onnx")
     other = tiny_hub_classifier(tmp_path / "other", ENCODER, ["BAD", "GOOD"])
     with pytest.raises(UserError, match="labels are bad, good, and the recipe's negative"):
-        export.main(["--source", str(other), "--out", str(out)])
+        export.main(["--source", str(other), *LABELS, "--out", str(out)])
 
 
 def has_float32_compute(path: Path) -> bool:
@@ -161,7 +162,7 @@ def test_a_hub_that_is_not_reached_is_named_with_the_way_out(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(NoWeights, match="is not to be had") as refused:
-        export.main(["--source", "nobody/nothing", "--out", str(tmp_path / "made")])
+        export.main(["--source", "nobody/nothing", *LABELS, "--out", str(tmp_path / "made")])
     assert "SENTIMENT=minilm" in refused.value.remedy
 
 

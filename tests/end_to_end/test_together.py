@@ -49,7 +49,7 @@ def test_all_are_ready_and_answer_at_once(together: Project) -> None:
     assert "negative  " in again.stdout
     assert together.server_began() == began
     assert (
-        "MODEL=smells is not known"
+        "MODEL=smells is not a pipeline"
         in together.make("classify", IMG=str(photo), MODEL="smells").stderr
     )
 
@@ -95,7 +95,7 @@ def test_pictures_are_answered_as_by_pytorch_and_a_restart_brings_all_back(
 
         # One is unloaded, and one is damaged: neither comes back, and neither keeps others away.
         members = ("sentiment_onnx", "sentiment_postprocessing", "sentiment_preprocessing")
-        said = together.made("unload", MODEL="sentiment_ensemble")
+        said = together.made("unload", TRITON_MODEL="sentiment_ensemble")
         assert f"unloaded: {', '.join(('sentiment_ensemble', *members))}" in said
         models = together.made("models")
         for member in members:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts.measuring.perf_analyzer import has_libb64
-from tests.project import Project, interrupt, picture, wait_until
+from tests.project import Project, error_lines, interrupt, picture, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -45,9 +45,27 @@ def test_the_winner_is_written_with_its_figures_or_nothing_is(project: Project) 
     assert nothing_is_left(project)
 
 
+def test_beside_a_server_it_measures_nothing_and_takes_nothing_from_anyone_unasked(
+    project: Project,
+) -> None:
+    project.made("up")
+    began = project.server_began()
+    (line,) = error_lines(project.make("tune", FLAVOUR="").stderr)
+    assert "the local server that is up shares the cores" in line and "STOP=1" in line
+    assert project.server_began() == began
+    try:
+        said = project.made("tune", MINUTES="0.05", STOP="1", FLAVOUR="")
+        assert "flavour local: it serves" in said and "stopped for the search" in said
+        assert project.server_began() != began
+        project.made("status")
+    finally:
+        project.make("down")
+    assert nothing_is_left(project)
+
+
 def test_ctrl_c_leaves_the_settings_as_they_were(project: Project) -> None:
     make = project.start_make("tune")
-    wait_until(project.temporary_servers, "a server to be tried", 120)
+    wait_until(project.temporary_servers, "a server to be tried")
     said = interrupt(make)
     assert "interrupted" in said and "Traceback" not in said
     assert (project.path / ".env").read_text() == MINE

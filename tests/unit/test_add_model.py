@@ -10,9 +10,8 @@ from onnx import TensorProto, helper, save
 from scripts.base.errors import UserError
 from scripts.commands.add_model import recipe, require_a_name, require_new, written
 from scripts.recipes import pipelines
-from scripts.recipes.pipelines import RECIPES, Pipeline
+from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
-from scripts.repository.model_folders import COMMITTED
 
 
 @pytest.fixture
@@ -34,12 +33,12 @@ def test_a_recipe_of_a_file(network: Path) -> None:
     made = recipe("pets", {"ONNX": str(network), "LABELS": str(labels)})
     assert (made.classes, made.pictures.crop, made.pictures.resize) == (2, 112, 128)
     pipeline = Pipeline("pets", made)
-    assert pipeline.labels == labels and pipeline.said["WEIGHTS"] == str(network)
-    assert pipeline.members == {
+    assert made.labels_file == labels and made.defaults()["WEIGHTS"] == str(network)
+    assert pipeline.recipe.members == {
         *("pets_preprocessing", "pets_preprocessing_dali", "pets_postprocessing"),
         *("pets_onnx", "pets_trt"),
     }
-    assert Pipeline("pets", recipe("pets", {"ONNX": str(network)})).labels is None
+    assert recipe("pets", {"ONNX": str(network)}).labels_file is None
 
 
 def test_a_recipe_of_an_architecture(network: Path) -> None:
@@ -47,7 +46,7 @@ def test_a_recipe_of_an_architecture(network: Path) -> None:
     assert (made.source, made.weights, made.labels) == (
         *("torchvision/resnet18", "default", "torchvision"),
     )
-    said = Pipeline("light", made).said
+    said = made.defaults()
     assert said == {"ARCH": "resnet18", "WEIGHTS": "default", "PRECISION": "auto"}
     own = {"ARCH": "resnet18", "WEIGHTS": "w.pth", "LABELS": str(network.with_name("two.txt"))}
     assert recipe("pets", own).classes == 2
@@ -89,9 +88,10 @@ def test_what_is_there_is_not_taken_for_something_new(name: str) -> None:
 
 def test_nothing_is_left_of_what_failed(network: Path) -> None:
     pipeline = Pipeline("test_pets", recipe("test_pets", {"ONNX": str(network)}))
-    path = RECIPES / "test_pets.yaml"
+    own = pipelines.own()
+    path = own.recipes / "test_pets.yaml"
     with pytest.raises(KeyboardInterrupt), written(pipeline):
         assert load(path) == pipeline.recipe and pipelines.named("test_pets") == pipeline
-        assert (COMMITTED / "test_pets_onnx" / "config.pbtxt").exists()
+        assert (own.models / "test_pets_onnx" / "config.pbtxt").exists()
         raise KeyboardInterrupt
-    assert not path.exists() and not list(COMMITTED.glob("test_pets*"))
+    assert not path.exists() and not list(own.models.glob("test_pets*"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import subprocess
 import sys
@@ -12,36 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, save
 from pytriton.exceptions import PyTritonUnrecoverableError
 from pytriton.proxy.types import Request
 
 from bundle_serving.embeddings import Embedder, Network
 from bundle_serving.pictures import Transform
+from tests.networks import SIDE, means
 from tests.project import ROOT, picture
-
-SIDE = 32
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """The mean of each channel stands for a network."""
-    pixels = helper.make_tensor_value_info("input", TensorProto.UINT8, ["batch", 3, SIDE, SIDE])
-    vectors = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", 3])
-    nodes = [
-        helper.make_node("Cast", ["input"], ["levels"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["levels", "axes"], ["means"], keepdims=0),
-        helper.make_node("LpNormalization", ["means"], ["embedding"], axis=1, p=2),
-    ]
-    axes = helper.make_tensor("axes", TensorProto.INT64, [2], [2, 3])
-    graph = helper.make_graph(nodes, "means", [pixels], [vectors], [axes])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    save(model, tmp_path / "model.onnx")
-    transform = {"resize": SIDE, "crop": SIDE}
-    manifest = {"onnx": {"dimensions": 3}, "transform": transform}
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    (tmp_path / "network.txt").write_text("means, weights random (untrained)\n")
-    return tmp_path
+    return means(tmp_path)
 
 
 def embedder(made: Path) -> Embedder:

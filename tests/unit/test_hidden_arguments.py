@@ -81,7 +81,7 @@ def test_the_process_is_the_program() -> None:
         told = json.loads(process.stdout.readline())
         assert told["pid"] == process.pid and told["tracer"] == "0"
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        wait_until(lambda: not children.read_text(), "the helpers to be gone", 5)
+        wait_until(lambda: not children.read_text(), "the helpers to be gone")
         process.terminate()
         assert process.wait(5) == -signal.SIGTERM
 

@@ -10,23 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf import text_format
-from google.protobuf.json_format import MessageToDict
 from PIL import Image
-from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
-from scripts.measuring import perf_analyzer, photos, results, waterfall
+from scripts.commands import bench, tune
+from scripts.measuring import perf_analyzer, photos, plots, results, waterfall
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.division import Division, untrained
 from scripts.measuring.measurement import Measurement, Sample, Spread, against
 from scripts.measuring.photos import Inputs
 from scripts.measuring.report import headlines
-from scripts.measuring.subject import network_of, takes_pictures
 from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
-from tests.project import ROOT, picture
+from tests.project import picture
 
 # What a real run on a real server left.
 RECORDED = Path(__file__).parent / "recorded"
@@ -192,39 +189,49 @@ def test_chance_is_named() -> None:
     assert untrained(served | {"small weights": drawn}) == ["mobilenet_v2", "resnet50"]
 
 
-def committed(model: str) -> dict[str, Any]:
-    """A model's config in the words of the server."""
-    text = (ROOT / "model_repository" / model / "config.pbtxt").read_text()
-    config = text_format.Parse(text, ModelConfig())
-    return MessageToDict(config, preserving_proto_field_name=True)
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
-        (PIPELINE, True),
-        ("cascade", True),
-        ("cascade_choice", False),
-        ("places_ensemble", False),
-        ("sentiment_ensemble", False),
-    ],
-)
-def test_what_can_be_sent_pictures(model: str, expected: bool) -> None:
-    assert takes_pictures(committed(model)) is expected
-
-
-def test_the_network_of_an_ensemble() -> None:
-    ensemble = committed(PIPELINE)
-    assert network_of(ensemble) == "resnet50_trt"
-    steps = ensemble["ensemble_scheduling"]["step"]
-    with pytest.raises(UserError, match="no step"):
-        network_of(ensemble | {"ensemble_scheduling": {"step": steps[:1]}})
-
-
 def test_the_headline_is_the_best_that_is_certain() -> None:
     best = headlines([measured(40, 41), measured(80, 20), measured(30, 30, concurrency=1)])
     assert [(one.what, one.value) for one in best] == [("ensemble, small", "40.5")]
     assert "answered in 3 ms" in best[0].note
+
+
+def test_headlines_are_of_as_many_at_a_time() -> None:
+    """Where a network's one stable figure is that of one at a time, the ensemble's four seem
+    faster than it."""
+    network, pixels = {"target": NETWORK, "inputs": PIXELS}, {"inputs": PIXELS}
+    best = headlines(
+        [
+            measured(30, 30, concurrency=1),
+            measured(80, 80),
+            measured(50, 50, concurrency=1, **network),
+            measured(60, 120, **network),
+        ]
+    )
+    assert [(one.value, one.note.partition(";")[0]) for one in best] == [
+        ("30.0", "1 at a time"),
+        ("50.0", "1 at a time"),
+    ]
+    (ours, theirs) = headlines([measured(80, 80), measured(60, 120, **network)])
+    assert (ours.value, theirs.value) == ("80.0", "unstable")
+    assert theirs.note == "4 at a time: the rounds differ by 67%"
+    assert [one.value for one in headlines([measured(6, 12, **pixels)])] == ["unstable"]
+
+
+def test_what_is_unstable_is_marked_on_the_plots_and_not_left_out() -> None:
+    steady, shaky = measured(50, 51), measured(10, 20, concurrency=8)
+    silent = measured(failure="no answer in time", concurrency=2)
+    axes = plots.throughput([steady, shaky, silent]).axes[0]
+    legend = axes.get_legend()
+    assert legend and [text.get_text() for text in legend.get_texts()] == [
+        "ensemble, small, grpc",
+        "ensemble, small, grpc, 2 at a time: no answer in time",
+        "unstable: from the least to the most of its rounds",
+    ]
+    assert {text.get_text() for text in axes.texts} == {"4", "8"}
+    rows = [text.get_text() for text in plots.latencies([steady, shaky, silent]).axes[0].texts]
+    assert rows[1:] == ["unstable: the rounds differ by 67%", "unstable: no answer in time"]
+    (panel,) = plots.waterfall([shaky]).axes
+    assert panel.texts[0].get_text() == "unstable: the rounds differ by 67%"
 
 
 def test_csv_has_no_figure_for_what_is_unstable() -> None:
@@ -293,3 +300,15 @@ def test_pictures_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no picture"):
         photos.given_or_drawn(str(tmp_path), RECIPE)
+
+
+def test_what_measuring_needs_is_missed_before_anything_takes_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(perf_analyzer, "LIBB64", "libnone.so")
+    monkeypatch.setenv("FLAVOUR", "local")
+    for command in (bench, tune):
+        with pytest.raises(UserError, match=r"needs libnone\.so") as refused:
+            command.main()
+        assert "libb64" in refused.value.remedy
+    perf_analyzer.require("gpu")  # NVIDIA's image has it

@@ -12,10 +12,12 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.start_server import PIPELINE
 from scripts.base.errors import UserError
-from scripts.recipes import cascade, places, text, write
-from scripts.recipes.schema import Array, Cascade, Image, Text, load, load_as
-from scripts.settings.settings import DEFAULTS
+from scripts.recipes import write
+from scripts.recipes.kinds.image import Image
+from scripts.recipes.schema import load
+from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps.signature import signature
+from scripts.steps.workspace import Workspace
 from tests.project import ROOT
 
 RECIPES = ROOT / "recipes"
@@ -33,7 +35,7 @@ def test_the_repository_is_what_the_recipes_make(name: str, tmp_path: Path) -> N
 
 
 def test_every_config_of_the_repository_is_of_a_recipe() -> None:
-    made = {path for recipe in RECIPES.glob("*.yaml") for path in write.made(load(recipe))}
+    made = {path for recipe in RECIPES.glob("*.yaml") for path in load(recipe).files()}
     kept = {str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("*/config.pbtxt")}
     assert kept == {path for path in made if path.endswith("config.pbtxt")}
 
@@ -41,21 +43,23 @@ def test_every_config_of_the_repository_is_of_a_recipe() -> None:
 def test_what_a_person_reads_says_the_same_to_triton() -> None:
     """What is written by hand here is read back by Triton's own grammar."""
     for recipe in RECIPES.glob("*.yaml"):
-        for path, content in write.made(load(recipe)).items():
+        for path, content in load(recipe).files().items():
             if path.endswith(".pbtxt"):
                 assert text_format.Parse(content, ModelConfig()).name == path.partition("/")[0]
 
 
-def test_plans_take_the_shapes_that_the_recipes_say() -> None:
-    texts = text.shapes(load_as(RECIPES / "sentiment.yaml", Text))
+def test_plans_take_the_shapes_that_the_recipes_say(tmp_path: Path) -> None:
+    made = Workspace(tmp_path)  # which they do not ask
+    texts, of_places, small = (
+        load(RECIPES / f"{name}.yaml").shapes(made, Settings(DEFAULTS))
+        for name in ("sentiment", "places", "cascade")
+    )
     assert texts == {
         "minShapes": "INPUT_IDS:1x8,ATTENTION_MASK:1x8",
         "optShapes": "INPUT_IDS:16x64,ATTENTION_MASK:16x64",
         "maxShapes": "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
     }
-    of_places = places.shapes(load_as(RECIPES / "places365.yaml", Array))
     assert of_places["maxShapes"] == "input_0:100x3x256x256"
-    small = cascade.shapes(load_as(RECIPES / "cascade.yaml", Cascade))
     assert small["minShapes"] == "input:1x3x224x224"
 
 
@@ -91,16 +95,20 @@ def changed(path: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("changes", "cause", "remedy"),
     [
-        ({"colour": "red"}, "colour is not known", "kind, models, source"),
-        ({"pictures__size": 3}, "pictures.size is not known", "resize, crop, interpolation"),
-        ({"classes": None}, "classes is missing", "say it"),
-        ({"kind": "smell"}, "kind is none of image, text", "say which"),
+        ({"colour": "red"}, "unknown key colour", "kind, models, setting, source"),
+        ({"pictures__size": 3}, "unknown key pictures.size", "resize, crop, interpolation"),
+        ({"classes": None}, "classes is missing", "resnet50.yaml shows it"),
+        ({"kind": "smell"}, "kind 'smell' is not known", "cascade, image"),
         ({"pictures__crop": "wide"}, "pictures.crop: 'wide'", "integer"),
         ({"pictures__interpolation": "cubic"}, "interpolation: 'cubic'", "'bilinear' or 'bicubic'"),
         ({"pictures__mean": [1, 2]}, "pictures.mean", "missing"),
         ({"batch__max": 0}, "batch.max: 0", "greater than or equal to 1"),
         ({"models__network": "../x"}, "models.network: '../x'", "pattern"),
-        ({"warmup": "nobody.jpg"}, "no preprocessing/warmup/nobody.jpg", "put the recipe's"),
+        (
+            {"warmup": "nobody.jpg"},
+            "there is no preprocessing/warmup/nobody.jpg",
+            "put the recipe's",
+        ),
     ],
 )
 def test_a_wrong_recipe_is_refused_in_one_line(
@@ -115,9 +123,13 @@ def test_a_wrong_recipe_is_refused_in_one_line(
 
 
 def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no recipe to be read"):
+    with pytest.raises(UserError, match="cannot read"):
         load(tmp_path / "none.yaml")
-    for content, said in (("a: [", "is no YAML"), ("- 1", "the recipe"), ("", "the recipe")):
+    for content, said in (
+        ("a: [", "is not valid YAML"),
+        ("- 1", "is no recipe"),
+        ("", "is no recipe"),
+    ):
         (tmp_path / "odd.yaml").write_text(content)
         with pytest.raises(UserError, match=said):
             load(tmp_path / "odd.yaml")

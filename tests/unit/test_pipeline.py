@@ -14,11 +14,11 @@ from bundle_serving.start_server import PIPELINE
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.pipelines import CPU, GPU, Engine
-from scripts.repository.model_folders import Decoding, Layout, Share, configure, contents, lay_out
+from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share
+from scripts.repository import model_folders
 from scripts.steps import engine, quantise, samples
 from scripts.steps.agreement import Bound, compare
-from scripts.steps.manifest import Manifest, Wanted, why_export
+from scripts.steps.manifest import Manifest, Torchvision, why_export
 from scripts.steps.workspace import Workspace
 from tests.project import ROOT, picture
 
@@ -31,7 +31,7 @@ def artefact(tmp_path: Path) -> Path:
     (folder / "model.onnx").write_bytes(b"network")
     (folder / "labels.txt").write_text("cat\ndog: big\n")
     manifest = Manifest(
-        identity=Wanted("resnet18", "random").identity(),
+        identity=Torchvision("resnet18", "random").identity(),
         untrained=True,
         transform={"resize": 342, "crop": 299, "interpolation": "bilinear"},
         onnx={"sha256": files.sha256(folder / "model.onnx")},
@@ -42,51 +42,51 @@ def artefact(tmp_path: Path) -> Path:
 
 
 def test_what_fits_is_left_alone(artefact: Path) -> None:
-    assert why_export(artefact, Wanted("resnet18", "random")) is None
+    assert why_export(artefact, Torchvision("resnet18", "random")) is None
 
 
 def test_what_changed_is_named(artefact: Path, tmp_path: Path) -> None:
-    assert why_export(artefact, Wanted("resnet50", "random")) == "arch: resnet18 -> resnet50"
+    assert why_export(artefact, Torchvision("resnet50", "random")) == "arch: resnet18 -> resnet50"
     weights = tmp_path / "mine.pth"
     weights.write_bytes(b"weights")
     assert "weights.source: random -> mine.pth" in str(
-        why_export(artefact, Wanted("resnet18", str(weights)))
+        why_export(artefact, Torchvision("resnet18", str(weights)))
     )
     (artefact / "model.onnx").write_bytes(b"netw")
-    assert "not the file" in str(why_export(artefact, Wanted("resnet18", "random")))
+    assert "not the file" in str(why_export(artefact, Torchvision("resnet18", "random")))
     (artefact / "model.onnx").unlink()
-    assert "gone" in str(why_export(artefact, Wanted("resnet18", "random")))
+    assert "gone" in str(why_export(artefact, Torchvision("resnet18", "random")))
     (artefact / "manifest.json").write_text("{")
-    assert "nothing exported" in str(why_export(artefact, Wanted("resnet18", "random")))
+    assert "nothing exported" in str(why_export(artefact, Torchvision("resnet18", "random")))
 
 
 def test_other_weights_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
     weights = tmp_path / "mine.pth"
     weights.write_bytes(b"one")
-    first = Wanted("resnet18", str(weights)).identity()
+    first = Torchvision("resnet18", str(weights)).identity()
     weights.write_bytes(b"two")
-    assert Wanted("resnet18", str(weights)).identity() != first
+    assert Torchvision("resnet18", str(weights)).identity() != first
 
 
 def test_weights_that_are_gone_are_wanted_as_before(artefact: Path, tmp_path: Path) -> None:
     weights = tmp_path / "mine.pth"
     weights.write_bytes(b"mine")
-    wanted = Wanted("resnet18", str(weights))
+    wanted = Torchvision("resnet18", str(weights))
     manifest = json.loads((artefact / "manifest.json").read_text())
     manifest["identity"] = wanted.identity()
     (artefact / "manifest.json").write_text(json.dumps(manifest))
     weights.unlink()
     assert why_export(artefact, wanted, as_before=True) is None
-    other = Wanted("resnet50", str(weights))
+    other = Torchvision("resnet50", str(weights))
     assert why_export(artefact, other, as_before=True) == "arch: resnet18 -> resnet50"
-    for named_now in (wanted, Wanted("resnet18", str(tmp_path / "other.pth"))):
+    for named_now in (wanted, Torchvision("resnet18", str(tmp_path / "other.pth"))):
         with pytest.raises(UserError, match="no weights file"):
             why_export(artefact, named_now)
 
 
 def test_a_missing_weights_file_is_the_users_to_mend() -> None:
     with pytest.raises(UserError, match="no weights file"):
-        Wanted("resnet18", "nowhere.pth").identity()
+        Torchvision("resnet18", "nowhere.pth").identity()
 
 
 def test_the_engine_is_proved_again_when_the_network_changes(
@@ -119,11 +119,11 @@ def repository(tmp_path: Path) -> Path:
 
 
 def layout(engine: Engine = CPU, step: str = "python") -> Layout:
-    return Layout(pipelines.first(), engine, Decoding(step), Share(3, 2), Share(4, 1))
+    return Layout(engine, Decoding(step), Share(3, 2), Share(4, 1))
 
 
 def laid_out(made: Workspace, repository: Path) -> dict[Path, str]:
-    lay_out(made, layout(), repository)
+    model_folders.lay_out(pipelines.first(), made, layout(), repository)
     return {path: files.sha256(path) for path in sorted(repository.rglob("*")) if path.is_file()}
 
 
@@ -160,7 +160,7 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
 def test_on_a_gpu_the_ensemble_begins_as_wished(
     made: Workspace, repository: Path, step: str, first: str
 ) -> None:
-    lay_out(made, layout(GPU, step), repository)
+    model_folders.lay_out(pipelines.first(), made, layout(GPU, step), repository)
     ensemble = (repository / PIPELINE / "configs" / "gpu.pbtxt").read_text()
     assert f'"{first}"' in ensemble
     laid_out = (repository / first / "configs" / "gpu.pbtxt").read_text()
@@ -174,7 +174,9 @@ def test_on_a_gpu_the_ensemble_begins_as_wished(
 def test_scores_stay_on_the_gpu_where_that_is_asked_for(
     made: Workspace, repository: Path, stay: bool, said: str
 ) -> None:
-    lay_out(made, replace(layout(GPU), scores_stay=stay), repository)
+    model_folders.lay_out(
+        pipelines.first(), made, replace(layout(GPU), scores_stay=stay), repository
+    )
     last = (repository / "postprocessing" / "configs" / "gpu.pbtxt").read_text()
     assert "FORCE_CPU_ONLY_INPUT_TENSORS" in last and f'string_value: "{said}"' in last
     network = (repository / "resnet50_trt" / "configs" / "gpu.pbtxt").read_text()
@@ -193,16 +195,16 @@ def test_a_half_laid_out_network_is_mended(made: Workspace, repository: Path) ->
 
 def test_eight_bits_are_served_where_they_were_proved(made: Workspace) -> None:
     files.write(made.engine / "engine.json", '{"precision": "int8"}')
-    network = contents(made, layout())["resnet50_onnx"]
+    network = model_folders.contents(pipelines.first(), made, layout())["resnet50_onnx"]
     assert network["model.onnx"] == made.int8 / "model.onnx"
     assert network["engine.json"] == made.engine / "engine.json"
 
 
 def test_a_broken_config_is_told_in_one_line(made: Workspace, repository: Path) -> None:
-    lay_out(made, layout(), repository)
+    model_folders.lay_out(pipelines.first(), made, layout(), repository)
     (repository / "preprocessing" / "config.pbtxt").write_text("name: preprocessing {")
     with pytest.raises(UserError, match=r"preprocessing/config\.pbtxt is no model config"):
-        configure(made, layout(), repository)
+        model_folders.configure(pipelines.first(), made, layout(), repository)
 
 
 @pytest.mark.parametrize(

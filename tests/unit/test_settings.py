@@ -6,10 +6,8 @@ import pytest
 
 from scripts.base.errors import UserError
 from scripts.settings import settings
-from scripts.settings.architectures import ARCHITECTURES
 from scripts.settings.settings import DEFAULTS
 from scripts.steps import export
-from scripts.steps.vision import torchvision
 
 
 def load(dotenv: Path, **environment: str) -> settings.Settings:
@@ -48,10 +46,6 @@ def test_in_a_container_it_is_refused_before_anything_is_loaded(
     with pytest.raises(UserError, match="ARCH=resnet5"):
         export.main(["--arch", "resnet5", "--out", str(tmp_path / "onnx")])
     assert capsys.readouterr().out == ""  # else the error would stand behind what it was loading
-
-
-def test_the_known_architectures_are_those_of_torchvision() -> None:
-    assert torchvision.models.list_models(module=torchvision.models) == ARCHITECTURES
 
 
 @pytest.mark.parametrize(

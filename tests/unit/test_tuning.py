@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.repository.model_folders import Share
+from scripts.recipes.layout import Share
 from scripts.settings import dotenv_file
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks import flavour
+from scripts.stacks.state import State
 from scripts.tuning.goal import Goal, Score
 from scripts.tuning.search import Candidate, axes, descend, shares
 
@@ -113,3 +116,10 @@ def test_a_file_is_made_where_there_is_none_and_keeps_its_mode(tmp_path: Path) -
     assert path.read_text() == "# make tune: b\nPRECISION=fp32\n"
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == [".env"]
+
+
+def test_measured_is_the_flavour_that_serves_unless_another_is_asked_for() -> None:
+    server = State("cpu", "", DEFAULTS)
+    assert flavour.serving_or_chosen(Settings(DEFAULTS), server) == ("cpu", "it serves")
+    asked = Settings(DEFAULTS).replaced(FLAVOUR="local")
+    assert flavour.serving_or_chosen(asked, server) == ("local", "FLAVOUR says so")

@@ -8,6 +8,7 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.start_server import PIPELINE
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -17,10 +18,12 @@ from scripts.recipes import pipelines
 from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
 from scripts.repository.history import BEGINS, PUBLISHED, SERVES, STAYED, Event
+from scripts.rollout.preflight import require_trained
 from scripts.rollout.stream import Answer
-from scripts.rollout.verdict import Figures, agreement, objection
+from scripts.rollout.verdict import Agreement, Figures, objection
 from scripts.server.control import pinned, serving_both
 from scripts.settings.settings import DEFAULTS
+from scripts.steps import samples
 from scripts.steps.manifest import Manifest
 from tests.project import ROOT
 
@@ -109,10 +112,32 @@ def test_what_speaks_against_a_version() -> None:
     assert objection(quick, Figures.of(answers(2, [15.0] * 100)), 2) is None
 
 
-def test_agreement_is_of_pictures_that_both_were_asked() -> None:
-    both = [*answers(1, [1.0] * 4), Answer(2, 0, 1, 0), Answer(2, 1, 1, 7)]
-    assert agreement(both, 1, 2) == (1, 2)
+def test_labels_must_agree_on_enough_pictures() -> None:
+    found = Agreement.of(["mug", "car", "cup", "fox", "mug"], ["mug", "cat", "pen", "hen", "bus"])
+    assert str(found) == "the same answer to 1 of 5 questions"
+    assert found.enough(20) and not found.enough(21)
+    assert Agreement.of(["mug"] * 5, ["pen"] * 5).enough(0)
     assert Figures.of([]).p99 == float("inf")
+
+
+def test_untrained_weights_do_not_follow_trained_ones(here: Path) -> None:
+    versions = kept(None, "a network"), kept(None, "another")
+    for version, untrained in zip(versions, (False, True), strict=True):
+        manifest = Manifest({"arch": "mobilenet_v2"}, untrained, {}, {}, {})
+        files.write(version.workspace.onnx / "manifest.json", manifest.dump())
+    trained, random = versions
+    with pytest.raises(UserError, match="version 2 has untrained weights") as refused:
+        require_trained(trained, random)
+    assert "ANYWAY=1" in refused.value.remedy
+    for old, new in ((trained, trained), (random, random), (random, trained)):
+        require_trained(old, new)
+
+
+def test_pictures_to_compare_on_are_many_and_varied() -> None:
+    drawn = samples.varied()
+    assert len({*drawn}) == samples.MOST_PICTURES
+    assert drawn == samples.varied()  # whoever tries again is judged by the same
+    assert all(to_pixels(each, Transform(232, 224)).any() for each in drawn)
 
 
 def test_an_ensemble_and_its_members_fixed_to_versions() -> None:

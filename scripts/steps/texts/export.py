@@ -1,10 +1,11 @@
 """A classifier of texts -> ONNX, checked against PyTorch, and its tokenizer.
 
-    python -m scripts.steps.texts.export --source minilm --out build/sentiment
+    python -m scripts.steps.texts.export --source minilm --longest 512 \
+        --labels negative,positive --out build/sentiment
 
 Out: model.onnx (INPUT_IDS and ATTENTION_MASK [batch, tokens] -> SCORES), tokenizer.json,
-reference-*.npz (tokens, and PyTorch's scores of them) and manifest.json. Put in place whole or not
-at all.
+reference-*.npz (tokens, and PyTorch's scores of them), golden.npz (texts, and its scores) and
+manifest.json. Put in place whole or not at all.
 """
 
 from __future__ import annotations
@@ -12,39 +13,45 @@ from __future__ import annotations
 import argparse
 import copy
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
-from scripts.base.paths import ROOT
-from scripts.recipes.schema import Text, load_as
 from scripts.steps.agreement import Bound
-from scripts.steps.manifest import Manifest, pinned, why_export
+from scripts.steps.manifest import NOTHING, Manifest, pinned, why_export
 from scripts.steps.progress import step
 from scripts.steps.texts import sentences
 from scripts.steps.texts.sources import MINILM
 
-RECIPE = ROOT / "recipes" / "sentiment.yaml"
 BOUNDS = {"fp32": Bound(0.01), "fp16": Bound(0.05)}
 MAKERS = ("torch", "transformers", "tokenizers", "onnx", "onnxscript")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    source: str
-    longest: int
+class Classifier:
+    source: str  # a hub's name, a folder, or minilm
+    longest: int  # in tokens
+    labels: tuple[str, ...]
     precision: str = "fp32"  # or "fp16": half precision inside, as a strongly typed engine wants it
 
-    def identity(self) -> dict[str, Any]:
-        """All that the artefact depends on, told apart without loading any of it."""
+    @property
+    def words(self) -> list[str | Path]:
+        """As the step takes them."""
+        words = ["--source", self.source, "--longest", str(self.longest)]
+        return [*words, "--labels", ",".join(self.labels), "--precision", self.precision]
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         found: dict[str, Any] = {"source": self.source, "max_seq_len": self.longest}
         found["precision"] = self.precision
         folder = Path(self.source)
         if folder.is_dir():
             parts = sorted(path for path in folder.iterdir() if path.is_file())
             found["files"] = {path.name: files.sha256(path) for path in parts}
+        elif "files" in before and before.get("source") == self.source:
+            found["files"] = before["files"]
         if self.source == MINILM:
             found["sentences"] = files.sha256(sentences.PATH)
         return found | {"versions": pinned(*MAKERS)}
@@ -52,40 +59,41 @@ class Wanted:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--source", help="a hub's name, a folder, or minilm")
-    parser.add_argument("--recipe", type=Path, default=RECIPE)
+    parser.add_argument("--source", required=True, help="a hub's name, a folder, or minilm")
+    parser.add_argument("--longest", type=int, default=512, help="in tokens")
+    parser.add_argument("--labels", required=True, help="in the network's order, with commas")
     parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    recipe = load_as(options.recipe, Text)
-    wanted = Wanted(options.source or recipe.source, recipe.words.max_seq_len, options.precision)
-    if why_export(options.out, wanted) is None:
+    labels = tuple(options.labels.split(","))
+    spec = Classifier(options.source, options.longest, labels, options.precision)
+    if why_export(options.out, spec) is None:
         print(f"{options.out} fits: nothing to export")
         return 0
-    export(wanted, recipe, options.out)
+    export(spec, options.out)
     return 0
 
 
-def export(wanted: Wanted, recipe: Text, out: Path) -> None:
-    with step(f"loading {wanted.source}"):
+def export(spec: Classifier, out: Path) -> None:
+    with step(f"loading {spec.source}"):
         from scripts.steps.texts import classifiers
 
-        classifier = classifiers.build(wanted.source)
+        classifier = classifiers.build(spec.source)
     if "accuracy" in classifier.notes:
         notes = classifier.notes
         print(f"  right on {notes['accuracy']:.1%} of {notes['sentences']} unseen sentences")
-    _refuse_what_does_not_fit(classifier, recipe)
+    _refuse_what_does_not_fit(classifier, spec)
     with files.whole_folder(out) as draft:
         onnx_path = draft / "model.onnx"
         with step("exporting to ONNX"):
-            inside = halved(classifier.module) if wanted.precision == "fp16" else classifier.module
-            to_onnx(inside, wanted.longest, "SCORES", onnx_path)
+            inside = halved(classifier.module) if spec.precision == "fp16" else classifier.module
+            to_onnx(inside, spec.longest, "SCORES", onnx_path)
         with step("comparing ONNX with PyTorch"):
-            check = _check(classifier, wanted, draft)
+            check = _check(classifier, spec, draft)
         print(f"  probabilities within {check['max_difference']:.2g}")
         classifier.tokenizer.save(str(draft / "tokenizer.json"))
         manifest = Manifest(
-            identity=wanted.identity(),
+            identity=spec.identity(),
             untrained=False,
             transform={},
             onnx={"sha256": files.sha256(onnx_path), "labels": classifier.labels},
@@ -94,18 +102,18 @@ def export(wanted: Wanted, recipe: Text, out: Path) -> None:
         (draft / "manifest.json").write_text(manifest.dump())
 
 
-def _refuse_what_does_not_fit(classifier: Any, recipe: Text) -> None:
-    if classifier.labels != list(recipe.labels):
+def _refuse_what_does_not_fit(classifier: Any, spec: Classifier) -> None:
+    if classifier.labels != list(spec.labels):
         raise UserError(
             f"the classifier's labels are {', '.join(classifier.labels)}, and the recipe's "
-            f"{', '.join(recipe.labels)}",
+            f"{', '.join(spec.labels)}",
             "write the classifier's into the recipe, and make its model folders anew "
             "(python -m scripts.recipes.write)",
         )
-    if classifier.longest < recipe.words.max_seq_len:
+    if classifier.longest < spec.longest:
         raise UserError(
             f"the classifier takes {classifier.longest} tokens, fewer than the recipe's "
-            f"max_seq_len, {recipe.words.max_seq_len}",
+            f"max_seq_len, {spec.longest}",
             "lower it in the recipe, and make its model folders anew",
         )
 
@@ -127,20 +135,21 @@ def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
     save(module, examples, ({0: BATCH, 1: tokens}, {0: BATCH, 1: tokens}), output, path)
 
 
-def _check(classifier: Any, wanted: Wanted, out: Path) -> dict[str, Any]:
+def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
     """One text at a time and many together, padded; short ones, and one too long."""
     import numpy as np
     import onnxruntime
     import torch
 
     from bundle_serving.texts import to_tokens
+    from scripts.steps import golden
     from scripts.steps.agreement import compare
 
     texts = [each.text for each in sentences.read()[::20]]
     onnx_path = out / "model.onnx"
     session = onnxruntime.InferenceSession(onnx_path, providers=["CPUExecutionProvider"])
     tokenizer = classifier.tokenizer
-    tokenizer.enable_truncation(wanted.longest)
+    tokenizer.enable_truncation(spec.longest)
     tokenizer.enable_padding(pad_to_multiple_of=8)
     expected, actual = [], []
     for number, batch in enumerate(([texts[0]], texts, [" ".join(texts * 20)])):
@@ -150,8 +159,13 @@ def _check(classifier: Any, wanted: Wanted, out: Path) -> dict[str, Any]:
         expected.append(scores.numpy())
         actual += session.run(["SCORES"], tokens)
         np.savez(out / f"reference-{number}.npz", scores=scores.numpy(), **tokens)
+    golden.save(
+        out / "golden.npz",
+        [{"QUERY": np.array([[text.encode()]])} for text in texts],
+        scores=expected[1],
+    )
     agreement = compare(np.concatenate(expected), np.concatenate(actual))
-    bound = BOUNDS[wanted.precision]
+    bound = BOUNDS[spec.precision]
     if not agreement.within(bound):
         raise UserError(
             f"the ONNX graph disagrees with PyTorch (probabilities differ by "

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from scripts.base.paths import VENV
-from scripts.recipes import cascade, places, text
+from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import RECIPES
-from scripts.recipes.schema import Array, Cascade, Image, Text, load_as
-from scripts.recipes.shapes import OPTIONS, of_pixels
-from scripts.steps import adopt, export
-from scripts.steps import places as export_places
-from scripts.steps.texts import export as export_texts
+from scripts.recipes.schema import load
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.steps import adopt
+from scripts.steps.shapes import OPTIONS, of_pixels
+from scripts.steps.workspace import Workspace
 from tests.networks import needs_nvidias_builder
 from tests.project import ROOT
 
@@ -50,32 +50,34 @@ def types_of(onnx: Path, shapes: Mapping[str, str]) -> set[str]:
     return {each.outputs[0].type for each in network.layers() if each.kind in COMPUTE}
 
 
+def types_by_its_recipe(pipeline: str, made: Workspace, **settings: str) -> set[str]:
+    """Exported and shaped as its recipe says for a GPU."""
+    recipe, wished = load(RECIPES / f"{pipeline}.yaml"), Settings(DEFAULTS).replaced(**settings)
+    asked = recipe.export(wished, GPU)
+    assert asked
+    step = importlib.import_module(f"scripts.steps.{asked.step}")
+    assert step.main([*map(str, asked.words), "--out", str(made.onnx)]) == 0
+    return types_of(made.onnx / "model.onnx", recipe.shapes(made, wished))
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_networks_of_pictures(arch: str, tmp_path: Path) -> None:
-    out, largest = tmp_path / "onnx", load_as(RECIPES / "resnet50.yaml", Image).batch.max
-    words = ["--arch", arch, "--weights", "random", "--precision", "fp16"]
-    export.main([*words, "--out", str(out)])
-    crop = json.loads((out / "manifest.json").read_text())["transform"]["crop"]
-    assert types_of(out / "model.onnx", of_pixels("input", crop, OPT_BATCH, largest)) == {"HALF"}
-    if arch == "mobilenet_v2":  # which is the cascade's small network too
-        shapes = cascade.shapes(load_as(RECIPES / "cascade.yaml", Cascade))
-        assert types_of(out / "model.onnx", shapes) == {"HALF"}
-    shutil.rmtree(out)
+    made = Workspace(tmp_path)
+    assert types_by_its_recipe("resnet50", made, ARCH=arch, WEIGHTS="random") == {"HALF"}
+    shutil.rmtree(made.onnx)
+
+
+def test_the_cascades_small_network(tmp_path: Path) -> None:
+    assert types_by_its_recipe("cascade", Workspace(tmp_path), CASCADE="random") == {"HALF"}
 
 
 def test_places(tmp_path: Path) -> None:
-    words = ["--weights", "random", "--precision", "fp16", "--out", str(tmp_path / "onnx")]
-    export_places.main(words)
-    shapes = places.shapes(load_as(RECIPES / "places365.yaml", Array))
-    assert types_of(tmp_path / "onnx" / "model.onnx", shapes) == {"HALF"}
+    assert types_by_its_recipe("places", Workspace(tmp_path), PLACES="random") == {"HALF"}
 
 
 @pytest.mark.skipif(not (VENV / "minilm").is_dir(), reason="minilm is not installed")
 def test_the_classifier_of_texts(tmp_path: Path) -> None:
-    words = ["--source", "minilm", "--precision", "fp16", "--out", str(tmp_path / "onnx")]
-    export_texts.main(words)
-    shapes = text.shapes(load_as(RECIPES / "sentiment.yaml", Text))
-    assert types_of(tmp_path / "onnx" / "model.onnx", shapes) == {"HALF"}
+    assert types_by_its_recipe("sentiment", Workspace(tmp_path), SENTIMENT="minilm") == {"HALF"}
 
 
 def test_a_network_of_somebody_elses(tmp_path: Path) -> None:

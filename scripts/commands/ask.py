@@ -1,0 +1,39 @@
+"""Asks a pipeline; brings it up if it is not.
+
+    make classify IMG=photo.jpg              one picture, or several in quotes, a folder, a URL
+    make classify IMG=photos JSON=1          one line of JSON a picture
+    make classify MODEL=places IMG=…         another pipeline: places, cascade, your own
+    make sentiment TEXT="What a day!"        is the same with MODEL=sentiment
+
+Settings given here that differ from what serves bring it up afresh with them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from scripts.base.errors import UserError, guarded
+from scripts.recipes import pipelines
+from scripts.server import ask
+from scripts.server.running import running
+from scripts.settings import pictures
+
+
+def main() -> int:
+    pipeline = pipelines.asked()
+    asked = about(pipeline.recipe.asked_about)
+    return pipeline.recipe.ask(ask.of(running(pipeline)), asked, os.environ)
+
+
+def about(setting: str) -> list[str]:
+    said = os.environ.get(setting, "")
+    if setting == "IMG":
+        return pictures.named(said)
+    if not said:
+        raise UserError("no text given", 'write one: make sentiment TEXT="What a day!"')
+    return [said]
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,57 @@
+"""Removes a pipeline that was added: its recipe, its model folders and its versions.
+
+    make remove-model NAME=birds
+
+What the project ships cannot be removed. Without NAME it says which pipelines can.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from scripts.base import console, lock
+from scripts.base.errors import UserError, guarded
+from scripts.recipes import pipelines
+from scripts.recipes.pipelines import Pipeline
+from scripts.repository import archive, live
+from scripts.server import extra, loading
+from scripts.settings import settings
+from scripts.stacks import state
+from scripts.storage.shared import Shared
+
+
+def main() -> int:
+    own, name = pipelines.own(), os.environ.get("NAME", "")
+    there = sorted(path.stem for path in own.recipes.glob("*.yaml"))
+    if name not in there:
+        raise UserError(
+            f"NAME={name} is not a pipeline of yours" if name else "no NAME given",
+            f"yours: {', '.join(there) or 'none'}",
+        )
+    with lock.one_at_a_time():
+        remove(pipelines.named(name))
+    console.note(f"removed: {name}")
+    return 0
+
+
+def remove(pipeline: Pipeline) -> None:
+    """The server lets go of it first: what is removed under a loaded model hangs its process."""
+    recipe, own, server = pipeline.recipe, pipelines.own(), state.load()
+    models = [recipe.ensemble, *sorted(recipe.members)]
+    if server:
+        for model in models:
+            loading.unload(server.grpc, model, extra.LOAD_TIMEOUT_S)
+    extra.forget(recipe.ensemble)
+    (own.recipes / f"{pipeline.name}.yaml").unlink()
+    folders = [home / model for home in (own.models, live.REPOSITORY) for model in models]
+    for folder in (*folders, archive.home(pipeline)):
+        shutil.rmtree(folder, ignore_errors=True)
+    shared = Shared(server.started_with if server else settings.load(), pipeline)
+    shared.push_live()
+    shared.forget()
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,232 @@
+"""Image files -> what is on them, by two networks: a small one answers where it is sure, and that
+of another pipeline for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bundle_serving.pictures import Transform
+from scripts.base.errors import UserError
+from scripts.recipes import pbtxt
+from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
+from scripts.recipes.parts import Batch, Count, Ensemble, Name, Part
+from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
+from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of
+from scripts.recipes.recipe import Export
+from scripts.settings.settings import Settings
+from scripts.steps.infer import Answer
+from scripts.steps.manifest import Manifest, Torchvision
+from scripts.steps.shapes import of_pixels
+from scripts.steps.workspace import Workspace
+
+
+class CascadeModels(Ensemble):
+    preprocessing: Name
+    first: Name
+    choice: Name
+    then: Name
+
+
+class CascadeInstances(Part):
+    first: Count
+    first_on_gpu: Count
+    choice: Count
+
+
+class Cascade(OfPictures):
+    """An image file -> the probability of each class, by a small network or a large one."""
+
+    kind: Literal["cascade"]
+    models: CascadeModels
+    source: str
+    weights: str = "default"
+    threshold: Annotated[float, Field(ge=0, le=1)]
+    classes: Count
+    crop: Count
+    batch: Batch
+    instances: CascadeInstances
+
+    example: ClassVar[str] = "cascade.yaml"
+    divided: ClassVar[bool] = True
+
+    def files(self) -> dict[str, str]:
+        return configs(self)
+
+    def shared(self) -> dict[str, str]:
+        return {"cascade_choice": self.models.choice}
+
+    def programs(self, layout: Layout) -> list[str]:
+        return [self.models.choice]
+
+    def network_model(self, engine: Engine) -> str:
+        return f"{self.models.first}_{engine.ending}"
+
+    def borrowed(self, engine: Engine) -> list[str]:
+        return [self.models.preprocessing, f"{self.models.then}_{engine.ending}"]
+
+    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
+        if layout.engine is not CPU or member.name != self.network_model(CPU):
+            return False
+        # As many processes as the large network has. Threads that share a core cost so small a
+        # network more than they bring.
+        of_the_large = layout.network
+        share(member, Share(of_the_large.instances, max(1, of_the_large.threads // 2)))
+        return True
+
+    def label_lines(self, made: Workspace, repository: Path) -> str:
+        """Those of the small network; where the large one is untrained, they say so too."""
+        labels = labels_of(made).splitlines()
+        if UNTRAINED not in labels[0] and self._large_is_untrained(repository):
+            labels = [label + UNTRAINED for label in labels]
+        return "".join(f"{label}\n" for label in labels)
+
+    def _large_is_untrained(self, repository: Path) -> bool:
+        found = repository.glob(f"{self.models.then}_*/[0-9]*/manifest.json")
+        manifests = (Manifest.load(path) for path in found)
+        return any(manifest.untrained for manifest in manifests if manifest)
+
+    def deciding(self) -> tuple[str, ...]:
+        return (*self.settings, "PRECISION")
+
+    def export(self, wished: Settings, engine: Engine) -> Export:
+        weights = wished.weights_of(self.setting) if self.setting else self.weights
+        arch = self.source.removeprefix("torchvision/")
+        spec = Torchvision(arch, weights, engine.export)
+        return Export("export", spec.words, spec, self.setting not in wished.given)
+
+    def computes_in(self, wished: Settings) -> str:
+        """Eight bits would need photos of yours, and cost the small network most."""
+        return "fp32" if wished["PRECISION"] == "fp32" else "auto"
+
+    def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
+        return of_pixels("input", self.crop, self.batch.optimal, self.batch.max)
+
+    def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
+        """Both networks are given the same."""
+        if wished["PREPROCESS"] == "dali":
+            raise UserError(
+                "the cascade decodes pictures on the processor, and PREPROCESS=dali is served",
+                "serve with PREPROCESS=python: make up PREPROCESS=python",
+            )
+        crops = {self.crop, made.manifest.transform["crop"]}
+        served = (repository / self.models.preprocessing).glob("[0-9]*/transform.json")
+        crops |= {Transform.load(path).crop for path in served}
+        if len(crops) > 1:
+            raise UserError(
+                f"the cascade's networks take different sizes ({' and '.join(map(str, crops))} "
+                "pixels)",
+                f"serve an ARCH that takes {self.crop}",
+            )
+
+    def probabilities(self, answer: Answer) -> NDArray[Any]:
+        """What the large network says was judged where that was made."""
+        row: NDArray[Any] = np.nan_to_num(answer["OUTPUT"][0], nan=np.inf)
+        own = answer["ANSWERED_BY"].ravel()[0].decode().startswith(self.models.first)
+        return row if own else np.full_like(row, np.nan)
+
+    def gist(self, answer: Answer) -> Hashable:
+        return int(answer["OUTPUT"].argmax())
+
+
+def configs(recipe: Cascade) -> dict[str, str]:
+    """Path in the repository -> text."""
+    models = recipe.models
+    return {
+        f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
+        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
+        f"{models.first}_{CPU.ending}/config.pbtxt": first(recipe),
+        f"{models.first}_{GPU.ending}/config.pbtxt": first_on_gpu(recipe),
+        f"{models.choice}/config.pbtxt": choice(recipe, GPU.ending),
+        f"{models.choice}/configs/cpu.pbtxt": choice(recipe, CPU.ending),
+    }
+
+
+def _pixels(name: str, recipe: Cascade) -> Tensor:
+    return Tensor(name, "UINT8", [3, recipe.crop, recipe.crop])
+
+
+def _scores(name: str, recipe: Cascade) -> Tensor:
+    return Tensor(name, "FP32", [recipe.classes])
+
+
+def ensemble(recipe: Cascade, engine: str) -> str:
+    models = recipe.models
+    where = {CPU.ending: ".", GPU.ending: ";\nwith the networks on a GPU."}[engine]
+    return pbtxt.ensemble(
+        "The bytes of an image file -> the probability of each class, and which network gave it"
+        f"{where}",
+        models.ensemble,
+        recipe.batch.max,
+        Tensor("INPUT", "UINT8", [-1]),
+        [
+            Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS),
+            Tensor("ANSWERED_BY", "STRING", [1]),
+        ],
+        Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
+        Step(f"{models.first}_{engine}", {"input": "pixels"}, {"output": "scores"}),
+        Step(
+            models.choice,
+            {"SCORES": "scores", "PIXELS": "pixels"},
+            {"OUTPUT": "OUTPUT", "ANSWERED_BY": "ANSWERED_BY"},
+        ),
+    )
+
+
+def choice(recipe: Cascade, engine: str) -> str:
+    models = recipe.models
+    return pbtxt.config(
+        "The small network's scores -> probabilities, its own where it is sure, else the large"
+        " one's.\nNo warmup: the model that it asks has its own.",
+        models.choice,
+        pbtxt.backend("python"),
+        recipe.batch.max,
+        pbtxt.inputs(_scores("SCORES", recipe), _pixels("PIXELS", recipe)),
+        pbtxt.outputs(
+            _scores("OUTPUT", recipe),
+            Tensor("ANSWERED_BY", "STRING", [1]),
+        ),
+        NEWEST_VERSION,
+        pbtxt.instances(
+            recipe.instances.choice,
+            "CPU",
+            "Most only wait for the large network, and block nobody who need not.",
+        ),
+        BATCHES_FORM_THEMSELVES,
+        pbtxt.parameter("first", f"{models.first}_{engine}"),
+        pbtxt.parameter("then", f"{models.then}_{engine}"),
+        pbtxt.parameter("threshold", str(recipe.threshold)),
+    )
+
+
+def first(recipe: Cascade) -> str:
+    pixels = _pixels("input", recipe)
+    return pbtxt.onnx(
+        "The cascade's small network: pixels -> scores. Run as resnet50_onnx is.",
+        f"{recipe.models.first}_{CPU.ending}",
+        recipe.batch.max,
+        pbtxt.picture_network(pixels, _scores("output", recipe)),
+        recipe.instances.first,
+        pbtxt.warmup("black", pbtxt.zeros(pixels)),
+        threads=1,
+    )
+
+
+def first_on_gpu(recipe: Cascade) -> str:
+    pixels = _pixels("input", recipe)
+    return pbtxt.config(
+        "The cascade's small network on a GPU: a TensorRT plan, pixels -> scores.",
+        f"{recipe.models.first}_{GPU.ending}",
+        pbtxt.platform("tensorrt_plan"),
+        recipe.batch.max,
+        *pbtxt.picture_network(pixels, _scores("output", recipe)),
+        NEWEST_VERSION,
+        pbtxt.instances(recipe.instances.first_on_gpu, "GPU"),
+        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
+        pbtxt.warmup("black", pbtxt.zeros(pixels)),
+    )

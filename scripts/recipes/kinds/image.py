@@ -1,0 +1,306 @@
+"""Image files -> what is on them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bundle_serving.pictures import Transform
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.recipes import pbtxt
+from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
+from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
+from scripts.recipes.pictures import OfPictures, labels_of
+from scripts.recipes.recipe import Contents, Export
+from scripts.settings.settings import Settings
+from scripts.steps.infer import Answer
+from scripts.steps.manifest import Foreign, Torchvision
+from scripts.steps.shapes import of_pixels
+from scripts.steps.workspace import Workspace
+
+TORCHVISION = "torchvision/"
+# The name of the parameter by which Triton brings a Python model's inputs to the host, or not.
+STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
+PREPROCESSING = ROOT / "model_repository" / "preprocessing"
+
+# The settings by which one version differs from another.
+DECIDING = (
+    *("ARCH", "WEIGHTS", "PRECISION"),
+    *("DECODE", "MAX_MEGAPIXELS", "PREPROCESS", "OPT_BATCH"),
+)
+
+
+class Pictures(Part):
+    resize: Count
+    crop: Count
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+    mean: Channels
+    std: Channels
+
+
+class Image(OfPictures):
+    """An image file -> the probability of each class."""
+
+    kind: Literal["image"]
+    models: Models
+    source: str  # torchvision/ARCH, or the path of an .onnx file
+    weights: str = "default"
+    labels: str = ""  # torchvision, or the path of a file; else an ONNX file's classes have numbers
+    classes: Count
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    pictures: Pictures
+    batch: Batch
+    instances: Instances
+    warmup: str
+
+    example: ClassVar[str] = "resnet50.yaml"
+
+    def files(self) -> dict[str, str]:
+        warm = PREPROCESSING / "warmup" / self.warmup
+        if not warm.is_file():
+            name = warm.relative_to(PREPROCESSING.parent)
+            raise UserError(f"there is no {name}", "put the recipe's warmup picture there")
+        return configs(self, warm.stat().st_size)
+
+    def shared(self) -> dict[str, str]:
+        models = self.models
+        return {
+            "preprocessing": models.preprocessing,
+            "preprocessing_dali": f"{models.preprocessing}_dali",
+            "postprocessing": models.postprocessing,
+        }
+
+    def first_model(self, layout: Layout) -> str:
+        named = self.models.preprocessing
+        return {"python": named, "dali": f"{named}_dali"}[layout.decoding.step]
+
+    def programs(self, layout: Layout) -> list[str]:
+        return [self.first_model(layout), self.models.postprocessing]
+
+    def network_model(self, engine: Engine) -> str:
+        return f"{self.models.network}_{engine.ending}"
+
+    def additions(self, made: Workspace, layout: Layout) -> Contents:
+        how = layout.decoding
+        transform = Transform(
+            **made.manifest.transform, decode=how.decode, max_megapixels=how.max_megapixels
+        )
+        return {self.first_model(layout): {"transform.json": transform.dump()}}
+
+    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
+        crop = made.manifest.transform["crop"]
+        pixels = [3, crop, crop]
+        if member.name == self.first_model(layout):
+            member.output[0].dims[:] = pixels
+            if layout.decoding.step == "dali":
+                threads = layout.preprocessing.instances * layout.preprocessing.threads
+                member.parameters["num_threads"].string_value = str(threads)
+            else:
+                share(member, layout.preprocessing)
+        elif member.name == self.network_model(layout.engine):
+            member.input[0].dims[:] = pixels
+            member.model_warmup[0].inputs["input"].dims[:] = pixels
+            if layout.engine is CPU:
+                share(member, layout.network)
+            elif layout.network.instances:
+                member.instance_group[0].count = layout.network.instances
+        elif member.name == self.models.postprocessing and layout.engine is GPU:
+            member.parameters[STAY].string_value = "no" if layout.scores_stay else "yes"
+        elif member.name == self.ensemble and layout.engine is GPU:
+            member.ensemble_scheduling.step[0].model_name = self.first_model(layout)
+        else:
+            return False
+        return True
+
+    def label_lines(self, made: Workspace, repository: Path) -> str:
+        return labels_of(made)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        return (*DECIDING, "CALIBRATION", "SAMPLES")
+
+    def deciding(self) -> tuple[str, ...]:
+        return DECIDING
+
+    def defaults(self) -> dict[str, str]:
+        if self.source.endswith(".onnx"):
+            network = {"ARCH": "", "WEIGHTS": str(self.beside(self.source))}
+        else:
+            named = self.weights in ("default", "random")
+            file = self.weights if named else str(self.beside(self.weights))
+            network = {"ARCH": self.source.removeprefix(TORCHVISION), "WEIGHTS": file}
+        return network | {"PRECISION": self.precision}
+
+    @property
+    def labels_file(self) -> Path | None:
+        """None where torchvision has them for the architecture, or nobody."""
+        return None if self.labels in ("torchvision", "") else self.beside(self.labels)
+
+    def export(self, wished: Settings, engine: Engine) -> Export:
+        """An .onnx file in the place of weights is somebody's own network, whatever ARCH says."""
+        labels = self.labels_file
+        words: list[str | Path] = ["--labels", labels] if labels else []
+        if samples := wished.folder("SAMPLES"):
+            words += ["--samples", samples]
+        as_before = "WEIGHTS" not in wished.given
+        if wished.weights.endswith(".onnx"):
+            foreign = Foreign(Path(wished.weights), labels, self.pictures.model_dump(mode="json"))
+            words += ["--network", foreign.network, "--pictures", json.dumps(foreign.pictures)]
+            return Export("adopt", words, foreign, as_before)
+        spec = Torchvision(wished["ARCH"], wished.weights, engine.export, labels)
+        return Export("export", [*words, *spec.words], spec, as_before)
+
+    def computes_in(self, wished: Settings) -> str:
+        return wished["PRECISION"]
+
+    def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
+        crop = made.manifest.transform["crop"]
+        return of_pixels("input", crop, int(wished["OPT_BATCH"]), self.batch.max)
+
+    def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
+        classes = made.manifest.onnx["classes"]
+        if classes != self.classes:
+            raise UserError(
+                f"{made.manifest.describe()} has {classes} classes, and the pipeline serves "
+                f"{self.classes}",
+                "give it a pipeline of its own: make add-model NAME=…",
+            )
+
+    def probabilities(self, answer: Answer) -> NDArray[Any]:
+        row: NDArray[Any] = answer["OUTPUT"][0]
+        return np.nan_to_num(row, nan=np.inf)
+
+
+def configs(recipe: Image, warmup_bytes: int) -> dict[str, str]:
+    """Path in the repository -> text."""
+    models = recipe.models
+    return {
+        f"{models.preprocessing}/config.pbtxt": preprocessing(recipe, warmup_bytes),
+        f"{models.preprocessing}_dali/config.pbtxt": preprocessing_on_gpu(recipe, warmup_bytes),
+        f"{models.network}_{CPU.ending}/config.pbtxt": network(recipe),
+        f"{models.network}_{GPU.ending}/config.pbtxt": network_on_gpu(recipe),
+        f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
+        f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
+        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
+    }
+
+
+def _file(name: str, length: int = -1) -> Tensor:
+    ragged = "image files of different lengths share a batch"
+    return Tensor(name, "UINT8", [length], ragged=ragged)
+
+
+def _pixels(name: str, recipe: Image) -> Tensor:
+    return Tensor(name, "UINT8", [3, recipe.pictures.crop, recipe.pictures.crop])
+
+
+def _scores(name: str, recipe: Image) -> Tensor:
+    return Tensor(name, "FP32", [recipe.classes])
+
+
+def preprocessing(recipe: Image, warmup_bytes: int) -> str:
+    return pbtxt.program(
+        "The bytes of an image file -> uint8 pixels, resized and cropped as the network was"
+        " trained.\nCast and normalisation are the first nodes of the network's own graph.",
+        recipe.models.preprocessing,
+        recipe.batch.max,
+        [_file("INPUT_0")],
+        [_pixels("OUTPUT_0", recipe)],
+        pbtxt.instances(recipe.instances.preprocessing, "CPU"),
+        _warm_picture(recipe, warmup_bytes),
+        pbtxt.parameter("threads", "1"),
+    )
+
+
+def preprocessing_on_gpu(recipe: Image, warmup_bytes: int) -> str:
+    return pbtxt.config(
+        "The bytes of an image file -> uint8 pixels, decoded and resized on the GPU:"
+        " PREPROCESS=dali.",
+        f"{recipe.models.preprocessing}_dali",
+        pbtxt.backend("dali") + '\ndefault_model_filename: "dali.py"',
+        recipe.batch.max,
+        pbtxt.inputs(_file("INPUT_0")),
+        pbtxt.outputs(_pixels("OUTPUT_0", recipe)),
+        NEWEST_VERSION,
+        pbtxt.instances(
+            1,
+            "GPU",
+            "One: each takes GPU memory of its own, and keeps the GPU's decoder busy by itself.",
+        ),
+        BATCHES_FORM_THEMSELVES,
+        _warm_picture(recipe, warmup_bytes),
+        pbtxt.parameter("num_threads", "4"),
+    )
+
+
+def _warm_picture(recipe: Image, length: int) -> str:
+    name = recipe.warmup
+    return pbtxt.warmup(name.partition(".")[0], pbtxt.file(_file("INPUT_0", length), name))
+
+
+def network(recipe: Image) -> str:
+    pixels = _pixels("input", recipe)
+    return pbtxt.onnx(
+        "The network: pixels -> scores. In an NGC server the C++ ONNX Runtime backend runs this;"
+        " in the\nPyPI server serving/bundle_serving/backends/onnxruntime does.",
+        f"{recipe.models.network}_{CPU.ending}",
+        recipe.batch.max,
+        pbtxt.picture_network(pixels, _scores("output", recipe)),
+        recipe.instances.network,
+        pbtxt.warmup("black", pbtxt.zeros(pixels)),
+        threads=1,
+    )
+
+
+def network_on_gpu(recipe: Image) -> str:
+    pixels = _pixels("input", recipe)
+    return pbtxt.config(
+        "The network on a GPU: a TensorRT plan, pixels -> scores.",
+        f"{recipe.models.network}_{GPU.ending}",
+        pbtxt.platform("tensorrt_plan"),
+        recipe.batch.max,
+        *pbtxt.picture_network(pixels, _scores("output", recipe)),
+        NEWEST_VERSION,
+        pbtxt.instances(
+            recipe.instances.network_on_gpu,
+            "GPU",
+            "One copies while the other computes.",
+        ),
+        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
+        "optimization { cuda { graphs: true } }",
+        pbtxt.warmup("black", pbtxt.zeros(pixels)),
+    )
+
+
+def postprocessing(recipe: Image) -> str:
+    scores = _scores("INPUT_0", recipe)
+    return pbtxt.program(
+        "The network's scores -> probabilities.",
+        recipe.models.postprocessing,
+        recipe.batch.max,
+        [scores],
+        [_scores("OUTPUT_0", recipe)],
+        pbtxt.instances(1, "CPU"),
+        pbtxt.warmup("zeros", pbtxt.zeros(scores)),
+    )
+
+
+def ensemble(recipe: Image, engine: str) -> str:
+    models = recipe.models
+    where = {CPU.ending: ".", GPU.ending: "; with the network on a GPU."}[engine]
+    return pbtxt.ensemble(
+        f"The bytes of an image file -> the probability of each class{where}",
+        models.ensemble,
+        recipe.batch.max,
+        Tensor("INPUT", "UINT8", [-1]),
+        [Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)],
+        Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
+        Step(f"{models.network}_{engine}", {"input": "pixels"}, {"output": "scores"}),
+        Step(models.postprocessing, {"INPUT_0": "scores"}, {"OUTPUT_0": "OUTPUT"}),
+    )

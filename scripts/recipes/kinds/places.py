@@ -1,0 +1,227 @@
+"""Pixels -> the kind of place that they show."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scripts.base import console
+from scripts.recipes import pbtxt
+from scripts.recipes.layout import Engine, Layout
+from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
+from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
+from scripts.recipes.recipe import Contents, Export, Recipe, Server
+from scripts.settings.settings import Settings
+from scripts.steps.infer import Answer, Question
+from scripts.steps.places import Checkpoint, categories_beside
+from scripts.steps.shapes import of_pixels
+from scripts.steps.workspace import Workspace
+
+ANSWERS = "post_output"
+
+
+class Squares(Part):
+    """How arrays of pixels become what the network was trained with."""
+
+    side: Count
+    mean: Channels
+    std: Channels
+
+
+class Places(Recipe):
+    """Pixels, height by width by 3 -> the likeliest classes."""
+
+    kind: Literal["places"]
+    models: Models
+    source: str
+    weights: str = ""
+    classes: Count
+    answers: Count
+    pictures: Squares
+    batch: Batch
+    instances: Instances
+
+    example: ClassVar[str] = "places.yaml"
+
+    def files(self) -> dict[str, str]:
+        return configs(self)
+
+    def shared(self) -> dict[str, str]:
+        models = self.models
+        return {"preprocess": models.preprocessing, "postprocess": models.postprocessing}
+
+    def programs(self, layout: Layout) -> list[str]:
+        return [self.models.preprocessing, self.models.postprocessing]
+
+    def network_model(self, engine: Engine) -> str:
+        return self.models.network
+
+    def additions(self, made: Workspace, layout: Layout) -> Contents:
+        return {self.models.postprocessing: {"labels.txt": made.onnx / "labels.txt"}}
+
+    def label_lines(self, made: Workspace, repository: Path) -> str:
+        return (made.onnx / "labels.txt").read_text()
+
+    def export(self, wished: Settings, engine: Engine) -> Export:
+        weights = wished.weights_of(self.setting) if self.said(wished) else self.weights
+        spec = Checkpoint(
+            self.source,
+            weights,
+            self.classes,
+            self.pictures.model_dump(mode="json"),
+            engine.export,
+            categories_beside(weights),
+        )
+        return Export("places", spec.words, spec, self.setting not in wished.given)
+
+    def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
+        return of_pixels("input_0", self.pictures.side, self.batch.optimal, self.batch.max)
+
+    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
+        from bundle_client import Client, ClientError, Result
+        from bundle_client.settings import MAX_BYTES, TIMEOUT_S
+        from bundle_client.show import as_error, as_json, as_table
+        from bundle_client.sources import expand, name_of, named, read
+
+        failed = 0
+        with Client(server.http) as client:
+            for source in expand(asked):
+                try:
+                    with named(source):
+                        pixels = decoded(read(source, MAX_BYTES, TIMEOUT_S))
+                        began = time.perf_counter()
+                        found = client.place(pixels, self.ensemble)
+                except ClientError as fault:
+                    failed += 1
+                    print(as_error(Result(name_of(source), error=fault)), file=sys.stderr)
+                    continue
+                result = Result(name_of(source), found, (time.perf_counter() - began) * 1e3)
+                print(as_json(result) if said.get("JSON") else as_table(result, console.out))
+        return 1 if failed else 0
+
+    def question(self, source: bytes) -> Question:
+        return {"INPUT": decoded(source).astype(np.float32)[None]}
+
+    def probabilities(self, answer: Answer) -> NDArray[Any]:
+        row = np.full(self.classes, np.nan, np.float32)
+        for said in answer["postprocess_result"][0]:
+            probability, number, _ = said.decode().split(":", 2)
+            row[int(number)] = float(probability)
+        return row
+
+
+def decoded(file: bytes) -> NDArray[np.uint8]:
+    from PIL import Image, ImageOps
+
+    from bundle_client import SourceError
+
+    try:
+        with Image.open(io.BytesIO(file)) as image:
+            return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    except OSError:
+        raise SourceError("no picture that can be read here", "give another") from None
+
+
+def configs(recipe: Places) -> dict[str, str]:
+    """Path in the repository -> text."""
+    models = recipe.models
+    return {
+        f"{models.preprocessing}/config.pbtxt": preprocessing(recipe),
+        f"{models.preprocessing}/1/squares.json": squares(recipe),
+        f"{models.network}/config.pbtxt": network_on_gpu(recipe),
+        f"{models.network}/configs/cpu.pbtxt": network(recipe),
+        f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
+        f"{models.ensemble}/config.pbtxt": ensemble(recipe),
+    }
+
+
+def squares(recipe: Places) -> str:
+    return json.dumps(recipe.pictures.model_dump(), indent=2) + "\n"
+
+
+def _square(name: str, recipe: Places) -> Tensor:
+    return Tensor(name, "FP32", [3, recipe.pictures.side, recipe.pictures.side])
+
+
+def _scores(name: str, recipe: Places) -> Tensor:
+    return Tensor(name, "FP32", [recipe.classes])
+
+
+def preprocessing(recipe: Places) -> str:
+    ragged = "pictures of different sizes share a batch"
+    return pbtxt.program(
+        "Pixels (height, width, 3; from 0 to 255) -> what the network was trained with.",
+        recipe.models.preprocessing,
+        recipe.batch.max,
+        [Tensor("pre_input", "FP32", [-1, -1, -1], ragged=ragged)],
+        [_square("pre_output", recipe)],
+        pbtxt.instances(recipe.instances.preprocessing, "CPU"),
+        pbtxt.warmup("black", pbtxt.zeros(Tensor("pre_input", "FP32", [8, 8, 3]))),
+    )
+
+
+def network(recipe: Places) -> str:
+    return pbtxt.onnx(
+        "The network without a GPU. Run as resnet50_onnx is.",
+        recipe.models.network,
+        recipe.batch.max,
+        _signature(recipe),
+        recipe.instances.network,
+        pbtxt.warmup("grey", pbtxt.zeros(_square("input_0", recipe))),
+        threads=2,
+    )
+
+
+def network_on_gpu(recipe: Places) -> str:
+    return pbtxt.config(
+        "The network on a GPU: a TensorRT plan, pixels -> scores.",
+        recipe.models.network,
+        pbtxt.platform("tensorrt_plan"),
+        recipe.batch.max,
+        *_signature(recipe),
+        NEWEST_VERSION,
+        pbtxt.instances(recipe.instances.network_on_gpu, "GPU"),
+        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
+        pbtxt.warmup("grey", pbtxt.zeros(_square("input_0", recipe))),
+    )
+
+
+def _signature(recipe: Places) -> tuple[str, str]:
+    taken, given = _square("input_0", recipe), _scores("output_0", recipe)
+    return pbtxt.picture_network(taken, given)
+
+
+def postprocessing(recipe: Places) -> str:
+    scores = _scores("post_input", recipe)
+    return pbtxt.program(
+        "The network's scores -> the likeliest classes, each as probability:number:name.",
+        recipe.models.postprocessing,
+        recipe.batch.max,
+        [scores],
+        [Tensor(ANSWERS, "STRING", [-1])],
+        pbtxt.instances(1, "CPU"),
+        pbtxt.warmup("zeros", pbtxt.zeros(scores)),
+        pbtxt.parameter("answers", str(recipe.answers)),
+    )
+
+
+def ensemble(recipe: Places) -> str:
+    models = recipe.models
+    return pbtxt.ensemble(
+        "Pixels (height, width, 3; from 0 to 255) -> the likeliest classes.",
+        models.ensemble,
+        recipe.batch.max,
+        Tensor("INPUT", "FP32", [-1, -1, -1]),
+        [Tensor("postprocess_result", "STRING", [-1])],
+        Step(models.preprocessing, {"pre_input": "INPUT"}, {"pre_output": "square"}),
+        Step(models.network, {"input_0": "square"}, {"output_0": "scores"}),
+        Step(models.postprocessing, {"post_input": "scores"}, {ANSWERS: "postprocess_result"}),
+    )

@@ -1,0 +1,42 @@
+"""What pipelines that are asked with pictures have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scripts.recipes.pbtxt import LABELS
+from scripts.recipes.recipe import Recipe, Server
+from scripts.steps.infer import Question
+from scripts.steps.workspace import Workspace
+
+UNTRAINED = " (untrained weights)"
+
+
+class OfPictures(Recipe):
+    """Asked with the bytes of an image file."""
+
+    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
+        options = ["--model", self.ensemble, "--top", said.get("TOP") or "5"]
+        return server.client([*options, *(["--json"] if said.get("JSON") else [])], asked)
+
+    def question(self, source: bytes) -> Question:
+        return {"INPUT": np.frombuffer(source, np.uint8)[None]}
+
+    def golden(self, made: Workspace) -> list[Question]:
+        return [self.question(path.read_bytes()) for path in made.pictures]
+
+    def expected(self, made: Workspace) -> NDArray[Any]:
+        """The last of the reference's rows are those of the pictures."""
+        scores: NDArray[Any] = np.load(made.onnx / "reference.npz")["scores"]
+        return scores[-len(made.pictures) :]
+
+
+def labels_of(made: Workspace) -> str:
+    """One label a line. Untrained weights say so in the label itself: then every client does."""
+    mark = UNTRAINED if made.manifest.untrained else ""
+    known = (made.onnx / LABELS).read_text().splitlines()
+    return "".join(f"{label}{mark}\n" for label in known)

@@ -1,0 +1,160 @@
+"""Every kind of pipeline is the same to every command: those of the project, and one that somebody
+adds in one module and one recipe."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from PIL import Image
+
+from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
+from scripts.recipes import schema
+from scripts.recipes.recipe import Recipe
+from scripts.steps import infer
+from tests.project import ROOT, Project, picture
+
+SUM = '''"""Image files -> the sum of their pixels."""
+
+from http.client import HTTPConnection
+from typing import Literal
+
+import numpy as np
+from bundle_serving.health import PICTURE
+from scripts.recipes import pbtxt
+from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
+from scripts.recipes.recipe import Recipe
+from scripts.steps import infer
+from scripts.steps.agreement import Agreement
+
+PIXELS, TOTAL = Tensor("PIXELS", "UINT8", [3, 224, 224]), Tensor("SUM", "FP32", [1])
+PROGRAM = """from bundle_serving.triton import answer, array
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [answer(total, request, output="SUM") for request in requests]
+
+def total(request):
+    return array(request, "PIXELS").sum(axis=(1, 2, 3)).astype("float32")[:, None]
+"""
+
+class Sum(Recipe):
+    kind: Literal["sum"]
+    example = "sum.yaml"
+
+    def files(self):
+        steps = pbtxt.steps(
+            Step("preprocessing", {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
+            Step("adder", {"PIXELS": "pixels"}, {"SUM": "SUM"}),
+        )
+        image, tensors = pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])), pbtxt.outputs(TOTAL)
+        runs, of = pbtxt.backend("python"), pbtxt.platform("ensemble")
+        return {
+            "adder/1/model.py": PROGRAM,
+            "adder/config.pbtxt": pbtxt.config(
+                "Adds.", "adder", runs, 8, pbtxt.inputs(PIXELS), tensors, NEWEST_VERSION
+            ),
+            f"{self.ensemble}/config.pbtxt": pbtxt.config(
+                "Sums.", self.ensemble, of, 8, image, tensors, NEWEST_VERSION, steps
+            ),
+        }
+
+    def programs(self, layout): return ["adder"]
+    def borrowed(self, engine): return ["preprocessing"]
+    def question(self, source): return {"INPUT": np.frombuffer(source, np.uint8)[None]}
+    def golden(self, made): return [self.question(PICTURE)]
+    def gist(self, answer): return float(answer["SUM"][0, 0])
+    def judge(self, made, answers): return Agreement(1, int(self.gist(answers[0]) == 38384640), 0)
+
+    def ask(self, server, asked, said):
+        for name in asked:
+            question = self.question(open(name, "rb").read())
+            print(self.gist(infer.ask(HTTPConnection(server.http), self.ensemble, question)))
+        return 0
+'''
+RECIPE = "kind: sum\nmodels: {ensemble: sums}\n"
+
+
+@pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
+def test_a_kind_is_one_module_and_one_recipe(served: Project) -> None:
+    if served.settings["FLAVOUR"] != "local":
+        pytest.skip("the same by containers")
+    assert len((SUM + RECIPE).splitlines()) < 60
+    own = served.path / "own"
+    for name, text in (("kinds/sum.py", SUM), ("recipes/sums.yaml", RECIPE)):
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_text(text)
+    white = served.path / "build" / "white.png"
+    Image.new("RGB", (300, 300), "white").save(white)
+    model = {"MODEL": "sums"}
+    try:
+        assert "up: sums" in served.made("up", **model)
+        assert served.made("classify", IMG=str(white), **model).endswith("38384640.0\n")
+        assert "report: " in served.made("bench", QUICK="1", IMAGES=str(white), **model)
+        program = own / "model_repository" / "adder" / "1" / "model.py"
+        program.write_text(program.read_text() + "# the same, otherwise\n")
+        assert "published: sums version 2" in served.made("publish", **model)
+        said = served.made("rollout", WATCH_SECONDS="1", MOST_P99="20", **model)
+        assert "sums version 2 serves; 0 of " in said
+        assert "live (rollout)" in served.made("history", **model)
+        assert "removed: sums" in served.made("remove-model", NAME="sums")
+        assert not list(own.glob("*/sums*")) and not list(own.glob("*/adder"))
+        assert "yours: none" in served.make("remove-model").stderr
+    finally:
+        for path in (own / "kinds").iterdir():
+            path.unlink()
+
+
+PROGRAMS = {
+    "sentiment": "sentiment_postprocessing",
+    "places": "postprocess",
+    "cascade": "cascade_choice",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_rollouts_lose_no_request(together: Project, name: str) -> None:
+    if together.settings["FLAVOUR"] != "local":
+        pytest.skip("the same by containers")
+    recipe = schema.load(ROOT / "recipes" / f"{name}.yaml")
+    program = together.path / "model_repository" / PROGRAMS[name] / "1" / "model.py"
+    kept = program.read_text()
+    program.write_text(kept + "# the same, otherwise\n")
+    quick = {"MODEL": name, "WATCH_SECONDS": "1", "MOST_P99": "20"}
+    try:
+        assert f"published: {name} version" in together.made("publish", MODEL=name)
+        with nobody_waits_in_vain(together, recipe):
+            assert "; 0 of " in together.made("rollout", **quick)
+            assert "; 0 of " in together.made("rollback", **quick)
+        assert "rolled back to version 1" in together.made("history", MODEL=name)
+    finally:
+        program.write_text(kept)
+
+
+@contextmanager
+def nobody_waits_in_vain(project: Project, recipe: Recipe) -> Iterator[None]:
+    source = {"IMG": picture(), "TEXT": b"I love this place!"}[recipe.asked_about]
+    stop, answers, faults = threading.Event(), [], []
+
+    def ask() -> None:
+        connection = http.client.HTTPConnection(project.http, timeout=60)
+        while not stop.wait(0.1):
+            try:
+                answers.append(infer.ask(connection, recipe.ensemble, recipe.question(source)))
+            except (OSError, ValueError, http.client.HTTPException) as fault:
+                faults.append(fault)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert answers and not faults
