@@ -39,6 +39,8 @@ DRAIN_S = 20.0
 # Longer than Envoy keeps a connection that is not used: it is never closed under a request.
 KEEP_ALIVE_S = 75
 
+RETURN_S = 5
+
 PR_SET_PDEATHSIG = 1
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -75,6 +77,8 @@ async def serve(settings: Settings) -> None:
         await handed_on.start()
         stack.push_async_callback(handed_on.stop, grace=0)
         outside = await stack.enter_async_context(envoy_process(settings, folder))
+        returning = asyncio.create_task(return_pages(service))
+        stack.callback(returning.cancel)
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((http, outside, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
@@ -249,3 +253,12 @@ def keep_pages() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_THRESHOLD, 4 << 20)
     libc.mallopt(M_TRIM_THRESHOLD, 32 << 20)
+
+
+async def return_pages(service: Service) -> None:
+    """Gives back what a burst took, once it is over."""
+    libc = ctypes.CDLL(None)
+    while True:
+        await asyncio.sleep(RETURN_S)
+        if not service.load.requests:
+            libc.malloc_trim(0)
