@@ -124,7 +124,7 @@ def test_rollouts_lose_no_request(together: Project, name: str) -> None:
     program = together.path / "model_repository" / PROGRAMS[name] / "1" / "model.py"
     kept = program.read_text()
     program.write_text(kept + "# the same, otherwise\n")
-    quick = {"MODEL": name, "WATCH_SECONDS": "4", "MOST_P99": "20"}
+    quick = {"MODEL": name, "WATCH_SECONDS": "8", "MOST_P99": "20"}
     try:
         assert f"published: {name} version" in together.made("publish", MODEL=name)
         with nobody_waits_in_vain(together, recipe):
