@@ -14,7 +14,7 @@ from scripts.base import console
 from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.repository import live, model_folders
-from scripts.server import loading, model_control
+from scripts.server import extra, loading, model_control
 from scripts.settings import arguments
 from scripts.storage.shared import Shared
 
@@ -30,6 +30,8 @@ def main() -> int:
         require_its_code(folder)
     with console.waiting(f"loading {name}"):
         loading.load(server.grpc, name, model_control.LONGEST_S)
+    if name in own_models():
+        extra.remember(name)
     for model in model_control.in_memory(server, name):
         if model.state == "READY":
             console.note(f"loaded: {live.called(name, model.version)}, version {model.version}")

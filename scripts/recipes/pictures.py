@@ -9,16 +9,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.recipes.pbtxt import LABELS
-from scripts.recipes.recipe import Server
+from scripts.recipes.recipe import Recipe, Server
 from scripts.settings import arguments
+from scripts.steps.infer import Question
 from scripts.steps.workspace import Workspace
 
 UNTRAINED = " (untrained weights)"
 
 
-def ask(server: Server, model: str, pictures: Sequence[str], said: Mapping[str, str]) -> int:
-    options = ["--model", model, "--top", str(arguments.load(said).top)]
-    return server.client([*options, *(["--json"] if said.get("JSON") else [])], pictures)
+class OfPictures(Recipe):
+    """Asked with the bytes of an image file."""
+
+    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
+        options = ["--model", self.ensemble, "--top", str(arguments.load(said).top)]
+        return server.client([*options, *(["--json"] if said.get("JSON") else [])], asked)
+
+    def question(self, source: bytes) -> Question:
+        return {"INPUT": np.frombuffer(source, np.uint8)[None]}
+
+    def golden(self, made: Workspace) -> list[Question]:
+        return [self.question(path.read_bytes()) for path in made.pictures]
+
+    def expected(self, made: Workspace) -> NDArray[Any]:
+        """The last of the reference's rows are those of the pictures."""
+        scores: NDArray[Any] = np.load(made.onnx / "reference.npz")["scores"]
+        return scores[-len(made.pictures) :]
 
 
 def labels_of(made: Workspace) -> str:
@@ -26,9 +41,3 @@ def labels_of(made: Workspace) -> str:
     mark = UNTRAINED if made.manifest.untrained else ""
     known = (made.onnx / LABELS).read_text().splitlines()
     return "".join(f"{label}{mark}\n" for label in known)
-
-
-def scores_of_pictures(made: Workspace) -> NDArray[Any]:
-    """The last of the reference's rows are those of the pictures."""
-    scores: NDArray[Any] = np.load(made.onnx / "reference.npz")["scores"]
-    return scores[-len(made.pictures) :]

@@ -21,12 +21,12 @@ from bundle_serving.server_log import first_error
 from scripts import bootstrap
 from scripts.base import console, files, ports
 from scripts.base.errors import UserError
-from scripts.base.paths import PYTHON, ROOT
+from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.server.embeddings_keeper import STARTED_AFRESH, STOP_S
 from scripts.settings.settings import EMBEDDINGS, Settings, names
 from scripts.stacks import flavour, state
 from scripts.stacks.containers import DockerStack, last_line
-from scripts.stacks.local import MARK, LocalStack, run_here
+from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
 from scripts.steps.embeddings import ARCH
 from scripts.steps.manifest import Torchvision, why_export

@@ -62,6 +62,8 @@ def bring_up(wished: Settings) -> State:
         stack = flavour.stack(name, wished)
         stack.prepare()
         version = made_live(stack, wished, first, seed, shared)
+        if wished.repository:
+            _place_others(wished, layout(wished, engines.of(stack)))
         shared.push_live()
         server = _serve(stack, wished, version)
         _record(shared, version, seed)
@@ -88,6 +90,14 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         _record(shared, version, seed)
         console.note(f"up: {described(server, version)}")
     return server
+
+
+def _place_others(wished: Settings, how: Layout) -> None:
+    """What serves of them by another machine's doing must not go from S3 with the next upload."""
+    for pipeline in pipelines.others():
+        Shared(wished, pipeline).pull()
+        if version := serving(pipeline):
+            lay_out(version, how, live.REPOSITORY)
 
 
 def _record(shared: Shared, version: Version, seed: Version | None) -> None:

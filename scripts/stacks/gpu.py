@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from bundle_serving.gpu import LOST, NVML_LOST
 from scripts.base import console
@@ -29,6 +30,11 @@ class GpuStack(DockerStack):
     compose_files = ("compose.yaml", "compose.gpu.yaml")
     images = ("export", "server", "sdk")
     image_suffix = "-gpu"
+    places: ClassVar[Mapping[str, str]] = {
+        "adopt": "export",
+        "places": "export",
+        "plan": "engine",
+    }
 
     def prepare(self) -> None:
         """What cannot be used is refused here, before gigabytes are pulled."""

@@ -15,7 +15,7 @@ from bundle_serving.start_server import EXIT_TIMEOUT_S, StartError, libpython_fo
 from scripts import bootstrap
 from scripts.base import ports
 from scripts.base.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.base.paths import PYTHON, ROOT
+from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state, temporary
@@ -27,7 +27,6 @@ RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
 
 # Marks this project's server and its stubs among all processes, and their shared memory.
-MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
 SHM_PREFIX = f"triton_bundle_{MARK}_"
 
 LAYERS = {

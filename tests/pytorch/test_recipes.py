@@ -1,9 +1,10 @@
-"""The recipes, held against what torchvision says of its weights."""
+"""What the recipes and settings say, held against torchvision."""
 
 from __future__ import annotations
 
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.schema import load
+from scripts.settings.architectures import ARCHITECTURES
 from scripts.steps.vision import torchvision
 from tests.project import ROOT
 
@@ -20,3 +21,7 @@ def test_the_recipe_says_what_the_weights_were_trained_with() -> None:
     assert pictures.interpolation == how.interpolation.value
     assert [list(pictures.mean), list(pictures.std)] == [list(how.mean), list(how.std)]
     assert recipe.classes == len(weights.meta["categories"])
+
+
+def test_the_known_architectures_are_those_of_torchvision() -> None:
+    assert torchvision.models.list_models(module=torchvision.models) == ARCHITECTURES

@@ -50,15 +50,31 @@ def test_every_command_is_in_the_readme(target: str) -> None:
 
 
 def test_compose_and_settings_agree_on_defaults() -> None:
-    for name, default in re.findall(r"\$\{([A-Z0-9_]+):-([^}]*)\}", COMPOSE):
+    defaults = re.findall(r"\$\{([A-Z0-9_]+):-([^}]*)\}", COMPOSE)
+    assert len(defaults) > 3
+    for name, default in defaults:
         if DEFAULTS.get(name):
             assert default == DEFAULTS[name], name
 
 
 def test_links_in_the_documents_lead_somewhere() -> None:
-    for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
-            assert target.startswith("http") or (document.parent / target).exists(), target
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    links = [
+        (document, *link)
+        for document in documents
+        for link in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", document.read_text())
+    ]
+    assert len(documents) > 10 and len(links) > 20
+    for document, name, anchor in links:
+        target = document.parent / name if name else document
+        assert target.exists(), f"{document.name}: {name}"
+        assert not anchor or anchor in anchors(target), f"{document.name}: {name}#{anchor}"
+
+
+def anchors(document: Path) -> set[str]:
+    """Of its headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def name_of(path: Path) -> str:

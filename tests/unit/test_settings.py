@@ -8,11 +8,9 @@ import pytest
 
 from scripts.base.errors import UserError
 from scripts.settings import arguments, command_line, documents, settings
-from scripts.settings.architectures import ARCHITECTURES
 from scripts.settings.known import UnknownSetting, require_known
 from scripts.settings.settings import ALL, DEFAULTS, VERSION, names
 from scripts.steps import export
-from scripts.steps.vision import torchvision
 from tests.project import ROOT
 
 
@@ -59,10 +57,6 @@ def test_in_a_container_it_is_refused_before_anything_is_loaded(
     with pytest.raises(UserError, match="ARCH=resnet5"):
         export.main(["--arch", "resnet5", "--out", str(tmp_path / "onnx")])
     assert capsys.readouterr().out == ""  # else the error would stand behind what it was loading
-
-
-def test_the_known_architectures_are_those_of_torchvision() -> None:
-    assert torchvision.models.list_models(module=torchvision.models) == ARCHITECTURES
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -15,23 +14,13 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
 from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
-from scripts.recipes.pictures import ask, labels_of, scores_of_pictures
-from scripts.recipes.recipe import (
-    Batch,
-    Channels,
-    Contents,
-    Count,
-    Export,
-    Instances,
-    Models,
-    Part,
-    Recipe,
-    Server,
-)
+from scripts.recipes.pictures import OfPictures, labels_of
+from scripts.recipes.recipe import Contents, Export
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import CHECK, VERSION, Settings, names
-from scripts.steps.infer import Answer, Question
+from scripts.steps.infer import Answer
 from scripts.steps.manifest import Foreign, Torchvision
 from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace
@@ -50,7 +39,7 @@ class Pictures(Part):
     std: Channels
 
 
-class Image(Recipe):
+class Image(OfPictures):
     """An image file -> the probability of each class."""
 
     kind: Literal["image"]
@@ -184,18 +173,6 @@ class Image(Recipe):
                 "give it a pipeline of its own: make add-model NAME=…",
             )
 
-    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
-        return ask(server, self.ensemble, asked, said)
-
-    def question(self, source: bytes) -> Question:
-        return {"INPUT": np.frombuffer(source, np.uint8)[None]}
-
-    def golden(self, made: Workspace) -> list[Question]:
-        return [self.question(path.read_bytes()) for path in made.pictures]
-
-    def expected(self, made: Workspace) -> NDArray[Any]:
-        return scores_of_pictures(made)
-
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         row: NDArray[Any] = answer["OUTPUT"][0]
         return np.nan_to_num(row, nan=np.inf)
@@ -229,17 +206,14 @@ def _scores(name: str, recipe: Image) -> Tensor:
 
 
 def preprocessing(recipe: Image, warmup_bytes: int) -> str:
-    return pbtxt.config(
+    return pbtxt.program(
         "The bytes of an image file -> uint8 pixels, resized and cropped as the network was"
         " trained.\nCast and normalisation are the first nodes of the network's own graph.",
         recipe.models.preprocessing,
-        pbtxt.backend("python"),
         recipe.batch.max,
-        pbtxt.inputs(_file("INPUT_0")),
-        pbtxt.outputs(_pixels("OUTPUT_0", recipe)),
-        NEWEST_VERSION,
+        [_file("INPUT_0")],
+        [_pixels("OUTPUT_0", recipe)],
         pbtxt.instances(recipe.instances.preprocessing, "CPU"),
-        BATCHES_FORM_THEMSELVES,
         _warm_picture(recipe, warmup_bytes),
         pbtxt.parameter("threads", "1"),
     )
@@ -273,18 +247,15 @@ def _warm_picture(recipe: Image, length: int) -> str:
 
 def network(recipe: Image) -> str:
     pixels = _pixels("input", recipe)
-    return pbtxt.config(
+    return pbtxt.onnx(
         "The network: pixels -> scores. In an NGC server the C++ ONNX Runtime backend runs this;"
         " in the\nPyPI server serving/bundle_serving/backends/onnxruntime does.",
         f"{recipe.models.network}_{CPU.ending}",
-        pbtxt.backend("onnxruntime"),
         recipe.batch.max,
-        *pbtxt.picture_network(pixels, _scores("output", recipe)),
-        NEWEST_VERSION,
-        pbtxt.instances(recipe.instances.network, "CPU"),
-        BATCHES_FORM_THEMSELVES,
+        pbtxt.picture_network(pixels, _scores("output", recipe)),
+        recipe.instances.network,
         pbtxt.warmup("black", pbtxt.zeros(pixels)),
-        pbtxt.parameter("threads", "1"),
+        threads=1,
     )
 
 
@@ -310,16 +281,13 @@ def network_on_gpu(recipe: Image) -> str:
 
 def postprocessing(recipe: Image) -> str:
     scores = _scores("INPUT_0", recipe)
-    return pbtxt.config(
+    return pbtxt.program(
         "The network's scores -> probabilities.",
         recipe.models.postprocessing,
-        pbtxt.backend("python"),
         recipe.batch.max,
-        pbtxt.inputs(scores),
-        pbtxt.outputs(_scores("OUTPUT_0", recipe)),
-        NEWEST_VERSION,
+        [scores],
+        [_scores("OUTPUT_0", recipe)],
         pbtxt.instances(1, "CPU"),
-        BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("zeros", pbtxt.zeros(scores)),
     )
 
@@ -327,17 +295,13 @@ def postprocessing(recipe: Image) -> str:
 def ensemble(recipe: Image, engine: str) -> str:
     models = recipe.models
     where = {CPU.ending: ".", GPU.ending: "; with the network on a GPU."}[engine]
-    return pbtxt.config(
+    return pbtxt.ensemble(
         f"The bytes of an image file -> the probability of each class{where}",
         models.ensemble,
-        pbtxt.platform("ensemble"),
         recipe.batch.max,
-        pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
-        pbtxt.outputs(Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)),
-        NEWEST_VERSION,
-        pbtxt.steps(
-            Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
-            Step(f"{models.network}_{engine}", {"input": "pixels"}, {"output": "scores"}),
-            Step(models.postprocessing, {"INPUT_0": "scores"}, {"OUTPUT_0": "OUTPUT"}),
-        ),
+        Tensor("INPUT", "UINT8", [-1]),
+        [Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)],
+        Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
+        Step(f"{models.network}_{engine}", {"input": "pixels"}, {"output": "scores"}),
+        Step(models.postprocessing, {"INPUT_0": "scores"}, {"OUTPUT_0": "OUTPUT"}),
     )
