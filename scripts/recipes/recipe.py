@@ -57,7 +57,7 @@ class Recipe(Part):
                its TensorRT plan; require() refuses what cannot be served. `settings` belong to the
                pipeline, deciding() tell its versions apart. Without a network, versions differ by
                their programs.
-    answers    ask() is what `make classify` does. golden() are questions whose answers are known, and
+    answers    ask() is what `make classify` does. golden() are questions with known answers, and
                judge() says how well a server's answers agree; question() makes one of a file or a
                text, and gist() is what must stay the same from one version to the next.
     """

@@ -198,7 +198,7 @@ class DockerStack:
             for each in self._of_checkout()
             if each.labels[PROJECT] != self.project and each.labels[SERVICE] not in STAY
         )
-        ports.require_free(self._settings["BIND"], self._settings.ports())
+        ports.require_free(self._settings.bind, self._settings.ports)
         on_demand.hand_over_keys(self._settings)
         wanted.save()
         self._write_served(wanted)
@@ -247,7 +247,7 @@ class DockerStack:
             },
             ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
             shm_size=self._shm_size,
-            mem_limit=self._settings["MEMORY"],
+            mem_limit=self._settings.memory,
         )
 
         def alive() -> bool:
@@ -380,10 +380,8 @@ class DockerStack:
 
     @property
     def _shm_size(self) -> str:
-        instances = sum(
-            Share.of(self._settings.cores, self._settings.number(name)).instances
-            for name in ("PREPROCESS_INSTANCES", "NETWORK_INSTANCES")
-        )
+        shares = Share.preprocessing(self._settings), Share.network(self._settings)
+        instances = sum(share.instances for share in shares)
         return f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m"
 
     def _require_readable(self, path: Path) -> None:
@@ -418,7 +416,7 @@ class DockerStack:
             written.append("compose.s3.yaml")
             if wanted:
                 environment["S3_URL"] = str(seen_from_containers(location, self._settings))
-        written += filter(None, [self._settings["COMPOSE_OVERRIDE"]])
+        written += filter(None, [self._settings.compose_override])
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in written for word in ("--file", file)]
         command += arguments
