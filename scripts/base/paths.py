@@ -12,3 +12,6 @@ REQUIREMENTS = ROOT / "requirements"
 
 # Tells this checkout from all others on this machine, of whatever name.
 MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
+
+# PyTorch's own index of CPU builds; on PyPI, torch for Linux brings gigabytes of CUDA with it.
+CPU_TORCH = "https://download.pytorch.org/whl/cpu"

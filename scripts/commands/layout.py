@@ -30,7 +30,7 @@ from scripts.storage.shared import Shared
 
 def main() -> int:
     wished = settings.load()
-    if wished["REPOSITORY"]:
+    if wished.repository:
         raise UserError("only make fills a repository on S3", "make up, or leave REPOSITORY empty")
     stack = ran_before.of(wished)
     how = up.layout(wished, engines.of(stack))

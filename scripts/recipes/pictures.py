@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.recipe import Recipe, Server
+from scripts.settings import arguments
 from scripts.steps.infer import Question
 from scripts.steps.workspace import Workspace
 
@@ -20,7 +21,7 @@ class OfPictures(Recipe):
     """Asked with the bytes of an image file."""
 
     def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
-        options = ["--model", self.ensemble, "--top", said.get("TOP") or "5"]
+        options = ["--model", self.ensemble, "--top", str(arguments.load(said).top)]
         return server.client([*options, *(["--json"] if said.get("JSON") else [])], asked)
 
     def question(self, source: bytes) -> Question:

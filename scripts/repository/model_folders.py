@@ -17,7 +17,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.layout import GPU, Engine, Layout
+from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Contents
@@ -118,7 +118,8 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
     write_labels(pipeline, made, layout.engine, repository)
     for model in sorted({*recipe.members, recipe.ensemble}):
         folder = repository / model
-        member = config(folder)
+        own = model == recipe.ensemble and layout.engine is CPU  # it has a config for CPUs
+        member = config_in_use(repository, model, CPU) if own else config(folder)
         if recipe.fit(member, made, layout):
             text = HEAD + text_format.MessageToString(member)
             files.write(folder / "configs" / f"{layout.engine.config}.pbtxt", text)

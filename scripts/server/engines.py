@@ -70,7 +70,7 @@ def prove(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -
     """How a CPU runs the network: with what precision, and that it answers as PyTorch does."""
     precision = pipeline.recipe.computes_in(wished)
     if precision == "int8":
-        _quantise(stack, wished.folder("CALIBRATION"), pipeline, made)
+        _quantise(stack, wished.photos("CALIBRATION"), pipeline, made)
     network = made.int8 if precision == "int8" else made.onnx
     _step(
         pipeline,
@@ -147,7 +147,7 @@ def _pass_the_gate(
         return
     console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
     lay_out = partial(model_folders.lay_out, pipeline, made, layout)
-    prove_served(stack, wished["START_TIMEOUT"], layout, pipeline, made, lay_out)
+    prove_served(stack, wished.start_timeout, layout, pipeline, made, lay_out)
     note_passed(made, layout)
 
 
@@ -169,7 +169,7 @@ def _asked(made: Workspace, layout: Layout) -> str:
 
 def prove_served(
     stack: Stack,
-    limit: str,
+    limit: float,
     layout: Layout,
     pipeline: Pipeline,
     made: Workspace,
@@ -189,7 +189,7 @@ def prove_served(
             "gate",
             *("--repository", repository, "--run-dir", stack.run_dir),
             *("--ensemble", pipeline.ensemble, "--questions", CANDIDATE / "questions.npz", *words),
-            *("--config", layout.engine.config, "--limit", limit, "--out", CANDIDATE),
+            *("--config", layout.engine.config, "--limit", f"{limit:g}", "--out", CANDIDATE),
         )
         judge_candidate(layout, pipeline, made)
         return int(json.loads((CANDIDATE / "seen.json").read_text())["memory"])

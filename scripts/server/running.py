@@ -12,7 +12,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.settings import settings
-from scripts.settings.settings import NOT_SERVED, Settings
+from scripts.settings.settings import SERVED, Settings, names
 from scripts.stacks import state
 from scripts.stacks.state import State
 
@@ -23,7 +23,7 @@ def running_server(wished: Settings | None = None) -> State:
     known = state.load()
     warning = ""
     if known:
-        asked = {name: wished[name] for name in sorted(wished.given - NOT_SERVED)}
+        asked = {name: wished[name] for name in names(*SERVED) if name in wished.given}
         wished = wished.over(known.settings)
         now = {name: known.settings.get(name, "") for name in asked}
         if answers(known, pipelines.first()):

@@ -25,17 +25,18 @@ from scripts.recipes.write import write
 from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines, extra
+from scripts.server.healthy import unhealthy_reason
 from scripts.server.recover import restore
 from scripts.settings import settings
-from scripts.settings.settings import PORTS, Settings
+from scripts.settings.settings import SERVER, Settings, names
 from scripts.stacks import admin_key, flavour, gpu, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import on_demand
 from scripts.storage.shared import Shared
 
-# What is no file, and decides how a server runs.
-PLACE = ("BIND", "MEMORY", "GPUS", "REPOSITORY", "S3_SERVER_CREDENTIALS")
+# That a server which does not answer is left to its keeper.
+KEEPERS_S = 15
 
 # A network's hash stands in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
@@ -57,7 +58,7 @@ def bring_up(wished: Settings) -> State:
                 restore(None, seed, shared)
         name, why = flavour.choose(wished)
         console.note(f"flavour {name}: {why}")
-        if wished["PREPROCESS"] == "dali" and name != "gpu":
+        if wished.preprocess == "dali" and name != "gpu":
             raise UserError(
                 f"PREPROCESS=dali needs a GPU, and flavour {name} has none",
                 "say PREPROCESS=python",
@@ -65,7 +66,7 @@ def bring_up(wished: Settings) -> State:
         stack = flavour.stack(name, wished)
         stack.prepare()
         version = made_live(stack, wished, first, seed, shared)
-        if wished["REPOSITORY"]:
+        if wished.repository:
             _place_others(wished, layout(wished, engines.of(stack)))
         shared.push_live()
         server = _serve(stack, wished, version)
@@ -175,23 +176,19 @@ def lay_out(version: Version, how: Layout, target: Path) -> None:
 
 
 def layout(wished: Settings, engine: Engine) -> Layout:
-    def share(model: str) -> Share:
-        return Share.of(
-            wished.cores, wished.number(f"{model}_INSTANCES"), wished.number(f"{model}_THREADS")
-        )
-
-    decoding = Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"]))
+    preprocessing = Share.preprocessing(wished)
+    decoding = Decoding(wished.preprocess, wished.decode, wished.max_megapixels)
     if engine is CPU:
-        return Layout(engine, decoding, share("PREPROCESS"), share("NETWORK"))
-    network = Share(wished.number("NETWORK_INSTANCES") or 0, threads=1)
-    return Layout(engine, decoding, share("PREPROCESS"), network, gpu.scores_stay(wished))
+        return Layout(engine, decoding, preprocessing, Share.network(wished))
+    network = Share(wished.network_instances or 0, threads=1)
+    return Layout(engine, decoding, preprocessing, network, gpu.scores_stay(wished))
 
 
 def _serve(stack: Stack, wished: Settings, version: Version) -> State:
     wanted = State(stack.flavour, fingerprint(stack, wished), wished.values)
     known = state.load()
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
-        if reason_not_to_trust(f"http://{known.http}", PIPELINE) is None:
+        if unhealthy_reason(stack, known, PIPELINE) is None or _restored(stack, known):
             console.note(f"up already: {described(known, version)}")
             return known
         console.note("the server is there but does not answer: it is started afresh")
@@ -199,12 +196,25 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         _stop(known)
     try:
         stack.start(wanted)
-        _wait(stack, wanted, float(wished["START_TIMEOUT"]), version)
+        _wait(stack, wanted, wished.start_timeout, version)
     except BaseException:  # Ctrl-C too: no server is left that nobody knows to work
         stack.stop()
         raise
     console.note(f"up: {described(wanted, version)}")
     return wanted
+
+
+def _restored(stack: Stack, known: State) -> bool:
+    """Whether its keeper gets it to answer."""
+    if known.flavour == "gpu":  # which has none
+        return False
+    with console.waiting("the server does not answer: waiting for its keeper") as waiting:
+        while reason := unhealthy_reason(stack, known, PIPELINE):
+            waiting.show(reason)
+            if waiting.seconds > KEEPERS_S:
+                return False
+            time.sleep(0.2)
+    return True
 
 
 def _stop(known: State) -> None:
@@ -236,7 +246,7 @@ def described(server: State, version: Version) -> str:
 def fingerprint(stack: Stack, wished: Settings) -> str:
     """One hash over all that a running server was started from. Other pipelines are loaded while
     it runs."""
-    started_with = [stack.version(), *(wished[name] for name in (*PLACE, *PORTS))]
+    started_with = [stack.version(), *(wished[name] for name in names(SERVER))]
     started_with += [str(admin_key.mark()), laid_out(pipelines.first())]
     return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
 

@@ -13,16 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
+from bundle_serving import keeper_notes
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
-from scripts.base import console, files, ports
+from scripts.base import console, files, lock, ports
 from scripts.base.errors import AlreadyTold, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
@@ -123,6 +124,7 @@ class DockerStack:
         if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
             self._run("init", "sh", "docker/steps/init.sh")
         admin_key.ensure()
+        lock.keepers_hands()
 
     def _require_own_project(self) -> None:
         """A name that the user gave may be another checkout's too, and Compose would take its
@@ -198,7 +200,7 @@ class DockerStack:
             for each in self._of_checkout()
             if each.labels[PROJECT] != self.project and each.labels[SERVICE] not in STAY
         )
-        ports.require_free(self._settings["BIND"], self._settings.ports())
+        ports.require_free(self._settings.bind, self._settings.ports)
         on_demand.hand_over_keys(self._settings)
         wanted.save()
         self._write_served(wanted)
@@ -240,6 +242,7 @@ class DockerStack:
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
             user=f"{admin_key.NOBODY}:{admin_key.NOBODY}",
+            environment={"BIND": "127.0.0.1"},
             tmpfs={"/run/triton": "exec,mode=1777", "/tmp": ""},
             volumes={
                 str(repository): {"bind": "/models", "mode": "ro"},
@@ -247,7 +250,7 @@ class DockerStack:
             },
             ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
             shm_size=self._shm_size,
-            mem_limit=self._settings["MEMORY"],
+            mem_limit=self._settings.memory,
         )
 
         def alive() -> bool:
@@ -281,6 +284,15 @@ class DockerStack:
         """Bytes of memory that are left to the server."""
         memory = self.memory()
         return memory[1] - memory[0] if memory else None
+
+    def kept(self) -> dict[str, Any]:
+        """What the server's keeper has noted; the gpu flavour has none."""
+        container = self._container("server")
+        if self.flavour == "gpu" or not container or container.status != "running":
+            return {}
+        ran = container.exec_run(["cat", f"{self.run_dir}/{keeper_notes.STATE}"])
+        noted: dict[str, Any] = json.loads(cast(bytes, ran.output)) if ran.exit_code == 0 else {}
+        return noted
 
     def alive(self, service: str = "server") -> bool:
         container = self._container(service)
@@ -380,10 +392,8 @@ class DockerStack:
 
     @property
     def _shm_size(self) -> str:
-        instances = sum(
-            Share.of(self._settings.cores, self._settings.number(name)).instances
-            for name in ("PREPROCESS_INSTANCES", "NETWORK_INSTANCES")
-        )
+        shares = Share.preprocessing(self._settings), Share.network(self._settings)
+        instances = sum(share.instances for share in shares)
         return f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m"
 
     def _require_readable(self, path: Path) -> None:
@@ -418,7 +428,7 @@ class DockerStack:
             written.append("compose.s3.yaml")
             if wanted:
                 environment["S3_URL"] = str(seen_from_containers(location, self._settings))
-        written += filter(None, [self._settings["COMPOSE_OVERRIDE"]])
+        written += filter(None, [self._settings.compose_override])
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in written for word in ("--file", file)]
         command += arguments

@@ -40,9 +40,9 @@ class GpuStack(DockerStack):
         """What cannot be used is refused here, before gigabytes are pulled."""
         console.note(f"a container sees {self.described}")
         for gpu in self.gpus:
-            if warning := gpus.require_fit(gpu, self._settings["TRITON_TAG"]):
+            if warning := gpus.require_fit(gpu, self._settings.triton_tag):
                 console.note(f"{gpu.name}: {warning}")
-        if self._settings["POSTPROCESS"] == "gpu" and not scores_stay(self._settings):
+        if self._settings.postprocess == "gpu" and not scores_stay(self._settings):
             console.note("WSL2 has no CUDA IPC: POSTPROCESS=gpu is taken as cpu")
         super().prepare()
 
@@ -55,7 +55,7 @@ class GpuStack(DockerStack):
             seen = gpus.parse(run.stdout if run.returncode == 0 else "")
         except ValueError:
             raise UserError(*_why_no_gpu(last_line(run.stderr + run.stdout))) from None
-        return gpus.chosen(seen, self._settings["GPUS"])
+        return gpus.chosen(seen, self._settings.gpus)
 
     @property
     def gpu(self) -> Gpu:
@@ -76,8 +76,8 @@ class GpuStack(DockerStack):
         environment = super()._environment(wanted)
         # One that the user's shell has would choose twice.
         environment.pop("CUDA_VISIBLE_DEVICES", None)
-        if self._settings["GPUS"] != gpus.ALL:
-            environment["CUDA_VISIBLE_DEVICES"] = self._settings["GPUS"]
+        if self._settings.gpus != gpus.ALL:
+            environment["CUDA_VISIBLE_DEVICES"] = self._settings.gpus
         return environment
 
     def tensorrt(self) -> str:
@@ -122,7 +122,7 @@ class GpuStack(DockerStack):
 
 def scores_stay(wished: Settings) -> bool:
     """Whether the postprocessing takes the scores where TensorRT left them."""
-    return wished["POSTPROCESS"] == "gpu" and not WSL.exists()
+    return wished.postprocess == "gpu" and not WSL.exists()
 
 
 NO_TOOLKIT = (

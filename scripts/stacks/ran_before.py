@@ -48,4 +48,4 @@ class StepsRanBeforeOnGpu(StepsRanBefore, GpuStack):
 
 
 def of(settings: Settings) -> StepsRanBefore:
-    return (StepsRanBeforeOnGpu if settings["FLAVOUR"] == "gpu" else StepsRanBefore)(settings)
+    return (StepsRanBeforeOnGpu if settings.flavour == "gpu" else StepsRanBefore)(settings)

@@ -6,11 +6,13 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bundle_serving import sockets
 from scripts.base import files
 from scripts.base.paths import ROOT
 from scripts.settings.settings import DEFAULTS, Settings
 
-PATH = ROOT / "build" / "run" / "state.json"
+RUN = ROOT / "build" / "run"
+PATH = RUN / "state.json"
 
 
 @dataclass(frozen=True)
@@ -27,15 +29,23 @@ class State:
 
     @property
     def http(self) -> str:
-        return self.where("HTTP_PORT")
+        return self.where(self.started_with.http_port)
 
     @property
     def grpc(self) -> str:
-        return self.where("GRPC_PORT")
+        return self.where(self.started_with.grpc_port)
 
-    def where(self, port: str) -> str:
-        address = self.settings["BIND"]
-        return f"{'127.0.0.1' if address == '0.0.0.0' else address}:{self.settings[port]}"
+    @property
+    def admin(self) -> str:
+        """Where commands load and unload models over gRPC: the socket, which needs neither door nor
+        key, where that is on this machine."""
+        if self.flavour == "local":
+            return sockets.target(sockets.folder(RUN))
+        return self.grpc
+
+    def where(self, port: int) -> str:
+        address = self.started_with.bind
+        return f"{'127.0.0.1' if address == '0.0.0.0' else address}:{port}"
 
     def save(self, path: Path = PATH) -> None:
         files.write(path, json.dumps(asdict(self), indent=2) + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import json
 import re
 import resource
 import signal
@@ -29,7 +30,7 @@ from bundle_door.requests import Request
 from bundle_door.routes import of_documents, of_keys, of_plain_questions, of_triton, open_to_all
 from bundle_door.service import Service
 from bundle_door.triton import Triton
-from bundle_serving import sockets
+from bundle_serving import keeper_notes, sockets
 
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
 # the requests in flight.
@@ -95,9 +96,13 @@ def service_of(
     async def ready(request: Request, named: Mapping[str, str]) -> Answer:
         if stopping():
             raise Refused(503, "the server is stopping")
-        if why := unready(settings.run_dir):
+        noted = readiness(settings.run_dir)
+        if noted is None:
+            return await api.ready(request, named)
+        is_ready, why = noted
+        if not is_ready:
             raise Refused(503, why)
-        return await api.ready(request, named)
+        return Answer()
 
     async def metrics(request: Request, named: Mapping[str, str]) -> Answer:
         # Asked anew: nothing that a client sent reaches the parser of Triton's metrics.
@@ -105,7 +110,8 @@ def service_of(
             text = await local_http.ask(folder / sockets.METRICS, "GET", "/metrics")
         except (OSError, TimeoutError):
             raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
-        return Answer(text + key_metrics(keys), headers=TEXT)
+        of_ours = key_metrics(keys) + of_the_keeper(settings.run_dir)
+        return Answer(text + of_ours, headers=TEXT)
 
     routes = [
         *(of_keys(keys) if keys else []),
@@ -122,12 +128,22 @@ def key_metrics(keys: Keys | None) -> bytes:
     return metrics_of(keys.requests).encode() if keys else b""
 
 
-def unready(run_dir: Path) -> str | None:
-    """Why pictures are not answered, where whoever watches the server has written it down."""
+def readiness(run_dir: Path) -> tuple[bool, str] | None:
+    """Whether requests are answered, and why not, as the server's keeper has noted it. None where
+    it has no keeper."""
     try:
-        return (run_dir / "unready").read_text().strip() or "the server is not ready"
+        noted = json.loads((run_dir / keeper_notes.READINESS).read_text())
     except FileNotFoundError:
         return None
+    return noted["ready"], noted["reason"]
+
+
+def of_the_keeper(run_dir: Path) -> bytes:
+    """What it has restored, for Prometheus."""
+    try:
+        return (run_dir / keeper_notes.METRICS).read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 class Server(uvicorn.Server):

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bundle_serving.keeper_notes import Notes
 from tests.door.servers import Behind, behind_the_door
 from tests.project import wait_until
 
@@ -107,10 +108,11 @@ def test_without_the_http_service_envoy_ends(own: Behind) -> None:
 
 
 def test_ready_says_what_the_keeper_wrote(small: Behind) -> None:
-    (small.run_dir / "unready").write_text("pictures are not answered")
+    notes = Notes.resumed(small.run_dir)
+    notes.say(False, "pictures are not answered")
     status, _, body = small.ask("GET", "/v2/health/ready")
     assert status == 503 and b"pictures are not answered" in body
-    (small.run_dir / "unready").unlink()
+    notes.say(True)
     assert small.ask("GET", "/v2/health/ready")[0] == 200
 
 

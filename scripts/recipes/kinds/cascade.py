@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
@@ -95,21 +94,23 @@ class Cascade(OfPictures):
         return (*self.settings, "PRECISION")
 
     def export(self, wished: Settings, engine: Engine) -> Export:
-        weights = wished.weights_of(self.setting) if self.setting else self.weights
+        weights = str(wished.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix("torchvision/")
         spec = Torchvision(arch, weights, engine.export)
         return Export("export", spec.words, spec, self.setting not in wished.given)
 
     def computes_in(self, wished: Settings) -> str:
         """Eight bits would need photos of yours, and cost the small network most."""
-        return "fp32" if wished["PRECISION"] == "fp32" else "auto"
+        return "fp32" if wished.precision == "fp32" else "auto"
 
     def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
         return of_pixels("input", self.crop, self.batch.optimal, self.batch.max)
 
     def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
         """Both networks are given the same."""
-        if wished["PREPROCESS"] == "dali":
+        from bundle_serving.pictures import Transform  # which loads Pillow
+
+        if wished.preprocess == "dali":
             raise UserError(
                 "the cascade decodes pictures on the processor, and PREPROCESS=dali is served",
                 "serve with PREPROCESS=python: make up PREPROCESS=python",

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pbtxt
@@ -18,7 +17,8 @@ from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Par
 from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
 from scripts.recipes.pictures import OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export
-from scripts.settings.settings import Settings
+from scripts.settings.architectures import DRAWN
+from scripts.settings.settings import CHECK, VERSION, Settings, names
 from scripts.steps.infer import Answer
 from scripts.steps.manifest import Foreign, Torchvision
 from scripts.steps.shapes import of_pixels
@@ -28,12 +28,6 @@ TORCHVISION = "torchvision/"
 # The name of the parameter by which Triton brings a Python model's inputs to the host, or not.
 STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 PREPROCESSING = ROOT / "model_repository" / "preprocessing"
-
-# The settings by which one version differs from another.
-DECIDING = (
-    *("ARCH", "WEIGHTS", "PRECISION"),
-    *("DECODE", "MAX_MEGAPIXELS", "PREPROCESS", "OPT_BATCH"),
-)
 
 
 class Pictures(Part):
@@ -87,6 +81,8 @@ class Image(OfPictures):
         return f"{self.models.network}_{engine.ending}"
 
     def additions(self, made: Workspace, layout: Layout) -> Contents:
+        from bundle_serving.pictures import Transform  # which loads Pillow
+
         how = layout.decoding
         transform = Transform(
             **made.manifest.transform, decode=how.decode, max_megapixels=how.max_megapixels
@@ -95,7 +91,7 @@ class Image(OfPictures):
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
         crop = made.manifest.transform["crop"]
-        pixels = [3, crop, crop]
+        pixels, classes = [3, crop, crop], [made.manifest.onnx["classes"]]
         if member.name == self.first_model(layout):
             member.output[0].dims[:] = pixels
             if layout.decoding.step == "dali":
@@ -106,13 +102,19 @@ class Image(OfPictures):
         elif member.name == self.network_model(layout.engine):
             member.input[0].dims[:] = pixels
             member.model_warmup[0].inputs["input"].dims[:] = pixels
+            member.output[0].dims[:] = classes
             if layout.engine is CPU:
                 share(member, layout.network)
             elif layout.network.instances:
                 member.instance_group[0].count = layout.network.instances
-        elif member.name == self.models.postprocessing and layout.engine is GPU:
-            member.parameters[STAY].string_value = "no" if layout.scores_stay else "yes"
-        elif member.name == self.ensemble and layout.engine is GPU:
+        elif member.name == self.models.postprocessing:
+            warm = member.model_warmup[0].inputs["INPUT_0"]
+            for tensor in (member.input[0], member.output[0], warm):
+                tensor.dims[:] = classes
+            if layout.engine is GPU:
+                member.parameters[STAY].string_value = "no" if layout.scores_stay else "yes"
+        elif member.name == self.ensemble:
+            member.output[0].dims[:] = classes
             member.ensemble_scheduling.step[0].model_name = self.first_model(layout)
         else:
             return False
@@ -123,10 +125,10 @@ class Image(OfPictures):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        return (*DECIDING, "CALIBRATION", "SAMPLES")
+        return names(VERSION, CHECK)
 
     def deciding(self) -> tuple[str, ...]:
-        return DECIDING
+        return names(VERSION)
 
     def defaults(self) -> dict[str, str]:
         if self.source.endswith(".onnx"):
@@ -146,26 +148,26 @@ class Image(OfPictures):
         """An .onnx file in the place of weights is somebody's own network, whatever ARCH says."""
         labels = self.labels_file
         words: list[str | Path] = ["--labels", labels] if labels else []
-        if samples := wished.folder("SAMPLES"):
+        if samples := wished.photos("SAMPLES"):
             words += ["--samples", samples]
-        as_before = "WEIGHTS" not in wished.given
+        as_before = Settings.weights.name not in wished.given
         if wished.weights.endswith(".onnx"):
             foreign = Foreign(Path(wished.weights), labels, self.pictures.model_dump(mode="json"))
             words += ["--network", foreign.network, "--pictures", json.dumps(foreign.pictures)]
             return Export("adopt", words, foreign, as_before)
-        spec = Torchvision(wished["ARCH"], wished.weights, engine.export, labels)
+        spec = Torchvision(wished.arch, wished.weights, engine.export, labels)
         return Export("export", [*words, *spec.words], spec, as_before)
 
     def computes_in(self, wished: Settings) -> str:
-        return wished["PRECISION"]
+        return wished.precision
 
     def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
         crop = made.manifest.transform["crop"]
-        return of_pixels("input", crop, int(wished["OPT_BATCH"]), self.batch.max)
+        return of_pixels("input", crop, wished.opt_batch, self.batch.max)
 
     def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
         classes = made.manifest.onnx["classes"]
-        if classes != self.classes:
+        if classes != self.classes and made.manifest.identity.get("arch") != DRAWN:
             raise UserError(
                 f"{made.manifest.describe()} has {classes} classes, and the pipeline serves "
                 f"{self.classes}",

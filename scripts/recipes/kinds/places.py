@@ -71,7 +71,7 @@ class Places(Recipe):
         return (made.onnx / "labels.txt").read_text()
 
     def export(self, wished: Settings, engine: Engine) -> Export:
-        weights = wished.weights_of(self.setting) if self.said(wished) else self.weights
+        weights = str(wished.value(self.setting)) if self.said(wished) else self.weights
         spec = Checkpoint(
             self.source,
             weights,
