@@ -25,7 +25,7 @@ from tests.project import ROOT
 Layers = frozenset[str]
 
 HOMES = (ROOT, ROOT / "serving", ROOT / "client")
-OURS = ("scripts", "benchmark", "bundle_serving", "bundle_door", "bundle_client", "tests")
+OURS = ("scripts", "benchmark", "bundle_door", "bundle_serving", "bundle_client", "tests")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

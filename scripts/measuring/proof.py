@@ -24,7 +24,7 @@ from scripts.settings.settings import PORTS
 from scripts.steps.picture import mug
 
 # What is made here, or of no use to the flow.
-NOT_COPIED = (".git", ".venv", "build", "docs", "tests", "__pycache__", ".*_cache")
+NOT_COPIED = (".git", ".venv", "build", "docs", "tests", "__pycache__", ".*_cache", "*.whl")
 LINES = 40  # of what a step said, its last ones
 
 

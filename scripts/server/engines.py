@@ -143,7 +143,9 @@ def _pass_the_gate(
     """Serves the plan from a repository of its own, and asks it, before anyone else can. One
     that has passed need not do so again."""
     plan_hash = json.loads((made.plan / "manifest.json").read_text())["plan"]["sha256"]
-    passed, asked = made.plan / "gate.txt", f"{plan_hash} behind {layout.decoding.step}"
+    after = " before scores that stay" if layout.scores_stay else ""
+    passed = made.plan / "gate.txt"
+    asked = f"{plan_hash} behind {layout.decoding.step}{after}"
     if passed.exists() and passed.read_text() == asked:
         return
     console.note("accuracy gate: the plan and the whole ensemble against PyTorch")

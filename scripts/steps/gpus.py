@@ -94,7 +94,7 @@ def require_fit(gpu: Gpu, tag: str) -> str | None:
             "update the driver (forward compatibility, which would make up for it, is for "
             "data-centre GPUs alone); or take FLAVOUR=cpu",
         )
-    return f"{cause}: forward compatibility must make up for it (NVIDIA Container Toolkit 1.17.5)"
+    return f"{cause}: forward compatibility must make up for it (NVIDIA Container Toolkit 1.17.8)"
 
 
 def _cuda(tag: str) -> int:

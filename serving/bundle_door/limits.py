@@ -17,6 +17,8 @@ class Limits:
     body_bytes: int = 64 * MEGABYTE
     # JSON, of which Python makes objects of 20 times its size.
     json_bytes: int = 8 * MEGABYTE
+    # Files in a form.
+    pictures: int = 32
     # Of all requests that are being read or answered.
     in_flight: int = 256
     in_flight_bytes: int = 256 * MEGABYTE
@@ -36,8 +38,8 @@ class Load:
         self.bytes = 0
 
     @contextmanager
-    def request(self) -> Iterator[Share]:
-        if self.requests >= self._limits.in_flight:
+    def request(self, always: bool = False) -> Iterator[Share]:
+        if not always and self.requests >= self._limits.in_flight:
             raise busy(f"{self.requests} requests are in flight")
         share = Share(self)
         self.requests += 1

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
+from bundle_door.keys import Keys
+from bundle_door.plain import PlainQuestions
 from bundle_door.requests import Request
 
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Answer]]
@@ -18,11 +20,20 @@ REPOSITORY = r"/v2/repository"
 REGION = r"(?:/region/(?P<region>[^/]+))?"
 
 
+# Of a route that takes every method.
+ANY = "*"
+
+
 @dataclass(frozen=True)
 class Route:
     path: re.Pattern[str]
     handlers: Mapping[str, Handler]
     admin: bool = False
+
+    @property
+    def light(self) -> bool:
+        """Whether it is answered however busy the server is: it has no body."""
+        return "POST" not in self.handlers
 
     def named(self, match: re.Match[str]) -> dict[str, str]:
         return {"model": "", "version": "", "region": "", **match.groupdict(default="")}
@@ -34,6 +45,29 @@ def open_to_all(path: str, **handlers: Handler) -> Route:
 
 def for_the_admin(path: str, **handlers: Handler) -> Route:
     return Route(re.compile(path), handlers, admin=True)
+
+
+def of_plain_questions(plain: PlainQuestions) -> list[Route]:
+    return [
+        open_to_all("/classify", POST=plain.classify),
+        open_to_all("/sentiment", POST=plain.sentiment),
+    ]
+
+
+def of_keys(keys: Keys) -> list[Route]:
+    """Envoy asks with the method and path of the request that it asks about."""
+    return [open_to_all("/internal/authorize.*", **{ANY: keys.authorize})]
+
+
+def of_documents(documents: Mapping[str, Answer]) -> list[Route]:
+    return [open_to_all(re.escape(path), GET=always(page)) for path, page in documents.items()]
+
+
+def always(answer: Answer) -> Handler:
+    async def handler(request: Request, named: Mapping[str, str]) -> Answer:
+        return answer
+
+    return handler
 
 
 def of_triton(api: Api) -> list[Route]:
@@ -68,7 +102,7 @@ def of_triton(api: Api) -> list[Route]:
 def found(routes: list[Route], method: str, path: str) -> tuple[Route, Handler, dict[str, str]]:
     for route in routes:
         if match := route.path.fullmatch(path):
-            if handler := route.handlers.get(method):
+            if handler := route.handlers.get(method) or route.handlers.get(ANY):
                 return route, handler, route.named(match)
             allowed = {"allow": ", ".join(route.handlers)}
             raise Refused(405, "Method Not Allowed", allowed)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.compression import compressed, decompressed, preferred
+from bundle_door.inference import HEADER_LENGTH
 from bundle_door.limits import Limits, Load, Share, too_large
 from bundle_door.requests import Request
 from bundle_door.routes import Route, found
@@ -26,15 +27,25 @@ class HungUp(Exception):
 
 
 class Service:
-    def __init__(self, routes: list[Route], limits: Limits, admin_key: str | None) -> None:
+    def __init__(
+        self,
+        routes: list[Route],
+        limits: Limits,
+        admin_key: str | None,
+        origins: Collection[str] = (),
+    ) -> None:
         self._routes = routes
         self._limits = limits
         self._admin_key = admin_key
+        self._origins = origins
         self.load = Load(limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
         try:
-            answer = await self._answer(scope, receive)
+            answer = await self._answer(scope, headers, receive)
         except HungUp:
             return
         except Refused as refused:
@@ -42,19 +53,18 @@ class Service:
         except Exception:
             traceback.print_exc()
             answer = Refused(500, "the door failed; see its log (make logs)").answer()
-        await sent(answer, send)
+        await sent(answer, self._cors(headers), send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        check_origin(headers)
+    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Answer:
+        check_origin(headers, self._origins)
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            return Answer(status=204)
         route, handler, named = found(self._routes, scope["method"], scope["path"])
         if route.admin:
             self._check_admin(headers)
         encoding = preferred(headers.get("accept-encoding", ""))
-        with self.load.request() as share:
-            chunks = await self._body(headers, receive, share)
+        with self.load.request(always=route.light) as share:
+            chunks = [] if route.light else await self._body(headers, receive, share)
             request = Request(
                 scope["method"],
                 scope["path"],
@@ -64,6 +74,19 @@ class Service:
             )
             answer = await unless_hung_up(handler(request, named), receive)
         return encoded(answer, encoding) if encoding else answer
+
+    def _cors(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """For the browser: the pages of these origins may ask, and read the answers."""
+        origin = headers.get("origin", "")
+        if origin not in self._origins:
+            return {}
+        return {
+            "access-control-allow-origin": origin,
+            "access-control-allow-methods": "GET, POST",
+            "access-control-allow-headers": headers.get("access-control-request-headers", "*"),
+            "access-control-expose-headers": HEADER_LENGTH,
+            "vary": "Origin",
+        }
 
     def _check_admin(self, headers: Mapping[str, str]) -> None:
         given, key = headers.get(ADMIN_KEY, "").encode(), self._admin_key
@@ -89,10 +112,12 @@ class Service:
         return clear
 
 
-def check_origin(headers: Mapping[str, str]) -> None:
+def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:
     """A page of another server must not ask this one through a browser that can reach it."""
     origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != headers.get("host"):
+    if origin is None or origin in allowed:
+        return
+    if origin.partition("://")[2] != headers.get("host"):
         raise Refused(403, f"pages of {origin[:100]} may not ask here; name it in CORS_ORIGINS")
 
 
@@ -117,7 +142,7 @@ async def received(receive: Receive, limit: int, share: Share) -> list[bytes]:
 async def unless_hung_up(answer: Awaitable[Answer], receive: Receive) -> Answer:
     """The answer, given up when the client is gone: Triton is then told to stop too."""
     working = asyncio.ensure_future(answer)
-    gone = asyncio.ensure_future(receive())
+    gone = asyncio.ensure_future(disconnected(receive))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -128,6 +153,11 @@ async def unless_hung_up(answer: Awaitable[Answer], receive: Receive) -> Answer:
         gone.cancel()
 
 
+async def disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 def encoded(answer: Answer, encoding: str) -> Answer:
     if not answer.body:
         return answer
@@ -135,8 +165,8 @@ def encoded(answer: Answer, encoding: str) -> Answer:
     return Answer(compressed(answer.body, encoding), answer.status, headers)
 
 
-async def sent(answer: Answer, send: Send) -> None:
-    named = {**answer.headers, "content-length": str(len(answer.body))}
+async def sent(answer: Answer, more: Mapping[str, str], send: Send) -> None:
+    named = {**answer.headers, **more, "content-length": str(len(answer.body))}
     headers = [(name.encode(), value.encode("latin-1")) for name, value in named.items()]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -104,10 +104,12 @@ def signature_of(config: Any) -> Signature:
             f"{config.name} has {len(config.input)} inputs, and a raw body is one; send JSON",
         )
     (tensor,) = config.input
+    labelled = [output.name for output in config.output if output.label_filename]
     datatype = DATA_TYPES.Name(tensor.data_type).removeprefix("TYPE_")
     return Signature(
         tensor.name,
         "BYTES" if datatype == "STRING" else datatype,
         tuple(tensor.dims),
         batches=config.max_batch_size > 0,
+        output=labelled[0] if labelled else config.output[0].name,
     )

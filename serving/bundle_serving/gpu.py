@@ -15,7 +15,7 @@ LOST = (
 def why_lost() -> str | None:
     """Asked inside the container; None too where there is no GPU to lose."""
     try:
-        asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=5)
+        asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=2)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return LOST if NVML_LOST in asked.stdout + asked.stderr else None

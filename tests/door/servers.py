@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import os
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,15 @@ class Behind:
     metrics_port: int
     # Triton's own HTTP server, which the door does without: to compare answers with.
     triton_http: Path
+    # The certificate of the ports, where they want TLS.
+    tls: Path | None = None
+
+    def connection(self, port: int | None = None) -> http.client.HTTPConnection:
+        port = port or self.http_port
+        if not self.tls:
+            return http.client.HTTPConnection("localhost", port, timeout=60)
+        context = ssl.create_default_context(cafile=str(self.tls))
+        return http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
 
     def ask(
         self,
@@ -52,7 +62,7 @@ class Behind:
         headers: dict[str, str] | None = None,
         connection: http.client.HTTPConnection | None = None,
     ) -> tuple[int, dict[str, str], bytes]:
-        used = connection or http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=60)
+        used = connection or self.connection()
         with contextlib.closing(used):
             used.request(method, path, body, headers or {})
             response = used.getresponse()
@@ -75,6 +85,7 @@ def behind_the_door(
     repository: Path = MODELS,
     models: Sequence[str] = ("echo", "picture", "text"),
     options: Sequence[str] = (),
+    tls: Path | None = None,
 ) -> Iterator[Behind]:
     folder = sockets.folder(run_dir)
     key_file = run_dir / "key"
@@ -84,7 +95,7 @@ def behind_the_door(
         process(triton_command(run_dir, folder, repository, models), run_dir) as triton,
         process(door_command(run_dir, key_file, ports, options), None) as door,
     ):
-        server = Behind(run_dir, triton, door, *ports, triton_http=folder / "compare")
+        server = Behind(run_dir, triton, door, *ports, triton_http=folder / "compare", tls=tls)
         wait_until(lambda: answers(server), "the door and Triton")
         yield server
 

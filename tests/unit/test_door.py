@@ -13,6 +13,7 @@ import pytest
 from bundle_door import envoy
 from bundle_door.answers import Refused
 from bundle_door.compression import compressed, decompressed, preferred
+from bundle_door.exposure import Exposure
 from bundle_door.inference import (
     Signature,
     answered,
@@ -26,6 +27,7 @@ from bundle_door.limits import Limits, Load
 from bundle_serving.kserve import pb
 
 LIMITS = Limits(body_bytes=10_000_000, json_bytes=20_000)
+LOCAL = Exposure(bind="127.0.0.1")
 TENSOR = {"name": "IN", "datatype": "INT32", "shape": [1, 2], "data": [1, 2]}
 BINARY = {"name": "IN", "datatype": "INT32", "shape": [1, 2], "parameters": {"binary_data_size": 8}}
 
@@ -253,8 +255,8 @@ def test_load_is_bounded_and_comes_back() -> None:
 
 def test_without_an_admin_key_nothing_leads_to_admin_methods() -> None:
     ports = envoy.Ports("127.0.0.1", 1, 2, 3)
-    open_ = json.dumps(envoy.config(ports, Path("/sockets"), Limits(), admin_key=None))
-    keyed = json.dumps(envoy.config(ports, Path("/sockets"), Limits(), admin_key="the key"))
+    open_ = json.dumps(envoy.config(ports, Path("/sockets"), Limits(), LOCAL, admin_key=None))
+    keyed = json.dumps(envoy.config(ports, Path("/sockets"), Limits(), LOCAL, admin_key="the key"))
     assert "the key" in keyed
     routes = envoy.grpc_routes(Limits(), None)
     for method in envoy.ADMIN_METHODS:

@@ -20,8 +20,8 @@ STEPS = [
     Reached(f"scripts.steps.{step}", frozenset({layer}), True) for step, layer in LAYERS.items()
 ]
 SERVING = [
-    Reached(f"bundle_serving.{path.stem}", frozenset({"serve"}))
-    for path in (ROOT / "serving" / "bundle_serving").glob("*.py")
+    Reached(f"{path.parent.name}.{path.stem}", frozenset({"serve"}))
+    for path in (ROOT / "serving").glob("*/*.py")
 ]
 # Collected by pytest, which `make check` installs without PyTorch.
 CHECKED = [

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from bundle_serving import gpu, health
 from bundle_serving.scores import softmax
+from scripts.settings import settings
+from scripts.stacks.gpu import scores_stay
 from tests.project import ROOT
 
 GPUS = 2
@@ -121,6 +123,15 @@ def test_kernels_are_compiled_at_the_start(
     args = {"model_config": json.dumps({"parameters": parameters})}
     postprocessing.TritonPythonModel().initialize(args)
     assert sys.modules["cupy"].compiled == compiled  # type: ignore[attr-defined]
+
+
+def test_scores_stay_where_that_is_asked_for_and_possible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = settings.load({"POSTPROCESS": "gpu"}, tmp_path / ".env")
+    assert scores_stay(asked) and not scores_stay(settings.load({}, tmp_path / ".env"))
+    monkeypatch.setattr("scripts.stacks.gpu.WSL", tmp_path)  # as under Windows
+    assert not scores_stay(asked)
 
 
 def test_a_container_that_lost_its_gpu_is_recognised(

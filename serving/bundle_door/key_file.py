@@ -1,0 +1,79 @@
+"""The file of API keys: their hashes, one client a line.
+
+NAME SHA256 [REQUESTS_A_SECOND]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class BadKeys(RuntimeError):
+    """The file cannot be read as one of keys, or not be changed so; the message says why."""
+
+
+@dataclass(frozen=True)
+class Client:
+    name: str
+    # None: as often as it likes.
+    per_second: float | None = None
+
+
+def hashed(key: str) -> str:
+    """Keys are random, so that a plain hash is as good as a slow one."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def read(file: Path) -> dict[str, Client]:
+    """The clients, by the hashes of their keys."""
+    clients = {}
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        try:
+            name, digest, *rate = line.split()
+            clients[digest] = Client(name, float(*rate) if rate else None)
+        except (ValueError, TypeError):
+            raise BadKeys(
+                f"{file}, line {number}: not NAME SHA256 [RATE]; remove the line"
+            ) from None
+    return clients
+
+
+def add(file: Path, client: Client) -> str:
+    """The new client's key, which is kept nowhere."""
+    if not re.fullmatch(r"[\w.@-]{1,64}", client.name, re.ASCII):
+        raise BadKeys(f"{client.name!r} is no name; use letters, digits and . @ _ -")
+    clients = read(file) if file.exists() else {}
+    if client in clients.values() or client.name in names(clients):
+        raise BadKeys(f"{client.name} has a key already; revoke it, or choose another name")
+    key = secrets.token_urlsafe(32)
+    _write(file, {**clients, hashed(key): client})
+    return key
+
+
+def revoke(file: Path, name: str) -> None:
+    clients = read(file) if file.exists() else {}
+    if name not in names(clients):
+        raise BadKeys(f"{name} has no key; make keys lists who has")
+    _write(file, {digest: client for digest, client in clients.items() if client.name != name})
+
+
+def names(clients: dict[str, Client]) -> list[str]:
+    return [client.name for client in clients.values()]
+
+
+def _write(file: Path, clients: dict[str, Client]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(".new")
+    unfinished.unlink(missing_ok=True)
+    unfinished.touch(0o600, exist_ok=False)
+    unfinished.write_text("".join(_line(digest, client) for digest, client in clients.items()))
+    unfinished.replace(file)
+
+
+def _line(digest: str, client: Client) -> str:
+    rate = "" if client.per_second is None else f" {client.per_second:g}"
+    return f"{client.name} {digest}{rate}\n"

@@ -1,0 +1,95 @@
+"""API keys: who may ask, and how often.
+
+Their file (key_file.py) is read again when it changes, so that a key is added or revoked without a
+restart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from bundle_door.answers import Answer, Refused
+from bundle_door.key_file import Client, hashed, read
+from bundle_door.requests import Request
+
+SCHEME = "bearer "
+# To Envoy: for its access log.
+CLIENT_HEADER = "x-client"
+
+
+class Bucket:
+    """Fills with a token every 1 / `per_second` s, up to a second's worth, and one at least."""
+
+    def __init__(self, per_second: float, now: float) -> None:
+        self._per_second = per_second
+        self._most = max(per_second, 1.0)
+        self._tokens = self._most
+        self._at = now
+
+    def wait_s(self, now: float) -> float:
+        """0 where a token was there, which is taken; else how long until one will be."""
+        self._tokens = min(self._most, self._tokens + (now - self._at) * self._per_second)
+        self._at = now
+        if self._tokens < 1:
+            return (1 - self._tokens) / self._per_second
+        self._tokens -= 1
+        return 0.0
+
+
+class Keys:
+    """What Envoy asks before it lets a request pass."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._stamp: tuple[int, int] | None = None
+        self._clients: dict[str, Client] = {}
+        self._buckets: dict[str, Bucket] = {}
+        self.requests: Counter[str] = Counter()
+
+    async def authorize(self, request: Request, named: Mapping[str, str]) -> Answer:
+        client = self._client(request.headers.get("authorization", ""))
+        if client.per_second is not None:
+            self._check_rate(client, client.per_second)
+        self.requests[client.name] += 1
+        return Answer(headers={CLIENT_HEADER: client.name})
+
+    def _client(self, authorization: str) -> Client:
+        self._read_again()
+        if authorization[: len(SCHEME)].lower() == SCHEME:
+            key = authorization[len(SCHEME) :].strip()
+            # By its hash: how long the search takes says nothing of the key.
+            if client := self._clients.get(hashed(key)):
+                return client
+        raise Refused(
+            401,
+            "no valid API key; send the header 'Authorization: Bearer KEY'",
+            {"www-authenticate": "Bearer"},
+        )
+
+    def _check_rate(self, client: Client, per_second: float) -> None:
+        now = time.monotonic()
+        bucket = self._buckets.setdefault(client.name, Bucket(per_second, now))
+        if wait_s := bucket.wait_s(now):
+            raise Refused(
+                429,
+                f"{client.name} may ask {per_second:g} times a second; wait",
+                {"retry-after": str(int(wait_s) + 1)},
+            )
+
+    def _read_again(self) -> None:
+        found = self._file.stat()
+        stamp = (found.st_mtime_ns, found.st_ino)
+        if stamp != self._stamp:
+            # A file that is broken leaves the door as it was: closed to keys that are new.
+            self._clients, self._stamp = read(self._file), stamp
+            self._buckets.clear()
+
+
+def metrics(requests: Mapping[str, int]) -> str:
+    name = "door_requests_total"
+    head = [f"# HELP {name} Requests let in, by whose key they had", f"# TYPE {name} counter"]
+    counts = [f'{name}{{client="{who}"}} {count}' for who, count in sorted(requests.items())]
+    return "\n".join([*head, *counts, ""])

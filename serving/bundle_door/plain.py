@@ -1,0 +1,124 @@
+"""The questions that need no Triton client: a picture or a text in, JSON out.
+
+curl --data-binary @mug.jpg localhost:8000/classify?top=3
+curl -F file=@mug.jpg -F file=@car.jpg localhost:8000/classify
+curl --data 'What a day!' localhost:8000/sentiment
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bundle_door.answers import Answer, Refused, as_json
+from bundle_door.inference import Signature, classes_of, from_raw, values
+from bundle_door.limits import Limits
+from bundle_door.multipart import File, files
+from bundle_door.requests import Request
+from bundle_door.triton import Triton
+from bundle_serving.start_server import PIPELINE
+
+SENTIMENT = "sentiment_ensemble"
+MOST_LABELS = 1000
+
+Named = Mapping[str, str]
+Labels = list[dict[str, Any]]
+
+
+class PlainQuestions:
+    def __init__(self, triton: Triton, limits: Limits) -> None:
+        self._triton = triton
+        self._limits = limits
+
+    async def classify(self, request: Request, named: Named) -> Answer:
+        """What is on a picture; of several, each has its labels or its own error."""
+        try:
+            top, model = top_of(request.query), request.query.get("model", PIPELINE)
+            form = request.headers.get("content-type", "").startswith("multipart/")
+            sent = self._files(request) if form else [File("", request.chunks)]
+            signature = await self._triton.signature(model, "")
+            check_takes_pictures(model, signature)
+        except Refused as refused:
+            return explained(refused)
+        found = await asyncio.gather(*(self._labels(model, signature, file, top) for file in sent))
+        return several(model, sent, found) if form else one(model, found[0])
+
+    async def sentiment(self, request: Request, named: Named) -> Answer:
+        """How a text is meant."""
+        try:
+            check_not_empty(request.chunks)
+            signature = await self._triton.signature(SENTIMENT, "")
+            asked = from_raw(SENTIMENT, "", request.chunks, signature)
+            found = values(await self._triton.infer(asked.pieces))
+        except Refused as refused:
+            return explained(refused)
+        (label,), (score,) = found["LABEL"], found["SCORE"]
+        return as_json({"label": label, "score": score})
+
+    def _files(self, request: Request) -> list[File]:
+        sent = files(request.chunks, request.headers["content-type"], self._limits.pictures)
+        if not sent:
+            raise Refused(400, "the form has no files; send some: curl -F file=@photo.jpg")
+        return sent
+
+    async def _labels(
+        self, model: str, signature: Signature, file: File, top: int
+    ) -> Labels | Refused:
+        try:
+            check_not_empty(file.content)
+            output = classes_of(signature.output, top)
+            asked = from_raw(model, "", file.content, signature, [output])
+            found = values(await self._triton.infer(asked.pieces))
+            return [label(entry) for entry in found[signature.output]]
+        except Refused as refused:
+            return refused
+
+
+def top_of(query: Mapping[str, str]) -> int:
+    text = query.get("top", "5")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= MOST_LABELS):
+        raise Refused(400, f"top={text[:20]} is no count of labels; use 1 to {MOST_LABELS}")
+    return int(text)
+
+
+def check_not_empty(content: Sequence[bytes]) -> None:
+    if not any(content):
+        raise Refused(400, "there is nothing in it; send a file: curl --data-binary @photo.jpg")
+
+
+def check_takes_pictures(model: str, signature: Signature) -> None:
+    if (signature.datatype, signature.dims) != ("UINT8", (-1,)):
+        raise Refused(400, f"{model} takes no picture files; name another model")
+
+
+def label(entry: str) -> dict[str, Any]:
+    """Of "probability:index:label", as the classification extension has it."""
+    probability, index, *name = entry.split(":", 2)
+    return {"label": "".join(name), "probability": float(probability), "index": int(index)}
+
+
+def one(model: str, found: Labels | Refused) -> Answer:
+    if isinstance(found, Refused):
+        return explained(found)
+    return as_json({"model": model, "labels": found})
+
+
+def several(model: str, sent: Sequence[File], found: Sequence[Labels | Refused]) -> Answer:
+    results = [{"file": file.name, **result(each)} for file, each in zip(sent, found, strict=True)]
+    refusals = [each for each in found if isinstance(each, Refused)]
+    status = refusals[0].status if len(refusals) == len(found) else 200
+    return as_json({"model": model, "results": results}, status)
+
+
+def result(found: Labels | Refused) -> dict[str, Any]:
+    return {"error": why(found)} if isinstance(found, Refused) else {"labels": found}
+
+
+def explained(refused: Refused) -> Answer:
+    return as_json({"error": why(refused)}, refused.status, refused.headers)
+
+
+def why(refused: Refused) -> dict[str, str]:
+    cause, _, remedy = str(refused).partition("; ")
+    return {"cause": cause, "remedy": remedy or "look at the server's log (make logs)"}

@@ -1,0 +1,153 @@
+"""How the door behaves under load, at its end, and when one of its processes dies."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.door.servers import Behind, behind_the_door
+from tests.project import wait_until
+
+RAW = {"Inference-Header-Content-Length": "0"}
+INFER = "/v2/models/picture/infer"
+JPEG = b"\xff\xd8picture"
+IN_FLIGHT = 4
+
+
+def slow(seconds: float) -> bytes:
+    return b"\xff\x00wait" + bytes([round(10 * seconds)])
+
+
+OPTIONS = ["--max-in-flight", str(IN_FLIGHT)]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
+    """A server that takes few requests at once."""
+    run_dir = tmp_path_factory.mktemp("small") / "run"
+    with behind_the_door(run_dir, models=["picture"], options=OPTIONS) as started:
+        yield started
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Behind]:
+    """A server for one test alone, which ends it or a part of it."""
+    with behind_the_door(tmp_path / "run", models=["picture"], options=OPTIONS) as started:
+        yield started
+
+
+@pytest.fixture
+def background() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(32) as threads:
+        yield threads
+
+
+def envoy(server: Behind) -> psutil.Process:
+    (child,) = psutil.Process(server.door.pid).children()
+    return child
+
+
+def gauge(server: Behind, name: str) -> int:
+    """One of Triton's metrics, of all models together."""
+    _, _, text = server.ask("GET", "/metrics", connection=server.connection(server.metrics_port))
+    lines = [line for line in text.decode().splitlines() if line.startswith(f"{name}{{")]
+    return int(sum(float(line.split()[-1]) for line in lines))
+
+
+def pending(server: Behind) -> int:
+    return gauge(server, "nv_inference_pending_request_count")
+
+
+def executed(server: Behind) -> int:
+    return gauge(server, "nv_inference_count")
+
+
+def asking(
+    background: ThreadPoolExecutor, server: Behind, body: bytes
+) -> Future[tuple[int, dict[str, str], bytes]]:
+    return background.submit(server.ask, "POST", INFER, body, RAW)
+
+
+def test_beyond_the_limit_503_at_once(small: Behind, background: ThreadPoolExecutor) -> None:
+    held = [asking(background, small, slow(3)) for _ in range(IN_FLIGHT)]
+    refusal = wait_until(lambda: refused(small), "a refusal")
+    assert refusal[0] == 503 and refusal[1]["retry-after"] == "1"
+    assert small.ask("GET", "/v2/health/ready")[0] == 200
+    assert [answer.result()[0] for answer in held] == [200] * IN_FLIGHT
+    assert small.ask("POST", INFER, JPEG, RAW)[0] == 200
+
+
+def refused(server: Behind) -> Any:
+    answer = server.ask("POST", INFER, JPEG, RAW)
+    return answer if answer[0] != 200 else None
+
+
+def test_sigterm_lets_requests_finish(own: Behind, background: ThreadPoolExecutor) -> None:
+    held = [asking(background, own, slow(3)) for _ in range(3)]
+    wait_until(lambda: pending(own) == 1, "two at work and one waiting")
+    own.door.send_signal(signal.SIGTERM)
+    wait_until(lambda: own.ask("GET", "/v2/health/ready")[0] == 503, "not ready any more", 10)
+    assert [answer.result()[0] for answer in held] == [200] * 3
+    assert own.door.wait(30) == 0
+
+
+def test_without_envoy_the_door_ends(own: Behind) -> None:
+    envoy(own).kill()
+    assert own.door.wait(30) == 1
+
+
+def test_without_the_http_service_envoy_ends(own: Behind) -> None:
+    outside = envoy(own)
+    own.door.kill()
+    own.door.wait()
+    wait_until(lambda: not outside.is_running(), "Envoy to end")
+
+
+def test_ready_says_what_the_keeper_wrote(small: Behind) -> None:
+    (small.run_dir / "unready").write_text("pictures are not answered")
+    status, _, body = small.ask("GET", "/v2/health/ready")
+    assert status == 503 and b"pictures are not answered" in body
+    (small.run_dir / "unready").unlink()
+    assert small.ask("GET", "/v2/health/ready")[0] == 200
+
+
+def test_without_triton_503(own: Behind) -> None:
+    own.triton.kill()
+    own.triton.wait()
+    status, headers, body = own.ask("POST", INFER, JPEG, RAW)
+    assert status == 503 and headers["retry-after"] == "1" and b"try again" in body
+    assert own.ask("GET", "/v2/health/live")[0] == 503
+
+
+def test_a_client_that_hangs_up_is_not_computed_for(small: Behind) -> None:
+    """Two are computed, by two instances; those that wait behind them are given up."""
+    before = executed(small)
+    connections = []
+    for _ in range(IN_FLIGHT):
+        connection = http.client.HTTPConnection("localhost", small.http_port)
+        connection.request("POST", INFER, slow(2), RAW)
+        connections.append(connection)
+    wait_until(lambda: pending(small) == IN_FLIGHT - 2, "two to wait")
+    for connection in connections:
+        assert connection.sock
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        connection.close()
+    wait_until(
+        lambda: pending(small) == 0 and small.ask("POST", INFER, JPEG, RAW)[0] == 200, "the end"
+    )
+    assert executed(small) - before < IN_FLIGHT
+
+
+def test_a_client_that_says_nothing_is_dropped(small: Behind) -> None:
+    with socket.create_connection(("localhost", small.http_port), timeout=60) as silent:
+        silent.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\n")
+        assert silent.recv(1000).startswith(b"HTTP/1.1 408")
+        assert not silent.recv(1000)

@@ -1,0 +1,113 @@
+"""Pictures and texts in, JSON out: with nothing but curl."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bundle_door.api import Api
+from bundle_door.documents import documents
+from bundle_door.limits import Limits
+from bundle_door.plain import PlainQuestions
+from bundle_door.routes import found, of_plain_questions, of_triton
+from tests.door.servers import Behind
+
+pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
+
+LOW, HIGH = b"\xff" + bytes(9), b"\xff" * 10
+MODEL = "model=picture"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    contents = {"low.jpg": LOW, "high.jpg": HIGH, "bad.png": b"PNG", "empty.jpg": b""}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    return {name: tmp_path / name for name in contents}
+
+
+def curl(server: Behind, path: str, *options: str) -> tuple[int, Any]:
+    url = f"http://localhost:{server.http_port}/{path}"
+    command = ["curl", "-sS", "-w", "\n%{http_code}", *options, url]
+    body, _, status = subprocess.check_output(command, text=True).rpartition("\n")
+    return int(status), json.loads(body)
+
+
+def test_one_picture(server: Behind, files: dict[str, Path]) -> None:
+    picture = f"@{files['low.jpg']}"
+    status, answer = curl(server, f"classify?{MODEL}&top=2", "--data-binary", picture)
+    assert status == 200 and answer["model"] == "picture"
+    assert [label["label"] for label in answer["labels"]] == ["low", "high"]
+    assert answer["labels"][0] == {"label": "low", "probability": pytest.approx(0.9), "index": 0}
+
+
+def test_good_and_bad_pictures_in_one_request(server: Behind, files: dict[str, Path]) -> None:
+    sent = [option for path in files.values() for option in ("-F", f"file=@{path}")]
+    status, answer = curl(server, f"classify?{MODEL}&top=1", *sent)
+    assert status == 200
+    results = {result.pop("file"): result for result in answer["results"]}
+    assert results["low.jpg"]["labels"][0]["label"] == "low"
+    assert results["high.jpg"]["labels"][0]["label"] == "high"
+    assert results["bad.png"] == {"error": {"cause": "not a JPEG", "remedy": "send one"}}
+    assert results["empty.jpg"]["error"]["cause"] == "there is nothing in it"
+
+
+@pytest.mark.parametrize(
+    "query, options, status, cause",
+    [
+        (MODEL, ["--data-binary", "@bad.png"], 400, "not a JPEG"),
+        (MODEL, ["--data-binary", "@empty.jpg"], 400, "there is nothing in it"),
+        (MODEL, ["-F", "file=@bad.png"], 400, None),
+        (MODEL, ["-F", "field=text"], 400, "the form has no files"),
+        (MODEL, ["-F", "file=@low.jpg"] * 33, 413, "more than 32 files in a request"),
+        (MODEL, ["--data", "x", "-H", "Content-Type: multipart/form-data"], 400, "the form's"),
+        (MODEL + "&top=0", ["--data-binary", "@low.jpg"], 400, "top=0 is no count of labels"),
+        (MODEL + "&top=many", ["--data-binary", "@low.jpg"], 400, "top=many is no count"),
+        ("model=text", ["--data-binary", "@low.jpg"], 400, "text takes no picture files"),
+        ("model=none", ["--data-binary", "@low.jpg"], 404, "Request for unknown model"),
+    ],
+)
+def test_refusals_have_cause_and_remedy(
+    server: Behind,
+    files: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    options: list[str],
+    status: int,
+    cause: str | None,
+) -> None:
+    monkeypatch.chdir(files["bad.png"].parent)
+    answered, answer = curl(server, f"classify?{query}", *options)
+    assert answered == status
+    error = answer["error"] if cause else answer["results"][0]["error"]
+    assert error["cause"].startswith(cause or "") and error["remedy"]
+
+
+def test_sentiment_where_it_is_not_served(server: Behind) -> None:
+    status, answer = curl(server, "sentiment", "--data", "What a day!")
+    assert status == 404 and "sentiment_ensemble" in answer["error"]["cause"]
+
+
+def test_what_is_described_is_there(server: Behind) -> None:
+    status, openapi = curl(server, "openapi.json")
+    assert status == 200 and openapi == json.loads(documents()["/openapi.json"].body)
+    api = Api(None, Limits())  # type: ignore[arg-type]
+    plain = PlainQuestions(None, Limits())  # type: ignore[arg-type]
+    routes = [*of_triton(api), *of_plain_questions(plain)]
+    for path, calls in openapi["paths"].items():
+        for method in calls.keys() - {"parameters"}:
+            if path != "/v2/health/ready":
+                assert found(routes, method.upper(), path.replace("{model}", "m"))
+
+
+def test_the_page_needs_nothing_from_elsewhere(server: Behind) -> None:
+    for path in ("/", "/docs"):
+        status, headers, body = server.ask("GET", path)
+        assert status == 200 and headers["content-type"].startswith("text/html")
+        assert not re.search(rb"https?://", body)
