@@ -18,7 +18,7 @@ from scripts.base.errors import UserError, guarded
 from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.server import triton_api
-from scripts.server.up import described, served_version
+from scripts.server.served import described, served_version
 from scripts.stacks import state
 from scripts.stacks.state import State
 

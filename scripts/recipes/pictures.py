@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scripts.recipes.pbtxt import LABELS
-from scripts.recipes.recipe import Server
 from scripts.steps.workspace import Workspace
 
 UNTRAINED = " (untrained weights)"
-
-
-def ask(server: Server, model: str, pictures: Sequence[str], said: Mapping[str, str]) -> int:
-    options = ["--model", model, "--top", said.get("TOP") or "5"]
-    return server.client([*options, *(["--json"] if said.get("JSON") else [])], pictures)
 
 
 def labels_of(made: Workspace) -> str:

@@ -14,9 +14,10 @@ from pydantic import Field
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
 from scripts.recipes import pbtxt
+from scripts.recipes.asking import about_pictures
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
 from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
-from scripts.recipes.pictures import UNTRAINED, ask, labels_of, scores_of_pictures
+from scripts.recipes.pictures import UNTRAINED, labels_of, scores_of_pictures
 from scripts.recipes.recipe import Batch, Count, Ensemble, Export, Name, Part, Recipe, Server
 from scripts.settings.settings import Settings
 from scripts.steps.infer import Answer, Question
@@ -129,7 +130,7 @@ class Cascade(Recipe):
             )
 
     def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
-        return ask(server, self.ensemble, asked, said)
+        return about_pictures(server, self.ensemble, asked, said)
 
     def question(self, source: bytes) -> Question:
         return {"INPUT": np.frombuffer(source, np.uint8)[None]}

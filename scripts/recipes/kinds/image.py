@@ -14,9 +14,10 @@ from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pbtxt
+from scripts.recipes.asking import about_pictures
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
-from scripts.recipes.pictures import ask, labels_of, scores_of_pictures
+from scripts.recipes.pictures import labels_of, scores_of_pictures
 from scripts.recipes.recipe import (
     Batch,
     Channels,
@@ -184,7 +185,7 @@ class Image(Recipe):
             )
 
     def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
-        return ask(server, self.ensemble, asked, said)
+        return about_pictures(server, self.ensemble, asked, said)
 
     def question(self, source: bytes) -> Question:
         return {"INPUT": np.frombuffer(source, np.uint8)[None]}
