@@ -28,10 +28,10 @@ help: ## This list
 		/^[a-z0-9-]+:.*## / {printf "  %smake %-12s%s %s\n", bold, $$1, plain, $$2}' Makefile
 
 demo: $(LAYER)/tools ## The whole walk at once: a network, a server, a picture, an answer
-	$(RUN).demo
+	$(RUN) demo
 
 doctor: $(LAYER)/tools ## Find what usually goes wrong, each with its fix
-	$(RUN).doctor
+	$(RUN) doctor
 
 version: ## The bundle's version
 	@sed -n 's/^__version__ = "\(.*\)"$$/\1/p' client/bundle_client/__init__.py
@@ -39,86 +39,86 @@ version: ## The bundle's version
 ##@ Serve and ask
 
 up: $(LAYER)/tools ## Bring the server up (exports the network first, where that is needed)
-	$(RUN).up
+	$(RUN) up
 
 classify: $(LAYER)/tools ## Name what is on a picture: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, cascade or your own)
-	$(RUN).ask
+	$(RUN) ask
 
 sentiment: export MODEL := $(or $(MODEL),sentiment)
 sentiment: $(LAYER)/tools ## Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
-	$(RUN).ask
+	$(RUN) ask
 
 similar: $(LAYER)/tools ## Find the pictures of a folder that are most like one: IMG=photo.jpg IN=photos (TOP=5, JSON=1)
-	$(RUN).similar
+	$(RUN) similar
 
 add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, WEIGHTS=)
-	$(RUN).add_model
+	$(RUN) add_model
 
 remove-model: $(LAYER)/tools ## Remove a network of yours: NAME=birds (without NAME: which there are)
-	$(RUN).remove_model
+	$(RUN) remove_model
 
 models: $(LAYER)/tools ## The models that the server knows: version, state, and what each was made from
-	$(RUN).models
+	$(RUN) models
 
 load: $(LAYER)/tools ## Load a model of the repository, or what has changed of it: TRITON_MODEL=resnet50_onnx
-	$(RUN).load
+	$(RUN) load
 
 unload: $(LAYER)/tools ## Unload a model that no pipeline needs: TRITON_MODEL=another
-	$(RUN).unload
+	$(RUN) unload
 
 ##@ Versions
 
 publish: $(LAYER)/tools ## Make a new version beside the live one (ARCH=, WEIGHTS=, PRECISION=)
-	$(RUN).publish
+	$(RUN) publish
 
 rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automatically (CANARY=10, VERSION=, ANYWAY=1)
-	$(RUN).rollout
+	$(RUN) rollout
 
 rollback: $(LAYER)/tools ## Return to the version that was live before, the same way
-	$(RUN).rollback
+	$(RUN) rollback
 
 history: $(LAYER)/tools ## Which version was live when, and what became of each
-	$(RUN).history
+	$(RUN) history
 
 ##@ Measure
 
 bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## How fast it answers, and where the time goes: a report (MODEL=, QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
-	$(RUN).bench
+	$(RUN) bench
 
 rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
 	@.venv/bin/python -m benchmark.compare
 
 tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5, STOP=1)
-	$(RUN).tune
+	$(RUN) tune
 
 prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: the whole flow, and a report of what works, to attach to an issue
-	$(RUN).prove
+	$(RUN) prove
 
 ##@ Care
 
 status: $(LAYER)/tools ## Does it answer, what does it serve, what was that made from
-	$(RUN).status
+	$(RUN) status
 
 keys: $(LAYER)/tools ## API keys: list them, ADD=name (RATE=5 requests a second), REVOKE=name
-	$(RUN).keys
+	$(RUN) keys
 
 logs: $(LAYER)/tools ## The server's log
-	$(RUN).logs
+	$(RUN) logs
 
 s3-check: $(LAYER)/tools $(LAYER)/s3 ## Can the repository on S3 be reached, and who may do what there
-	$(RUN).s3_check
+	$(RUN) s3_check
 
 s3-up: $(LAYER)/tools ## Start an S3 server in a container, to try REPOSITORY=s3://… with
-	$(RUN).s3_server up
+	$(RUN) s3_server up
 
 s3-down: $(LAYER)/tools ## Stop that S3 server; what it holds stays
-	$(RUN).s3_server down
+	$(RUN) s3_server down
 
 down: $(LAYER)/tools ## Stop the server
-	$(RUN).down
+	$(RUN) down
 
 clean: $(LAYER)/tools ## Stop it, and remove all that was made here
-	$(RUN).clean
+	$(RUN) clean
 
 ##@ Work on the bundle
 

@@ -11,7 +11,6 @@ All are up at once, and are asked in turn, round after round, by the same closed
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import time
@@ -37,7 +36,8 @@ from scripts.measuring.photos import Inputs
 from scripts.recipes import pipelines
 from scripts.server.running import running_server
 from scripts.server.served import described, served_version
-from scripts.settings import settings
+from scripts.settings import arguments, settings
+from scripts.settings.known import require_known
 from scripts.stacks import state
 from scripts.stacks.state import State
 
@@ -85,10 +85,12 @@ Results = dict[Cell, list[Round]]
 
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
-    plan = QUICK if os.environ.get("QUICK") else FULL
-    asked = wanted(os.environ.get("ONLY", ""))
+    require_known()
+    said = arguments.load()
+    plan = QUICK if said.quick else FULL
+    asked = wanted(said.only)
     with our_server() as server, lock.one_at_a_time(), others(asked) as up:
-        pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""))
+        pictures = photos.given_or_drawn(said.images)
         ours = contenders.triton(OURS, server.http)
         labels = {
             inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (ours, *up)}

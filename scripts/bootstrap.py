@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.base.errors import UserError, guarded
-from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT, VENV
+from scripts.base.paths import CPU_TORCH, PYTHON, REQUIREMENTS, ROOT, VENV
 
 # A file for each layer that stands, of what it was installed from. As young as that, make asks no
 # further.
@@ -45,9 +45,6 @@ OLDEST = (3, 11)
 APART = ("perf_analyzer", "minilm")
 
 WITH_TORCH = ("export", "rivals", "sentiment", "test")
-
-# PyTorch's own index of CPU builds; on PyPI, torch for Linux brings gigabytes of CUDA with it.
-CPU_TORCH = "https://download.pytorch.org/whl/cpu"
 
 
 def main() -> int:

@@ -2,28 +2,31 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from xdist.scheduler import LoadScopeScheduling
 
 from scripts.base import files
+from scripts.settings import arguments, settings
 from scripts.stacks.containers import why_not_docker
+from scripts.steps.drawn.drawings import many
 from tests.pipelines import OTHERS, ask_each, checkpoint_of_places
 from tests.project import ASSETS, ROOT, Project, picture
 
 # What the caller has set for this project, for Compose or for a make around this one changes no
 # result; but for what this machine needs to install anything at all.
-NAMED = re.findall(
-    r"\b([A-Z][A-Z0-9_]+)=", (ROOT / ".env.example").read_text() + (ROOT / "Makefile").read_text()
-)
 OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "BUNDLE_URL")
 OF_THE_MACHINE = {"CA_BUNDLE", "TORCH_INDEX", "PYTHON"}
 for name in list(os.environ):
-    if name in {*NAMED, *OF_MAKE} - OF_THE_MACHINE or name.startswith(("COMPOSE_", "AWS_")):
+    ours = {*settings.ALL, *arguments.ALL, *OF_MAKE} - OF_THE_MACHINE
+    if name in ours or name.startswith(("COMPOSE_", "AWS_")):
         del os.environ[name]
 
 # Whoever is started in the background by a shell ignores Ctrl-C, and so does all that it starts.
@@ -164,14 +167,39 @@ def together(served: Project, places: Path, kept: Path) -> Project:
     return served
 
 
-@pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What export and engine made, for tests that are not about making it: by the first worker that
-    wants it, while another one waits."""
+@contextmanager
+def once(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
+    """A path for what is made by the first worker that wants it, while another one waits."""
     base = tmp_path_factory.getbasetemp()
-    made = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "exported"
+    made = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield made
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights for ARCH=drawn, trained without any download."""
+    with once(tmp_path_factory, "drawn.safetensors") as made:
+        if not made.exists():
+            command = [sys.executable, "-m", "scripts.steps.drawn.training", "--out", made]
+            subprocess.run(command, cwd=ROOT, check=True)
+    return made
+
+
+@pytest.fixture(scope="session")
+def drawings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures that such a network knows: for SAMPLES, CALIBRATION or a stream of requests."""
+    folder = tmp_path_factory.mktemp("drawings")
+    for number, pixels in enumerate(many(64, seed=4711)[0]):
+        Image.fromarray(pixels.transpose(1, 2, 0)).save(folder / f"{number:02}.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What export and engine made, for tests that are not about making it."""
+    with once(tmp_path_factory, "exported") as made:
         if not made.exists():
             project = Project.copy(tmp_path_factory.mktemp("exported-by"), FLAVOUR="local")
             try:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import psutil
+from dotenv import dotenv_values
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -100,7 +101,8 @@ class Project:
     def copy(cls, path: Path, environment: bool = True, **settings: str) -> Project:
         """The files that git knows or would take; with this checkout's .venv, if wanted.
 
-        The folder's name is the Compose project's: no other run of these tests may have the same.
+        The folder's name is another one for each run of these tests, for whoever looks at what is
+        left of one.
         """
         path = path / f"{path.name}-{os.getpid()}"
         listed = subprocess.run(
@@ -162,8 +164,13 @@ class Project:
         return f"127.0.0.1:{self.settings['GRPC_PORT']}"
 
     @property
+    def compose_project(self) -> str:
+        """Its name, as the project tells it to Compose."""
+        return str(dotenv_values(self.path / ".env")["COMPOSE_PROJECT_NAME"])
+
+    @property
     def admin_key(self) -> str:
-        return (self.path / "build" / "run" / "admin.key").read_text().strip()
+        return (self.path / "build" / "key" / "admin.key").read_text().strip()
 
     @property
     def served_version(self) -> Path:

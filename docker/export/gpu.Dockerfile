@@ -8,6 +8,7 @@ RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     grep -E '^(onnx|onnxscript|onnxruntime|safetensors|pillow)==' /requirements/constraints.txt \
         > /requirements/added.txt \
  && PIP_CONSTRAINT='' pip install --no-compile --disable-pip-version-check -r /requirements/added.txt
+COPY docker/steps/as-owner /usr/local/bin/
 # NVIDIA's image tells protobuf to do without its C code, which reads a network many times faster.
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/bundle:/bundle/serving HOME=/tmp \
     PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=upb

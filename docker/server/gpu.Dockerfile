@@ -15,6 +15,7 @@ COPY serving/bundle_serving /opt/bundle/bundle_serving
 RUN python3 -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
   | xargs -I{} sh -c 'echo /opt/bundle > {}/bundle.pth' \
  && chmod 0755 /opt/tritonserver/backends/python/triton_python_backend_stub
+COPY docker/steps/as-owner /usr/local/bin/
 # cupy compiles with its wheels' compiler and headers: they must be of one version, and the image's
 # are of another.
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 REPOSITORY=/models CUPY_CACHE_DIR=/tmp/cupy \
@@ -25,5 +26,5 @@ ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 REPOSITORY=/models CUPY_CACHE_D
 RUN install -d -m 1777 /run/triton
 USER 1000:1000
 CMD ["python3", "-m", "bundle_serving.start_server", \
-     "--run-dir", "/run/triton", "--admin-key-file", "/run/secrets/admin_key", \
+     "--run-dir", "/run/triton", "--admin-key-file", "/run/key/admin.key", \
      "--address", "0.0.0.0", "--config-name", "gpu"]

@@ -32,6 +32,7 @@ from scripts.recipes.write import write
 from scripts.repository import archive, live
 from scripts.server import ask, engines, up
 from scripts.server.running import running_server
+from scripts.settings import arguments
 from scripts.settings.architectures import require_known
 from scripts.stacks import flavour
 from scripts.stacks.state import State
@@ -44,7 +45,7 @@ SAMPLE = ROOT / "build" / "mug.jpg"
 
 
 def main() -> int:
-    name = os.environ.get("NAME", "")
+    name = arguments.load().name
     require_a_name(name)
     wanted = Pipeline(name, recipe(name, os.environ))
     require_new(wanted)

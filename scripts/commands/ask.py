@@ -23,7 +23,8 @@ from scripts.settings import pictures
 
 def main() -> int:
     if not os.environ.get("MODEL"):  # known without a recipe, whose kinds take long to load
-        return about_pictures(ask.of(running_server()), PIPELINE, about("IMG"), os.environ)
+        named = about("IMG")
+        return about_pictures(ask.of(running_server()), PIPELINE, named, os.environ)
     from scripts.recipes import pipelines
 
     pipeline = pipelines.asked()

@@ -12,13 +12,11 @@ The report is build/bench/<time>/report.html; beside it are results.json, result
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.table import Table
 
@@ -48,7 +46,7 @@ from scripts.measuring.workload import Configuration, Target
 from scripts.recipes import pipelines
 from scripts.server.running import running
 from scripts.server.served import described, served_version
-from scripts.settings import settings
+from scripts.settings import arguments, settings
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
@@ -62,10 +60,10 @@ QUICK_MOST_EACH = 1.5
 
 
 def main() -> int:
-    quick, earlier = bool(os.environ.get("QUICK")), os.environ.get("COMPARE")
-    old = results.load(Path(earlier)) if earlier else None
+    said = arguments.load()
+    quick, old = said.quick, results.load(said.compare) if said.compare else None
     pipeline = pipelines.asked()
-    if os.environ.get("TEXTBOOK") and not pipeline.first:
+    if said.textbook and not pipeline.first:
         raise UserError("the textbook recipe is of the first pipeline", "leave MODEL out")
     perf_analyzer.require(flavour.serving_or_chosen(settings.load(), state.load())[0])
     server = running(pipeline)
@@ -73,7 +71,7 @@ def main() -> int:
     asked = division.measured(server, pipeline) if divided else subject.of(server, pipeline)
     version = served_version(pipeline)
     console.note(f"measuring {described(server, version)}")
-    pictures = photos.sent_to(pipeline.recipe, version.workspace, os.environ.get("IMAGES", ""))
+    pictures = photos.sent_to(pipeline.recipe, version.workspace, said.images)
     for inputs in pictures:
         console.note(f"sent: {inputs.described}")
     division_of = division.of(asked, pictures) if divided else {}
@@ -120,7 +118,7 @@ def workload_of(
 @contextmanager
 def contenders(server: State) -> Iterator[list[Target]]:
     """The textbook recipe, where it is asked for: on a CPU, by plain processes."""
-    if not os.environ.get("TEXTBOOK"):
+    if not arguments.load().textbook:
         yield []
         return
     if server.flavour == "gpu":

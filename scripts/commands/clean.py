@@ -13,22 +13,28 @@ from scripts.base.errors import guarded
 from scripts.base.paths import ROOT, VENV
 from scripts.recipes import pipelines
 from scripts.server.stop import stop_server
-from scripts.settings import settings
+from scripts.settings import compose_env, settings
 from scripts.stacks import containers, flavour
 
 
 def main() -> int:
     with lock.one_at_a_time():
         stop_server()
+        older: list[str] = []
         for name in flavour.possible():
             stack = flavour.stack(name, settings.load())
             if isinstance(stack, containers.DockerStack):
-                beside = ("--profile", "s3", "--profile", "embeddings")
-                stack.compose(*beside, "down", "--volumes", quiet=True)
-                stack.remove_images()
+                stack.remove_all()
+                older += stack.images_of_folder_name()
         for wheel in containers.WHEELS.glob("*.whl"):
             wheel.unlink()
         shutil.rmtree(ROOT / "build", ignore_errors=True)
+        compose_env.write()
+    if older:
+        console.note(
+            "left, for another folder of this name may use them: images of the older project name "
+            f"{compose_env.folder_name()}; docker image rm {' '.join(older)}"
+        )
     console.note("clean: images, exports and environment are gone")
     if (own := pipelines.own().folder).is_dir():
         console.note(f"what you added stays in {own}")

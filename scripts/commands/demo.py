@@ -2,7 +2,8 @@
 
     make demo
 
-Takes torchvision's weights where they can be had; where not, untrained ones, and says so.
+Takes torchvision's weights where they can be had. Where not, it trains a small network here, on
+drawings of eight things, and says so.
 """
 
 from __future__ import annotations
@@ -11,27 +12,42 @@ import os
 import sys
 
 from scripts.base import console
-from scripts.base.errors import AlreadyTold, NoWeights, guarded
+from scripts.base.errors import guarded
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.server import ask
+from scripts.server.served import serving
+from scripts.server.torchvision_weights import why_out_of_reach
 from scripts.server.up import bring_up
 from scripts.settings import settings
+from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings
-from scripts.stacks.state import State
 from scripts.steps import picture
+from scripts.steps.drawn.things import NAMES
 
 PICTURE = ROOT / "build" / "mug.jpg"
 
 
 def main() -> int:
-    server = _server(settings.load())
+    wished = settings.load()
+    reason = None if _settled(wished) else why_out_of_reach(wished)
+    if reason:
+        console.note(f"torchvision's weights are out of reach ({reason})")
+        console.note(f"so a small network is trained here, on drawings: {', '.join(NAMES)}")
+        wished = wished.replaced(ARCH=DRAWN, WEIGHTS="default")
+    server = bring_up(wished)
     picture.main(["--out", str(PICTURE)])
     shown = PICTURE.relative_to(ROOT)
     console.note(f"a picture of a mug, drawn for you: {shown}")
     code = pipelines.first().recipe.ask(ask.of(server), [str(shown)], os.environ)
+    if wished.arch == DRAWN:
+        console.note(
+            f"this network knows {len(NAMES)} drawn things and no photos; for ImageNet's 1000 "
+            "classes: make up ARCH=resnet50 WEIGHTS=resnet50.pth (or online, without WEIGHTS)"
+        )
     console.out.print(
-        "\nNow yours:      make classify IMG=photo.jpg\n"
+        f"\nIt runs on:     http://{server.http} (gRPC: {server.grpc})\n"
+        "Now yours:      make classify IMG=photo.jpg\n"
         "What is up:     make status\n"
         "Stop it:        make down\n"
         "All commands:   make",
@@ -40,14 +56,9 @@ def main() -> int:
     return code
 
 
-def _server(wished: Settings) -> State:
-    try:
-        return bring_up(wished)
-    except AlreadyTold as fault:
-        if fault.exit_code != NoWeights.exit_code or "WEIGHTS" in wished.given:
-            raise
-    console.note("no trained weights here: going on with untrained ones, whose labels mean nothing")
-    return bring_up(wished.replaced(WEIGHTS="random"))
+def _settled(wished: Settings) -> bool:
+    """Whether the network is named, or one is served already."""
+    return Settings.weights.name in wished.given or serving(pipelines.first()) is not None
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,10 @@ from scripts.base.errors import UserError, guarded
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.repository import archive
+from scripts.server.torchvision_weights import why_out_of_reach
 from scripts.settings import settings
-from scripts.settings.settings import PORTS, Settings
+from scripts.settings.architectures import DRAWN
+from scripts.settings.settings import Settings
 from scripts.stacks import containers, flavour, state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
@@ -46,7 +47,6 @@ MEMORY_GB = 3
 GPU_MEMORY_MIB = 6000
 
 SHM_MB = 512
-TORCHVISION_WEIGHTS = "https://download.pytorch.org/models/resnet50-11ad3fa6.pth"
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ def examine(wished: Settings) -> Iterator[Finding]:
     obstacle = containers.why_not_docker()
     yield from _docker(obstacle, wished)
     yield _room("disk", ROOT, PROJECT_GB, (VENV.exists() and archive.HERE.exists()))
-    if obstacle or wished["FLAVOUR"] == "local":
+    if obstacle or wished.flavour == "local":
         yield from _local()
-    elif wished["FLAVOUR"] == "gpu" or (not wished["FLAVOUR"] and flavour.has_driver()):
+    elif wished.flavour == "gpu" or (not wished.flavour and flavour.has_driver()):
         yield from _gpu(wished)
         yield from _images(GpuStack(wished))
     else:
@@ -107,7 +107,7 @@ def _python() -> Finding:
 def _docker(obstacle: str | None, wished: Settings) -> Iterator[Finding]:
     if obstacle:
         detail, _, fix = obstacle.rstrip(")").partition(" (")
-        verdict = FAILURE if wished["FLAVOUR"] in ("gpu", "cpu") else WARNING
+        verdict = FAILURE if wished.flavour in ("gpu", "cpu") else WARNING
         yield Finding("docker", verdict, detail, f"{fix}; without it: flavour local")
         return
     version = ".".join(map(str, containers.compose_version() or ()))
@@ -133,7 +133,7 @@ def _local() -> Iterator[Finding]:
 
 
 def _gpu(wished: Settings) -> Iterator[Finding]:
-    stack, tag = GpuStack(wished), wished["TRITON_TAG"]
+    stack, tag = GpuStack(wished), wished.triton_tag
     try:
         gpu = stack.gpu
         yield Finding("gpu", OK, f"{stack.described}, {gpu.memory}, seen from a container")
@@ -169,35 +169,32 @@ def _memory() -> Finding:
 
 def _ports(wished: Settings) -> Iterator[Finding]:
     known = state.load()
-    ours = {known.settings[name] for name in PORTS} if known else set()
-    for name in PORTS:
-        port = wished[name]
+    ours = {*known.started_with.ports.values()} if known else set()
+    for name, port in wished.ports.items():
         try:
-            who = None if port in ours else ports.holder(wished["BIND"], int(port))
+            who = None if port in ours else ports.holder(wished.bind, port)
         except UserError as fault:
             yield Finding("address", FAILURE, fault.cause, fault.remedy)
             return
         detail = f"{port} {'serves already' if port in ours else who or 'is free'}"
-        fix = f"stop it, or make up {name}={int(port) + 100}" if who else ""
+        fix = f"stop it, or make up {name}={port + 100}" if who else ""
         yield Finding(name.replace("_", " ").lower(), FAILURE if who else OK, detail, fix)
 
 
 def _weights(wished: Settings) -> Finding:
-    said = wished["WEIGHTS"]
+    said = wished.weights
     if said == "random":
         return Finding("weights", WARNING, "untrained: the labels mean nothing", "WEIGHTS=default")
     if said != "default":
-        found = Path(wished.weights).is_file()
+        found = Path(said).is_file()
         fix = "" if found else "name a .pth or .safetensors file that is there"
-        return Finding("weights", OK if found else FAILURE, wished.weights, fix)
-    try:
-        request = urllib.request.Request(TORCHVISION_WEIGHTS, method="HEAD")
-        with urllib.request.urlopen(request, timeout=5):
-            return Finding("weights", OK, "torchvision's can be downloaded")
-    except (OSError, ValueError) as fault:
-        reason = getattr(fault, "reason", fault)
-        fix = "WEIGHTS=file.pth, or WEIGHTS=random to see it run (make demo does)"
+        return Finding("weights", OK if found else FAILURE, said, fix)
+    if wished.arch == DRAWN:
+        return Finding("weights", OK, "trained here, on drawings")
+    if reason := why_out_of_reach(wished):
+        fix = "WEIGHTS=file.pth, or ARCH=drawn: trained here, to see it run (make demo does)"
         return Finding("weights", WARNING, f"torchvision's are out of reach: {reason}", fix)
+    return Finding("weights", OK, "torchvision's can be downloaded")
 
 
 def _libb64() -> Finding:

@@ -7,7 +7,6 @@ The version that was served goes on until the new one is ready, and stays where 
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -15,13 +14,14 @@ from scripts.base import console
 from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.repository import live, model_folders
-from scripts.server import loading, model_control
+from scripts.server import extra, loading, model_control
+from scripts.settings import arguments
 from scripts.storage.shared import Shared
 
 
 def main() -> int:
     server = model_control.server()
-    if (named := os.environ.get("TRITON_MODEL", "")) in own_models():
+    if (named := arguments.load().triton_model) in own_models():
         model_folders.furnish_with([named], live.REPOSITORY)
         Shared(server.started_with, pipelines.first()).push_live()
     name = model_control.named(server)
@@ -30,6 +30,8 @@ def main() -> int:
         require_its_code(folder)
     with console.waiting(f"loading {name}"):
         loading.load(server.grpc, name, model_control.LONGEST_S)
+    if name in own_models():
+        extra.remember(name)
     for model in model_control.in_memory(server, name):
         if model.state == "READY":
             console.note(f"loaded: {live.called(name, model.version)}, version {model.version}")

@@ -7,7 +7,6 @@ What the project ships cannot be removed. Without NAME it says which pipelines c
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 
@@ -17,13 +16,13 @@ from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, live
 from scripts.server import extra, loading
-from scripts.settings import settings
+from scripts.settings import arguments, settings
 from scripts.stacks import state
 from scripts.storage.shared import Shared
 
 
 def main() -> int:
-    own, name = pipelines.own(), os.environ.get("NAME", "")
+    own, name = pipelines.own(), arguments.load().name
     there = sorted(path.stem for path in own.recipes.glob("*.yaml"))
     if name not in there:
         raise UserError(

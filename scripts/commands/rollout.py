@@ -7,25 +7,25 @@
 
     make rollout ANYWAY=1     though it is untrained, or hardly says what the live version does
 
-Errors, wrong answers or a p99 past MOST_P99 bring the old version back by themselves; so do labels
-that agree with the live version's on fewer than MIN_AGREEMENT percent of the pictures.
+Errors, wrong answers or a p99 past MAX_P99_RATIO bring the old version back by themselves; so do
+labels that agree with the live version's on fewer than MIN_AGREEMENT percent of the pictures.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 
 from scripts.base import console, lock
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import guarded
 from scripts.recipes import pipelines
 from scripts.repository import archive
 from scripts.rollout import rollout
+from scripts.settings import arguments
 
 
 def main() -> int:
-    canary = number("CANARY", 99, "between 1 and 99", "it is a share in percent")
-    wanted = number("VERSION", sys.maxsize, "the number of a version", "make history lists them")
+    asked = arguments.load()
+    canary, wanted = asked.canary, asked.version
     with lock.one_at_a_time():
         up = rollout.found(pipelines.asked())
         serving = up.version.number
@@ -33,17 +33,8 @@ def main() -> int:
         if target == serving:
             console.note(f"{up.version.describe()} serves already; a new one: make publish")
             return 0
-        rollout.to(target, "rollout", up, canary, judge_labels=not os.environ.get("ANYWAY"))
+        rollout.to(target, "rollout", up, canary, judge_labels=not asked.anyway)
     return 0
-
-
-def number(name: str, most: int, what: str, remedy: str) -> int | None:
-    said = os.environ.get(name, "")
-    if not said:
-        return None
-    if said.isdecimal() and 1 <= int(said) <= most:
-        return int(said)
-    raise UserError(f"{name} must be {what}, not {said}", remedy)
 
 
 if __name__ == "__main__":

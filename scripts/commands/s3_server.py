@@ -53,7 +53,7 @@ def up(wished: Settings) -> None:
             "docker compose logs s3 tells more; another port: S3_PORT=9100",
         )
     said = NEXT.format(
-        port=wished["S3_PORT"],
+        port=wished.s3_port,
         bucket=BUCKET,
         server=key_files.SERVER,
         operator=key_files.OPERATOR,

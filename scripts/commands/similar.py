@@ -7,7 +7,6 @@ embeddings up if it is not.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,13 +20,15 @@ from scripts.base.errors import UserError, guarded
 from scripts.base.streams import all_output_on_stderr
 from scripts.base.text import printable
 from scripts.server import embeddings
-from scripts.settings import pictures, settings
+from scripts.settings import arguments, pictures, settings
+from scripts.settings.arguments import Arguments
 
 NAME_WIDTH = 60
 
 
 def main() -> int:
-    picture, folder, top = _asked()
+    asked = arguments.load()
+    picture, folder = _asked(asked)
     others = [each for each in pictures_in(folder) if not _same(each, picture)]
     if not others:
         raise UserError(
@@ -36,19 +37,19 @@ def main() -> int:
     with all_output_on_stderr():
         with lock.one_at_a_time():
             known = embeddings.ensure(settings.load())
-        with Client(known.where(embeddings.PORT), timeout=60) as client:
+        with Client(embeddings.where(known), timeout=60) as client:
             try:
                 wanted = client.embed(picture)
             except ClientError as fault:
                 raise UserError(f"{picture}: {fault.cause}", fault.remedy) from None
             found = list(_compared(client, others))
-    as_a_line = as_json_line if os.environ.get("JSON") else for_people
-    for likeness, each in best_first(wanted, found)[:top]:
+    as_a_line = as_json_line if asked.json else for_people
+    for likeness, each in best_first(wanted, found)[: asked.top]:
         print(as_a_line(likeness, each))
     failed = [Result(each.source, error=each.error) for each in found if each.error]
     for result in failed:
         print(as_error(result), file=sys.stderr)
-        if os.environ.get("JSON"):
+        if asked.json:
             print(as_json(result))
     return 1 if failed else 0
 
@@ -69,18 +70,15 @@ def as_json_line(likeness: float, each: Embedding) -> str:
     return json.dumps(said)
 
 
-def _asked() -> tuple[str, Path, int]:
-    picture = pictures.one(os.environ.get("IMG", ""), "similar")
-    folder = Path(os.environ.get("IN") or "nowhere").expanduser()
+def _asked(asked: Arguments) -> tuple[str, Path]:
+    picture = pictures.one(asked.img, "similar")
+    folder = Path(asked.in_ or "nowhere").expanduser()
     if not folder.is_dir():
         raise UserError(
-            f"IN={os.environ.get('IN', '')} is not a folder",
+            f"IN={asked.in_} is not a folder",
             "name one with pictures in it: make similar IMG=photo.jpg IN=photos",
         )
-    top = os.environ.get("TOP") or "5"
-    if not top.isdecimal() or int(top) < 1:
-        raise UserError(f"TOP={top} is no whole number above 0", "say how many shall be shown")
-    return picture, folder, int(top)
+    return picture, folder
 
 
 def _same(each: Source, picture: str) -> bool:

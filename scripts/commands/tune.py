@@ -12,7 +12,6 @@ was. The next `make up` serves what was found.
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import sys
@@ -34,7 +33,7 @@ from scripts.repository.model_folders import lay_out
 from scripts.server import engines
 from scripts.server.served import serving
 from scripts.server.up import bring_up, layout
-from scripts.settings import dotenv_file, settings
+from scripts.settings import arguments, dotenv_file, settings
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
@@ -49,15 +48,14 @@ from scripts.tuning.search import Candidate, axes, descend
 
 HERE = ROOT / "build" / "tune"
 
-MINUTES = 5
 # Of the last comparison, whose figures are written down.
 FINAL_ROUNDS = 3
 
 
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
-    goal, seconds = Goal.asked(), 60 * _minutes()
-    wished = settings.load()
+    asked, wished = arguments.load(), settings.load()
+    goal, seconds = Goal(asked.latency_ms), 60 * asked.minutes
     if seed := serving(pipelines.first()):
         wished = wished.over(seed.settings)
     server = state.load()
@@ -83,7 +81,7 @@ def stopped(server: State | None) -> Iterator[None]:
     if server is None or not flavour.stack(server.flavour, server.started_with).alive():
         yield
         return
-    if not os.environ.get("STOP"):
+    if not arguments.load().stop:
         raise UserError(
             f"the {server.flavour} server that is up shares the cores that are measured",
             "make tune STOP=1 stops it for the search and brings it up again, or make down first",
@@ -102,8 +100,8 @@ def stopped(server: State | None) -> Iterator[None]:
 def tune(stack: Stack, wished: Settings, goal: Goal, seconds: float) -> int:
     stack.prepare()
     made = proved(stack, wished)
-    manifest = made[wished["PRECISION"]].manifest
-    pictures = photos.given_or_drawn(os.environ.get("IMAGES", ""), Transform(**manifest.transform))
+    manifest = made[wished.precision].manifest
+    pictures = photos.given_or_drawn(arguments.load().images, Transform(**manifest.transform))
     scratch = HERE / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
 
@@ -134,7 +132,7 @@ def tune(stack: Stack, wished: Settings, goal: Goal, seconds: float) -> int:
 def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
     """The precisions that may be served, each with what its proof needs; the first is what is set.
     One that was named stays: only with `auto` others are tried."""
-    chosen = wished["PRECISION"]
+    chosen = wished.precision
     made = {chosen: Workspace(HERE / chosen)}
     if seed := serving(pipelines.first()):
         files.link_tree(seed.folder, made[chosen].folder)
@@ -157,12 +155,7 @@ def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
 
 
 def as_it_is(wished: Settings) -> Candidate:
-    def share(step: str) -> Share:
-        return Share.of(
-            wished.cores, wished.number(f"{step}_INSTANCES"), wished.number(f"{step}_THREADS")
-        )
-
-    return Candidate(wished["PRECISION"], share("NETWORK"), share("PREPROCESS"))
+    return Candidate(wished.precision, Share.network(wished), Share.preprocessing(wished))
 
 
 def conclude(
@@ -190,16 +183,6 @@ def conclude(
     console.note(f".env now says {', '.join(f'{k}={v}' for k, v in change.items())}")
     console.note("take it: make up")
     return 0
-
-
-def _minutes() -> float:
-    said = os.environ.get("MINUTES") or str(MINUTES)
-    try:
-        if float(said) > 0:
-            return float(said)
-    except ValueError:
-        pass
-    raise UserError(f"MINUTES={said} is no number above 0", "MINUTES=5")
 
 
 if __name__ == "__main__":

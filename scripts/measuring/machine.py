@@ -17,7 +17,7 @@ from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.recipes.pipelines import Pipeline
 from scripts.server import triton_api
 from scripts.server.served import served_version
-from scripts.settings.settings import NOT_SERVED, PORTS
+from scripts.settings.settings import SERVED, names
 from scripts.stacks.state import State
 from scripts.steps.manifest import pinned
 
@@ -32,7 +32,7 @@ def described(server: State, models: Sequence[str], analyzer: PerfAnalyzer) -> d
         "settings": {
             name: value
             for name, value in server.settings.items()
-            if name not in NOT_SERVED and name not in PORTS
+            if name in names(*SERVED) and name not in server.started_with.ports
         },
         "models": {
             model: _instances(triton_api.get(server.http, f"/models/{model}/config"))

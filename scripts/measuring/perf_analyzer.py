@@ -137,7 +137,7 @@ def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     side = client_side.of(server)
     if isinstance(side, Sdk):
         addresses = {server.http: side.http, server.grpc: side.grpc}
-        version = f"of the sdk image {server.settings['TRITON_TAG']}"
+        version = f"of the sdk image {server.started_with.triton_tag}"
         analyzer = PerfAnalyzer(side, [*HIDING, IN_THE_SDK], version, folder, addresses)
     else:
         (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())

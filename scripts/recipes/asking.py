@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from scripts.settings import arguments
+
 
 @dataclass(frozen=True)
 class Server:
@@ -18,5 +20,5 @@ class Server:
 def about_pictures(
     server: Server, model: str, pictures: Sequence[str], said: Mapping[str, str]
 ) -> int:
-    options = ["--model", model, "--top", said.get("TOP") or "5"]
+    options = ["--model", model, "--top", str(arguments.load(said).top)]
     return server.client([*options, *(["--json"] if said.get("JSON") else [])], pictures)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scripts.settings.settings import Settings
+
 # Past this many processes of one model, memory grows faster than throughput.
 MOST_INSTANCES = 4
 
@@ -44,6 +46,14 @@ class Share:
         with the threads of two, since one that waits for work lends its core."""
         instances = instances or min(cores, MOST_INSTANCES)
         return cls(instances, threads or min(cores, 2 * max(1, cores // instances)))
+
+    @classmethod
+    def preprocessing(cls, wished: Settings) -> Share:
+        return cls.of(wished.cores, wished.preprocess_instances, wished.preprocess_threads)
+
+    @classmethod
+    def network(cls, wished: Settings) -> Share:
+        return cls.of(wished.cores, wished.network_instances, wished.network_threads)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,37 @@ def config(comment: str, name: str, runs_by: str, max_batch_size: int, *blocks: 
     return "\n".join([*(f"# {line}" for line in comment.splitlines()), *head, *blocks]) + "\n"
 
 
+def program(
+    comment: str,
+    name: str,
+    most: int,
+    taken: Sequence[Tensor],
+    given: Sequence[Tensor],
+    *blocks: str,
+) -> str:
+    """A step in Python; the first of the blocks is its instances."""
+    count, *others = blocks
+    tensors = inputs(*taken), outputs(*given)
+    head = (*tensors, NEWEST_VERSION, count, BATCHES_FORM_THEMSELVES)
+    return config(comment, name, backend("python"), most, *head, *others)
+
+
+def onnx(
+    comment: str, name: str, most: int, tensors: Sequence[str], count: int, warm: str, threads: int
+) -> str:
+    """A network on a CPU."""
+    head = (*tensors, NEWEST_VERSION, instances(count, "CPU"), BATCHES_FORM_THEMSELVES, warm)
+    own = parameter("threads", str(threads))
+    return config(comment, name, backend("onnxruntime"), most, *head, own)
+
+
+def ensemble(
+    comment: str, name: str, most: int, taken: Tensor, given: Sequence[Tensor], *each: Step
+) -> str:
+    tensors = inputs(taken), outputs(*given)
+    return config(comment, name, platform("ensemble"), most, *tensors, NEWEST_VERSION, steps(*each))
+
+
 def backend(name: str) -> str:
     return f'backend: "{name}"'
 

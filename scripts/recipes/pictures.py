@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scripts.recipes.asking import Server, about_pictures
 from scripts.recipes.pbtxt import LABELS
+from scripts.recipes.recipe import Recipe
+from scripts.steps.infer import Question
 from scripts.steps.workspace import Workspace
 
 UNTRAINED = " (untrained weights)"
+
+
+class OfPictures(Recipe):
+    """Asked with the bytes of an image file."""
+
+    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
+        return about_pictures(server, self.ensemble, asked, said)
+
+    def question(self, source: bytes) -> Question:
+        return {"INPUT": np.frombuffer(source, np.uint8)[None]}
+
+    def golden(self, made: Workspace) -> list[Question]:
+        return [self.question(path.read_bytes()) for path in made.pictures]
+
+    def expected(self, made: Workspace) -> NDArray[Any]:
+        """The last of the reference's rows are those of the pictures."""
+        scores: NDArray[Any] = np.load(made.onnx / "reference.npz")["scores"]
+        return scores[-len(made.pictures) :]
 
 
 def labels_of(made: Workspace) -> str:
@@ -18,9 +40,3 @@ def labels_of(made: Workspace) -> str:
     mark = UNTRAINED if made.manifest.untrained else ""
     known = (made.onnx / LABELS).read_text().splitlines()
     return "".join(f"{label}{mark}\n" for label in known)
-
-
-def scores_of_pictures(made: Workspace) -> NDArray[Any]:
-    """The last of the reference's rows are those of the pictures."""
-    scores: NDArray[Any] = np.load(made.onnx / "reference.npz")["scores"]
-    return scores[-len(made.pictures) :]

@@ -5,8 +5,6 @@ pipeline = pipelines.named("birds")     # what MODEL= calls it; "" is the first
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +14,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load, load_as
-from scripts.settings import settings
+from scripts.settings import arguments, settings
 
 RECIPES = ROOT / "recipes"
 MODELS = ROOT / "model_repository"
@@ -39,7 +37,7 @@ class Own:
 
 
 def own() -> Own:
-    return Own((ROOT / Path(settings.load()["OWN"]).expanduser()).resolve())
+    return Own((ROOT / Path(settings.load().own).expanduser()).resolve())
 
 
 @dataclass(frozen=True)
@@ -93,9 +91,9 @@ def named(name: str) -> Pipeline:
     return Pipeline(name, load(known[name]))
 
 
-def asked(environment: Mapping[str, str] = os.environ) -> Pipeline:
+def asked() -> Pipeline:
     """The one that MODEL= names, and without it the first."""
-    return named(environment.get("MODEL", ""))
+    return named(arguments.load().model)
 
 
 def model_folder(model: str) -> Path:

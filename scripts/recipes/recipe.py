@@ -6,58 +6,25 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import PrivateAttr
 
 from scripts.base.paths import ROOT
 from scripts.recipes.asking import Server as Server
 from scripts.recipes.layout import GPU, Engine, Layout
+from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
-from scripts.steps import agreement
+from scripts.steps import agreement, golden
 from scripts.steps.agreement import Agreement
 from scripts.steps.infer import Answer, Question
 from scripts.steps.manifest import ExportSpec
 from scripts.steps.workspace import Workspace
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
-Count = Annotated[int, Field(ge=1)]
-Channels = tuple[float, float, float]
-
 # The files of each member's version folder: a file to be taken, or a text.
 Contents = Mapping[str, Mapping[str, Path | str]]
-
-
-class Part(BaseModel):
-    # Built when a recipe of its kind is read: most commands read one or two.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Ensemble(Part):
-    ensemble: Name
-
-
-class Models(Ensemble):
-    """The folders of the repository, in the order of a request."""
-
-    preprocessing: Name
-    network: Name
-    postprocessing: Name
-
-
-class Batch(Part):
-    max: Count
-    optimal: Count
-    preferred: tuple[Count, ...]
-    max_delay_us: Annotated[int, Field(ge=0)]
-
-
-class Instances(Part):
-    preprocessing: Count
-    network: Count
-    network_on_gpu: Count
 
 
 @dataclass(frozen=True)
@@ -83,13 +50,14 @@ class Recipe(Part):
                its TensorRT plan; require() refuses what cannot be served. `settings` belong to the
                pipeline, deciding() tell its versions apart. Without a network, versions differ by
                their programs.
-    answers    ask() is what `make ask` does. golden() are questions whose answers are known, and
+    answers    ask() is what `make classify` does. golden() are questions with known answers, and
                judge() says how well a server's answers agree; question() makes one of a file or a
                text, and gist() is what must stay the same from one version to the next.
     """
 
     kind: str
     models: Ensemble
+    setting: str = ""  # that wins over where the recipe says that the network comes from
 
     example: ClassVar[str]  # the recipe that shows every key
     asked_about: ClassVar[str] = "IMG"  # the setting that names what it is asked about
@@ -150,7 +118,10 @@ class Recipe(Part):
     @property
     def settings(self) -> tuple[str, ...]:
         """Those that belong to the pipeline, and not to the server."""
-        return ()
+        return (self.setting,) if self.setting else ()
+
+    def said(self, wished: Settings) -> str:
+        return wished[self.setting] if self.setting else ""
 
     def deciding(self) -> tuple[str, ...]:
         return self.settings
@@ -186,8 +157,8 @@ class Recipe(Part):
     @abstractmethod
     def question(self, source: bytes) -> Question: ...
 
-    @abstractmethod
-    def golden(self, made: Workspace) -> list[Question]: ...
+    def golden(self, made: Workspace) -> list[Question]:
+        return golden.load(made.onnx / "golden.npz")
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         rows = np.stack([self.probabilities(each) for each in answers])
@@ -195,7 +166,8 @@ class Recipe(Part):
 
     def expected(self, made: Workspace) -> NDArray[Any]:
         """The scores of the golden questions."""
-        raise NotImplementedError
+        scores: NDArray[Any] = np.load(made.onnx / "golden.npz")["scores"]
+        return scores
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         """A row; NaN where the answer does not tell."""

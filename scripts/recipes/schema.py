@@ -16,7 +16,8 @@ from pydantic_core import ErrorDetails
 
 from scripts.base.errors import UserError
 from scripts.recipes import kinds
-from scripts.recipes.recipe import Part, Recipe
+from scripts.recipes.parts import Part
+from scripts.recipes.recipe import Recipe
 
 Kind = TypeVar("Kind", bound=Recipe)
 

@@ -1,7 +1,5 @@
 """What the steps made + the folders of model_repository -> what Triton serves on this machine.
 
-    python -m scripts.repository.model_folders --made build/versions/1 --repository build/live
-
 Copies the models' configs, and adds what they leave open: the members' version folders, the labels,
 and the members' configs/ with this machine's instance counts. Nothing is served from
 model_repository itself: what is edited there comes to serve with the next version, and not before.
@@ -9,18 +7,15 @@ model_repository itself: what is edited there comes to serve with the next versi
 
 from __future__ import annotations
 
-import argparse
-import os
 import shutil
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share
+from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Contents
@@ -126,7 +121,8 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
     write_labels(pipeline, made, layout.engine, repository)
     for model in sorted({*recipe.members, recipe.ensemble}):
         folder = repository / model
-        member = config(folder)
+        own = model == recipe.ensemble and layout.engine is CPU  # it has a config for CPUs
+        member = config_in_use(repository, model, CPU) if own else config(folder)
         if recipe.fit(member, made, layout):
             text = HEAD + text_format.MessageToString(member)
             files.write(folder / "configs" / f"{layout.engine.config}.pbtxt", text)
@@ -177,32 +173,3 @@ def _parsed(path: Path) -> ModelConfig:
             f"{'/'.join(path.parts[-3:])} is no model config ({fault})",
             "mend it, or git checkout it",
         ) from None
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--made", type=Path, required=True, help="the folder of a version")
-    parser.add_argument("--model", default="", help="a pipeline; the first one if left out")
-    parser.add_argument("--engine", choices=("cpu", "gpu"), default="cpu")
-    parser.add_argument("--repository", type=Path, required=True)
-    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--preprocess-instances", type=int)
-    parser.add_argument("--preprocess-threads", type=int)
-    parser.add_argument("--network-instances", type=int)
-    parser.add_argument("--network-threads", type=int)
-    parser.add_argument("--preprocess", choices=("python", "dali"), default="python")
-    parser.add_argument("--decode", choices=("reduced", "full"), default="reduced")
-    parser.add_argument("--max-megapixels", type=float, default=50)
-    options = parser.parse_args(argv)
-    layout = Layout(
-        {"cpu": CPU, "gpu": GPU}[options.engine],
-        Decoding(options.preprocess, options.decode, options.max_megapixels),
-        Share.of(options.cores, options.preprocess_instances, options.preprocess_threads),
-        Share.of(options.cores, options.network_instances, options.network_threads),
-    )
-    lay_out(pipelines.named(options.model), Workspace(options.made), layout, options.repository)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -7,7 +7,6 @@ import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
 from scripts.base import console, interrupts
@@ -57,7 +56,7 @@ class Up:
 
     @property
     def control(self) -> Control:
-        return Control(self.server.grpc, float(self.wished["START_TIMEOUT"]))
+        return Control(self.server.grpc, self.wished.start_timeout)
 
 
 def found(pipeline: Pipeline) -> Up:
@@ -92,7 +91,7 @@ def to(
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
     memory = engines.prove_served(
         up_now.stack,
-        up_now.wished["START_TIMEOUT"],
+        up_now.wished.start_timeout,
         layout,
         new.pipeline,
         new.workspace,
@@ -106,7 +105,7 @@ def to(
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
     # What untrained weights say is no measure of anyone.
     judge_labels = judge_labels and not untrained(old)
-    least = float(up_now.wished["MIN_AGREEMENT"]) if judge_labels else 0
+    least = up_now.wished.min_agreement if judge_labels else 0
     try:
         with stream:
             proof = _turn(switch, stream, up_now, canary, least)
@@ -126,7 +125,7 @@ def to(
 def _turn(
     switch: Switch, stream: Stream, up_now: Up, canary: float | None, least_agreement: float
 ) -> str:
-    seconds, most_p99 = float(up_now.wished["WATCH_SECONDS"]), float(up_now.wished["MOST_P99"])
+    seconds, max_p99_ratio = up_now.wished.watch_seconds, up_now.wished.max_p99_ratio
     old, new = switch.old.number, switch.new.number
     before = _watch(stream, seconds, f"version {old} alone, to compare with")
     with console.waiting(f"loading version {new} beside it") as waiting:
@@ -138,14 +137,16 @@ def _turn(
     stream.candidate, stream.share = (switch.candidate, new), (canary or 50) / 100
     seconds_beside = seconds * CANARY_TIMES if canary else seconds
     share = f"{100 * stream.share:g}% of the requests"
-    _judge(stream, f"version {new} beside it, {share}", new, seconds_beside, most_p99)
+    _judge(stream, f"version {new} beside it, {share}", new, seconds_beside, max_p99_ratio)
     stream.share = 0
 
     began = time.monotonic()
     switch.turn()
     stream.serves, stream.candidate = new, None
     switched = time.monotonic() - began
-    after = _judge(stream, f"version {new} in its place, on trial", new, seconds, most_p99, before)
+    after = _judge(
+        stream, f"version {new} in its place, on trial", new, seconds, max_p99_ratio, before
+    )
     switch.settle()
     took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
     return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
@@ -156,7 +157,7 @@ def _judge(
     what: str,
     new: int,
     seconds: float,
-    most_p99: float,
+    max_p99_ratio: float,
     before: Figures | None = None,
 ) -> Figures:
     """By what it answers beside the old one, where the old one is asked as well, or else by what
@@ -167,7 +168,7 @@ def _judge(
         answers = stream.since(mark)
         of_new = Figures.of([answer for answer in answers if answer.version == new])
         of_old = before or Figures.of([answer for answer in answers if answer.version != new])
-        reason = objection(of_old, of_new, most_p99)
+        reason = objection(of_old, of_new, max_p99_ratio)
         if reason is None or of_new.failed or of_old.failed:
             break
     console.note(f"the old: {of_old}; the new: {of_new}")
@@ -198,8 +199,8 @@ def _many_questions(wished: Settings, version: Version) -> list[Question]:
     if recipe.asked_about != "IMG":
         return questions
     own: list[bytes] = []
-    folder = Path(wished["SAMPLES"]).expanduser()
-    if "SAMPLES" in wished.given or (wished["SAMPLES"] and folder.is_dir()):
+    folder = wished.samples
+    if folder and ("SAMPLES" in wished.given or folder.is_dir()):
         own = samples.read(folder, MOST_PICTURES, "SAMPLES")
     known = {path.read_bytes() for path in made.pictures}
     more = [file for file in dict.fromkeys([*own, *samples.varied()]) if file not in known]

@@ -35,20 +35,19 @@ class Figures:
         )
 
 
-def objection(old: Figures, new: Figures, most_p99: float) -> str | None:
+def objection(old: Figures, new: Figures, max_p99_ratio: float) -> str | None:
     """None when nothing speaks against the new version; else what does, in one line."""
     if new.failed:
         return f"{new.failed} of {new.asked:,} requests failed"
     if old.failed:
         return f"{old.failed} of {old.asked:,} requests to the version that serves failed"
-    allowed = most_p99 * old.p99 + SLACK_MS
+    allowed = max_p99_ratio * old.p99 + SLACK_MS
     few = new.asked < FEW
     if few and new.p50 <= allowed:
         return f"only {new.asked} requests were answered, too few to judge by"
     if new.p99 > allowed:
-        return (
-            f"p99 {old.p99:.0f} -> {new.p99:.0f} ms, and MOST_P99={most_p99:g} allows {allowed:.0f}"
-        )
+        bound = f"MAX_P99_RATIO={max_p99_ratio:g} allows {allowed:.0f}"
+        return f"p99 {old.p99:.0f} -> {new.p99:.0f} ms, and {bound}"
     return None
 
 

@@ -19,14 +19,14 @@ import psutil
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from scripts import bootstrap
-from scripts.base import console, ports
+from scripts.base import console, files, ports
 from scripts.base.errors import UserError
-from scripts.base.paths import PYTHON, ROOT
+from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.server.embeddings_keeper import STARTED_AFRESH, STOP_S
-from scripts.settings.settings import Settings
+from scripts.settings.settings import EMBEDDINGS, Settings, names
 from scripts.stacks import flavour, state
 from scripts.stacks.containers import DockerStack, last_line
-from scripts.stacks.local import MARK, LocalStack, run_here
+from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
 from scripts.steps.embeddings import ARCH
 from scripts.steps.manifest import Torchvision, why_export
@@ -38,18 +38,17 @@ LOG = ROOT / "build" / "run" / "embeddings.log"
 # Short, for PyTriton's sockets are in it, whose names may have 107 letters. It marks the processes.
 RUN = Path(tempfile.gettempdir()) / f"embeddings_{MARK}"
 
-ADDRESS, PORT = "BIND", "EMBEDDINGS_PORT"
-# What the service is started with.
-TOLD = (ADDRESS, PORT, "CORES", "DECODE", "MAX_MEGAPIXELS")
+# The settings that the network was made with, for a command that does not name them.
+MADE_WITH = MADE / "settings.json"
 
 
 def ensure(wished: Settings) -> State:
     """What is up and fits is left alone. What is not said stays as it is in the one that is up."""
     known = state.load(STATE)
     server = state.load()
-    wished = wished.over(known.settings if known else {})
+    wished = wished.over(known.settings if known else _made_with())
     _export(wished)
-    name = wished["FLAVOUR"] or (server.flavour if server else flavour.choose(wished)[0])
+    name = wished.flavour or (server.flavour if server else flavour.choose(wished)[0])
     wanted = _wanted("local" if name == "local" else "cpu", wished)
     if known and known.fingerprint == wanted.fingerprint:
         if why_not(known) is None:
@@ -58,16 +57,20 @@ def ensure(wished: Settings) -> State:
     stop()
     try:
         _start(wanted)
-        _wait(wanted, float(wished["START_TIMEOUT"]))
+        _wait(wanted, wished.start_timeout)
     except BaseException:  # Ctrl-C too: none is left that nobody knows to work
         stop()
         raise
-    console.note(f"embeddings: {_network()}, on http://{wanted.where(PORT)}")
+    console.note(f"embeddings: {_network()}, on http://{where(wanted)}")
     return wanted
 
 
+def where(known: State) -> str:
+    return known.where(known.started_with.embeddings_port)
+
+
 def why_not(known: State) -> str | None:
-    return reason_not_to_trust(f"http://{known.where(PORT)}", MODEL)
+    return reason_not_to_trust(f"http://{where(known)}", MODEL)
 
 
 def stop() -> bool:
@@ -81,12 +84,21 @@ def stop() -> bool:
 
 
 def _export(wished: Settings) -> None:
-    weights = wished.weights_of("EMBEDDINGS")
+    weights = wished.embeddings
     wanted = Torchvision(ARCH, weights)
-    if reason := why_export(MADE, wanted, as_before="EMBEDDINGS" not in wished.given):
+    if reason := why_export(MADE, wanted, as_before=Settings.embeddings.name not in wished.given):
         console.note(f"embeddings: {reason}")
         bootstrap.ensure("export")
         run_here("embeddings", "--weights", weights, "--out", MADE)
+    files.write(MADE_WITH, json.dumps({Settings.embeddings.name: weights}) + "\n")
+
+
+def _made_with() -> dict[str, str]:
+    try:
+        made_with: dict[str, str] = json.loads(MADE_WITH.read_text())
+        return made_with
+    except (OSError, ValueError):
+        return {}
 
 
 def _network() -> str:
@@ -94,7 +106,7 @@ def _network() -> str:
 
 
 def _wanted(name: str, wished: Settings) -> State:
-    told = {setting: wished[setting] for setting in TOLD}
+    told = {setting: wished[setting] for setting in names(EMBEDDINGS)}
     made = (MADE / "manifest.json").read_text()
     started_from = json.dumps([name, told, made, LocalStack(wished).version()])
     return State(name, hashlib.sha256(started_from.encode()).hexdigest(), wished.values)
@@ -104,12 +116,12 @@ def _start(wanted: State) -> None:
     wished = wanted.started_with
     if wanted.flavour == "local":
         LocalStack(wished).prepare()
-        ports.require_free(wished["BIND"], wished.ports(PORT), "similar")
+        _require_a_free_port(wished)
         _start_process(wanted)
         return
     stack = DockerStack(wished)
     stack.build("server")
-    ports.require_free(wished["BIND"], wished.ports(PORT), "similar")
+    _require_a_free_port(wished)
     wanted.save(STATE)
     started = stack.compose("up", "--detach", "--no-build", "embeddings", wanted=wanted, quiet=True)
     if started.returncode:
@@ -119,12 +131,18 @@ def _start(wanted: State) -> None:
         )
 
 
+def _require_a_free_port(wished: Settings) -> None:
+    wanted = {Settings.embeddings_port.name: wished.embeddings_port}
+    ports.require_free(wished.bind, wanted, "similar")
+
+
 def _start_process(wanted: State) -> None:
+    wished = wanted.started_with
     service: list[str | Path] = [PYTHON, "-m", "bundle_serving.embedding_service"]
     service += ["--made", MADE, "--run-dir", RUN]
-    service += ["--address", wanted.settings[ADDRESS], "--port", wanted.settings[PORT]]
-    for option in ("cores", "decode", "max-megapixels"):
-        service += [f"--{option}", wanted.settings[option.replace("-", "_").upper()]]
+    service += ["--address", wished.bind, "--port", str(wished.embeddings_port)]
+    service += ["--cores", str(wished.cores), "--decode", wished.decode]
+    service += ["--max-megapixels", f"{wished.max_megapixels:g}"]
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("w") as log:
         keeper = subprocess.Popen(

@@ -28,6 +28,7 @@ from scripts.steps.workspace import Workspace
 CACHE = ROOT / "build" / "cache"
 TIMING_CACHE = CACHE / "timing.cache"
 CANDIDATE = ROOT / "build" / "candidate"
+GATE = "gate.txt"  # beside a plan: what of it has passed the gate
 
 
 def of(stack: Stack) -> Engine:
@@ -69,7 +70,7 @@ def prove(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -
     """How a CPU runs the network: with what precision, and that it answers as PyTorch does."""
     precision = pipeline.recipe.computes_in(wished)
     if precision == "int8":
-        _quantise(stack, wished.folder("CALIBRATION"), pipeline, made)
+        _quantise(stack, wished.photos("CALIBRATION"), pipeline, made)
     network = made.int8 if precision == "int8" else made.onnx
     _step(
         pipeline,
@@ -142,21 +143,33 @@ def _pass_the_gate(
 ) -> None:
     """Serves the plan from a repository of its own, and asks it, before anyone else can. One
     that has passed need not do so again."""
-    plan_hash = json.loads((made.plan / "manifest.json").read_text())["plan"]["sha256"]
-    after = " before scores that stay" if layout.scores_stay else ""
-    passed = made.plan / "gate.txt"
-    asked = f"{plan_hash} behind {layout.decoding.step}{after}"
-    if passed.exists() and passed.read_text() == asked:
+    if has_passed(made, layout):
         return
     console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
     lay_out = partial(model_folders.lay_out, pipeline, made, layout)
-    prove_served(stack, wished["START_TIMEOUT"], layout, pipeline, made, lay_out)
-    files.write(passed, asked)
+    prove_served(stack, wished.start_timeout, layout, pipeline, made, lay_out)
+    note_passed(made, layout)
+
+
+def has_passed(made: Workspace, layout: Layout) -> bool:
+    passed = made.plan / GATE
+    return passed.exists() and passed.read_text() == _asked(made, layout)
+
+
+def note_passed(made: Workspace, layout: Layout) -> None:
+    files.write(made.plan / GATE, _asked(made, layout))
+
+
+def _asked(made: Workspace, layout: Layout) -> str:
+    """What the gate proves: this plan, among these steps."""
+    plan_hash = json.loads((made.plan / "manifest.json").read_text())["plan"]["sha256"]
+    after = " before scores that stay" if layout.scores_stay else ""
+    return f"{plan_hash} behind {layout.decoding.step}{after}"
 
 
 def prove_served(
     stack: Stack,
-    limit: str,
+    limit: float,
     layout: Layout,
     pipeline: Pipeline,
     made: Workspace,
@@ -170,22 +183,33 @@ def prove_served(
     if network := recipe.network_model(layout.engine):
         reference = made.int8 if precision == "int8" else made.onnx
         words += ["--network", network, "--reference", reference, "--precision", precision]
-    with files.whole_folder(CANDIDATE) as draft:
-        lay_out(draft / "repository")
-        for model in borrowed:
-            files.link_tree(live.REPOSITORY / model, draft / "repository" / model)
-        golden.save(draft / "questions.npz", recipe.golden(made))
+    lay_out_candidate(layout, pipeline, made, lay_out)
     try:
         stack.run_step(
             "gate",
             *("--repository", repository, "--run-dir", stack.run_dir),
             *("--ensemble", pipeline.ensemble, "--questions", CANDIDATE / "questions.npz", *words),
-            *("--config", layout.engine.config, "--limit", limit, "--out", CANDIDATE),
+            *("--config", layout.engine.config, "--limit", f"{limit:g}", "--out", CANDIDATE),
         )
-        agreement = recipe.judge(made, golden.load(CANDIDATE / "answers.npz"))
-        gate.judge(
-            "ensemble", agreement, gate.for_the_ensemble(gate.BOUNDS[precision], agreement.pictures)
-        )
+        judge_candidate(layout, pipeline, made)
         return int(json.loads((CANDIDATE / "seen.json").read_text())["memory"])
     finally:
         shutil.rmtree(CANDIDATE, ignore_errors=True)
+
+
+def lay_out_candidate(
+    layout: Layout, pipeline: Pipeline, made: Workspace, lay_out: Callable[[Path], None]
+) -> None:
+    """What the gate serves, and what it asks of that."""
+    with files.whole_folder(CANDIDATE) as draft:
+        lay_out(draft / "repository")
+        for model in pipeline.recipe.borrowed(layout.engine):
+            files.link_tree(live.REPOSITORY / model, draft / "repository" / model)
+        golden.save(draft / "questions.npz", pipeline.recipe.golden(made))
+
+
+def judge_candidate(layout: Layout, pipeline: Pipeline, made: Workspace) -> None:
+    """By what the gate was answered."""
+    agreement = pipeline.recipe.judge(made, golden.load(CANDIDATE / "answers.npz"))
+    bound = gate.BOUNDS[precision_of(made, layout.engine)]
+    gate.judge("ensemble", agreement, gate.for_the_ensemble(bound, agreement.pictures))

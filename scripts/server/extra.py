@@ -19,7 +19,7 @@ from scripts.storage.shared import Shared
 # A network is read, compiled and warmed up in so long at most.
 LOAD_TIMEOUT_S = 120
 
-# The ensembles that were loaded into the last server.
+# The pipelines' ensembles and the user's models that were loaded into the last server.
 LOADED = ROOT / "build" / "run" / "beside.json"
 
 
@@ -32,19 +32,27 @@ def load(server: State, pipeline: str, changed: bool) -> None:
             loading.load(server.grpc, pipeline, LOAD_TIMEOUT_S)
         if reason := reason_not_to_trust(url, pipeline):
             raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
-    _remember({*_loaded(), pipeline})
+    remember(pipeline)
 
 
 def load_again(server: State) -> None:
-    """What the server before this one had. The pipeline of pictures serves without it."""
-    for pipeline in _loaded():
-        if not (live.REPOSITORY / pipeline).is_dir():  # its recipe and its folders were removed
-            forget(pipeline)
+    """What the server before this one had. The first pipeline serves without it."""
+    asked = {pipeline.ensemble for pipeline in pipelines.others()}
+    for model in _loaded():
+        if not (live.REPOSITORY / model).is_dir():  # its recipe and its folders were removed
+            forget(model)
             continue
         try:
-            load(server, pipeline, changed=False)
+            if model in asked:
+                load(server, model, changed=False)
+            else:
+                loading.load(server.grpc, model, LOAD_TIMEOUT_S)
         except UserError as fault:
-            console.note(f"{pipeline} is not loaded again: {fault.cause}; {fault.remedy}")
+            console.note(f"{model} is not loaded again: {fault.cause}; {fault.remedy}")
+
+
+def remember(model: str) -> None:
+    _remember({*_loaded(), model})
 
 
 def forget(pipeline: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from scripts.base.errors import UserError
 from scripts.repository import live
 from scripts.repository.model_folders import config_in_use
 from scripts.server import engines, triton_api
+from scripts.settings import arguments
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
@@ -78,7 +78,7 @@ def only_of(ensemble: str, steps: Mapping[str, set[str]]) -> list[str]:
 
 def named(server: State) -> str:
     """The model that TRITON_MODEL= names."""
-    name = os.environ.get("TRITON_MODEL", "")
+    name = arguments.load().triton_model
     known = sorted({each.name for each in index(server)})
     if name not in known:
         said = f"there is no model {name} in the repository" if name else "no model is named"

@@ -26,7 +26,7 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
     console.note(f"the {cut.how} of version {cut.version} was cut off; {version.named} stays")
     try:
         if server:
-            limit = float(server.started_with["START_TIMEOUT"])
+            limit = server.started_with.start_timeout
             engine = engines.of(flavour.stack(server.flavour, server.started_with))
             mend(Control(server.grpc, limit), engine, version, shared)
     except UserError as fault:

@@ -10,7 +10,7 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts.base.streams import all_output_on_stderr
 from scripts.settings import settings
-from scripts.settings.settings import NOT_SERVED, Settings
+from scripts.settings.settings import SERVED, Settings, names
 from scripts.stacks import state
 from scripts.stacks.state import State
 
@@ -24,7 +24,7 @@ def running_server(wished: Settings | None = None) -> State:
     known = state.load()
     warning = ""
     if known:
-        asked = {name: wished[name] for name in sorted(wished.given - NOT_SERVED)}
+        asked = {name: wished[name] for name in names(*SERVED) if name in wished.given}
         wished = wished.over(known.settings)
         now = {name: known.settings.get(name, "") for name in asked}
         if answers(known, PIPELINE):

@@ -28,15 +28,12 @@ from scripts.server import engines, extra
 from scripts.server.recover import restore
 from scripts.server.served import described, serving
 from scripts.settings import settings
-from scripts.settings.settings import PORTS, Settings
+from scripts.settings.settings import SERVER, Settings, names
 from scripts.stacks import admin_key, flavour, gpu, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import on_demand
 from scripts.storage.shared import Shared
-
-# What is no file, and decides how a server runs.
-PLACE = ("BIND", "MEMORY", "GPUS", "REPOSITORY", "S3_SERVER_CREDENTIALS")
 
 # A network's hash stands in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
@@ -58,7 +55,7 @@ def bring_up(wished: Settings) -> State:
                 restore(None, seed, shared)
         name, why = flavour.choose(wished)
         console.note(f"flavour {name}: {why}")
-        if wished["PREPROCESS"] == "dali" and name != "gpu":
+        if wished.preprocess == "dali" and name != "gpu":
             raise UserError(
                 f"PREPROCESS=dali needs a GPU, and flavour {name} has none",
                 "say PREPROCESS=python",
@@ -66,6 +63,8 @@ def bring_up(wished: Settings) -> State:
         stack = flavour.stack(name, wished)
         stack.prepare()
         version = made_live(stack, wished, first, seed, shared)
+        if wished.repository:
+            _place_others(wished, layout(wished, engines.of(stack)))
         shared.push_live()
         server = _serve(stack, wished, version)
         _record(shared, version, seed)
@@ -92,6 +91,14 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         _record(shared, version, seed)
         console.note(f"up: {described(server, version)}")
     return server
+
+
+def _place_others(wished: Settings, how: Layout) -> None:
+    """What serves of them by another machine's doing must not go from S3 with the next upload."""
+    for pipeline in pipelines.others():
+        Shared(wished, pipeline).pull()
+        if version := serving(pipeline):
+            lay_out(version, how, live.REPOSITORY)
 
 
 def _record(shared: Shared, version: Version, seed: Version | None) -> None:
@@ -147,16 +154,12 @@ def lay_out(version: Version, how: Layout, target: Path) -> None:
 
 
 def layout(wished: Settings, engine: Engine) -> Layout:
-    def share(model: str) -> Share:
-        return Share.of(
-            wished.cores, wished.number(f"{model}_INSTANCES"), wished.number(f"{model}_THREADS")
-        )
-
-    decoding = Decoding(wished["PREPROCESS"], wished["DECODE"], float(wished["MAX_MEGAPIXELS"]))
+    preprocessing = Share.preprocessing(wished)
+    decoding = Decoding(wished.preprocess, wished.decode, wished.max_megapixels)
     if engine is CPU:
-        return Layout(engine, decoding, share("PREPROCESS"), share("NETWORK"))
-    network = Share(wished.number("NETWORK_INSTANCES") or 0, threads=1)
-    return Layout(engine, decoding, share("PREPROCESS"), network, gpu.scores_stay(wished))
+        return Layout(engine, decoding, preprocessing, Share.network(wished))
+    network = Share(wished.network_instances or 0, threads=1)
+    return Layout(engine, decoding, preprocessing, network, gpu.scores_stay(wished))
 
 
 def _serve(stack: Stack, wished: Settings, version: Version) -> State:
@@ -171,7 +174,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         _stop(known)
     try:
         stack.start(wanted)
-        _wait(stack, wanted, float(wished["START_TIMEOUT"]), version)
+        _wait(stack, wanted, wished.start_timeout, version)
     except BaseException:  # Ctrl-C too: no server is left that nobody knows to work
         stack.stop()
         raise
@@ -202,7 +205,7 @@ def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
 def fingerprint(stack: Stack, wished: Settings) -> str:
     """One hash over all that a running server was started from. Other pipelines are loaded while
     it runs."""
-    started_with = [stack.version(), *(wished[name] for name in (*PLACE, *PORTS))]
+    started_with = [stack.version(), *(wished[name] for name in names(SERVER))]
     started_with += [str(admin_key.mark()), laid_out(pipelines.first())]
     return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
 

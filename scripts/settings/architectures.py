@@ -3,8 +3,6 @@ seconds, and a test holds this list against it."""
 
 from __future__ import annotations
 
-import difflib
-
 from scripts.base.errors import UserError
 
 NAMES = """
@@ -24,8 +22,21 @@ NAMES = """
 ARCHITECTURES = NAMES.split()
 
 
+# Ours: trained here, on drawings.
+DRAWN = "drawn"
+
+
+def known_arch(said: str) -> str:
+    """Of an ONNX file there is none."""
+    if said:
+        require_known(said)
+    return said
+
+
 def require_known(arch: str) -> None:
-    if arch not in ARCHITECTURES:
+    if arch not in (*ARCHITECTURES, DRAWN):
+        import difflib  # for those who misspell alone
+
         near = difflib.get_close_matches(arch, ARCHITECTURES, n=3, cutoff=0)
         raise UserError(
             f"ARCH={arch} is none of torchvision's {len(ARCHITECTURES)} classifiers",

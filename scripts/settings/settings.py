@@ -1,7 +1,11 @@
-"""Every setting, once: its name, its default, and what it is for.
+"""Every setting, once. A value comes from behind the command or the environment, else from .env,
+else from here.
 
-A value comes from the command line or the environment, else from .env, else from here. The help
-text of .env.example is held against this table by a test.
+    wished = settings.load()
+    wished.http_port                the value: an int
+    Settings.http_port.name         the setting itself
+
+.env.example and docs/settings.md are written from this file: python -m scripts.settings.documents
 """
 
 from __future__ import annotations
@@ -9,139 +13,300 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-
-from dotenv import dotenv_values
+from typing import Any
 
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
-from scripts.bootstrap import CPU_TORCH
-from scripts.settings.architectures import require_known
+from scripts.base.paths import CPU_TORCH, ROOT
+from scripts.settings.architectures import known_arch
 from scripts.settings.precision import PRECISIONS
-
-DEFAULTS = {
-    # what is served
-    "ARCH": "resnet50",
-    "WEIGHTS": "default",
-    "PRECISION": "auto",
-    "CALIBRATION": "",
-    "DECODE": "reduced",
-    "MAX_MEGAPIXELS": "50",
-    "SAMPLES": "",
-    "SENTIMENT": "",
-    "PLACES": "",
-    "CASCADE": "default",
-    "EMBEDDINGS": "default",
-    "OWN": "own",
-    # where and how
-    "FLAVOUR": "",
-    "BIND": "127.0.0.1",
-    "HTTP_PORT": "8000",
-    "GRPC_PORT": "8001",
-    "METRICS_PORT": "8002",
-    "EMBEDDINGS_PORT": "8010",
-    "CORES": "",
-    "PREPROCESS_INSTANCES": "",
-    "PREPROCESS_THREADS": "",
-    "NETWORK_INSTANCES": "",
-    "NETWORK_THREADS": "",
-    "MEMORY": "4g",
-    "COMPOSE_OVERRIDE": "",
-    "START_TIMEOUT": "120",
-    # while a version is switched
-    "WATCH_SECONDS": "3",
-    "MOST_P99": "2",
-    "MIN_AGREEMENT": "20",
-    # the repository on S3
-    "REPOSITORY": "",
-    "S3_SERVER_CREDENTIALS": "",
-    "S3_PORT": "9000",
-    # on a GPU
-    "TRITON_TAG": "26.07",
-    "GPUS": "all",
-    "OPT_BATCH": "32",
-    "PREPROCESS": "python",
-    "POSTPROCESS": "cpu",
-    "GPU_MEMORY": "16g",
-    # for building
-    "CA_BUNDLE": "",
-    "TORCH_INDEX": CPU_TORCH,
-    "PYTHON": "",
-}
-
-CHOICES = {
-    "PRECISION": PRECISIONS,
-    "DECODE": ("reduced", "full"),
-    "FLAVOUR": ("", "gpu", "cpu", "local"),
-    "PREPROCESS": ("python", "dali"),
-    "POSTPROCESS": ("cpu", "gpu"),
-}
-# A change of these is no change of what the server answers.
-NOT_SERVED = {
-    *("START_TIMEOUT", "WATCH_SECONDS", "MOST_P99", "MIN_AGREEMENT"),
-    *("CA_BUNDLE", "TORCH_INDEX", "PYTHON", "SAMPLES", "CALIBRATION", "OWN"),
-    *("SENTIMENT", "PLACES", "CASCADE", "EMBEDDINGS", "EMBEDDINGS_PORT"),
-}
-NUMBERS = ("MAX_MEGAPIXELS", "WATCH_SECONDS", "MOST_P99", "MIN_AGREEMENT")
-PORTS = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
-WHOLE_NUMBERS = (
-    *PORTS,
-    "EMBEDDINGS_PORT",
-    "CORES",
-    "PREPROCESS_INSTANCES",
-    "PREPROCESS_THREADS",
-    "NETWORK_INSTANCES",
-    "NETWORK_THREADS",
-    "START_TIMEOUT",
-    "OPT_BATCH",
-    "S3_PORT",
+from scripts.settings.setting import (
+    Part,
+    Setting,
+    choice,
+    number,
+    of_class,
+    path,
+    path_or,
+    port,
+    text,
+    whole,
+    whole_or,
+    whole_or_none,
 )
 
+VERSION, CHECK, SERVER, MACHINE = Part.VERSION, Part.CHECK, Part.SERVER, Part.MACHINE
+EXTRA, EMBEDDINGS, COMMAND = Part.EXTRA, Part.EMBEDDINGS, Part.COMMAND
 
-@dataclass(frozen=True)
-class Settings:
+# What a change of changes the server or its answers.
+SERVED = (VERSION, SERVER, MACHINE)
+
+
+def _gpus(said: str) -> str:
+    if not re.fullmatch(r"all|\d+(,\d+)*", said):
+        raise ValueError
+    return said
+
+
+class Group:
+    """Settings that stand together in the documents; the docstring is their heading."""
+
+    remedy = "fix it here or in .env"
     values: dict[str, str]
-    given: frozenset[str] = field(default_factory=frozenset)  # said by the user, not defaults
+
+
+class Served(Group):
+    """What is served"""
+
+    arch = Setting(
+        "resnet50",
+        known_arch,
+        "an architecture",
+        """An ImageNet classifier of torchvision: resnet50, mobilenet_v2, efficientnet_b0,
+        convnext_tiny, … Or drawn: a small network that is trained here in seconds, on drawings of
+        eight things.""",
+        VERSION,
+    )
+    weights = path_or(
+        ("default", "random"),
+        """default: torchvision's own, downloaded and verified. A .pth or .safetensors file. Or
+        random: untrained, to see it run; every label then says so.""",
+        VERSION,
+    )
+    precision = choice(
+        PRECISIONS,
+        """fp32, bf16 (faster where the processor supports it), or auto: bf16 where it is proved
+        accurate. int8 is the fastest, and needs CALIBRATION.""",
+        VERSION,
+    )
+    calibration = path(
+        """A folder with a few hundred photos of the kind that will be sent: int8 takes its scales
+        from most of them, and is judged by the rest.""",
+        CHECK,
+    )
+    decode = choice(
+        ("reduced", "full"),
+        """reduced: large JPEGs are decoded at 1/2, 1/4 or 1/8, as far as the network cannot tell.
+        Or full.""",
+        VERSION,
+        EMBEDDINGS,
+    )
+    max_megapixels = number(
+        "50", "A picture with more pixels is refused before it is decoded.", VERSION, EMBEDDINGS
+    )
+    samples = path(
+        """A folder with a few photos of yours, on which every step is compared with PyTorch.
+        Without it, pictures of noise are used.""",
+        CHECK,
+    )
+    sentiment = text(
+        "",
+        """The classifier behind `make sentiment`: a name on the Hugging Face hub, a folder, or
+        minilm: a small one that needs no hub and is trained here in seconds. Empty: the one that
+        recipes/sentiment.yaml names.""",
+        EXTRA,
+    )
+    places = path_or(
+        ("", "random"),
+        """The weights behind `make classify MODEL=places`: resnet50_places365.pth.tar, with
+        categories_places365.txt beside it (both from places2.csail.mit.edu); or random.""",
+        EXTRA,
+    )
+    cascade = path_or(
+        ("default", "random"),
+        "The weights of the small network behind `make classify MODEL=cascade`: as WEIGHTS.",
+        EXTRA,
+    )
+    embeddings = path_or(
+        ("default", "random"),
+        "The weights of the network behind `make similar`, a mobilenet_v2: as WEIGHTS.",
+        EXTRA,
+    )
+    own = text(
+        "own",
+        "The folder of the pipelines that `make add-model` adds: a repository of your own, say.",
+        COMMAND,
+    )
+
+
+class Place(Group):
+    """Where and how"""
+
+    flavour = choice(
+        ("", "gpu", "cpu", "local"),
+        """gpu: containers, TensorRT. cpu: containers, OpenVINO. local: plain processes, no Docker.
+        Empty: gpu if there is an NVIDIA driver, else cpu if Docker answers, else local.""",
+        MACHINE,
+    )
+    bind = text(
+        "127.0.0.1",
+        """The address to open the ports on. With 0.0.0.0 anyone on the network can run inference,
+        unencrypted; controlling models still requires the admin key.""",
+        SERVER,
+        EMBEDDINGS,
+    )
+    http_port = port(8000, "The port of the HTTP API.", SERVER)
+    grpc_port = port(8001, "The port of the gRPC API.", SERVER)
+    metrics_port = port(8002, "The port of the metrics, for Prometheus.", SERVER)
+    embeddings_port = port(
+        8010, "The HTTP port of the service behind `make similar`.", EXTRA, EMBEDDINGS
+    )
+    cores = whole_or(
+        lambda: len(os.sched_getaffinity(0)),
+        "The processor cores to use. Empty: all of this machine's.",
+        MACHINE,
+        EMBEDDINGS,
+    )
+    preprocess_instances = whole_or_none(
+        "Processes that decode pictures. Empty: derived from CORES.", MACHINE
+    )
+    preprocess_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
+    network_instances = whole_or_none(
+        """Processes that run the network. Empty: derived from CORES. With a GPU: how many times
+        each GPU holds the network; empty: twice.""",
+        MACHINE,
+    )
+    network_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
+    memory = text("4g", "The memory limit of the server's container.", SERVER)
+    compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
+    start_timeout = number(
+        "120", "Seconds that a start may take until a picture is answered.", COMMAND
+    )
+
+
+class Switching(Group):
+    """While a version is switched (make rollout, make rollback)"""
+
+    watch_seconds = number("3", "Seconds of requests by which each version is judged.", COMMAND)
+    max_p99_ratio = number(
+        "2",
+        "A candidate whose p99 is more than this many times the live version's is rejected.",
+        COMMAND,
+    )
+    min_agreement = number(
+        "20",
+        """The least share of pictures, in percent, that a candidate must label as the live version
+        does.""",
+        COMMAND,
+    )
+
+
+class S3(Group):
+    """The repository on S3"""
+
+    repository = text(
+        "",
+        """Where the server loads from: s3://bucket/path on AWS,
+        s3://https://host:port/bucket/path elsewhere. Empty: the folder build/live. See
+        docs/s3.md.""",
+        SERVER,
+    )
+    s3_server_credentials = path(
+        """A file like ~/.aws/credentials with a read-only key for the server. Empty: the server
+        gets yours.""",
+        SERVER,
+    )
+    s3_port = port(
+        9000, "The port of `make s3-up`, an S3 server to try it with on one machine.", COMMAND
+    )
+
+
+class Gpu(Group):
+    """On a GPU"""
+
+    triton_tag = text(
+        "26.07", "The release of NVIDIA's images: pytorch, tritonserver and its sdk.", MACHINE
+    )
+    gpus = Setting(
+        "all",
+        _gpus,
+        "all, or numbers as in 0,1",
+        "The GPUs that serve, by nvidia-smi's numbers: 0,1. They must be of one kind.",
+        SERVER,
+    )
+    opt_batch = whole(
+        32, "The batch size that the plan is fastest for; it takes 1 to 256.", VERSION
+    )
+    preprocess = choice(
+        ("python", "dali"),
+        """python: pictures are decoded on the processor, as without a GPU. dali: on the GPU, faster
+        and less exact; docs/gpu.md has the differences.""",
+        VERSION,
+    )
+    postprocess = choice(
+        ("cpu", "gpu"),
+        """cpu: the network's scores are copied to the host and become probabilities there. gpu:
+        they become probabilities where they are; docs/gpu.md has the cost.""",
+        MACHINE,
+    )
+    gpu_memory = text("16g", "The host memory limit of the server's container.", MACHINE)
+
+
+class Building(Group):
+    """For building"""
+
+    ca_bundle = text(
+        "",
+        "Certificates that image builds and downloads trust, behind a company's proxy.",
+        COMMAND,
+    )
+    torch_index = text(
+        CPU_TORCH,
+        "Where CPU builds of PyTorch come from. If it does not answer, pip's own index is used.",
+        COMMAND,
+    )
+    python = text(
+        "",
+        """The interpreter for .venv. Empty: the first of python3, python3.12, python3.11 that
+        fits.""",
+        COMMAND,
+    )
+
+
+GROUPS = (Served, Place, Switching, S3, Gpu, Building)
+ALL: dict[str, Setting[Any]] = {each.name: each for each in chain(*map(of_class, GROUPS))}
+PORTS = tuple(each.name for each in (Place.http_port, Place.grpc_port, Place.metrics_port))
+DEFAULTS = {name: setting.default for name, setting in ALL.items()}
+
+
+def names(*parts: Part) -> tuple[str, ...]:
+    """Of the settings that are part of any of these, in the order in which they stand."""
+    return tuple(name for name, each in ALL.items() if any(part in each.parts for part in parts))
+
+
+class Settings(Served, Place, Switching, S3, Gpu, Building):
+    def __init__(self, values: dict[str, str], given: Collection[str] = ()) -> None:
+        self.values = values
+        self.given = frozenset(given)  # by the user: not defaults
 
     def __getitem__(self, name: str) -> str:
+        """The text of a setting, to be compared or passed on."""
         return self.values[name]
 
-    def number(self, name: str) -> int | None:
-        return int(self.values[name]) if self.values[name] else None
+    def value(self, name: str) -> Any:
+        return ALL[name].read(self[name])
 
-    @property
-    def cores(self) -> int:
-        return self.number("CORES") or len(os.sched_getaffinity(0))
-
-    @property
-    def weights(self) -> str:
-        return self.weights_of("WEIGHTS")
-
-    def weights_of(self, name: str) -> str:
-        """'default', 'random', or an absolute path."""
-        value = self.values[name]
-        return value if value in ("default", "random") else str(Path(value).expanduser().resolve())
-
-    def ports(self, *names: str) -> dict[str, int]:
-        """Those that these settings name; without a name, those of the server."""
-        return {name: int(self[name]) for name in names or PORTS}
-
-    def folder(self, name: str) -> Path | None:
+    def photos(self, name: str) -> Path | None:
         """The folder of photos that a setting names, if it names one."""
-        path = Path(self[name]).expanduser().resolve()
-        if self[name] and not path.is_dir():
-            raise UserError(f"{name}={path} is no folder", "name a folder with photos in it")
-        return path if self[name] else None
+        folder: Path | None = self.value(name)
+        if folder and not folder.is_dir():
+            raise UserError(f"{name}={folder} is not a folder", "name a folder with photos in it")
+        return folder
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The server's."""
+        return {name: self.value(name) for name in PORTS}
 
     def replaced(self, **values: str) -> Settings:
-        """As if the user had said so."""
+        """As if the user had given these."""
         return Settings(self.values | values, self.given | values.keys())
 
-    def over(self, earlier: dict[str, str]) -> Settings:
-        """What the user says now, and for the rest what was said earlier."""
-        said_now = {name: self.values[name] for name in self.given}
-        return Settings(self.values | earlier | said_now, self.given)
+    def over(self, earlier: Mapping[str, str]) -> Settings:
+        """What the user gives now, and for the rest what was set earlier."""
+        given_now = {name: self.values[name] for name in self.given}
+        return Settings({**self.values, **earlier, **given_now}, self.given)
 
 
 def load(
@@ -149,33 +314,26 @@ def load(
     dotenv: Path = ROOT / ".env",
     not_in_dotenv: Collection[str] = (),
 ) -> Settings:
-    written = {name: value or "" for name, value in dotenv_values(dotenv).items()}
-    typed = dict(os.environ if environment is None else environment)
-    said = {name: text for name, text in written.items() if name not in not_in_dotenv} | typed
-    given = {name: said[name].strip() for name in DEFAULTS if said.get(name, "").strip()}
-    values = DEFAULTS | given
-    for name, choices in CHOICES.items():
-        if values[name] not in choices:
-            offered = ", ".join(choice or "(empty)" for choice in choices)
-            raise UserError(f"{name}={values[name]} is not known", f"choose one of: {offered}")
-    require_known(values["ARCH"])
-    if not re.fullmatch(r"all|\d+(,\d+)*", values["GPUS"]):
-        raise UserError(f"GPUS={values['GPUS']} is not known", "say all, or numbers: GPUS=0,1")
-    for name in WHOLE_NUMBERS:
-        if values[name] and not (values[name].isdecimal() and int(values[name]) > 0):
-            raise UserError(f"{name}={values[name]} is no whole number above 0", "mend it, or .env")
-    for name in PORTS:
-        if int(values[name]) > 65535:
-            raise UserError(f"{name}={values[name]} is no port", "ports end at 65535")
-    if len({int(values[name]) for name in PORTS}) < len(PORTS):
-        said_twice = ", ".join(f"{name}={values[name]}" for name in PORTS)
-        raise UserError(f"two ports are the same ({said_twice})", "give each its own")
-    for name in NUMBERS:
-        try:
-            if not float(values[name]) > 0:
-                raise ValueError
-        except ValueError:
-            raise UserError(
-                f"{name}={values[name]} is no number above 0", "mend it, or .env"
-            ) from None
-    return Settings(values, frozenset(given))
+    typed = os.environ if environment is None else environment
+    written = {name: said for name, said in in_dotenv(dotenv).items() if name not in not_in_dotenv}
+    said = written | {name: typed[name] for name in ALL if name in typed}
+    given = {name: said[name].strip() for name in ALL if said.get(name, "").strip()}
+    wished = Settings(DEFAULTS | given, given)
+    for name, setting in ALL.items():
+        setting.read(wished[name])
+    _refuse_a_shared_port(wished.ports)
+    return wished
+
+
+def in_dotenv(path: Path) -> dict[str, str]:
+    if not path.exists():
+        return {}
+    from dotenv import dotenv_values  # takes longer to import than all of this
+
+    return {name: value or "" for name, value in dotenv_values(path).items()}
+
+
+def _refuse_a_shared_port(ports: Mapping[str, int]) -> None:
+    if len(set(ports.values())) < len(ports):
+        said = ", ".join(f"{name}={port}" for name, port in ports.items())
+        raise UserError(f"two ports are the same ({said})", "give each its own")

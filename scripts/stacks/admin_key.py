@@ -1,4 +1,5 @@
-"""The operator's key of this project's servers: made once, kept through `make down`."""
+"""The admin key of this checkout's servers: made once, kept through `make down`. Where a container
+serves, docker/steps/init.sh makes it."""
 
 from __future__ import annotations
 
@@ -11,20 +12,21 @@ from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 
-PATH = ROOT / "build" / "run" / "admin.key"
+PATH = ROOT / "build" / "key" / "admin.key"
 SHOWN = PATH.relative_to(ROOT)
 
+# Who the server is in a container, whoever started it: a user and a group that nobody else has. By
+# the group it reads the key.
+NOBODY = 65532
 
-def ensure(owner: int | None = None) -> Path:
-    """The file, made where there is none. It is its owner's alone: whoever runs make or, where that
-    is root, the user that the server runs as, who has the key in its process anyway."""
+
+def ensure() -> Path:
+    """The file, made where there is none: its owner's, and the server's in a container."""
     if not PATH.exists():
         files.write(PATH, f"{secrets.token_hex(32)}\n", mode=0o600)
-        console.note(f"a new key for the operator is in {SHOWN}")
+        console.note(f"a new admin key is in {SHOWN}")
     try:
-        PATH.chmod(0o600)
-        if owner is not None and PATH.stat().st_uid != owner:
-            os.chown(PATH, owner, -1)
+        PATH.chmod(0o640 if PATH.stat().st_gid == NOBODY else 0o600)
     except PermissionError:
         raise UserError(
             f"{SHOWN} belongs to another user", "run make as that one, or remove the file"
@@ -33,9 +35,16 @@ def ensure(owner: int | None = None) -> Path:
     return PATH
 
 
+def container_can_read() -> bool:
+    if not PATH.exists():
+        return False
+    status = PATH.stat()
+    return status.st_gid == NOBODY and status.st_mode & 0o777 == 0o640
+
+
 def load() -> str:
     if not PATH.exists():
-        raise UserError(f"the operator's key, {SHOWN}, is gone", "make up makes a new one")
+        raise UserError(f"the admin key, {SHOWN}, is gone", "make up makes a new one")
     if not os.access(PATH, os.R_OK):
         raise UserError(f"{SHOWN} is another user's", "ask as the one who ran make up")
     try:

@@ -3,28 +3,32 @@ answers questions about the engine."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
-from scripts.base import console, ports
+from scripts.base import console, files, ports
 from scripts.base.errors import AlreadyTold, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
 from scripts.recipes.layout import Share
+from scripts.repository import live
+from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state, temporary
 from scripts.stacks.state import State
@@ -37,9 +41,18 @@ WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
 INSTALL = "https://docs.docker.com/engine/install"
 
-# Who the containers run as where make is root's. 1000 would be the first user of many a machine,
-# who could then read the operator's key.
-NOBODYS = 65532
+# What serves, as make up started it: for `docker compose` to find by COMPOSE_FILE in .env.
+SERVED = ROOT / "build" / "run" / "compose.yaml"
+
+# What Compose says where a container was started from: make and plain `docker compose` from the
+# checkout, and the latter by way of SERVED.
+OF_CHECKOUT = (str(ROOT), str(SERVED.parent))
+PROJECT, SERVICE, FOLDER = (
+    f"com.docker.compose.{label}" for label in ("project", "service", "project.working_dir")
+)
+
+# They have commands of their own, and stay through `make down`.
+STAY = ("embeddings", "s3")
 
 # Each Python process and Triton share a region that grows with the tensors that pass through it.
 # The largest picture that is taken as an array, of 50 megapixels, has 600 MB.
@@ -79,6 +92,13 @@ class DockerStack:
     compose_files: tuple[str, ...] = ("compose.yaml",)
     images: tuple[str, ...] = ("export", "server")
     image_suffix = ""
+    # The service whose container a step runs in, where that has another name.
+    places: ClassVar[Mapping[str, str]] = {
+        "adopt": "export",
+        "places": "export",
+        "quantise": "export",
+        "gate": "engine",
+    }
     run_dir = "/run/triton"  # in the container: where a server may put its programs together
     # The log goes with the container, and that goes when it does not start.
     log_hint = "see it whole: docker compose up server"
@@ -93,19 +113,40 @@ class DockerStack:
     def _image(self, service: str) -> str:
         return f"{self.project}-{service}{self.image_suffix}"
 
-    @property
+    @cached_property
     def project(self) -> str:
-        name = os.environ.get("COMPOSE_PROJECT_NAME") or ROOT.name
-        return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-") or "triton-bundle"
+        return compose_env.project_name()
 
     def prepare(self) -> None:
-        admin_key.ensure(int(self._run_as.partition(":")[0]))
+        self._require_own_project()
         self.build("server")
+        if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
+            self._run("init", "sh", "docker/steps/init.sh")
+        admin_key.ensure()
+
+    def _require_own_project(self) -> None:
+        """A name that the user gave may be another checkout's too, and Compose would take its
+        containers for this one's."""
+        for folder in {_folder(each) for each in self._containers()} - {*OF_CHECKOUT}:
+            raise UserError(
+                f"the Compose project {self.project} is that of {folder}",
+                "give this one another COMPOSE_PROJECT_NAME",
+            )
+
+    def _take_down(self, containers: Iterable[Container]) -> None:
+        """With the networks. Some may have been started before the project had its name."""
+        going = list(containers)
+        names = {each.labels[PROJECT] for each in going} | {self.project}
+        for name in sorted(names - {self.project}):
+            console.note(f"containers of the Compose project {name}, started here, are removed")
+        _remove_containers(going)
+        for name in names:
+            self._remove_networks(name)
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         """A path inside the project is there in the container; another one is mounted."""
         self.prepare_step(step)
-        command = ["run", "--rm", "--no-deps", "-T"]
+        options: list[str] = []
         words: list[str] = []
         for number, argument in enumerate(arguments):
             if not isinstance(argument, Path):
@@ -115,17 +156,20 @@ class DockerStack:
             else:
                 self._require_readable(argument)
                 inside = f"/inputs/{number}/{argument.name}"
-                command += ["--volume", f"{argument}:{inside}:ro"]
+                options += ["--volume", f"{argument}:{inside}:ro"]
                 words.append(inside)
-        command += [step, "python3", "-m", f"scripts.steps.{step}", *words]
-        _give(ROOT / "build", self._run_as)
-        self.remove(step)  # of a make that was killed: it would write where this one does
+        _give(ROOT / "build")
+        command = ("as-owner", "python3", "-m", f"scripts.steps.{step}", *words)
+        self._run(self.places.get(step, step), *command, options=options)
+
+    def _run(self, service: str, *command: str, options: Iterable[str] = ()) -> None:
+        self.remove(service)  # of a make that was killed: it would write where this one does
         try:
-            code = self.compose(*command).returncode
+            ran = self.compose("run", "--rm", "--no-deps", "-T", *options, service, *command)
         finally:
-            self.remove(step)  # Ctrl-C ends Compose, and not always the container
-        if code:
-            raise AlreadyTold(code)
+            self.remove(service)  # Ctrl-C ends Compose, and not always the container
+        if ran.returncode:
+            raise AlreadyTold(ran.returncode)
 
     def prepare_step(self, step: str) -> None:
         if step in ("export", "adopt", "places", "quantise"):
@@ -149,15 +193,40 @@ class DockerStack:
             raise UserError(f"the image {name} is not to be had ({fault})", "make up") from None
 
     def start(self, wanted: State) -> None:
-        ports.require_free(self._settings["BIND"], self._settings.ports())
+        self._take_down(
+            each
+            for each in self._of_checkout()
+            if each.labels[PROJECT] != self.project and each.labels[SERVICE] not in STAY
+        )
+        ports.require_free(self._settings.bind, self._settings.ports)
         on_demand.hand_over_keys(self._settings)
         wanted.save()
-        started = self.compose("up", "--detach", "--no-build", "server", wanted=wanted, quiet=True)
+        self._write_served(wanted)
+        command = ["docker", "compose", "--project-name", self.project, "--file", str(SERVED)]
+        command += ["--project-directory", str(ROOT), "up", "--detach", "--no-build", "server"]
+        started = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if started.returncode:
             raise UserError(
                 f"Docker cannot start the server: {last_line(started.stderr)}",
                 "make doctor tells what is wrong",
             )
+
+    def _write_served(self, wanted: State) -> None:
+        """The server as it is started now, with all that was said of it, and what stays beside it;
+        not the steps, which have run."""
+        asked = self.compose(
+            "--profile", "*", "config", "--format", "json", wanted=wanted, quiet=True
+        )
+        if asked.returncode:
+            raise UserError(
+                f"Compose cannot read what is to be served: {last_line(asked.stderr)}",
+                "check COMPOSE_OVERRIDE",
+            )
+        served = json.loads(asked.stdout)
+        services = {name: served["services"][name] for name in ("server", *STAY)}
+        services["server"].pop("depends_on", None)
+        files.write(SERVED, json.dumps(served | {"services": services}, indent=2) + "\n")
+        compose_env.write(self.project, SERVED)
 
     @contextmanager
     def temporary(self, repository: Path, log: Path) -> Iterator[tuple[str, str]]:
@@ -170,15 +239,15 @@ class DockerStack:
             read_only=True,
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
-            user=self._run_as,
+            user=f"{admin_key.NOBODY}:{admin_key.NOBODY}",
             tmpfs={"/run/triton": "exec,mode=1777", "/tmp": ""},
             volumes={
                 str(repository): {"bind": "/models", "mode": "ro"},
-                str(admin_key.PATH): {"bind": "/run/secrets/admin_key", "mode": "ro"},
+                str(admin_key.PATH.parent): {"bind": "/run/key", "mode": "ro"},
             },
             ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
             shm_size=self._shm_size,
-            mem_limit=self._settings["MEMORY"],
+            mem_limit=self._settings.memory,
         )
 
         def alive() -> bool:
@@ -219,16 +288,21 @@ class DockerStack:
         return bool(container and container.status in ("created", "running"))
 
     def stop(self) -> bool:
-        """Removes the server's container and the project's network."""
-        found = self._container("server") is not None
-        stopped = self.compose("down", "--remove-orphans", quiet=True)
-        if stopped.returncode:
-            raise UserError(
-                f"Docker cannot stop the server: {last_line(stopped.stderr)}",
-                "make doctor tells what is wrong",
-            )
+        """Removes what was started from this checkout, under whatever name, and its networks;
+        whether a server of this flavour was among it."""
+        going = [each for each in self._of_checkout() if self._is_to_stop(each)]
+        self._take_down(going)
         state.forget()
-        return found
+        if SERVED.exists():
+            SERVED.unlink()
+            compose_env.write(self.project)
+        return any(each.labels[SERVICE] == "server" for each in going)
+
+    def _is_to_stop(self, container: Container) -> bool:
+        image = str(container.attrs["Config"]["Image"])
+        another_flavours = not image.endswith(f"-server{self.image_suffix}")
+        service = container.labels[SERVICE]
+        return service not in STAY and not (service == "server" and another_flavours)
 
     def log(self, service: str = "server") -> str:
         container = self._container(service)
@@ -244,36 +318,53 @@ class DockerStack:
         self.compose("rm", "--stop", "--force", service, quiet=True)
         return found
 
-    def remove_images(self) -> None:
-        """Our own; what they were built from may be others' too."""
-        for service in (*self.images, "s3"):
-            with suppress(ImageNotFound):
-                self._engine.images.remove(self._image(service), force=True)
+    def remove_all(self) -> None:
+        """With what stays through `make down`, and the images. What another checkout of the same
+        name uses, Docker keeps."""
+        self._take_down(self._of_checkout())
+        for volume in self._engine.volumes.list(filters={"label": f"{PROJECT}={self.project}"}):
+            with suppress(APIError):
+                volume.remove()
+        for service in (*self.images, "layout", "s3"):
+            with suppress(APIError):
+                self._engine.images.remove(self._image(service))
 
-    def _containers(self, service: str) -> list[Container]:
-        labels: list[str] = [
-            f"com.docker.compose.project={self.project}",
-            f"com.docker.compose.service={service}",
-        ]
+    def images_of_folder_name(self) -> list[str]:
+        """Where that alone is the project's name: before make gave it another."""
+        if self.project == compose_env.folder_name():
+            return []
+        services = (*self.images, *(() if self.image_suffix else ("layout", "s3")))
+        names = [f"{compose_env.folder_name()}-{each}{self.image_suffix}" for each in services]
+        return [name for name in names if self._engine.images.list(name)]
+
+    def _of_checkout(self) -> list[Container]:
+        """Of all names that its project has had."""
+        return [each for each in self._list({"label": FOLDER}) if _folder(each) in OF_CHECKOUT]
+
+    def _containers(self, *labels: str) -> list[Container]:
+        return self._list({"label": [f"{PROJECT}={self.project}", *labels]})
+
+    def _list(self, filters: dict[str, str | list[str] | bool]) -> list[Container]:
         try:
-            return self._engine.containers.list(all=True, filters={"label": labels})
+            return self._engine.containers.list(all=True, filters=filters, ignore_removed=True)
         except (DockerException, OSError) as fault:
             raise UserError(f"Docker does not answer ({fault})", "make doctor tells why") from None
 
     def _container(self, service: str) -> Container | None:
-        return next(iter(self._containers(service)), None)
+        return next(iter(self._containers(f"{SERVICE}={service}")), None)
 
     def remove(self, service: str, name: str | None = None) -> None:
-        for container in self._containers(service):
-            if name and container.name != name:
-                continue
-            try:
-                container.remove(force=True)
-            except APIError as fault:
-                if fault.status_code not in (404, 409):  # gone, or just about to be
-                    raise
-                with suppress(NotFound):
-                    container.wait(condition="removed", timeout=30)
+        for container in self._containers(f"{SERVICE}={service}"):
+            if name is None or container.name == name:
+                _remove(container)
+
+    def _remove_networks(self, project: str) -> None:
+        """But not from under containers, which may be another checkout's, and stopped."""
+        label = f"{PROJECT}={project}"
+        if not self._list({"label": label}):
+            for network in self._engine.networks.list(filters={"label": label}):
+                with suppress(APIError):
+                    network.remove()
 
     def build(self, service: str, announced: bool = True) -> None:
         if announced:
@@ -288,18 +379,9 @@ class DockerStack:
             )
 
     @property
-    def _run_as(self) -> str:
-        """Steps write into build/, and the server reads its key there, as the owner; never as
-        root."""
-        user, group = (os.getuid(), os.getgid()) if os.getuid() else (NOBODYS, NOBODYS)
-        return f"{user}:{group}"
-
-    @property
     def _shm_size(self) -> str:
-        instances = sum(
-            Share.of(self._settings.cores, self._settings.number(name)).instances
-            for name in ("PREPROCESS_INSTANCES", "NETWORK_INSTANCES")
-        )
+        shares = Share.preprocessing(self._settings), Share.network(self._settings)
+        instances = sum(share.instances for share in shares)
         return f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m"
 
     def _require_readable(self, path: Path) -> None:
@@ -314,7 +396,6 @@ class DockerStack:
     def _environment(self, wanted: State | None) -> dict[str, str]:
         """The variables that the Compose files are filled in with."""
         own = {
-            "RUN_AS": self._run_as,
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
         }
@@ -330,14 +411,14 @@ class DockerStack:
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         environment = self._environment(wanted)
-        files = [*self.compose_files]
+        written = [*self.compose_files]
         if location := wished(self._settings):
-            files.append("compose.s3.yaml")
+            written.append("compose.s3.yaml")
             if wanted:
                 environment["S3_URL"] = str(seen_from_containers(location, self._settings))
-        files += filter(None, [self._settings["COMPOSE_OVERRIDE"]])
+        written += filter(None, [self._settings.compose_override])
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
-        command += [word for file in files for word in ("--file", file)]
+        command += [word for file in written for word in ("--file", file)]
         command += arguments
         return subprocess.run(
             command,
@@ -350,14 +431,46 @@ class DockerStack:
         )
 
 
-def _give(folder: Path, owner: str) -> None:
-    """Lets the steps' user write where root works."""
+def _give(folder: Path) -> None:
+    """Lets the steps write where root works: as the owner of this checkout, and never as root."""
     folder.mkdir(exist_ok=True)
     if os.getuid() == 0:
-        user, group = map(int, owner.split(":"))
+        checkout = ROOT.stat()
+        owner = (checkout.st_uid, checkout.st_gid) if checkout.st_uid else (admin_key.NOBODY,) * 2
         (folder / "cache").mkdir(exist_ok=True)
         for path in (folder, *folder.rglob("*")):
-            os.chown(path, user, group)
+            os.chown(path, *owner)
+        if admin_key.PATH.exists():
+            os.chown(admin_key.PATH, owner[0], admin_key.NOBODY)
+
+
+def _folder(container: Container) -> str:
+    """That it was started from."""
+    return str(container.labels[FOLDER])
+
+
+def _remove_containers(containers: Iterable[Container]) -> None:
+    """Each stopped first, in the time that its service gives it."""
+    found = list(containers)
+    with ThreadPoolExecutor(max_workers=max(1, len(found))) as together:
+        for _ in together.map(_stop_and_remove, found):
+            pass
+
+
+def _stop_and_remove(container: Container) -> None:
+    with suppress(NotFound):
+        container.stop()
+    _remove(container)
+
+
+def _remove(container: Container) -> None:
+    try:
+        container.remove(force=True)
+    except APIError as fault:
+        if fault.status_code not in (404, 409):  # gone, or just about to be
+            raise
+        with suppress(NotFound):
+            container.wait(condition="removed", timeout=30)
 
 
 def _fetch_torch() -> None:

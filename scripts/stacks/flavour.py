@@ -21,7 +21,7 @@ DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/usr/lib/wsl/lib/nvidia-sm
 
 def choose(settings: Settings) -> tuple[str, str]:
     """The flavour's name, and the reason in a few words."""
-    wanted = settings["FLAVOUR"]
+    wanted = settings.flavour
     if wanted == "local":
         return "local", "FLAVOUR says so"
     obstacle = why_not_docker()
@@ -39,7 +39,7 @@ def choose(settings: Settings) -> tuple[str, str]:
 
 def serving_or_chosen(settings: Settings, server: State | None) -> tuple[str, str]:
     """What is measured is what serves, unless another is asked for."""
-    if server and not settings["FLAVOUR"]:
+    if server and not settings.flavour:
         return server.flavour, "it serves"
     return choose(settings)
 

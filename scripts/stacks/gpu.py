@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from bundle_serving.gpu import LOST, NVML_LOST
 from scripts.base import console
@@ -29,14 +30,19 @@ class GpuStack(DockerStack):
     compose_files = ("compose.yaml", "compose.gpu.yaml")
     images = ("export", "server", "sdk")
     image_suffix = "-gpu"
+    places: ClassVar[Mapping[str, str]] = {
+        "adopt": "export",
+        "places": "export",
+        "plan": "engine",
+    }
 
     def prepare(self) -> None:
         """What cannot be used is refused here, before gigabytes are pulled."""
         console.note(f"a container sees {self.described}")
         for gpu in self.gpus:
-            if warning := gpus.require_fit(gpu, self._settings["TRITON_TAG"]):
+            if warning := gpus.require_fit(gpu, self._settings.triton_tag):
                 console.note(f"{gpu.name}: {warning}")
-        if self._settings["POSTPROCESS"] == "gpu" and not scores_stay(self._settings):
+        if self._settings.postprocess == "gpu" and not scores_stay(self._settings):
             console.note("WSL2 has no CUDA IPC: POSTPROCESS=gpu is taken as cpu")
         super().prepare()
 
@@ -49,7 +55,7 @@ class GpuStack(DockerStack):
             seen = gpus.parse(run.stdout if run.returncode == 0 else "")
         except ValueError:
             raise UserError(*_why_no_gpu(last_line(run.stderr + run.stdout))) from None
-        return gpus.chosen(seen, self._settings["GPUS"])
+        return gpus.chosen(seen, self._settings.gpus)
 
     @property
     def gpu(self) -> Gpu:
@@ -70,8 +76,8 @@ class GpuStack(DockerStack):
         environment = super()._environment(wanted)
         # One that the user's shell has would choose twice.
         environment.pop("CUDA_VISIBLE_DEVICES", None)
-        if self._settings["GPUS"] != gpus.ALL:
-            environment["CUDA_VISIBLE_DEVICES"] = self._settings["GPUS"]
+        if self._settings.gpus != gpus.ALL:
+            environment["CUDA_VISIBLE_DEVICES"] = self._settings.gpus
         return environment
 
     def tensorrt(self) -> str:
@@ -116,7 +122,7 @@ class GpuStack(DockerStack):
 
 def scores_stay(wished: Settings) -> bool:
     """Whether the postprocessing takes the scores where TensorRT left them."""
-    return wished["POSTPROCESS"] == "gpu" and not WSL.exists()
+    return wished.postprocess == "gpu" and not WSL.exists()
 
 
 NO_TOOLKIT = (

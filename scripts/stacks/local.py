@@ -15,7 +15,7 @@ from bundle_serving.start_server import EXIT_TIMEOUT_S, StartError, libpython_fo
 from scripts import bootstrap
 from scripts.base import ports
 from scripts.base.errors import INTERRUPTED, AlreadyTold, UserError
-from scripts.base.paths import PYTHON, ROOT
+from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state, temporary
@@ -27,7 +27,6 @@ RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
 
 # Marks this project's server and its stubs among all processes, and their shared memory.
-MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
 SHM_PREFIX = f"triton_bundle_{MARK}_"
 
 LAYERS = {
@@ -71,7 +70,7 @@ class LocalStack:
         return _tree_hash(ROOT / "serving")
 
     def start(self, wanted: State) -> None:
-        ports.require_free(self._settings["BIND"], self._settings.ports())
+        ports.require_free(self._settings.bind, self._settings.ports)
         RUN.mkdir(parents=True, exist_ok=True)
         if LOG.exists():
             LOG.replace(LOG.with_suffix(".log.1"))
@@ -82,10 +81,10 @@ class LocalStack:
         else:
             command += ["--repository", live.REPOSITORY]
         command += ["--run-dir", RUN]
-        command += ["--shm-prefix", SHM_PREFIX, "--address", self._settings["BIND"]]
+        command += ["--shm-prefix", SHM_PREFIX, "--address", self._settings.bind]
         command += ["--admin-key-file", admin_key.PATH]
-        for option in ("http-port", "grpc-port", "metrics-port"):
-            command += [f"--{option}", self._settings[option.replace("-", "_").upper()]]
+        for name, port in self._settings.ports.items():
+            command += [f"--{name.replace('_', '-').lower()}", str(port)]
         with LOG.open("w") as log:
             server = subprocess.Popen(
                 command,

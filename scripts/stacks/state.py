@@ -27,15 +27,15 @@ class State:
 
     @property
     def http(self) -> str:
-        return self.where("HTTP_PORT")
+        return self.where(self.started_with.http_port)
 
     @property
     def grpc(self) -> str:
-        return self.where("GRPC_PORT")
+        return self.where(self.started_with.grpc_port)
 
-    def where(self, port: str) -> str:
-        address = self.settings["BIND"]
-        return f"{'127.0.0.1' if address == '0.0.0.0' else address}:{self.settings[port]}"
+    def where(self, port: int) -> str:
+        address = self.started_with.bind
+        return f"{'127.0.0.1' if address == '0.0.0.0' else address}:{port}"
 
     def save(self, path: Path = PATH) -> None:
         files.write(path, json.dumps(asdict(self), indent=2) + "\n")

@@ -63,7 +63,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--run-dir", required=True)
     parser.add_argument("--limit", type=float, default=120, help="seconds until it must answer")
     parser.add_argument("--out", type=Path, required=True)
-    prove(parser.parse_args(argv))
+    options = parser.parse_args(argv)
+    if not options.repository.exists():
+        print("there is no candidate: nothing to prove")
+        return 0
+    prove(options)
     return 0
 
 

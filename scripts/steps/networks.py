@@ -16,6 +16,7 @@ from torch import nn
 
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
+from scripts.settings.architectures import DRAWN
 from scripts.steps.manifest import Torchvision, lines_of
 from scripts.steps.vision import torchvision
 
@@ -69,6 +70,30 @@ class Halved(nn.Module):  # type: ignore[misc]
 
 
 def build(wanted: Torchvision) -> Network:
+    return _of_drawings(wanted) if wanted.arch == DRAWN else _of_torchvision(wanted)
+
+
+def _of_drawings(wanted: Torchvision) -> Network:
+    from scripts.steps.drawn import training
+    from scripts.steps.drawn.drawings import SIDE
+    from scripts.steps.drawn.things import NAMES
+
+    module, origin = training.network(), {"source": "random, seed 0"}
+    if not wanted.untrained:
+        weights = training.at_hand() if wanted.weights == "default" else Path(wanted.weights)
+        module.load_state_dict(read_state(weights))
+        origin = {"source": weights.name, "sha256": files.sha256(weights)}
+    return Network(
+        module=module.eval(),
+        transform={"resize": SIDE, "crop": SIDE, "interpolation": "bilinear"},
+        mean=training.MEAN,
+        std=training.STD,
+        labels=lines_of(wanted.labels) or [f"drawn {name}" for name in NAMES],
+        weights=origin,
+    )
+
+
+def _of_torchvision(wanted: Torchvision) -> Network:
     models = torchvision.models
     published = models.get_model_weights(wanted.arch)
     labels = lines_of(wanted.labels) or list(published.DEFAULT.meta["categories"])
@@ -103,8 +128,8 @@ def build(wanted: Torchvision) -> Network:
 
 
 WAYS_OUT = (
-    "give a file (WEIGHTS=resnet50.pth or .safetensors), or see it run with untrained weights "
-    "(WEIGHTS=random)"
+    "give a file (WEIGHTS=resnet50.pth or .safetensors), or see it run with a small network that "
+    "is trained here (ARCH=drawn)"
 )
 
 

@@ -1,5 +1,6 @@
 """ONNX -> TensorRT plan for this GPU, by trtexec; put in place whole or not at all.
 
+    python -m scripts.steps.plan --onnx build/onnx --out build/plan --batch 32 256
     python -m scripts.steps.plan --onnx build/onnx --out build/plan \
         --minShapes input:1x3x224x224 --optShapes input:32x3x224x224 --maxShapes input:256x3x224x224
 
@@ -74,16 +75,20 @@ def _trtexec() -> str:
 def identity(onnx: Path, gpu: Gpu, tensorrt: str, profile: Mapping[str, str]) -> dict[str, Any]:
     """All that a plan depends on. It loads only under the TensorRT that built it, and only on the
     compute capability it was built for."""
-    manifest = Manifest.load(onnx / "manifest.json")
-    if manifest is None:
-        raise UserError(f"{onnx} holds no exported network", "export one: make up")
     return {
-        "onnx": manifest.onnx["sha256"],
+        "onnx": manifest_of(onnx).onnx["sha256"],
         "TensorRT": tensorrt,
         "compute capability": gpu.compute_capability,
         "GPU": gpu.name,
         "shapes": dict(profile),
     }
+
+
+def manifest_of(onnx: Path) -> Manifest:
+    manifest = Manifest.load(onnx / "manifest.json")
+    if manifest is None:
+        raise UserError(f"{onnx} holds no exported network", "export one: make up")
+    return manifest
 
 
 def why_build(out: Path, wanted: dict[str, Any]) -> str | None:
@@ -103,12 +108,17 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--onnx", type=Path, required=True, help="what export made, in fp16")
     for option in shapes.OPTIONS:
-        parser.add_argument(f"--{option}", required=True, help="as trtexec takes it")
+        parser.add_argument(f"--{option}", help="as trtexec takes it")
+    parser.add_argument("--batch", nargs=2, type=int, metavar=("OPT", "MAX"), help="of pictures")
     parser.add_argument("--timing-cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     gpu = gpu_seen_here()
     profile = {option: getattr(options, option) for option in shapes.OPTIONS}
+    if options.batch:
+        profile = shapes.of_pixels(
+            "input", manifest_of(options.onnx).transform["crop"], *options.batch
+        )
     wanted = identity(options.onnx, gpu, tensorrt_version(), profile)
     reason = why_build(options.out, wanted)
     if reason is None:

@@ -23,7 +23,7 @@ class Workspace:
     @property
     def pictures(self) -> list[Path]:
         """The files that PyTorch was asked about."""
-        return sorted((self.onnx / "pictures").iterdir())
+        return sorted((self.onnx / "pictures").glob("*"))
 
     @property
     def int8(self) -> Path:

@@ -33,7 +33,7 @@ def connect(
         aws_secret_access_key=keys.secret,
         aws_session_token=keys.token or None,
         region_name=keys.region,
-        verify=settings["CA_BUNDLE"] or None,
+        verify=settings.ca_bundle or None,
         config=Config(
             connect_timeout=CONNECT_S,
             read_timeout=answer_s,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import boto3
 from botocore.exceptions import BotoCoreError
@@ -60,9 +59,9 @@ def of_operator(location: Location) -> Keys:
 
 def of_server(settings: Settings, operator: Keys) -> Keys:
     """From its own file; without one it is given the operator's."""
-    if not settings["S3_SERVER_CREDENTIALS"]:
+    path = settings.s3_server_credentials
+    if path is None:
         return operator
-    path = Path(settings["S3_SERVER_CREDENTIALS"]).expanduser()
     where = f"S3_SERVER_CREDENTIALS={path}"
     try:
         parsed = configparser.ConfigParser(interpolation=None)

@@ -15,7 +15,7 @@ OWN_SERVER = "s3"  # its name among the containers of compose.yaml
 def seen_from_containers(location: Location, settings: Settings) -> Location:
     if location.host not in THIS_MACHINE:
         return location
-    if location.port == int(settings["S3_PORT"]) and key_files.OPERATOR.exists():
+    if location.port == settings.s3_port and key_files.OPERATOR.exists():
         return location.on_host(OWN_SERVER)
     raise UserError(
         f"{location.endpoint} is this machine alone, and a container another one",

@@ -50,7 +50,7 @@ class Location:
 
 def wished(settings: Settings) -> Location | None:
     """None when the repository is this project's own folder."""
-    return parse(settings["REPOSITORY"]) if settings["REPOSITORY"] else None
+    return parse(settings.repository) if settings.repository else None
 
 
 def parse(url: str) -> Location:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from scripts.base.errors import UserError
 from scripts.measuring.measurement import Measurement
 
 # A lead smaller than this is not told from chance.
@@ -42,20 +40,6 @@ class Score:
 @dataclass(frozen=True)
 class Goal:
     latency_ms: float | None  # the most that p95 may be; None: as many pictures as there can be
-
-    @classmethod
-    def asked(cls, said: Mapping[str, str] = os.environ) -> Goal:
-        goal, limit = said.get("GOAL") or "throughput", said.get("LATENCY_MS")
-        if goal != "throughput":
-            raise UserError(f"GOAL={goal} is not known", "GOAL=throughput, or LATENCY_MS=50")
-        try:
-            if limit and not float(limit) > 0:
-                raise ValueError
-        except ValueError:
-            raise UserError(
-                f"LATENCY_MS={limit} is no number above 0", "in milliseconds: LATENCY_MS=50"
-            ) from None
-        return cls(float(limit) if limit else None)
 
     def __str__(self) -> str:
         if self.latency_ms is None:

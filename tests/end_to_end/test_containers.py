@@ -13,7 +13,7 @@ import pytest
 import docker
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
-from scripts.stacks.containers import NOBODYS
+from scripts.stacks.admin_key import NOBODY
 from tests.conftest import require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
@@ -39,8 +39,7 @@ in_containers = pytest.mark.parametrize("served", ["cpu"], indirect=True)
 @in_containers
 def test_the_container_is_shut_in(container: Any) -> None:
     settings = container.attrs["HostConfig"]
-    user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else f"{NOBODYS}:{NOBODYS}"
-    assert container.attrs["Config"]["User"] == user
+    assert container.attrs["Config"]["User"] == f"{NOBODY}:{NOBODY}"
     assert settings["ReadonlyRootfs"]
     assert settings["CapDrop"] == ["ALL"] and not settings["CapAdd"]
     assert "no-new-privileges:true" in settings["SecurityOpt"]

@@ -79,7 +79,7 @@ def build_stand_ins(project: Project) -> None:
     for name, image in STAND_INS.items():
         command = ["docker", "buildx", "build", "--tag", image, "--secret", f"id=ca,src={ca}"]
         for base in ("export", "server"):
-            command += ["--build-arg", f"{base.upper()}={project.path.name}-{base}"]
+            command += ["--build-arg", f"{base.upper()}={project.compose_project}-{base}"]
         command += ["--file", str(REHEARSAL / "images" / f"{name}.Dockerfile"), str(REHEARSAL)]
         built = subprocess.run(command, capture_output=True, text=True)
         assert built.returncode == 0, built.stderr
@@ -129,7 +129,7 @@ def test_the_client_asks_from_the_sdk_image(gpu: Project) -> None:
     assert len(answers[0]["labels"]) == 5
     (line,) = error_lines(asked.stderr)
     assert "missing.jpg: no such file" in line and not (gpu.path / "missing.jpg").exists()
-    subprocess.run(["docker", "image", "inspect", f"{gpu.path.name}-sdk-gpu"], check=True)
+    subprocess.run(["docker", "image", "inspect", f"{gpu.compose_project}-sdk-gpu"], check=True)
 
 
 def test_bench_in_the_sdk_image_shows_nobody_the_key(gpu: Project) -> None:
@@ -170,7 +170,7 @@ def test_gpus_that_cannot_serve_are_refused_before_anything_is_pulled(gpu: Proje
 
 
 def test_a_gpu_that_the_container_lost_is_told(gpu: Project) -> None:
-    server = f"{gpu.path.name}-server-1"
+    server = f"{gpu.compose_project}-server-1"
     subprocess.run(["docker", "exec", server, "touch", "/tmp/gpu-lost"], check=True)
     try:
         assert "warning: the container has lost its GPU" in gpu.made("status")
@@ -396,6 +396,35 @@ def ask_dali(server: InferenceServerClient, file: bytes) -> NDArray[np.uint8]:
     answer = server.infer("preprocessing_dali", [tensor])
     pixels: NDArray[np.uint8] = answer.as_numpy("OUTPUT_0")[0]
     return pixels
+
+
+def test_compose_alone_does_the_same(gpu: Project) -> None:
+    gpu.made("down")
+    command = ["docker", "compose"]
+    for name in ("compose.yaml", "compose.gpu.yaml", gpu.settings["COMPOSE_OVERRIDE"]):
+        command += ["--file", name]
+
+    def compose(*words: str) -> str:
+        settings = gpu.environment(ARCH="squeezenet1_1", WEIGHTS="random", PREPROCESS="python")
+        done = subprocess.run(
+            [*command, *words], cwd=gpu.path, env=settings, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said = (
+        ("PASSED TensorRT.trtexec", "- ensemble: top-1 equal", "laid out: version"),
+        ("nothing to export", "nothing to build", "has passed the gate", "nothing to prove"),
+    )
+    try:
+        for expected in said:
+            compose("up", "--wait")
+            with Client(gpu.http) as client:
+                assert len(client.classify(picture()).labels) == 5
+            log = compose("logs", "--no-log-prefix")
+            assert all(step in log for step in expected), log
+    finally:
+        compose("down", "--volumes")
 
 
 def test_without_a_gpu_there_is_one_clear_line(tmp_path: Path) -> None:

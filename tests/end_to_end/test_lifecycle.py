@@ -215,7 +215,7 @@ def test_the_server_does_not_hear_a_ctrl_c_meant_for_others(project: Project) ->
 
 def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
     """Whatever becomes of its file, the next `up` serves with the key that is then there."""
-    file = project.path / "build" / "run" / "admin.key"
+    file = project.path / "build" / "key" / "admin.key"
     assert "a new key" in project.made("up")
     first = file.read_text()
     project.made("down")
@@ -240,7 +240,7 @@ def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
         file.write_text(spoilt)
         for command in ("models", "up"):
             (line,) = error_lines(project.make(command).stderr)
-            assert "admin.key holds no key" in line and "rm build/run/admin.key" in line
+            assert "admin.key holds no key" in line and "rm build/key/admin.key" in line
     assert project.make("classify", IMG="model_repository/preprocessing/warmup").returncode == 0
 
 

@@ -261,7 +261,7 @@ def rolled(place: Place, exported: Path) -> Iterator[Project]:
         "REPOSITORY": place.url("rolled"),
         "S3_SERVER_CREDENTIALS": str(place.keys("server")),
         "WATCH_SECONDS": "1",
-        "MOST_P99": "20",
+        "MAX_P99_RATIO": "20",
     }
     project = Project(place.project.path, place.project.settings | wished)
     shutil.copytree(exported / "versions", project.path / "build" / "versions")

@@ -15,7 +15,6 @@ from tests.project import ROOT
 
 REPOSITORY = ROOT / "model_repository"
 README = (ROOT / "README.md").read_text()
-EXAMPLE = (ROOT / ".env.example").read_text()
 COMPOSE = (ROOT / "compose.yaml").read_text()
 TARGETS = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
@@ -48,10 +47,6 @@ ENSEMBLES = [
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_command_is_in_the_readme(target: str) -> None:
     assert f"`make {target}" in README
-
-
-def test_every_setting_is_explained_with_its_default() -> None:
-    assert dict(re.findall(r"^([A-Z0-9_]+)=(.*)$", EXAMPLE, re.MULTILINE)) == DEFAULTS
 
 
 def test_compose_and_settings_agree_on_defaults() -> None:

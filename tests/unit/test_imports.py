@@ -19,6 +19,7 @@ COMMANDS = [program for program in map(imports.of_make, TARGETS) if program]
 STEPS = [
     Reached(f"scripts.steps.{step}", frozenset({layer}), True) for step, layer in LAYERS.items()
 ]
+LAYOUT = Reached("scripts.commands.layout", frozenset({"layout"}), True)
 SERVING = [
     Reached(f"{path.parent.name}.{path.stem}", frozenset({"serve"}))
     for path in (ROOT / "serving").glob("*/*.py")
@@ -45,6 +46,7 @@ def test_every_command_imports_only_what_is_installed_for_it() -> None:
 def test_every_step_does_with_the_image_that_runs_it() -> None:
     """But for psutil, which names the holder of a port to commands on the host."""
     assert [line for line in missing(STEPS) if "psutil" not in line] == []
+    assert missing([LAYOUT]) == []
 
 
 def test_what_serves_does_with_the_servers_image() -> None:

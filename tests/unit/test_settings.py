@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.settings import settings
-from scripts.settings.settings import DEFAULTS
+from scripts.settings import arguments, command_line, documents, settings
+from scripts.settings.known import UnknownSetting, require_known
+from scripts.settings.settings import ALL, DEFAULTS, VERSION, names
 from scripts.steps import export
+from tests.project import ROOT
 
 
 def load(dotenv: Path, **environment: str) -> settings.Settings:
@@ -18,20 +22,27 @@ def test_the_command_line_wins_over_dotenv_and_that_over_defaults(tmp_path: Path
     dotenv = tmp_path / ".env"
     dotenv.write_text("ARCH=resnet18\nHTTP_PORT=8100\n# PRECISION=fp32\n")
     loaded = load(dotenv, ARCH="resnet34", HOME="/root")
-    assert loaded["ARCH"] == "resnet34"
-    assert loaded["HTTP_PORT"] == "8100"
-    assert loaded["PRECISION"] == DEFAULTS["PRECISION"]
+    assert (loaded.arch, loaded.http_port, loaded.precision) == ("resnet34", 8100, "auto")
     assert loaded.given == {"ARCH", "HTTP_PORT"}
 
 
-def test_what_is_said_now_wins_over_what_was_said_earlier(tmp_path: Path) -> None:
+def test_what_is_given_now_wins_over_what_was_set_earlier(tmp_path: Path) -> None:
     earlier = DEFAULTS | {"ARCH": "resnet18", "WEIGHTS": "random"}
     wished = load(tmp_path / "none", ARCH="resnet34").over(earlier)
-    assert (wished["ARCH"], wished["WEIGHTS"]) == ("resnet34", "random")
+    assert (wished.arch, wished.weights) == ("resnet34", "random")
 
 
 def test_an_empty_setting_is_no_setting(tmp_path: Path) -> None:
     assert load(tmp_path / "none", ARCH="", WEIGHTS=" ").values == DEFAULTS
+
+
+def test_each_setting_has_a_type(tmp_path: Path) -> None:
+    loaded = load(tmp_path / "none", NETWORK_THREADS="3", SAMPLES="photos", WEIGHTS="w.pth")
+    assert (loaded.network_threads, loaded.preprocess_threads) == (3, None)
+    assert loaded.samples == Path("photos").resolve()
+    assert loaded.weights == str(Path("w.pth").resolve())
+    assert loaded.cores == len(os.sched_getaffinity(0))
+    assert {"ARCH", "WEIGHTS"} < {*names(VERSION)} < ALL.keys()
 
 
 def test_an_unknown_arch_is_refused_with_the_nearest_names(tmp_path: Path) -> None:
@@ -49,23 +60,108 @@ def test_in_a_container_it_is_refused_before_anything_is_loaded(
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("name", "value", "wanted"),
     [
-        {"PRECISION": "fp8"},
-        {"FLAVOUR": "mainframe"},
-        {"PREPROCESS": "by hand"},
-        {"HTTP_PORT": "0"},
-        {"HTTP_PORT": "65536"},
-        {"HTTP_PORT": "8001"},
-        {"GRPC_PORT": "grpc"},
-        {"NETWORK_THREADS": "-1"},
-        {"CORES": "2.5"},
-        {"MAX_MEGAPIXELS": "many"},
-        {"MAX_MEGAPIXELS": "nan"},
+        ("PRECISION", "fp8", "auto, fp32, bf16 or int8"),
+        ("FLAVOUR", "mainframe", "empty, gpu, cpu or local"),
+        ("PREPROCESS", "by hand", "python or dali"),
+        ("HTTP_PORT", "0", "a port"),
+        ("HTTP_PORT", "65536", "a port"),
+        ("GRPC_PORT", "grpc", "a port"),
+        ("NETWORK_THREADS", "-1", "a positive integer"),
+        ("CORES", "2.5", "a positive integer"),
+        ("MAX_MEGAPIXELS", "many", "a positive number"),
+        ("MAX_MEGAPIXELS", "nan", "a positive number"),
     ],
 )
-def test_nonsense_is_refused_with_its_remedy(tmp_path: Path, wrong: dict[str, str]) -> None:
+def test_nonsense_is_refused_with_its_remedy(
+    tmp_path: Path, name: str, value: str, wanted: str
+) -> None:
     with pytest.raises(UserError) as refused:
-        load(tmp_path / "none", **wrong)
-    (name,) = wrong
-    assert name in refused.value.cause and refused.value.remedy
+        load(tmp_path / "none", **{name: value})
+    assert refused.value.cause == f"{name}={value} must be {wanted}"
+    assert refused.value.remedy == "fix it here or in .env"
+
+
+def test_two_ports_are_not_the_same(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="HTTP_PORT=8001, GRPC_PORT=8001"):
+        load(tmp_path / "none", HTTP_PORT="8001")
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ({"CANARY": "100"}, "CANARY=100 must be an integer from 1 to 99"),
+        ({"TOP": "0"}, "TOP=0 must be a positive integer"),
+        ({"LATENCY_MS": "soon"}, "LATENCY_MS=soon must be a positive number"),
+        ({"LATENCY_MS": "nan"}, "LATENCY_MS=nan must be a positive number"),
+    ],
+)
+def test_arguments_have_types_too(said: dict[str, str], wanted: str) -> None:
+    with pytest.raises(UserError) as refused:
+        asked = arguments.load(said)
+        print(asked.canary, asked.top, asked.latency_ms)
+    assert refused.value.cause == wanted
+    nothing = arguments.load({})
+    assert (nothing.canary, nothing.top, nothing.json) == (None, 5, False)
+
+
+@pytest.mark.parametrize(
+    ("typed", "written", "message"),
+    [
+        ("ACRH", "", ("unknown setting ACRH", "did you mean ARCH?")),
+        ("IMGS", "", ("unknown setting IMGS", "did you mean IMG?")),
+        ("XYZZY", "", ("unknown setting XYZZY", "docs/settings.md lists all of them")),
+        ("", "HTTP_PROT=8100", ("unknown setting HTTP_PROT in .env", "did you mean HTTP_PORT?")),
+        ("", "TOP=3", ("unknown setting TOP in .env", "it belongs behind a command: TOP=…")),
+    ],
+)
+def test_what_is_no_setting_is_refused(
+    tmp_path: Path, typed: str, written: str, message: tuple[str, str]
+) -> None:
+    dotenv = tmp_path / ".env"
+    dotenv.write_text(written)
+    with pytest.raises(UnknownSetting) as refused:
+        require_known([typed] if typed else [], dotenv)
+    assert (refused.value.cause, refused.value.remedy) == message
+    assert refused.value.exit_code == 2
+
+
+def test_what_others_read_in_dotenv_is_left_to_them(tmp_path: Path) -> None:
+    override = tmp_path / "mine.yaml"
+    override.write_text("services: {server: {labels: {team: ${TEAM}}}}")
+    dotenv = tmp_path / ".env"
+    dotenv.write_text(f"COMPOSE_PROJECT_NAME=mine\nTEAM=birds\nCOMPOSE_OVERRIDE={override}\n")
+    require_known(["ARCH", "IMG"], dotenv)
+
+
+@pytest.mark.parametrize(
+    "value", ["a$b.jpg", "two words", r"back\slash", "x -- TOP=y", "$$", "$(shell touch made)", ""]
+)
+def test_a_value_behind_make_is_taken_as_typed(tmp_path: Path, value: str) -> None:
+    (tmp_path / "Makefile").write_text(f"include {ROOT}/Makefile\nshow:\n\t@env --null\n")
+    command = ["make", "--no-print-directory", "-C", tmp_path, "show", f"IMG={value}", "ARCH:=x"]
+    plain = {name: said for name, said in os.environ.items() if not name.startswith("MAKE")}
+    shown = subprocess.run(command, env=plain, capture_output=True, text=True, check=True).stdout
+    environment = dict(line.split("=", 1) for line in shown.split("\0") if line)
+    assert sorted(command_line.typed(environment)) == ["ARCH", "IMG"]
+    assert (environment["IMG"], environment["ARCH"]) == (value, "x")
+
+
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [(documents.EXAMPLE, documents.example), (documents.PAGE, documents.page)],
+    ids=["example", "page"],
+)
+def test_the_documents_are_as_the_settings_say(path: Path, written: object) -> None:
+    assert callable(written)
+    assert path.read_text() == written()
+
+
+def test_a_misspelt_setting_stops_make_before_anything_starts() -> None:
+    plain = {name: said for name, said in os.environ.items() if not name.startswith("MAKE")}
+    refused = subprocess.run(
+        ["make", "-C", ROOT, "status", "ACRH=resnet18"], env=plain, capture_output=True, text=True
+    )
+    assert refused.returncode == 2
+    assert "error: unknown setting ACRH; did you mean ARCH?" in refused.stderr.splitlines()

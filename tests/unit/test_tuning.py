@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts.base.errors import UserError
 from scripts.recipes.layout import Share
 from scripts.settings import dotenv_file
 from scripts.settings.settings import DEFAULTS, Settings
@@ -60,31 +59,20 @@ def test_shares_keep_within_the_machine(cores: int) -> None:
 
 
 def test_throughput_wants_a_lead_that_is_no_chance() -> None:
-    goal = Goal.asked({})
+    goal = Goal(None)
     assert goal.concurrencies(2) == [8]
     assert goal.beats(Score(8, 105, 900), Score(8, 100, 100))
     assert not goal.beats(Score(8, 101, 10), Score(8, 100, 100))
 
 
 def test_a_limit_comes_before_throughput() -> None:
-    goal = Goal.asked({"LATENCY_MS": "50"})
+    goal = Goal(50)
     assert goal.concurrencies(2) == [1, 2, 4, 8]
     within, beyond, far_beyond = Score(1, 30, 40), Score(1, 90, 60), Score(1, 90, 90)
     assert goal.beats(within, beyond) and not goal.beats(beyond, within)
     assert goal.beats(beyond, far_beyond)
     assert goal.best([within, Score(2, 50, 49), Score(4, 60, 51)]).throughput == 50
     assert goal.best([far_beyond, beyond]) == beyond
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"GOAL": "beauty"}, {"LATENCY_MS": "soon"}, {"LATENCY_MS": "0"}, {"LATENCY_MS": "nan"}],
-)
-def test_a_goal_that_is_none_is_refused(wrong: dict[str, str]) -> None:
-    with pytest.raises(UserError) as refused:
-        Goal.asked(wrong)
-    (name,) = wrong
-    assert name in refused.value.cause
 
 
 def test_settings_are_changed_where_they_stand() -> None:

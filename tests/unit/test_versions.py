@@ -103,7 +103,7 @@ def test_what_speaks_against_a_version() -> None:
         objection(old, Figures.of(answers(2, [40.0] * 100, failed=1)), 2)
     )
     slow = str(objection(old, Figures.of(answers(2, [40.0] * 90 + [400.0] * 10)), 2))
-    assert "p99 40 -> 400 ms" in slow and "MOST_P99=2" in slow
+    assert "p99 40 -> 400 ms" in slow and "MAX_P99_RATIO=2" in slow
     assert "too few" in str(objection(old, Figures.of(answers(2, [40.0] * 10)), 2))
     hurt = Figures.of(answers(1, [40.0] * 100, failed=3))
     assert "the version that serves failed" in str(objection(hurt, old, 2))

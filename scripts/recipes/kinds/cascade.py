@@ -3,7 +3,7 @@ of another pipeline for the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,13 +14,13 @@ from pydantic import Field
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
 from scripts.recipes import pbtxt
-from scripts.recipes.asking import about_pictures
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
+from scripts.recipes.parts import Batch, Count, Ensemble, Name, Part
 from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
-from scripts.recipes.pictures import UNTRAINED, labels_of, scores_of_pictures
-from scripts.recipes.recipe import Batch, Count, Ensemble, Export, Name, Part, Recipe, Server
+from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of
+from scripts.recipes.recipe import Export
 from scripts.settings.settings import Settings
-from scripts.steps.infer import Answer, Question
+from scripts.steps.infer import Answer
 from scripts.steps.manifest import Manifest, Torchvision
 from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace
@@ -39,14 +39,13 @@ class CascadeInstances(Part):
     choice: Count
 
 
-class Cascade(Recipe):
+class Cascade(OfPictures):
     """An image file -> the probability of each class, by a small network or a large one."""
 
     kind: Literal["cascade"]
     models: CascadeModels
     source: str
     weights: str = "default"
-    setting: str = ""  # that wins over `weights`
     threshold: Annotated[float, Field(ge=0, le=1)]
     classes: Count
     crop: Count
@@ -92,29 +91,25 @@ class Cascade(Recipe):
         manifests = (Manifest.load(path) for path in found)
         return any(manifest.untrained for manifest in manifests if manifest)
 
-    @property
-    def settings(self) -> tuple[str, ...]:
-        return (self.setting,) if self.setting else ()
-
     def deciding(self) -> tuple[str, ...]:
         return (*self.settings, "PRECISION")
 
     def export(self, wished: Settings, engine: Engine) -> Export:
-        weights = wished.weights_of(self.setting) if self.setting else self.weights
+        weights = str(wished.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix("torchvision/")
         spec = Torchvision(arch, weights, engine.export)
         return Export("export", spec.words, spec, self.setting not in wished.given)
 
     def computes_in(self, wished: Settings) -> str:
         """Eight bits would need photos of yours, and cost the small network most."""
-        return "fp32" if wished["PRECISION"] == "fp32" else "auto"
+        return "fp32" if wished.precision == "fp32" else "auto"
 
     def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
         return of_pixels("input", self.crop, self.batch.optimal, self.batch.max)
 
     def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
         """Both networks are given the same."""
-        if wished["PREPROCESS"] == "dali":
+        if wished.preprocess == "dali":
             raise UserError(
                 "the cascade decodes pictures on the processor, and PREPROCESS=dali is served",
                 "serve with PREPROCESS=python: make up PREPROCESS=python",
@@ -128,18 +123,6 @@ class Cascade(Recipe):
                 "pixels)",
                 f"serve an ARCH that takes {self.crop}",
             )
-
-    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
-        return about_pictures(server, self.ensemble, asked, said)
-
-    def question(self, source: bytes) -> Question:
-        return {"INPUT": np.frombuffer(source, np.uint8)[None]}
-
-    def golden(self, made: Workspace) -> list[Question]:
-        return [self.question(path.read_bytes()) for path in made.pictures]
-
-    def expected(self, made: Workspace) -> NDArray[Any]:
-        return scores_of_pictures(made)
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         """What the large network says was judged where that was made."""
@@ -175,26 +158,22 @@ def _scores(name: str, recipe: Cascade) -> Tensor:
 def ensemble(recipe: Cascade, engine: str) -> str:
     models = recipe.models
     where = {CPU.ending: ".", GPU.ending: ";\nwith the networks on a GPU."}[engine]
-    return pbtxt.config(
+    return pbtxt.ensemble(
         "The bytes of an image file -> the probability of each class, and which network gave it"
         f"{where}",
         models.ensemble,
-        pbtxt.platform("ensemble"),
         recipe.batch.max,
-        pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
-        pbtxt.outputs(
+        Tensor("INPUT", "UINT8", [-1]),
+        [
             Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS),
             Tensor("ANSWERED_BY", "STRING", [1]),
-        ),
-        NEWEST_VERSION,
-        pbtxt.steps(
-            Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
-            Step(f"{models.first}_{engine}", {"input": "pixels"}, {"output": "scores"}),
-            Step(
-                models.choice,
-                {"SCORES": "scores", "PIXELS": "pixels"},
-                {"OUTPUT": "OUTPUT", "ANSWERED_BY": "ANSWERED_BY"},
-            ),
+        ],
+        Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
+        Step(f"{models.first}_{engine}", {"input": "pixels"}, {"output": "scores"}),
+        Step(
+            models.choice,
+            {"SCORES": "scores", "PIXELS": "pixels"},
+            {"OUTPUT": "OUTPUT", "ANSWERED_BY": "ANSWERED_BY"},
         ),
     )
 
@@ -227,17 +206,14 @@ def choice(recipe: Cascade, engine: str) -> str:
 
 def first(recipe: Cascade) -> str:
     pixels = _pixels("input", recipe)
-    return pbtxt.config(
+    return pbtxt.onnx(
         "The cascade's small network: pixels -> scores. Run as resnet50_onnx is.",
         f"{recipe.models.first}_{CPU.ending}",
-        pbtxt.backend("onnxruntime"),
         recipe.batch.max,
-        *pbtxt.picture_network(pixels, _scores("output", recipe)),
-        NEWEST_VERSION,
-        pbtxt.instances(recipe.instances.first, "CPU"),
-        BATCHES_FORM_THEMSELVES,
+        pbtxt.picture_network(pixels, _scores("output", recipe)),
+        recipe.instances.first,
         pbtxt.warmup("black", pbtxt.zeros(pixels)),
-        pbtxt.parameter("threads", "1"),
+        threads=1,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,24 +13,14 @@ from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pbtxt
-from scripts.recipes.asking import about_pictures
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
 from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
-from scripts.recipes.pictures import labels_of, scores_of_pictures
-from scripts.recipes.recipe import (
-    Batch,
-    Channels,
-    Contents,
-    Count,
-    Export,
-    Instances,
-    Models,
-    Part,
-    Recipe,
-    Server,
-)
-from scripts.settings.settings import Settings
-from scripts.steps.infer import Answer, Question
+from scripts.recipes.pictures import OfPictures, labels_of
+from scripts.recipes.recipe import Contents, Export
+from scripts.settings.architectures import DRAWN
+from scripts.settings.settings import CHECK, VERSION, Settings, names
+from scripts.steps.infer import Answer
 from scripts.steps.manifest import Foreign, Torchvision
 from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace
@@ -40,12 +29,6 @@ TORCHVISION = "torchvision/"
 # The name of the parameter by which Triton brings a Python model's inputs to the host, or not.
 STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 PREPROCESSING = ROOT / "model_repository" / "preprocessing"
-
-# The settings by which one version differs from another.
-DECIDING = (
-    *("ARCH", "WEIGHTS", "PRECISION"),
-    *("DECODE", "MAX_MEGAPIXELS", "PREPROCESS", "OPT_BATCH"),
-)
 
 
 class Pictures(Part):
@@ -56,7 +39,7 @@ class Pictures(Part):
     std: Channels
 
 
-class Image(Recipe):
+class Image(OfPictures):
     """An image file -> the probability of each class."""
 
     kind: Literal["image"]
@@ -107,7 +90,7 @@ class Image(Recipe):
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
         crop = made.manifest.transform["crop"]
-        pixels = [3, crop, crop]
+        pixels, classes = [3, crop, crop], [made.manifest.onnx["classes"]]
         if member.name == self.first_model(layout):
             member.output[0].dims[:] = pixels
             if layout.decoding.step == "dali":
@@ -118,13 +101,19 @@ class Image(Recipe):
         elif member.name == self.network_model(layout.engine):
             member.input[0].dims[:] = pixels
             member.model_warmup[0].inputs["input"].dims[:] = pixels
+            member.output[0].dims[:] = classes
             if layout.engine is CPU:
                 share(member, layout.network)
             elif layout.network.instances:
                 member.instance_group[0].count = layout.network.instances
-        elif member.name == self.models.postprocessing and layout.engine is GPU:
-            member.parameters[STAY].string_value = "no" if layout.scores_stay else "yes"
-        elif member.name == self.ensemble and layout.engine is GPU:
+        elif member.name == self.models.postprocessing:
+            warm = member.model_warmup[0].inputs["INPUT_0"]
+            for tensor in (member.input[0], member.output[0], warm):
+                tensor.dims[:] = classes
+            if layout.engine is GPU:
+                member.parameters[STAY].string_value = "no" if layout.scores_stay else "yes"
+        elif member.name == self.ensemble:
+            member.output[0].dims[:] = classes
             member.ensemble_scheduling.step[0].model_name = self.first_model(layout)
         else:
             return False
@@ -135,10 +124,10 @@ class Image(Recipe):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        return (*DECIDING, "CALIBRATION", "SAMPLES")
+        return names(VERSION, CHECK)
 
     def deciding(self) -> tuple[str, ...]:
-        return DECIDING
+        return names(VERSION)
 
     def defaults(self) -> dict[str, str]:
         if self.source.endswith(".onnx"):
@@ -158,43 +147,31 @@ class Image(Recipe):
         """An .onnx file in the place of weights is somebody's own network, whatever ARCH says."""
         labels = self.labels_file
         words: list[str | Path] = ["--labels", labels] if labels else []
-        if samples := wished.folder("SAMPLES"):
+        if samples := wished.photos("SAMPLES"):
             words += ["--samples", samples]
-        as_before = "WEIGHTS" not in wished.given
+        as_before = Settings.weights.name not in wished.given
         if wished.weights.endswith(".onnx"):
             foreign = Foreign(Path(wished.weights), labels, self.pictures.model_dump(mode="json"))
             words += ["--network", foreign.network, "--pictures", json.dumps(foreign.pictures)]
             return Export("adopt", words, foreign, as_before)
-        spec = Torchvision(wished["ARCH"], wished.weights, engine.export, labels)
+        spec = Torchvision(wished.arch, wished.weights, engine.export, labels)
         return Export("export", [*words, *spec.words], spec, as_before)
 
     def computes_in(self, wished: Settings) -> str:
-        return wished["PRECISION"]
+        return wished.precision
 
     def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
         crop = made.manifest.transform["crop"]
-        return of_pixels("input", crop, int(wished["OPT_BATCH"]), self.batch.max)
+        return of_pixels("input", crop, wished.opt_batch, self.batch.max)
 
     def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
         classes = made.manifest.onnx["classes"]
-        if classes != self.classes:
+        if classes != self.classes and made.manifest.identity.get("arch") != DRAWN:
             raise UserError(
                 f"{made.manifest.describe()} has {classes} classes, and the pipeline serves "
                 f"{self.classes}",
                 "give it a pipeline of its own: make add-model NAME=…",
             )
-
-    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
-        return about_pictures(server, self.ensemble, asked, said)
-
-    def question(self, source: bytes) -> Question:
-        return {"INPUT": np.frombuffer(source, np.uint8)[None]}
-
-    def golden(self, made: Workspace) -> list[Question]:
-        return [self.question(path.read_bytes()) for path in made.pictures]
-
-    def expected(self, made: Workspace) -> NDArray[Any]:
-        return scores_of_pictures(made)
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         row: NDArray[Any] = answer["OUTPUT"][0]
@@ -229,17 +206,14 @@ def _scores(name: str, recipe: Image) -> Tensor:
 
 
 def preprocessing(recipe: Image, warmup_bytes: int) -> str:
-    return pbtxt.config(
+    return pbtxt.program(
         "The bytes of an image file -> uint8 pixels, resized and cropped as the network was"
         " trained.\nCast and normalisation are the first nodes of the network's own graph.",
         recipe.models.preprocessing,
-        pbtxt.backend("python"),
         recipe.batch.max,
-        pbtxt.inputs(_file("INPUT_0")),
-        pbtxt.outputs(_pixels("OUTPUT_0", recipe)),
-        NEWEST_VERSION,
+        [_file("INPUT_0")],
+        [_pixels("OUTPUT_0", recipe)],
         pbtxt.instances(recipe.instances.preprocessing, "CPU"),
-        BATCHES_FORM_THEMSELVES,
         _warm_picture(recipe, warmup_bytes),
         pbtxt.parameter("threads", "1"),
     )
@@ -273,18 +247,15 @@ def _warm_picture(recipe: Image, length: int) -> str:
 
 def network(recipe: Image) -> str:
     pixels = _pixels("input", recipe)
-    return pbtxt.config(
+    return pbtxt.onnx(
         "The network: pixels -> scores. In an NGC server the C++ ONNX Runtime backend runs this;"
         " in the\nPyPI server serving/bundle_serving/backends/onnxruntime does.",
         f"{recipe.models.network}_{CPU.ending}",
-        pbtxt.backend("onnxruntime"),
         recipe.batch.max,
-        *pbtxt.picture_network(pixels, _scores("output", recipe)),
-        NEWEST_VERSION,
-        pbtxt.instances(recipe.instances.network, "CPU"),
-        BATCHES_FORM_THEMSELVES,
+        pbtxt.picture_network(pixels, _scores("output", recipe)),
+        recipe.instances.network,
         pbtxt.warmup("black", pbtxt.zeros(pixels)),
-        pbtxt.parameter("threads", "1"),
+        threads=1,
     )
 
 
@@ -310,16 +281,13 @@ def network_on_gpu(recipe: Image) -> str:
 
 def postprocessing(recipe: Image) -> str:
     scores = _scores("INPUT_0", recipe)
-    return pbtxt.config(
+    return pbtxt.program(
         "The network's scores -> probabilities.",
         recipe.models.postprocessing,
-        pbtxt.backend("python"),
         recipe.batch.max,
-        pbtxt.inputs(scores),
-        pbtxt.outputs(_scores("OUTPUT_0", recipe)),
-        NEWEST_VERSION,
+        [scores],
+        [_scores("OUTPUT_0", recipe)],
         pbtxt.instances(1, "CPU"),
-        BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("zeros", pbtxt.zeros(scores)),
     )
 
@@ -327,17 +295,13 @@ def postprocessing(recipe: Image) -> str:
 def ensemble(recipe: Image, engine: str) -> str:
     models = recipe.models
     where = {CPU.ending: ".", GPU.ending: "; with the network on a GPU."}[engine]
-    return pbtxt.config(
+    return pbtxt.ensemble(
         f"The bytes of an image file -> the probability of each class{where}",
         models.ensemble,
-        pbtxt.platform("ensemble"),
         recipe.batch.max,
-        pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
-        pbtxt.outputs(Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)),
-        NEWEST_VERSION,
-        pbtxt.steps(
-            Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
-            Step(f"{models.network}_{engine}", {"input": "pixels"}, {"output": "scores"}),
-            Step(models.postprocessing, {"INPUT_0": "scores"}, {"OUTPUT_0": "OUTPUT"}),
-        ),
+        Tensor("INPUT", "UINT8", [-1]),
+        [Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)],
+        Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
+        Step(f"{models.network}_{engine}", {"input": "pixels"}, {"output": "scores"}),
+        Step(models.postprocessing, {"INPUT_0": "scores"}, {"OUTPUT_0": "OUTPUT"}),
     )

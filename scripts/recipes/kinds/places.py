@@ -16,21 +16,10 @@ from numpy.typing import NDArray
 from scripts.base import console
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import Engine, Layout
-from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor
-from scripts.recipes.recipe import (
-    Batch,
-    Channels,
-    Contents,
-    Count,
-    Export,
-    Instances,
-    Models,
-    Part,
-    Recipe,
-    Server,
-)
+from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
+from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
+from scripts.recipes.recipe import Contents, Export, Recipe, Server
 from scripts.settings.settings import Settings
-from scripts.steps import golden
 from scripts.steps.infer import Answer, Question
 from scripts.steps.places import Checkpoint, categories_beside
 from scripts.steps.shapes import of_pixels
@@ -54,7 +43,6 @@ class Places(Recipe):
     models: Models
     source: str
     weights: str = ""
-    setting: str = ""  # that wins over `weights`
     classes: Count
     answers: Count
     pictures: Squares
@@ -82,13 +70,8 @@ class Places(Recipe):
     def label_lines(self, made: Workspace, repository: Path) -> str:
         return (made.onnx / "labels.txt").read_text()
 
-    @property
-    def settings(self) -> tuple[str, ...]:
-        return (self.setting,) if self.setting else ()
-
     def export(self, wished: Settings, engine: Engine) -> Export:
-        said = self.setting and wished[self.setting]
-        weights = wished.weights_of(self.setting) if said else self.weights
+        weights = str(wished.value(self.setting)) if self.said(wished) else self.weights
         spec = Checkpoint(
             self.source,
             weights,
@@ -126,13 +109,6 @@ class Places(Recipe):
 
     def question(self, source: bytes) -> Question:
         return {"INPUT": decoded(source).astype(np.float32)[None]}
-
-    def golden(self, made: Workspace) -> list[Question]:
-        return golden.load(made.onnx / "golden.npz")
-
-    def expected(self, made: Workspace) -> NDArray[Any]:
-        scores: NDArray[Any] = np.load(made.onnx / "golden.npz")["scores"]
-        return scores
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         row = np.full(self.classes, np.nan, np.float32)
@@ -181,31 +157,26 @@ def _scores(name: str, recipe: Places) -> Tensor:
 
 def preprocessing(recipe: Places) -> str:
     ragged = "pictures of different sizes share a batch"
-    return pbtxt.config(
+    return pbtxt.program(
         "Pixels (height, width, 3; from 0 to 255) -> what the network was trained with.",
         recipe.models.preprocessing,
-        pbtxt.backend("python"),
         recipe.batch.max,
-        pbtxt.inputs(Tensor("pre_input", "FP32", [-1, -1, -1], ragged=ragged)),
-        pbtxt.outputs(_square("pre_output", recipe)),
-        NEWEST_VERSION,
+        [Tensor("pre_input", "FP32", [-1, -1, -1], ragged=ragged)],
+        [_square("pre_output", recipe)],
         pbtxt.instances(recipe.instances.preprocessing, "CPU"),
-        BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("black", pbtxt.zeros(Tensor("pre_input", "FP32", [8, 8, 3]))),
     )
 
 
 def network(recipe: Places) -> str:
-    return pbtxt.config(
+    return pbtxt.onnx(
         "The network without a GPU. Run as resnet50_onnx is.",
         recipe.models.network,
-        pbtxt.backend("onnxruntime"),
         recipe.batch.max,
-        *_signature(recipe),
-        pbtxt.instances(recipe.instances.network, "CPU"),
-        BATCHES_FORM_THEMSELVES,
+        _signature(recipe),
+        recipe.instances.network,
         pbtxt.warmup("grey", pbtxt.zeros(_square("input_0", recipe))),
-        pbtxt.parameter("threads", "2"),
+        threads=2,
     )
 
 
@@ -216,29 +187,27 @@ def network_on_gpu(recipe: Places) -> str:
         pbtxt.platform("tensorrt_plan"),
         recipe.batch.max,
         *_signature(recipe),
+        NEWEST_VERSION,
         pbtxt.instances(recipe.instances.network_on_gpu, "GPU"),
         pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
         pbtxt.warmup("grey", pbtxt.zeros(_square("input_0", recipe))),
     )
 
 
-def _signature(recipe: Places) -> tuple[str, str, str]:
+def _signature(recipe: Places) -> tuple[str, str]:
     taken, given = _square("input_0", recipe), _scores("output_0", recipe)
-    return *pbtxt.picture_network(taken, given), NEWEST_VERSION
+    return pbtxt.picture_network(taken, given)
 
 
 def postprocessing(recipe: Places) -> str:
     scores = _scores("post_input", recipe)
-    return pbtxt.config(
+    return pbtxt.program(
         "The network's scores -> the likeliest classes, each as probability:number:name.",
         recipe.models.postprocessing,
-        pbtxt.backend("python"),
         recipe.batch.max,
-        pbtxt.inputs(scores),
-        pbtxt.outputs(Tensor(ANSWERS, "STRING", [-1])),
-        NEWEST_VERSION,
+        [scores],
+        [Tensor(ANSWERS, "STRING", [-1])],
         pbtxt.instances(1, "CPU"),
-        BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("zeros", pbtxt.zeros(scores)),
         pbtxt.parameter("answers", str(recipe.answers)),
     )
@@ -246,17 +215,13 @@ def postprocessing(recipe: Places) -> str:
 
 def ensemble(recipe: Places) -> str:
     models = recipe.models
-    return pbtxt.config(
+    return pbtxt.ensemble(
         "Pixels (height, width, 3; from 0 to 255) -> the likeliest classes.",
         models.ensemble,
-        pbtxt.platform("ensemble"),
         recipe.batch.max,
-        pbtxt.inputs(Tensor("INPUT", "FP32", [-1, -1, -1])),
-        pbtxt.outputs(Tensor("postprocess_result", "STRING", [-1])),
-        NEWEST_VERSION,
-        pbtxt.steps(
-            Step(models.preprocessing, {"pre_input": "INPUT"}, {"pre_output": "square"}),
-            Step(models.network, {"input_0": "square"}, {"output_0": "scores"}),
-            Step(models.postprocessing, {"post_input": "scores"}, {ANSWERS: "postprocess_result"}),
-        ),
+        Tensor("INPUT", "FP32", [-1, -1, -1]),
+        [Tensor("postprocess_result", "STRING", [-1])],
+        Step(models.preprocessing, {"pre_input": "INPUT"}, {"pre_output": "square"}),
+        Step(models.network, {"input_0": "square"}, {"output_0": "scores"}),
+        Step(models.postprocessing, {"post_input": "scores"}, {ANSWERS: "postprocess_result"}),
     )

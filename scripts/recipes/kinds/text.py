@@ -18,20 +18,10 @@ from pydantic import Field
 from scripts.base.text import printable
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
-from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor
-from scripts.recipes.recipe import (
-    Batch,
-    Contents,
-    Count,
-    Export,
-    Instances,
-    Models,
-    Part,
-    Recipe,
-    Server,
-)
+from scripts.recipes.parts import Batch, Count, Instances, Models, Part
+from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
+from scripts.recipes.recipe import Contents, Export, Recipe, Server
 from scripts.settings.settings import Settings
-from scripts.steps import golden
 from scripts.steps.infer import Answer, Question
 from scripts.steps.shapes import profile
 from scripts.steps.texts.export import Classifier
@@ -67,7 +57,6 @@ class Text(Recipe):
     kind: Literal["text"]
     models: Models
     source: str  # a hub's name, or a folder with what a hub would give
-    setting: str = ""  # that wins over `source`
     labels: Annotated[tuple[str, ...], Field(min_length=2)]
     words: Words
     batch: TextBatch
@@ -101,12 +90,8 @@ class Text(Recipe):
         tokenizer = "tokenizer.json"
         return {self.models.preprocessing: {f"{TOKENIZER}/{tokenizer}": made.onnx / tokenizer}}
 
-    @property
-    def settings(self) -> tuple[str, ...]:
-        return (self.setting,) if self.setting else ()
-
     def export(self, wished: Settings, engine: Engine) -> Export:
-        source = (wished[self.setting] if self.setting else "") or self.source
+        source = self.said(wished) or self.source
         path = Path(source).expanduser()
         source = str(path.resolve()) if path.is_dir() else source
         spec = Classifier(source, self.words.max_seq_len, self.labels, engine.export)
@@ -133,13 +118,6 @@ class Text(Recipe):
 
     def question(self, source: bytes) -> Question:
         return {QUERY.name: np.array([[source]])}
-
-    def golden(self, made: Workspace) -> list[Question]:
-        return golden.load(made.onnx / "golden.npz")
-
-    def expected(self, made: Workspace) -> NDArray[Any]:
-        scores: NDArray[Any] = np.load(made.onnx / "golden.npz")["scores"]
-        return scores
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         row = np.full(self.classes, np.nan, np.float32)
@@ -180,35 +158,28 @@ def _scores(name: str, recipe: Text) -> Tensor:
 
 
 def preprocessing(recipe: Text) -> str:
-    return pbtxt.config(
+    return pbtxt.program(
         "A text (UTF-8) -> the tokens that the network was trained on.",
         recipe.models.preprocessing,
-        pbtxt.backend("python"),
         recipe.batch.max,
-        pbtxt.inputs(QUERY),
-        pbtxt.outputs(IDS, MASK),
-        NEWEST_VERSION,
+        [QUERY],
+        [IDS, MASK],
         pbtxt.instances(recipe.instances.preprocessing, "CPU"),
-        BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("text", pbtxt.file(QUERY, "text")),
         pbtxt.parameter("recipe_file", RECIPE_FILE),
     )
 
 
 def network(recipe: Text) -> str:
-    return pbtxt.config(
+    return pbtxt.onnx(
         "The network: tokens -> scores. Requests of one length share a batch; none is padded to the"
         "\nlength of another. Run as resnet50_onnx is.",
         f"{recipe.models.network}_{CPU.ending}",
-        pbtxt.backend("onnxruntime"),
         recipe.batch.max,
-        pbtxt.inputs(IDS, MASK),
-        pbtxt.outputs(_scores("SCORES", recipe)),
-        NEWEST_VERSION,
-        pbtxt.instances(recipe.instances.network, "CPU"),
-        BATCHES_FORM_THEMSELVES,
+        [pbtxt.inputs(IDS, MASK), pbtxt.outputs(_scores("SCORES", recipe))],
+        recipe.instances.network,
         _warm_padding(),
-        pbtxt.parameter("threads", "1"),
+        threads=1,
     )
 
 
@@ -235,16 +206,13 @@ def _warm_padding() -> str:
 
 def postprocessing(recipe: Text) -> str:
     scores = _scores("SCORES", recipe)
-    return pbtxt.config(
+    return pbtxt.program(
         "The network's scores -> the likeliest label, and its probability.",
         recipe.models.postprocessing,
-        pbtxt.backend("python"),
         recipe.batch.max,
-        pbtxt.inputs(scores),
-        pbtxt.outputs(LABEL, SCORE),
-        NEWEST_VERSION,
+        [scores],
+        [LABEL, SCORE],
         pbtxt.instances(1, "CPU"),
-        BATCHES_FORM_THEMSELVES,
         pbtxt.warmup("zeros", pbtxt.zeros(scores)),
         pbtxt.parameter("labels", ",".join(recipe.labels)),
     )
@@ -254,17 +222,13 @@ def ensemble(recipe: Text, engine: str) -> str:
     models = recipe.models
     ids, mask, scores = IDS.name, MASK.name, "SCORES"
     where = {CPU.ending: ".", GPU.ending: "; with the network on a GPU."}[engine]
-    return pbtxt.config(
+    return pbtxt.ensemble(
         f"A text -> its label, and how sure that is{where}",
         models.ensemble,
-        pbtxt.platform("ensemble"),
         recipe.batch.max,
-        pbtxt.inputs(QUERY),
-        pbtxt.outputs(LABEL, SCORE),
-        NEWEST_VERSION,
-        pbtxt.steps(
-            Step(models.preprocessing, {"QUERY": "QUERY"}, {ids: "ids", mask: "mask"}),
-            Step(f"{models.network}_{engine}", {ids: "ids", mask: "mask"}, {scores: "scores"}),
-            Step(models.postprocessing, {scores: "scores"}, {"LABEL": "LABEL", "SCORE": "SCORE"}),
-        ),
+        QUERY,
+        [LABEL, SCORE],
+        Step(models.preprocessing, {"QUERY": "QUERY"}, {ids: "ids", mask: "mask"}),
+        Step(f"{models.network}_{engine}", {ids: "ids", mask: "mask"}, {scores: "scores"}),
+        Step(models.postprocessing, {scores: "scores"}, {"LABEL": "LABEL", "SCORE": "SCORE"}),
     )

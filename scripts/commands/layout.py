@@ -1,0 +1,85 @@
+"""The last step of compose.yaml: makes a version of what the steps before it made, and lays it out
+in the repository that the server reads. `make up` does the same between its steps and its server.
+
+    python -m scripts.commands.layout
+    python -m scripts.commands.layout candidate     on a GPU, for the gate to prove
+
+Does nothing where the live version is what is asked for.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from functools import partial
+
+from scripts.base import console, lock
+from scripts.base.errors import UserError, guarded
+from scripts.recipes import pipelines
+from scripts.recipes.layout import Layout
+from scripts.repository import history, model_folders
+from scripts.server import engines, served, up
+from scripts.server.recover import restore
+from scripts.settings import settings
+from scripts.settings.settings import Settings
+from scripts.stacks import ran_before
+from scripts.stacks.ran_before import StepsRanBefore
+from scripts.steps.workspace import Workspace
+from scripts.storage.shared import Shared
+
+
+def main() -> int:
+    wished = settings.load()
+    if wished.repository:
+        raise UserError("only make fills a repository on S3", "make up, or leave REPOSITORY empty")
+    stack = ran_before.of(wished)
+    how = up.layout(wished, engines.of(stack))
+    with lock.one_at_a_time():
+        if sys.argv[1:] == ["candidate"]:
+            lay_out_candidate(how)
+        else:
+            judge_candidate(how)
+            lay_out(stack, wished)
+    return 0
+
+
+def lay_out(stack: StepsRanBefore, wished: Settings) -> None:
+    first = pipelines.first()
+    shared = Shared(wished, first)
+    seed = served.serving(first)
+    if seed:
+        restore(None, seed, shared)
+    version = up.made_live(stack, wished, first, seed, shared)
+    if version == seed:
+        console.note(f"{version.describe()}: nothing to lay out")
+        return
+    shared.record(history.SERVES, version.number, "compose", version.what)
+    console.note(f"laid out: {version.describe()}; a server that is up loads it when it restarts")
+
+
+def lay_out_candidate(how: Layout) -> None:
+    """Nothing where the plan has passed the gate."""
+    shutil.rmtree(engines.CANDIDATE, ignore_errors=True)
+    if engines.has_passed(made(), how):
+        console.note("the plan has passed the gate")
+        return
+    first = pipelines.first()
+    lay_out = partial(model_folders.lay_out, first, made(), how)
+    engines.lay_out_candidate(how, first, made(), lay_out)
+
+
+def judge_candidate(how: Layout) -> None:
+    """By the answers of the gate, which has compared the network alone."""
+    if (engines.CANDIDATE / "answers.npz").exists():
+        engines.judge_candidate(how, pipelines.first(), made())
+        engines.note_passed(made(), how)
+    shutil.rmtree(engines.CANDIDATE, ignore_errors=True)
+
+
+def made() -> Workspace:
+    """Where the steps before this one left what they made."""
+    return Workspace(engines.CACHE / pipelines.first().ensemble)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

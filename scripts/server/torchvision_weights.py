@@ -1,0 +1,21 @@
+"""Can torchvision's weights be downloaded here?"""
+
+from __future__ import annotations
+
+import ssl
+import urllib.request
+
+from scripts.settings.settings import Settings
+
+ANY = "https://download.pytorch.org/models/resnet50-11ad3fa6.pth"
+
+
+def why_out_of_reach(wished: Settings) -> str | None:
+    """None when they can."""
+    try:
+        trusted = ssl.create_default_context(cafile=wished.ca_bundle or None)
+        request = urllib.request.Request(ANY, method="HEAD")
+        with urllib.request.urlopen(request, timeout=5, context=trusted):
+            return None
+    except (OSError, ValueError) as fault:
+        return str(getattr(fault, "reason", fault))

@@ -1,0 +1,20 @@
+"""The names of what was typed behind a make command: make up ARCH=resnet18.
+
+make passes them on in MAKEFLAGS; in the environment they stand among much that is not meant for us.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+# A blank or a backslash in a value has a backslash before it.
+_WORD = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
+_ASSIGNED = re.compile(r"(\w+)(?:\+|\?|!|:{1,3})?=")
+
+
+def typed(environment: Mapping[str, str] = os.environ) -> list[str]:
+    _, _, words = f" {environment.get('MAKEFLAGS', '')}".partition(" -- ")
+    found = (_ASSIGNED.match(word) for word in _WORD.findall(words))
+    return [each[1] for each in found if each]

@@ -1,0 +1,69 @@
+"""What `docker compose` must know of what make does, in lines of .env that make writes: the name of
+the project, which is this checkout's own, and the Compose file of what make started.
+
+What the user wrote there is left alone, and a name that the user gave, there or in the environment,
+is the name everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.base.paths import MARK, ROOT
+from scripts.settings.dotenv_file import PATH
+
+NAME, FILE = "COMPOSE_PROJECT_NAME", "COMPOSE_FILE"
+
+# At the end of a line: make wrote it, and may change it.
+BY_MAKE = "  # written by make"
+
+
+def project_name(environment: Mapping[str, str] = os.environ, dotenv: Path = PATH) -> str:
+    name = environment.get(NAME) or _by_user(dotenv).get(NAME)
+    if not name:
+        return f"{folder_name() or 'bundle'}-{MARK}"
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
+        raise UserError(
+            f"{NAME}={name} is not a name that Compose takes",
+            "use lowercase letters, digits, hyphens and underscores",
+        )
+    return name
+
+
+def folder_name() -> str:
+    """The project's name where nobody gives one: what plain Compose makes of the folder's."""
+    return re.sub(r"[^a-z0-9_-]", "", ROOT.name.lower()).lstrip("_-")
+
+
+def write(name: str = "", file: Path | None = None, dotenv: Path = PATH) -> None:
+    """Without a file, plain `docker compose` reads compose.yaml."""
+    ours = {NAME: name, FILE: str(file.relative_to(ROOT)) if file else ""}
+    by_user = _by_user(dotenv)
+    lines = _lines_of_user(dotenv) + [
+        f"{variable}={value}{BY_MAKE}"
+        for variable, value in ours.items()
+        if value and not by_user.get(variable)
+    ]
+    before = dotenv.read_text() if dotenv.exists() else ""
+    after = "".join(f"{line}\n" for line in lines)
+    if not after:
+        dotenv.unlink(missing_ok=True)
+    elif after != before:
+        files.write(dotenv, after, dotenv.stat().st_mode & 0o777 if before else 0o644)
+
+
+def _by_user(dotenv: Path) -> dict[str, str | None]:
+    return dotenv_values(stream=StringIO("\n".join(_lines_of_user(dotenv))))
+
+
+def _lines_of_user(dotenv: Path) -> list[str]:
+    lines = dotenv.read_text().splitlines() if dotenv.exists() else []
+    return [line for line in lines if not line.endswith(BY_MAKE)]

@@ -1,0 +1,158 @@
+"""One setting: its default, how its text is read, what it is part of, and its comment.
+
+Stdlib only, and little of it: every command reads the settings before it does anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from scripts.base.errors import UserError
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Part(Enum):
+    """What a change of a setting changes."""
+
+    VERSION = auto()  # what is served: a new version
+    CHECK = auto()  # how a version is made and checked, and not what it answers
+    SERVER = auto()  # how the server is started: a restart
+    MACHINE = auto()  # how this machine runs it
+    EXTRA = auto()  # a pipeline beside the first
+    EMBEDDINGS = auto()  # how the service behind `make similar` is started
+    COMMAND = auto()  # what a command does, and nothing that is served
+
+
+class Texts(Protocol):
+    """Whatever holds the texts of settings by their names."""
+
+    @property
+    def values(self) -> dict[str, str]: ...
+
+
+class Setting(Generic[T_co]):
+    """Read off an instance it is the value, read off the class it is the setting itself."""
+
+    name: str
+    remedy: str
+
+    def __init__(
+        self, default: str, read: Callable[[str], T_co], wanted: str, comment: str, *parts: Part
+    ) -> None:
+        self.default, self.wanted, self.parts = default, wanted, parts
+        self.comment = " ".join(comment.split())
+        self._read = read
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self.name = attribute.rstrip("_").upper()
+        self.remedy = getattr(owner, "remedy", "")
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Setting[T_co]: ...
+    @overload
+    def __get__(self, instance: Texts, owner: type) -> T_co: ...
+    def __get__(self, instance: Texts | None, owner: type) -> Setting[T_co] | T_co:
+        return self if instance is None else self.read(instance.values[self.name])
+
+    def read(self, text: str) -> T_co:
+        try:
+            return self._read(text)
+        except ValueError:
+            raise UserError(f"{self.name}={text} must be {self.wanted}", self.remedy) from None
+
+
+def text(default: str, comment: str, *parts: Part) -> Setting[str]:
+    return Setting(default, str, "", comment, *parts)
+
+
+def choice(choices: tuple[str, ...], comment: str, *parts: Part) -> Setting[str]:
+    """The first is the default."""
+
+    def read(said: str) -> str:
+        if said not in choices:
+            raise ValueError
+        return said
+
+    *others, last = (each or "empty" for each in choices)
+    return Setting(choices[0], read, f"{', '.join(others)} or {last}", comment, *parts)
+
+
+def whole(default: int, comment: str, *parts: Part) -> Setting[int]:
+    return Setting(str(default), _whole, _wanted(None), comment, *parts)
+
+
+def whole_or(
+    fallback: Callable[[], T], comment: str, *parts: Part, most: int | None = None
+) -> Setting[int | T]:
+    """Empty: what the fallback says."""
+
+    def read(said: str) -> int | T:
+        return _whole(said, most) if said else fallback()
+
+    return Setting("", read, _wanted(most), comment, *parts)
+
+
+def whole_or_none(comment: str, *parts: Part, most: int | None = None) -> Setting[int | None]:
+    return whole_or(lambda: None, comment, *parts, most=most)
+
+
+def port(default: int, comment: str, *parts: Part) -> Setting[int]:
+    return Setting(str(default), lambda said: _whole(said, 65535), "a port", comment, *parts)
+
+
+def number(default: str, comment: str, *parts: Part) -> Setting[float]:
+    return Setting(default, _number, "a positive number", comment, *parts)
+
+
+def number_or_none(comment: str, *parts: Part) -> Setting[float | None]:
+    def read(said: str) -> float | None:
+        return _number(said) if said else None
+
+    return Setting("", read, "a positive number", comment, *parts)
+
+
+def flag(comment: str, *parts: Part) -> Setting[bool]:
+    return Setting("", bool, "1", comment, *parts)
+
+
+def path(comment: str, *parts: Part) -> Setting[Path | None]:
+    return Setting("", lambda said: absolute(said) if said else None, "a path", comment, *parts)
+
+
+def path_or(words: tuple[str, ...], comment: str, *parts: Part) -> Setting[str]:
+    """One of these words, of which the first is the default, or else an absolute path."""
+
+    def read(said: str) -> str:
+        return said if said in words else str(absolute(said))
+
+    return Setting(words[0], read, f"{', '.join(filter(None, words))} or a file", comment, *parts)
+
+
+def absolute(said: str) -> Path:
+    return Path(said).expanduser().resolve()
+
+
+def of_class(owner: type) -> list[Setting[Any]]:
+    """In the order in which they stand."""
+    return [each for each in vars(owner).values() if isinstance(each, Setting)]
+
+
+def _wanted(most: int | None) -> str:
+    return f"an integer from 1 to {most}" if most else "a positive integer"
+
+
+def _whole(said: str, most: int | None = None) -> int:
+    if not said.isdecimal() or int(said) < 1 or (most and int(said) > most):
+        raise ValueError
+    return int(said)
+
+
+def _number(said: str) -> float:
+    if not float(said) > 0:  # nor what is no number
+        raise ValueError
+    return float(said)

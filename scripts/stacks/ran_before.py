@@ -1,0 +1,51 @@
+"""The stack as the container of the step `layout` sees it: the steps ran before it, each in a
+container of its own, and left what they made in build/cache. None can be run from here."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bundle_serving.start_server import PIPELINE
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.settings.settings import Settings
+from scripts.stacks.containers import DockerStack
+from scripts.stacks.gpu import GpuStack
+from scripts.steps.gpus import Gpu
+
+PLAN = ROOT / "build" / "cache" / PIPELINE / "plan" / "manifest.json"
+
+
+class StepsRanBefore(DockerStack):
+    def run_step(self, step: str, *arguments: str | Path) -> None:
+        raise UserError(
+            f"what this asks for takes the step {step}, which did not run before this one",
+            "docker compose up --wait runs export, engine and layout; for all else there is make",
+        )
+
+
+class StepsRanBeforeOnGpu(StepsRanBefore, GpuStack):
+    """The GPU, and its TensorRT, are those that the plan was just built for."""
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        return [Gpu(**self._plan["gpu"])]
+
+    def tensorrt(self) -> str:
+        return str(self._plan["identity"]["TensorRT"])
+
+    @cached_property
+    def _plan(self) -> dict[str, Any]:
+        try:
+            plan: dict[str, Any] = json.loads(PLAN.read_text())
+            return plan
+        except (OSError, ValueError):
+            self.run_step("engine")
+            raise
+
+
+def of(settings: Settings) -> StepsRanBefore:
+    return (StepsRanBeforeOnGpu if settings.flavour == "gpu" else StepsRanBefore)(settings)

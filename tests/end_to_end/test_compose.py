@@ -1,0 +1,214 @@
+"""`docker compose` as whoever knows it uses it: alone, with no make and no Python on the machine;
+beside make; and in two checkouts of one name."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import docker
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.start_server import PIPELINE
+from tests.conftest import require_docker
+from tests.project import Project, error_lines, picture, wait_until
+
+pytestmark = pytest.mark.long
+
+# Somebody's who is not root, and none of this machine's.
+OWNER = 12_345
+SMALL = {"ARCH": "squeezenet1_1", "WEIGHTS": "random"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine() -> docker.DockerClient:
+    require_docker()
+    return docker.from_env()
+
+
+class Alone:
+    """A checkout on a machine with Docker alone."""
+
+    def __init__(self, project: Project, tools: Path) -> None:
+        self.project = project
+        self.path = project.path
+        tools.mkdir()
+        for name in ("docker", "curl"):
+            (tools / name).symlink_to(str(shutil.which(name)))
+        kept = {name: os.environ[name] for name in ("DOCKER_HOST", "HOME") if name in os.environ}
+        self.environment = kept | project.settings | {"PATH": str(tools)}
+
+    def run(self, *command: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=self.path,
+            env=self.environment | settings,
+            capture_output=True,
+            text=True,
+        )
+
+    def compose(self, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        return self.run("docker", "compose", *words, **settings)
+
+    def up(self, **settings: str) -> str:
+        done = self.compose("up", "--wait", **settings)
+        assert done.returncode == 0, done.stderr + self.compose("logs").stdout
+        return done.stderr
+
+    def containers(self) -> list[Any]:
+        return of_checkout(self.path)
+
+
+def of_checkout(path: Path) -> list[Any]:
+    """Whatever their project is called, and whether make or Compose started them."""
+    found = docker.from_env().containers.list(all=True, ignore_removed=True)
+    label = "com.docker.compose.project.working_dir"
+    return [each for each in found if each.labels.get(label, "").startswith(str(path))]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
+    folder = tmp_path_factory.mktemp("alone")
+    project = Project.copy(folder / "clone", environment=False, **SMALL, SAMPLES="")
+    for path in (project.path, *project.path.rglob("*")):
+        if os.getuid() == 0 and not path.is_symlink():
+            os.chown(path, OWNER, OWNER)
+    checkout = Alone(project, folder / "bin")
+    try:
+        yield checkout
+    finally:
+        checkout.compose("down", "--volumes", "--rmi", "local")
+
+
+def test_one_command_from_a_fresh_clone_to_an_answer(alone: Alone) -> None:
+    alone.up()
+    (alone.path / "photo.jpg").write_bytes(picture())
+    url = f"{alone.project.http}/v2/models/{PIPELINE}/infer"
+    header = "Inference-Header-Content-Length: 0"
+    asked = alone.run("curl", "--silent", "--data-binary", "@photo.jpg", "-H", header, url)
+    assert '"shape":[1,1000]' in asked.stdout, asked
+    said = alone.compose("logs", "--no-log-prefix").stdout
+    for step in ("a new admin key", "exporting to ONNX", "- precision ", "laid out: version 1"):
+        assert step in said, said
+
+
+def test_all_that_was_made_belongs_to_the_owner_of_the_checkout(alone: Alone) -> None:
+    owner = (alone.path / "compose.yaml").stat().st_uid
+    build = alone.path / "build"
+    assert {path.stat().st_uid for path in (build, *build.rglob("*"))} == {owner}
+    assert alone.project.admin_key and (build / "key/admin.key").stat().st_mode & 0o007 == 0
+    request = urllib.request.Request(
+        f"http://{alone.project.http}/v2/repository/index",
+        headers={"admin-key": alone.project.admin_key},
+        method="POST",
+    )
+    with urllib.request.urlopen(request) as answer:
+        assert PIPELINE in {model["name"] for model in json.load(answer)}
+
+
+def test_up_again_does_nothing(alone: Alone, engine: docker.DockerClient) -> None:
+    def server() -> tuple[str, str]:
+        (found,) = (each for each in alone.containers() if each.name.endswith("server-1"))
+        return found.id, found.attrs["State"]["StartedAt"]
+
+    before, images = server(), {each.id for each in engine.images.list()}
+    alone.up()
+    assert server() == before and {each.id for each in engine.images.list()} <= images
+    said = alone.compose("logs").stdout
+    for nothing in ("nothing to export", "nothing to prove", "nothing to lay out"):
+        assert said.count(nothing) == 1, said
+
+
+def test_what_cannot_be_had_is_said_in_the_log(alone: Alone) -> None:
+    nowhere = {"WEIGHTS": "build/nowhere.pth"}
+    refused = alone.compose("up", "--wait", **nowhere)
+    assert refused.returncode != 0 and "export" in refused.stderr
+    (line,) = error_lines(alone.compose("logs", "--no-log-prefix", "export").stdout)
+    assert "no weights file at build/nowhere.pth" in line
+    alone.up()  # as before
+
+
+def test_a_change_is_a_new_version(alone: Alone) -> None:
+    alone.up(DECODE="full")
+    history = (alone.path / "build/versions/history.jsonl").read_text()
+    assert [json.loads(line)["version"] for line in history.splitlines()] == [1, 2]
+    alone.up()
+    assert alone.project.served_version.name == "1"
+
+
+def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(alone: Alone) -> None:
+    (alone.path / ".venv").symlink_to(Path(__file__).parents[2] / ".venv")
+    project = alone.project
+    said = project.made("up", FLAVOUR="cpu")
+    assert f"project {alone.path.name}, started here, are removed" in said
+    assert "export:" not in said and "engine:" not in said and "version 1" in said
+    (served,) = of_checkout(alone.path)
+
+    # With nothing of what make was told: it stands where Compose reads it.
+    alone.environment = {"PATH": alone.environment["PATH"]} | {
+        name: value for name, value in alone.environment.items() if name in ("DOCKER_HOST", "HOME")
+    }
+    assert alone.compose("up", "--detach").returncode == 0
+    assert [each.id for each in of_checkout(alone.path)] == [served.id]
+    assert served.short_id[:8] in alone.compose("ps", "--quiet").stdout
+    assert "Started HTTPService" in alone.compose("logs").stdout
+    assert alone.compose("restart").returncode == 0
+    answers(project)
+    assert alone.compose("down").returncode == 0 and of_checkout(alone.path) == []
+    assert alone.compose("up", "--wait").returncode == 0
+    answers(project)
+    assert "cpu server stopped" in project.made("down")
+    assert of_checkout(alone.path) == []
+
+
+def test_down_leaves_nothing(alone: Alone, engine: docker.DockerClient) -> None:
+    (alone.path / ".env").unlink(missing_ok=True)
+    alone.environment |= alone.project.settings
+    alone.up()
+    assert alone.compose("down", "--volumes").returncode == 0
+    assert of_checkout(alone.path) == []
+    label = {"label": f"com.docker.compose.project={alone.path.name}"}
+    assert engine.networks.list(filters=label) == engine.volumes.list(filters=label) == []
+
+
+def answers(project: Project) -> None:
+    wait_until(
+        lambda: reason_not_to_trust(f"http://{project.http}", PIPELINE) is None, "an answer", 120
+    )
+
+
+def test_two_checkouts_of_one_name(tmp_path: Path) -> None:
+    """Each has a server of its own, and what becomes of one is nothing to the other."""
+    one, other = (
+        Project.copy(tmp_path / name / "clone", FLAVOUR="cpu", **SMALL) for name in ("a", "b")
+    )
+    assert one.path.name == other.path.name
+    try:
+        one.made("up")
+        shutil.copytree(one.path / "build" / "versions", other.path / "build" / "versions")
+        other.made("up")
+        assert one.compose_project != other.compose_project
+        (server,) = of_checkout(other.path)
+        for command in ("down", "down", "clean"):
+            one.made(command)
+            assert [each.id for each in of_checkout(other.path)] == [server.id]
+            server.reload()
+            assert server.status == "running" and server.attrs["RestartCount"] == 0
+            assert reason_not_to_trust(f"http://{other.http}", PIPELINE) is None
+        assert of_checkout(one.path) == [] and not (one.path / ".env").exists()
+
+        # A name that is given is meant: it is another checkout's, and refused.
+        refused = one.make("up", COMPOSE_PROJECT_NAME=other.compose_project)
+        assert refused.returncode != 0
+        assert f"is that of {other.path}" in refused.stderr
+        answers(other)
+    finally:
+        one.make("clean")
+        other.make("clean")

@@ -1,0 +1,58 @@
+"""The network that is trained here: what it is shown, what it knows, and what becomes of it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.scores import softmax
+from scripts.settings.architectures import DRAWN
+from scripts.steps import engine, export, networks, quantise
+from scripts.steps.drawn.drawings import SIDE, many
+from scripts.steps.drawn.things import NAMES
+from scripts.steps.manifest import Manifest, Torchvision
+from scripts.steps.picture import mug
+
+UNSEEN = 12345
+
+
+def test_drawings_are_the_same_for_a_seed_and_else_all_different() -> None:
+    pixels, labels = many(32, UNSEEN)
+    again, _ = many(32, UNSEEN)
+    others, _ = many(32, UNSEEN + 1)
+    assert pixels.shape == (32, 3, SIDE, SIDE) and np.array_equal(pixels, again)
+    assert len({each.tobytes() for each in (*pixels, *others)}) == 64
+    assert np.bincount(labels).tolist() == [4] * len(NAMES)
+
+
+def test_it_knows_drawings_that_it_has_not_seen_and_how_sure_it_may_be(trained: Path) -> None:
+    pixels, labels = many(400, UNSEEN)
+    network = networks.build(Torchvision(DRAWN, str(trained)))
+    scores = networks.asked(networks.Pixels(network).eval())(pixels)
+    right = (scores.argmax(1) == labels).mean()
+    assert right >= 0.95
+    assert abs(softmax(scores).max(1).mean() - right) < 0.04
+
+
+def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:
+    network = networks.build(Torchvision(DRAWN, str(trained)))
+    file = io.BytesIO()
+    mug().save(file, "JPEG", quality=92)
+    pixels = to_pixels(file.getvalue(), Transform(**network.transform))
+    (found,) = softmax(networks.asked(networks.Pixels(network).eval())(pixels[None]))
+    assert network.labels[found.argmax()] == "drawn mug"
+    assert found.max() > 0.8
+
+
+def test_it_is_exported_and_proved_in_eight_bits(
+    trained: Path, drawings: Path, tmp_path: Path
+) -> None:
+    export.export(Torchvision(DRAWN, str(trained)), drawings, tmp_path / "onnx")
+    made = Manifest.load(tmp_path / "onnx" / "manifest.json")
+    assert made and made.onnx["classes"] == len(NAMES) and not made.untrained
+    quantise.quantise(tmp_path / "onnx", drawings, tmp_path / "int8")
+    decision = engine.decide(tmp_path / "int8", "int8")
+    assert decision["precision"] == "int8"
