@@ -31,7 +31,7 @@ LINES = 40  # of what a step said, its last ones
 @dataclass(frozen=True)
 class Step:
     name: str
-    command: str
+    target: str  # of make
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -133,7 +133,7 @@ def _ran(step: Step, project: Copy) -> Outcome:
     console.note(f"{step.name} …")
     began = time.monotonic()
     done = subprocess.run(
-        [project.path / ".venv/bin/python", "-m", f"scripts.commands.{step.command}"],
+        ["make", "--no-print-directory", step.target],
         cwd=project.path,
         env=project.environment | dict(step.settings),
         stdin=subprocess.DEVNULL,
