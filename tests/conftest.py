@@ -39,6 +39,7 @@ TOGETHER = {
     "test_containers.py": "served",
     "test_bench.py": "served",
     "test_guard.py": "served",
+    "test_keeper.py": "served",
     "test_add_model.py": "served",
     "test_similar.py": "served",
     "test_places.py": "served",

@@ -1,4 +1,4 @@
-"""Two commands that change things take turns."""
+"""Two commands that change things take turns, and the server's keeper keeps out meanwhile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
+from bundle_serving import hands
 from scripts.base import console
 from scripts.base.paths import ROOT
 
@@ -25,4 +27,21 @@ def one_at_a_time() -> Iterator[None]:
         lock.truncate(0)
         lock.write(f"process {os.getpid()}")
         lock.flush()
+        yield
+
+
+def keepers_hands() -> Path:
+    """The file whose lock holds them off; in the folder that the server's container sees."""
+    path = ROOT / "build" / "key" / "hands-off"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    with contextlib.suppress(PermissionError):  # another user's, whose commands these are then too
+        path.chmod(0o644)
+    return path
+
+
+@contextlib.contextmanager
+def hands_off() -> Iterator[None]:
+    """What the server has loaded is this command's to change, and not its keeper's to restore."""
+    with hands.off(keepers_hands()):
         yield

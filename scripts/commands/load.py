@@ -29,7 +29,7 @@ def main() -> int:
     if folder.is_dir() and model_control.config(server, name).backend == "python":
         require_its_code(folder)
     with console.waiting(f"loading {name}"):
-        loading.load(server.grpc, name, model_control.LONGEST_S)
+        loading.load(server.admin, name, model_control.LONGEST_S)
     if name in own_models():
         extra.remember(name)
     for model in model_control.in_memory(server, name):

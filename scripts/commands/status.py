@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 from rich.table import Table
 
-from bundle_serving.health import reason_not_to_trust
 from scripts.base import console
 from scripts.base.errors import UserError, guarded
 from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.server import triton_api
+from scripts.server.healthy import unhealthy_reason
 from scripts.server.up import described, served_version
-from scripts.stacks import state
+from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 REMEDY = "bring it up: make up"
+MOST_EVENTS = 5  # of what the keeper restored
 
 
 def main() -> int:
@@ -30,7 +32,8 @@ def main() -> int:
     if known is None:
         raise UserError("no server is up", REMEDY)
     version = served_version()
-    reason = reason_not_to_trust(f"http://{known.http}", version.pipeline.ensemble)
+    stack = flavour.stack(known.flavour, known.started_with)
+    reason = unhealthy_reason(stack, known, version.pipeline.ensemble)
     lost = _lost_gpu(known)
     if reason:
         raise UserError(
@@ -39,6 +42,10 @@ def main() -> int:
         )
     console.note(f"answers: {described(known, version)}")
     console.note(_engine(known, version))
+    for event in stack.kept().get("events", [])[-MOST_EVENTS:]:
+        console.note(
+            f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"
+        )
     if lost:  # what it has open it keeps; it can open nothing more
         console.note(f"warning: {lost}")
     console.out.print(_models(known.http))

@@ -36,7 +36,7 @@ def main() -> int:
 
 def unload(server: State, model: str) -> None:
     with console.waiting(f"unloading {model}") as waiting:
-        loading.unload(server.grpc, model, model_control.LONGEST_S)
+        loading.unload(server.admin, model, model_control.LONGEST_S)
         while model_control.in_memory(server, model):
             if waiting.seconds > model_control.LONGEST_S:
                 raise UserError(f"{model} still answers requests", "make models shows when it ends")

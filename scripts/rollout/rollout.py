@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bundle_serving.health import reason_not_to_trust
-from scripts.base import console, interrupts
+from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live
@@ -56,7 +56,7 @@ class Up:
 
     @property
     def control(self) -> Control:
-        return Control(self.server.grpc, self.wished.start_timeout)
+        return Control(self.server.admin, self.wished.start_timeout)
 
 
 def found(pipeline: Pipeline) -> Up:
@@ -106,14 +106,15 @@ def to(
     # What untrained weights say is no measure of anyone.
     judge_labels = judge_labels and not untrained(old)
     least = up_now.wished.min_agreement if judge_labels else 0
-    try:
-        with stream:
-            proof = _turn(switch, stream, up_now, canary, least)
-    except BaseException as fault:
-        # A second Ctrl-C does not leave the way back half gone.
-        with interrupts.ignored():
-            _go_back(switch, how, fault)
-        raise
+    with lock.hands_off():
+        try:
+            with stream:
+                proof = _turn(switch, stream, up_now, canary, least)
+        except BaseException as fault:
+            # A second Ctrl-C does not leave the way back half gone.
+            with interrupts.ignored():
+                _go_back(switch, how, fault)
+            raise
     failed = sum(answer.gist is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
     up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")

@@ -29,7 +29,7 @@ def load(server: State, pipeline: str, changed: bool) -> None:
     if changed or reason_not_to_trust(url, pipeline):
         with console.waiting(f"loading {pipeline}"):
             Shared(server.started_with, pipelines.first()).push_live()
-            loading.load(server.grpc, pipeline, LOAD_TIMEOUT_S)
+            loading.load(server.admin, pipeline, LOAD_TIMEOUT_S)
         if reason := reason_not_to_trust(url, pipeline):
             raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
     remember(pipeline)

@@ -6,6 +6,7 @@ and every connection of that thread waits as long.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,10 +15,12 @@ import tritonclient.grpc
 from tritonclient.utils import InferenceServerException
 
 from bundle_serving.guard import GRPC_HEADER
+from scripts.base import lock
 from scripts.base.errors import UserError
 from scripts.stacks import admin_key
 
-REFUSED = "This protocol is restricted"
+# As the door says it, and as NVIDIA's server does.
+REFUSED = re.compile("the admin key|This protocol is restricted")
 
 
 def load(
@@ -29,13 +32,13 @@ def load(
 ) -> None:
     """As the repository has it; or with this config, and for a model that is not there, with these
     files. Neither outlives the server."""
-    with _asked(address, f"the load of {model}", limit) as (client, key):
+    with lock.hands_off(), _asked(address, f"the load of {model}", limit) as (client, key):
         named = {f"file:{name}": content for name, content in (files or {}).items()}
         client.load_model(model, headers=key, config=config, files=named, client_timeout=limit)
 
 
 def unload(address: str, model: str, limit: float) -> None:
-    with _asked(address, f"the unload of {model}", limit) as (client, key):
+    with lock.hands_off(), _asked(address, f"the unload of {model}", limit) as (client, key):
         client.unload_model(model, headers=key, client_timeout=limit)
 
 
@@ -64,7 +67,7 @@ def _asked(address: str, what: str, limit: float) -> Iterator[tuple[Any, dict[st
 
 def _refusal(address: str, what: str, limit: float, fault: InferenceServerException) -> UserError:
     said = " ".join(str(fault.message()).split())[:400].rstrip("; ")
-    if REFUSED in said:
+    if REFUSED.search(said):
         return UserError(
             f"{address} does not take the key in {admin_key.SHOWN}",
             "make up starts it afresh with this one",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from scripts.base import console
+from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes.layout import Engine
 from scripts.recipes.pipelines import Pipeline
@@ -28,7 +28,8 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
         if server:
             limit = server.started_with.start_timeout
             engine = engines.of(flavour.stack(server.flavour, server.started_with))
-            mend(Control(server.grpc, limit), engine, version, shared)
+            with lock.hands_off():
+                mend(Control(server.admin, limit), engine, version, shared)
     except UserError as fault:
         console.note(f"the server cannot be put in order ({fault.cause})")
         return False

@@ -25,6 +25,7 @@ from scripts.recipes.write import write
 from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines, extra
+from scripts.server.healthy import unhealthy_reason
 from scripts.server.recover import restore
 from scripts.settings import settings
 from scripts.settings.settings import SERVER, Settings, names
@@ -33,6 +34,9 @@ from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import on_demand
 from scripts.storage.shared import Shared
+
+# That a server which does not answer is left to its keeper.
+KEEPERS_S = 15
 
 # A network's hash stands in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
@@ -184,7 +188,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
     wanted = State(stack.flavour, fingerprint(stack, wished), wished.values)
     known = state.load()
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
-        if reason_not_to_trust(f"http://{known.http}", PIPELINE) is None:
+        if unhealthy_reason(stack, known, PIPELINE) is None or _restored(stack, known):
             console.note(f"up already: {described(known, version)}")
             return known
         console.note("the server is there but does not answer: it is started afresh")
@@ -198,6 +202,19 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         raise
     console.note(f"up: {described(wanted, version)}")
     return wanted
+
+
+def _restored(stack: Stack, known: State) -> bool:
+    """Whether its keeper gets it to answer."""
+    if known.flavour == "gpu":  # which has none
+        return False
+    with console.waiting("the server does not answer: waiting for its keeper") as waiting:
+        while reason := unhealthy_reason(stack, known, PIPELINE):
+            waiting.show(reason)
+            if waiting.seconds > KEEPERS_S:
+                return False
+            time.sleep(0.2)
+    return True
 
 
 def _stop(known: State) -> None:

@@ -13,16 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
+from bundle_serving import keeper_notes
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
-from scripts.base import console, files, ports
+from scripts.base import console, files, lock, ports
 from scripts.base.errors import AlreadyTold, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
@@ -123,6 +124,7 @@ class DockerStack:
         if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
             self._run("init", "sh", "docker/steps/init.sh")
         admin_key.ensure()
+        lock.keepers_hands()
 
     def _require_own_project(self) -> None:
         """A name that the user gave may be another checkout's too, and Compose would take its
@@ -240,6 +242,7 @@ class DockerStack:
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
             user=f"{admin_key.NOBODY}:{admin_key.NOBODY}",
+            environment={"BIND": "127.0.0.1"},
             tmpfs={"/run/triton": "exec,mode=1777", "/tmp": ""},
             volumes={
                 str(repository): {"bind": "/models", "mode": "ro"},
@@ -281,6 +284,15 @@ class DockerStack:
         """Bytes of memory that are left to the server."""
         memory = self.memory()
         return memory[1] - memory[0] if memory else None
+
+    def kept(self) -> dict[str, Any]:
+        """What the server's keeper has noted; the gpu flavour has none."""
+        container = self._container("server")
+        if self.flavour == "gpu" or not container or container.status != "running":
+            return {}
+        ran = container.exec_run(["cat", f"{self.run_dir}/{keeper_notes.STATE}"])
+        noted: dict[str, Any] = json.loads(cast(bytes, ran.output)) if ran.exit_code == 0 else {}
+        return noted
 
     def alive(self, service: str = "server") -> bool:
         container = self._container(service)

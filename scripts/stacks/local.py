@@ -8,12 +8,14 @@ import subprocess
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from bundle_serving.start_server import EXIT_TIMEOUT_S, StartError, libpython_folder
+from bundle_serving import keeper_notes
+from bundle_serving.start_server import STOP_S, StartError, libpython_folder
 from scripts import bootstrap
-from scripts.base import ports
+from scripts.base import lock, ports
 from scripts.base.errors import INTERRUPTED, AlreadyTold, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
@@ -74,17 +76,18 @@ class LocalStack:
         RUN.mkdir(parents=True, exist_ok=True)
         if LOG.exists():
             LOG.replace(LOG.with_suffix(".log.1"))
-        command: list[str | Path] = [PYTHON, "-m", "bundle_serving.start_server"]
+        keeper_notes.forget(RUN)
+        command: list[str | Path] = [PYTHON, "-m", "bundle_serving.afresh", "--go-on"]
+        command += [PYTHON, "-m", "bundle_serving.keeper", "--run-dir", RUN]
+        command += ["--hands-off", lock.keepers_hands(), "--shm-prefix", SHM_PREFIX]
+        command += ["--admin-key-file", admin_key.PATH, "--address", self._settings.bind]
+        for name, port in self._settings.ports.items():
+            command += [f"--{name.replace('_', '-').lower()}", str(port)]
         if location := wished(self._settings):
             on_demand.hand_over_keys(self._settings)
             command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
         else:
             command += ["--repository", live.REPOSITORY]
-        command += ["--run-dir", RUN]
-        command += ["--shm-prefix", SHM_PREFIX, "--address", self._settings.bind]
-        command += ["--admin-key-file", admin_key.PATH]
-        for name, port in self._settings.ports.items():
-            command += [f"--{name.replace('_', '-').lower()}", str(port)]
         with LOG.open("w") as log:
             server = subprocess.Popen(
                 command,
@@ -104,6 +107,10 @@ class LocalStack:
         """Bytes of memory that are left to the server."""
         return int(psutil.virtual_memory().available)
 
+    def kept(self) -> dict[str, Any]:
+        """What the server's keeper has noted."""
+        return keeper_notes.read(RUN)
+
     def alive(self) -> bool:
         return _server() is not None
 
@@ -113,7 +120,7 @@ class LocalStack:
         if server:
             server.terminate()
             try:
-                server.wait(EXIT_TIMEOUT_S + 5)
+                server.wait(STOP_S)
             except psutil.TimeoutExpired:
                 server.kill()
         leftovers = [process for process in psutil.process_iter() if _is_ours(process)]
@@ -166,7 +173,9 @@ def _is_ours(process: psutil.Process) -> bool:
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        return any(SHM_PREFIX in argument for argument in process.cmdline())
+        words = process.cmdline()
+        ran = f"--run-dir={RUN}" in words or str(RUN / "envoy.yaml") in words
+        return ran or any(SHM_PREFIX in word for word in words)
     except psutil.Error:
         return False
 

@@ -6,11 +6,13 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bundle_serving import sockets
 from scripts.base import files
 from scripts.base.paths import ROOT
 from scripts.settings.settings import DEFAULTS, Settings
 
-PATH = ROOT / "build" / "run" / "state.json"
+RUN = ROOT / "build" / "run"
+PATH = RUN / "state.json"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,14 @@ class State:
     @property
     def grpc(self) -> str:
         return self.where(self.started_with.grpc_port)
+
+    @property
+    def admin(self) -> str:
+        """Where commands load and unload models over gRPC: the socket, which needs neither door nor
+        key, where that is on this machine."""
+        if self.flavour == "local":
+            return sockets.target(sockets.folder(RUN))
+        return self.grpc
 
     def where(self, port: int) -> str:
         address = self.started_with.bind

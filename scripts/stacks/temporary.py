@@ -15,7 +15,7 @@ import psutil
 
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
-from bundle_serving.start_server import EXIT_TIMEOUT_S, PIPELINE
+from bundle_serving.start_server import PIPELINE, STOP_S
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
@@ -82,7 +82,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
         family = psutil.Process(server.pid).children(recursive=True)
     server.terminate()
     with suppress(subprocess.TimeoutExpired):
-        server.wait(EXIT_TIMEOUT_S + 5)
+        server.wait(STOP_S)
     with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)
     for process in family:
@@ -95,21 +95,18 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 def triton(
     name: str, repository: Path, log: Path, pipeline: str = PIPELINE
 ) -> Iterator[tuple[str, str]]:
-    """The server of the local flavour on a repository; where it is asked over HTTP and gRPC."""
+    """The server of the local flavour on a repository, behind a door of its own; where it is asked
+    over HTTP and gRPC."""
     http, grpc, metrics = free_ports(3)
     address = f"127.0.0.1:{http}"
     with TemporaryDirectory() as run:
-        command: list[str | Path] = [PYTHON, "-m", "bundle_serving.start_server"]
-        command += ["--repository", repository, "--run-dir", run, "--config-name", CPU.config]
+        command: list[str | Path] = [PYTHON, "-m", "bundle_serving.keeper", "--run-dir", run]
+        command += ["--repository", repository, "--config-name", CPU.config]
         command += ["--load-model", pipeline]
         command += ["--http-port", str(http), "--grpc-port", str(grpc)]
         command += ["--metrics-port", str(metrics), "--shm-prefix", SHM_PREFIX + f"{http}_"]
         command += ["--admin-key-file", admin_key.ensure()]
-        try:
-            with running(
-                name, command, log, lambda: reason_not_to_trust(f"http://{address}", pipeline)
-            ):
-                yield address, f"127.0.0.1:{grpc}"
-        finally:
-            for region in Path("/dev/shm").glob(f"{SHM_PREFIX}{http}_*"):
-                region.unlink(missing_ok=True)
+        with running(
+            name, command, log, lambda: reason_not_to_trust(f"http://{address}", pipeline)
+        ):
+            yield address, f"127.0.0.1:{grpc}"

@@ -16,10 +16,12 @@ import argparse
 import http.client
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,8 +29,10 @@ from typing import IO
 
 import numpy as np
 
+from bundle_serving import over_socket, sockets
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
+from bundle_serving.start_server import is_ngc
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.base.ports import free_ports
@@ -72,8 +76,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def prove(options: argparse.Namespace) -> None:
-    with served(options) as address:
-        connection = http.client.HTTPConnection(address, timeout=60)
+    with served(options) as connection:
         if options.network:
             asked = engine.references(options.reference)
             answers = [_ask(connection, options.network, inputs) for inputs, _ in asked]
@@ -103,22 +106,22 @@ def judge(step: str, agreement: Agreement, bound: Bound) -> None:
 
 
 @contextmanager
-def served(options: argparse.Namespace) -> Iterator[str]:
+def served(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
     with (
         tempfile.TemporaryDirectory(dir=options.run_dir) as run,
         tempfile.TemporaryFile("w+") as log,
     ):
-        http_port, grpc, metrics = (str(port) for port in free_ports(3))
+        connection, listens = _where(Path(run))
         command = [sys.executable, "-m", "bundle_serving.start_server", "--shm-prefix", MARK]
-        command += ["--http-port", http_port, "--grpc-port", grpc, "--metrics-port", metrics]
         command += ["--repository", str(options.repository), "--load-model", options.ensemble]
         command += [word for model in options.load for word in ("--load-model", model)]
-        command += ["--run-dir", run, "--config-name", options.config]
-        url = f"http://127.0.0.1:{http_port}"
+        command += ["--run-dir", run, "--config-name", options.config, *listens]
         server, starts = _start(command, log), 1
         try:
             deadline = time.monotonic() + options.limit
-            while reason := reason_not_to_trust(url, options.ensemble):
+            while reason := reason_not_to_trust(
+                f"http://{connection.host}:{connection.port}", options.ensemble
+            ):
                 if (server.poll() or 0) < 0 and starts < STARTS:
                     _end(server)
                     server, starts = _start(command, log), starts + 1
@@ -133,9 +136,23 @@ def served(options: argparse.Namespace) -> Iterator[str]:
                         "what was served before still is; mend it, and publish it again",
                     )
                 time.sleep(0.2)
-            yield url.removeprefix("http://")
+            yield connection
         finally:
             _end(server)
+            if not is_ngc():
+                shutil.rmtree(sockets.folder(Path(run)))  # where it does not lie in the run folder
+
+
+def _where(run: Path) -> tuple[http.client.HTTPConnection, list[str]]:
+    """How it is asked, and what it is told for that: NVIDIA's server is in a container without a
+    network, and PyPI's on the bare host too, where no other user may send it anything."""
+    if is_ngc():
+        asked, grpc, metrics = free_ports(3)
+        ports = [f"--http-port={asked}", f"--grpc-port={grpc}", f"--metrics-port={metrics}"]
+        return http.client.HTTPConnection("127.0.0.1", asked, timeout=60), ports
+    socket = sockets.folder(run) / sockets.TRITONS_HTTP
+    urllib.request.install_opener(over_socket.opener(socket))  # for reason_not_to_trust
+    return over_socket.Connection(socket, timeout=60), ["--http-socket"]
 
 
 def _start(command: list[str], log: IO[str]) -> subprocess.Popen[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import json
 import re
 import resource
 import signal
@@ -29,7 +30,7 @@ from bundle_door.requests import Request
 from bundle_door.routes import of_documents, of_keys, of_plain_questions, of_triton, open_to_all
 from bundle_door.service import Service
 from bundle_door.triton import Triton
-from bundle_serving import sockets
+from bundle_serving import keeper_notes, sockets
 
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
 # the requests in flight.
@@ -37,6 +38,8 @@ LEAVE_S = 1.0
 DRAIN_S = 20.0
 # Longer than Envoy keeps a connection that is not used: it is never closed under a request.
 KEEP_ALIVE_S = 75
+
+RETURN_S = 5
 
 PR_SET_PDEATHSIG = 1
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
@@ -74,6 +77,8 @@ async def serve(settings: Settings) -> None:
         await handed_on.start()
         stack.push_async_callback(handed_on.stop, grace=0)
         outside = await stack.enter_async_context(envoy_process(settings, folder))
+        returning = asyncio.create_task(return_pages(service))
+        stack.callback(returning.cancel)
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((http, outside, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
@@ -91,9 +96,13 @@ def service_of(
     async def ready(request: Request, named: Mapping[str, str]) -> Answer:
         if stopping():
             raise Refused(503, "the server is stopping")
-        if why := unready(settings.run_dir):
+        noted = readiness(settings.run_dir)
+        if noted is None:
+            return await api.ready(request, named)
+        is_ready, why = noted
+        if not is_ready:
             raise Refused(503, why)
-        return await api.ready(request, named)
+        return Answer()
 
     async def metrics(request: Request, named: Mapping[str, str]) -> Answer:
         # Asked anew: nothing that a client sent reaches the parser of Triton's metrics.
@@ -101,7 +110,8 @@ def service_of(
             text = await local_http.ask(folder / sockets.METRICS, "GET", "/metrics")
         except (OSError, TimeoutError):
             raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
-        return Answer(text + key_metrics(keys), headers=TEXT)
+        of_ours = key_metrics(keys) + of_the_keeper(settings.run_dir)
+        return Answer(text + of_ours, headers=TEXT)
 
     routes = [
         *(of_keys(keys) if keys else []),
@@ -118,12 +128,22 @@ def key_metrics(keys: Keys | None) -> bytes:
     return metrics_of(keys.requests).encode() if keys else b""
 
 
-def unready(run_dir: Path) -> str | None:
-    """Why pictures are not answered, where whoever watches the server has written it down."""
+def readiness(run_dir: Path) -> tuple[bool, str] | None:
+    """Whether requests are answered, and why not, as the server's keeper has noted it. None where
+    it has no keeper."""
     try:
-        return (run_dir / "unready").read_text().strip() or "the server is not ready"
+        noted = json.loads((run_dir / keeper_notes.READINESS).read_text())
     except FileNotFoundError:
         return None
+    return noted["ready"], noted["reason"]
+
+
+def of_the_keeper(run_dir: Path) -> bytes:
+    """What it has restored, for Prometheus."""
+    try:
+        return (run_dir / keeper_notes.METRICS).read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 class Server(uvicorn.Server):
@@ -233,3 +253,12 @@ def keep_pages() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_THRESHOLD, 4 << 20)
     libc.mallopt(M_TRIM_THRESHOLD, 32 << 20)
+
+
+async def return_pages(service: Service) -> None:
+    """Gives back what a burst took, once it is over."""
+    libc = ctypes.CDLL(None)
+    while True:
+        await asyncio.sleep(RETURN_S)
+        if not service.load.requests:
+            libc.malloc_trim(0)

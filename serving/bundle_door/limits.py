@@ -20,7 +20,7 @@ class Limits:
     # Files in a form.
     pictures: int = 32
     # Of all requests that are being read or answered.
-    in_flight: int = 256
+    in_flight: int = 1024
     in_flight_bytes: int = 256 * MEGABYTE
     connections: int = 2000
     # For an answer, for a request to arrive, and for a connection on which nothing happens.

@@ -15,7 +15,6 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +33,7 @@ from pytriton.triton import Triton, TritonConfig, TritonLifecyclePolicy
 from bundle_serving.embeddings import Embedder, Network
 from bundle_serving.health import IMAGE, reason_not_to_trust
 from bundle_serving.pictures import Transform
+from bundle_serving.processes import children_of
 from bundle_serving.start_server import libpython_folder
 
 MODEL = "embedding"
@@ -152,15 +152,6 @@ def end(why: str) -> NoReturn:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     os._exit(1)
-
-
-def children_of(process: int) -> Iterator[int]:
-    """And theirs."""
-    for listed in Path(f"/proc/{process}/task").glob("*/children"):
-        with suppress(OSError):  # ended meanwhile
-            for child in map(int, listed.read_text().split()):
-                yield child
-                yield from children_of(child)
 
 
 if __name__ == "__main__":

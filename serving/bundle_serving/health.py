@@ -24,7 +24,8 @@ PICTURE = bytes.fromhex(
     "0a4944415478da63f80f00010101001cb08c990000000049454e44ae426082"
 )
 # A body of nothing but the input, where Triton can tell its shape by the length.
-RAW = {"UINT8": PICTURE, "BYTES": b"Are you there?"}
+TEXT = b"Are you there?"
+RAW = {"UINT8": PICTURE, "BYTES": TEXT}
 IMAGE = "image"  # BYTES of this name are a picture's
 LENGTH = "Inference-Header-Content-Length"
 BLACK_PIXEL = {"shape": [1, 1, 1, 3], "datatype": "FP32", "data": [0, 0, 0]}

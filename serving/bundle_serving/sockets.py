@@ -11,11 +11,12 @@ import stat
 import tempfile
 from pathlib import Path
 
-GRPC = "grpc:1"
+GRPC = "grpc:1"  # Triton appends the port to this one alone
 METRICS = "metrics"
 HTTP = "http"
 STREAMS = "streams"
 ENVOY_ADMIN = "envoy-admin"
+TRITONS_HTTP = "triton-http"  # where a candidate is proved, and nobody else asks
 
 # sun_path of the kernel, less the zero that ends it.
 LONGEST_PATH = 107
@@ -40,7 +41,7 @@ def target(sockets: Path) -> str:
 
 
 def _fits(sockets: Path) -> bool:
-    longest = max((GRPC, METRICS, HTTP, STREAMS, ENVOY_ADMIN), key=len)
+    longest = max((GRPC, METRICS, HTTP, STREAMS, ENVOY_ADMIN, TRITONS_HTTP), key=len)
     return len(os.fsencode(sockets / longest)) <= LONGEST_PATH
 
 

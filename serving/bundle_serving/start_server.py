@@ -3,8 +3,11 @@
     python -m bundle_serving.start_server --repository model_repository --run-dir build/run
 
 NVIDIA's image has it ready. The one that PyPI's nvidia-pytriton carries wants a backends folder put
-together, and its libraries found. Then this process becomes the server, with the operator's key
-where nobody sees it; where none is given, what it guards is closed to all.
+together, and its libraries found. Then this process becomes the server.
+
+PyPI's server is the last of its kind, and one hostile HTTP request ends it: it listens on Unix
+sockets that its owner alone can reach (sockets.py), and the door (bundle_door) speaks HTTP for it.
+NVIDIA's listens on ports, where the admin key guards what is not for everyone.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from bundle_serving import guard, s3
+from bundle_serving import guard, s3, sockets
 from bundle_serving.hidden_arguments import CannotHide, become
 
 PIPELINE = "ensemble_python_resnet50"
@@ -28,6 +31,9 @@ NGC = Path("/opt/tritonserver")
 
 # The longest that requests in flight get at a stop; whoever sends SIGTERM must wait longer.
 EXIT_TIMEOUT_S = 20
+# With its door, which ends first, and a keeper around both.
+DOOR_EXIT_S = 12
+STOP_S = EXIT_TIMEOUT_S + DOOR_EXIT_S + 5
 
 
 class StartError(RuntimeError):
@@ -76,9 +82,14 @@ def _stub(server: Path) -> Path:
     return stub
 
 
+def is_ngc() -> bool:
+    """Whether this is NVIDIA's image."""
+    return (NGC / "bin" / "tritonserver").exists()
+
+
 def prepared(run_dir: Path) -> tuple[Path, Path, dict[str, str]]:
     """The server's binary, its backends, and the environment it is to run in."""
-    if (NGC / "bin" / "tritonserver").exists():
+    if is_ngc():
         return NGC / "bin" / "tritonserver", NGC / "backends", dict(os.environ)
     server, libraries = _tritonserver()
     folders = [libraries, libpython_folder()]
@@ -113,38 +124,24 @@ def _for_s3(environment: dict[str, str], file: Path, run_dir: Path) -> dict[str,
         raise StartError(f"the key for S3 cannot be read from {file}: {fault}") from None
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    repository = os.environ.get("REPOSITORY")
-    parser.add_argument("--repository", default=repository, required=not repository)
-    parser.add_argument("--s3-credentials", default=os.environ.get("S3_CREDENTIALS"), type=Path)
-    parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
-    parser.add_argument("--load-model", action="append", metavar="NAME", help="may be repeated")
-    parser.add_argument("--config-name", default="cpu")
-    parser.add_argument("--address", default="127.0.0.1")
-    parser.add_argument("--http-port", default="8000")
-    parser.add_argument("--grpc-port", default="8001")
-    parser.add_argument("--metrics-port", default="8002")
-    parser.add_argument("--shm-prefix", default="triton_bundle_")
-    parser.add_argument("--admin-key-file", type=Path)
-    options = parser.parse_args(argv)
-    try:
-        key = guard.read(options.admin_key_file) if options.admin_key_file else secrets.token_hex()
-        binary, backends, environment = prepared(options.run_dir)
-        if options.s3_credentials:
-            environment = _for_s3(environment, options.s3_credentials, options.run_dir)
-    except (StartError, guard.NoKey) as fault:
-        print(f"error: {fault}", file=sys.stderr)
-        return 1
-    command = [
-        str(binary),
-        f"--model-repository={options.repository}",
-        f"--backend-directory={backends}",
-        "--model-control-mode=explicit",
-        *(f"--load-model={name}" for name in options.load_model or [PIPELINE]),
-        f"--model-config-name={options.config_name}",
-        f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",
-        f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+def on_sockets(folder: Path, http: bool) -> list[str]:
+    """Who opens the folder is its owner, and needs no key."""
+    for left in (sockets.GRPC, sockets.METRICS, sockets.TRITONS_HTTP):
+        (folder / left).unlink(missing_ok=True)  # by a server that was killed: Triton would refuse
+    name, _, port = sockets.GRPC.partition(":")
+    listens = [
+        f"--grpc-address=unix:{folder / name}",
+        f"--grpc-port={port}",
+        f"--metrics-address=unix:{folder / sockets.METRICS}",
+    ]
+    if http:
+        return [*listens, f"--http-address=unix:{folder / sockets.TRITONS_HTTP}"]
+    return [*listens, "--allow-http=false"]
+
+
+def on_ports(options: argparse.Namespace) -> list[str]:
+    """Without a key, what it guards is closed to all."""
+    return [
         f"--http-address={options.address}",
         f"--http-port={options.http_port}",
         f"--grpc-address={options.address}",
@@ -153,8 +150,53 @@ def main(argv: list[str] | None = None) -> int:
         f"--metrics-port={options.metrics_port}",
         *guard.OPTIONS,
     ]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    repository = os.environ.get("REPOSITORY")
+    parser.add_argument("--repository", default=repository, required=not repository)
+    parser.add_argument("--s3-credentials", default=os.environ.get("S3_CREDENTIALS"), type=Path)
+    parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
+    parser.add_argument("--load-model", action="append", metavar="NAME", help="may be repeated")
+    parser.add_argument("--config-name", default="cpu")
+    parser.add_argument("--shm-prefix", default="triton_bundle_")
+    on_pypi = parser.add_argument_group("PyPI's server")
+    on_pypi.add_argument("--http-socket", action="store_true", help="Triton's own HTTP there too")
+    on_ngc = parser.add_argument_group("NVIDIA's server")
+    on_ngc.add_argument("--address", default="127.0.0.1")
+    on_ngc.add_argument("--http-port", default="8000")
+    on_ngc.add_argument("--grpc-port", default="8001")
+    on_ngc.add_argument("--metrics-port", default="8002")
+    on_ngc.add_argument("--admin-key-file", type=Path)
+    options = parser.parse_args(argv)
+    try:
+        key = guard.read(options.admin_key_file) if options.admin_key_file else secrets.token_hex()
+        binary, backends, environment = prepared(options.run_dir)
+        if options.s3_credentials:
+            environment = _for_s3(environment, options.s3_credentials, options.run_dir)
+        if is_ngc():
+            listens = on_ports(options)
+        else:
+            listens = on_sockets(sockets.folder(options.run_dir), options.http_socket)
+    except (StartError, guard.NoKey, sockets.NotPrivate) as fault:
+        print(f"error: {fault}", file=sys.stderr)
+        return 1
+    command = [
+        str(binary),
+        f"--model-repository={options.repository}",
+        f"--backend-directory={backends}",
+        "--model-control-mode=explicit",
+        "--strict-readiness=false",  # else a model that loads, or fails to, makes it unready
+        *(f"--load-model={name}" for name in options.load_model or [PIPELINE]),
+        f"--model-config-name={options.config_name}",
+        f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",
+        f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+        *listens,
+    ]
     # Else the stub would write these files, and the next load take the model for a changed one.
     compileall.compile_dir(options.repository, quiet=2)
+    os.umask(0o077)  # pictures pass through shared memory
     try:
         become(command, key, environment)
     except CannotHide as refusal:

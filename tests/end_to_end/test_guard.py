@@ -122,14 +122,14 @@ def test_over_http_only_the_key_opens(
 def test_over_grpc_only_the_key_opens(served: Project, key: str, call: str) -> None:
     with tritonclient.grpc.InferenceServerClient(served.grpc) as client:
         for headers in ({}, {GRPC_HEADER: WRONG}, {GRPC_HEADER: ""}, {HEADER: key}):
-            with pytest.raises(InferenceServerException, match="restricted") as refused:
+            with pytest.raises(InferenceServerException, match="admin key") as refused:
                 GUARDED_GRPC[call](client, headers)
-            assert refused.value.status() == "StatusCode.UNAVAILABLE"
+            assert refused.value.status() == "StatusCode.PERMISSION_DENIED"
         try:
             GUARDED_GRPC[call](client, {GRPC_HEADER: key})
         except InferenceServerException as fault:
             assert "register" in call or "cuda" in call
-            assert "restricted" not in str(fault)
+            assert "admin key" not in str(fault)
 
 
 @pytest.mark.parametrize("path", OPEN)
@@ -147,7 +147,7 @@ def test_pictures_are_answered_without_a_key(served: Project) -> None:
 
 
 def test_no_process_shows_the_key(served: Project, key: str) -> None:
-    """Nor does any but the server have it in its environment."""
+    """Nor does any have it in its environment."""
     shown, carried = [], []
     for process in psutil.process_iter(["cmdline"]):
         if any(key in word for word in process.info["cmdline"] or []):
@@ -157,17 +157,21 @@ def test_no_process_shows_the_key(served: Project, key: str) -> None:
                 carried.append(process.name())
         except psutil.Error:  # ended, or another user's
             continue
-    assert shown == [] and set(carried) <= {"tritonserver"}
+    assert shown == [] and carried == []
 
 
 def test_no_file_has_the_key_but_its_own(served: Project, key: str) -> None:
+    """And on the bare host Envoy's configuration, which is read by its owner alone too."""
     found = {
-        str(path.relative_to(served.path))
+        str(path.relative_to(served.path)): path.stat().st_mode & 0o777
         for path in served.path.rglob("*")
         if path.is_file() and not path.is_relative_to(served.path / ".venv")
         if key.encode() in path.read_bytes()
     }
-    assert found == {"build/key/admin.key"}
+    shared = served.settings["FLAVOUR"] == "cpu"  # with the server, by its group
+    of_envoy = set() if shared else {"build/run/envoy.yaml"}
+    wanted = dict.fromkeys(of_envoy, 0o600) | {"build/key/admin.key": 0o640 if shared else 0o600}
+    assert found == wanted
 
 
 @pytest.mark.parametrize("served", ["cpu"], indirect=True)

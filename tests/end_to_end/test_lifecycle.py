@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -21,17 +22,31 @@ def project(tmp_path: Path, exported: Path) -> Project:
     made = Project.copy(tmp_path / "project", FLAVOUR="local")
     shutil.copytree(exported / "versions", made.path / "build" / "versions")
     yield made
-    for process in stubs(made):
-        process.kill()  # quicker than to let it stop in order
+    kill_everyone(made)  # quicker than to let it stop in order
     made.make("down")
 
 
-def stubs(project: Project) -> list[psutil.Process]:
+def processes(project: Project, *marks: str) -> list[psutil.Process]:
+    """The server's, its models', its door's and its keeper's; or those that bear a mark."""
+    run = str(project.path / "build" / "run")
     found = []
     for process in psutil.process_iter(["cmdline"]):
-        if any(project.shm_prefix in word for word in process.info["cmdline"] or []):
+        words = " ".join(process.info["cmdline"] or [])
+        ours = any(mark in words for mark in (project.shm_prefix, f"={run} ", f"{run}/envoy"))
+        if ours and all(mark in words for mark in marks):
             found.append(process)
     return found
+
+
+def stubs(project: Project) -> list[psutil.Process]:
+    return processes(project, "triton_python_backend_stub")
+
+
+def kill_everyone(project: Project) -> None:
+    """From above, so that nobody starts anybody afresh."""
+    for process in sorted(processes(project), key=lambda each: each.create_time()):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def state(project: Project) -> dict[str, object]:
@@ -41,9 +56,12 @@ def state(project: Project) -> dict[str, object]:
 
 def test_down_leaves_nothing(project: Project) -> None:
     project.made("up")
-    assert stubs(project) and project.shared_memory()
+    everyone = processes(project)
+    assert len(everyone) >= 10 and stubs(project) and project.shared_memory()
+    assert {region.stat().st_mode & 0o777 for region in project.shared_memory()} == {0o600}
     project.made("down")
-    assert stubs(project) == [] and project.shared_memory() == []
+    assert processes(project) == [] and project.shared_memory() == []
+    assert not any(process.is_running() for process in everyone)
     assert "no server was up" in project.made("down")
 
 
@@ -86,9 +104,9 @@ def test_ctrl_c_during_the_start(project: Project) -> None:
     assert "up:" in project.made("up")
 
 
-def test_kill_9_of_the_server(project: Project, tmp_path: Path) -> None:
+def test_kill_9_of_everyone(project: Project) -> None:
     project.made("up")
-    os.kill(int(str(state(project)["pid"])), signal.SIGKILL)
+    kill_everyone(project)
     refused = project.make("status")
     assert refused.returncode != 0
     (line,) = error_lines(refused.stderr)
@@ -98,15 +116,33 @@ def test_kill_9_of_the_server(project: Project, tmp_path: Path) -> None:
     assert len({path.name for path in project.shared_memory()}) <= 6  # none of the dead server's
 
 
-def test_kill_9_of_one_model(project: Project) -> None:
-    """Triton stays green over a dead stub; ours does not, and `up` mends it."""
+def test_kill_9_of_whoever_starts_the_keeper_afresh(project: Project) -> None:
+    """Pictures are answered as before, and yet it is not all as it should be."""
     project.made("up")
-    for stub in stubs(project):
-        if "postprocessing" in " ".join(stub.cmdline()):
-            stub.kill()
-    wait_until(lambda: project.make("status").returncode != 0, "status to see it")
-    assert "started afresh" in project.made("up")
+    os.kill(int(str(state(project)["pid"])), signal.SIGKILL)
+    (line,) = error_lines(project.make("status").stderr)
+    assert "its keeper is gone" in line and "make up" in line
+    assert "up:" in project.made("up")
     project.made("status")
+
+
+def test_kill_9_of_the_server(project: Project) -> None:
+    """It comes back by itself."""
+    project.made("up")
+    (server,) = processes(project, "bin/tritonserver")
+    server.kill()
+    wait_until(lambda: "the server had ended" in project.make("status").stdout, "it to be back")
+    assert "up already" in project.made("up")
+    assert len({path.name for path in project.shared_memory()}) <= 6  # none of the dead server's
+
+
+def test_kill_9_of_one_model(project: Project) -> None:
+    """Triton stays green over a dead stub; ours does not, and it comes back."""
+    project.made("up")
+    (stub,) = processes(project, "triton_python_backend_stub", "postprocessing")
+    stub.kill()
+    wait_until(lambda: "made it anew" in project.make("status").stdout, "it to be made anew")
+    assert "up already" in project.made("up")
 
 
 def test_a_busy_port(project: Project) -> None:
@@ -253,6 +289,6 @@ def test_an_operator_without_a_server(project: Project) -> None:
         (line,) = error_lines(project.make(*command).stderr)
         assert "no server is up" in line and "make up" in line
     project.made("up")
-    os.kill(int(str(state(project)["pid"])), signal.SIGKILL)
+    kill_everyone(project)
     (line,) = error_lines(project.make("load", "TRITON_MODEL=resnet50_onnx").stderr)
     assert project.settings["HTTP_PORT"] in line and "refused" in line

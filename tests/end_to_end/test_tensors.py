@@ -11,8 +11,9 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from bundle_serving import over_socket, sockets
 from bundle_serving.start_server import PIPELINE
-from tests.project import ROOT, free_ports, wait_until
+from tests.project import ROOT, wait_until
 
 CONFIG = """
 backend: "python"
@@ -45,22 +46,22 @@ def test_a_tensor_of_another_library_goes_on_by_dlpack(tmp_path: Path) -> None:
     version.mkdir(parents=True)
     (version / "model.py").write_text(MODEL)
     (version.parent / "config.pbtxt").write_text(CONFIG)
-    ports = dict(zip(("http", "grpc", "metrics"), free_ports(3), strict=True))
-    command = [sys.executable, "-m", "bundle_serving.start_server"]
-    command += ["--repository", str(version.parents[1]), "--run-dir", str(tmp_path / "run")]
-    command += [f"--{name}-port={port}" for name, port in ports.items()]
-    url = f"http://127.0.0.1:{ports['http']}"
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "bundle_serving.start_server", "--http-socket"]
+    command += ["--repository", str(version.parents[1]), "--run-dir", str(run)]
+    server_at = over_socket.opener(sockets.folder(run) / sockets.TRITONS_HTTP)
     log = tmp_path / "log"
     with log.open("w") as file:
         server = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
     try:
-        wait_until(lambda: _ready(url), f"the server, {log}")
+        wait_until(lambda: _ready(server_at), f"the server, {log}")
         for numbers in ([1.0, 2.0, 3.0], [4.0, 5.0, 6.0]):
             tensor = {"name": "INPUT_0", "datatype": "FP32", "shape": [1, 3], "data": numbers}
             asked = urllib.request.Request(
-                f"{url}/v2/models/{PIPELINE}/infer", json.dumps({"inputs": [tensor]}).encode()
+                f"http://server/v2/models/{PIPELINE}/infer",
+                json.dumps({"inputs": [tensor]}).encode(),
             )
-            with urllib.request.urlopen(asked) as answered:
+            with server_at.open(asked) as answered:
                 (output,) = json.load(answered)["outputs"]
             assert output["data"] == [2 * number for number in numbers], log.read_text()
     finally:
@@ -68,9 +69,9 @@ def test_a_tensor_of_another_library_goes_on_by_dlpack(tmp_path: Path) -> None:
         server.wait()
 
 
-def _ready(url: str) -> bool:
+def _ready(server_at: urllib.request.OpenerDirector) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/v2/models/{PIPELINE}/ready"):
+        with server_at.open(f"http://server/v2/models/{PIPELINE}/ready"):
             return True
     except OSError:
         return False

@@ -1,0 +1,92 @@
+"""Starts a program afresh whenever it ends, and wakes it when it is stopped.
+
+    python -m bundle_serving.afresh [--go-on] COMMAND …
+
+Docker does the former with `restart: unless-stopped`; on the bare host nobody does, and the latter
+nobody anywhere. Of a program that was killed or crashed, the next one finds what it had started
+among our children. One that never came up (START_FAILED) is not tried again; one that gave up
+(GIVEN_UP) only with --go-on, where nobody above tries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
+
+from bundle_serving.processes import children_of
+
+START_FAILED, GIVEN_UP = 3, 4
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30
+LONG_S = 60  # who was up for so long has not failed to start
+PR_SET_CHILD_SUBREAPER = 36  # from <sys/prctl.h>
+
+
+def main(argv: list[str]) -> int:
+    go_on = argv[:1] == ["--go-on"]
+    command = argv[1:] if go_on else argv
+    # What the program leaves behind becomes ours to end.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    pause, first = FIRST_PAUSE_S, True
+    while True:
+        began = time.monotonic()
+        code = _one_life(command)
+        if code == 0 or (code == START_FAILED and first) or (code == GIVEN_UP and not go_on):
+            return code
+        first = False
+        pause = FIRST_PAUSE_S if time.monotonic() > began + LONG_S else pause
+        print(f"ended with {code}: started afresh in {pause:g} s", file=sys.stderr, flush=True)
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_S)
+
+
+def _one_life(command: list[str]) -> int:
+    """The exit code; negative where a signal ended it, and 0 after SIGTERM to us."""
+    program = os.posix_spawnp(command[0], command, os.environ)
+
+    def stop(*_: FrameType | int | None) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(program, signal.SIGTERM)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    signal.signal(signal.SIGTERM, stop)
+    code = _ended(program)
+    if code in (0, START_FAILED, GIVEN_UP) or signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
+        _end_all()
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
+        return 0
+    signal.signal(signal.SIGTERM, _stop)
+    return code
+
+
+def _stop(*_: FrameType | int | None) -> NoReturn:
+    _end_all()
+    sys.exit(0)
+
+
+def _ended(program: int) -> int:
+    while True:
+        pid, status = os.waitpid(-1, os.WUNTRACED)
+        if pid == program and not os.WIFSTOPPED(status):
+            return os.waitstatus_to_exitcode(status)
+        if os.WIFSTOPPED(status):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _end_all() -> None:
+    while left := list(children_of(os.getpid())):
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""Wakes processes that were stopped (SIGSTOP), and keeps what passes between them private."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from bundle_serving.keeper_notes import STOPPED, Notes
+from bundle_serving.processes import IS_STOPPED, family, look_at
+
+LOOK_S, FAMILY_S = 0.2, 1
+
+# Triton gives up a model's process that is silent for a second, and takes back the memory in which
+# the question lay. One that is woken later writes there, and the whole server dies of it.
+LONGEST_ASLEEP_S = 0.6
+
+
+async def keep_awake(roots: Callable[[], Iterable[int]], shm_prefix: str, notes: Notes) -> NoReturn:
+    known: list[int] = []
+    looked_at_all = looked_at = 0.0
+    while True:
+        now = time.monotonic()
+        if now > looked_at_all + FAMILY_S:
+            known = [each.pid for root in roots() for each in family(root)]
+            _shut(shm_prefix)
+            looked_at_all = now
+        for pid in known:
+            seen = look_at(pid)
+            if seen and seen.state == IS_STOPPED:
+                harmless = not seen.instance or now < looked_at + LONGEST_ASLEEP_S
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT if harmless else signal.SIGKILL)
+                what = "woke it" if harmless else "ended it"
+                notes.restored(STOPPED, f"{seen.name} was stopped: {what}")
+        looked_at = now
+        await asyncio.sleep(LOOK_S)
+
+
+def _shut(shm_prefix: str) -> None:
+    """Triton lets everyone on the machine read the memory that pictures pass through."""
+    for region in Path("/dev/shm").glob(f"{shm_prefix}*"):
+        with suppress(FileNotFoundError):
+            region.chmod(0o600)

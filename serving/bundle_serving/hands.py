@@ -1,0 +1,55 @@
+"""Who may change what is loaded: commands, or the keeper when none of them is at work.
+
+A lock on a file, because it ends with the command that holds it, however that ends, and because a
+container sees it through a read-only mount. (Where Docker runs in a virtual machine, it does not:
+there a command and the keeper may meet, and the later load counts.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import IO
+
+LOOK_S = 0.2
+LONGEST_S = 60  # that a command waits for the keeper: one that is stopped holds nobody up
+
+
+class Hands:
+    """The keeper's."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+
+    @asynccontextmanager
+    async def on(self) -> AsyncIterator[None]:
+        if self._file is None or not self._file.exists():
+            yield
+            return
+        with self._file.open() as lock:
+            while not _taken(lock, fcntl.LOCK_EX):
+                await asyncio.sleep(LOOK_S)
+            yield
+
+
+@contextmanager
+def off(file: Path) -> Iterator[None]:
+    """The keeper's hands, for a command; others may hold them off at the same time."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as lock:
+        deadline = time.monotonic() + LONGEST_S
+        while not _taken(lock, fcntl.LOCK_SH) and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+        yield
+
+
+def _taken(lock: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

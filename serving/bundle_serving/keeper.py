@@ -1,0 +1,236 @@
+"""Keeps a server and its door up: starts them, watches them, and restores the smallest thing that
+helps.
+
+    python -m bundle_serving.keeper --run-dir build/run --repository build/live --http-port 8000 …
+
+What it does not know itself it passes on to start_server.
+
+    a process is stopped           it is woken
+    a model lacks a process        it is made anew, while what is left of it serves    (watch.py)
+    a pipeline does not answer     its models are made anew, or loaded                 (watch.py)
+    the door has ended             it is started again
+    the server has ended, or       it is started again, with all pipelines that it had
+      nothing smaller helped
+    that did not help either       this program ends, and whoever runs it starts all afresh
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import grpc
+
+from bundle_door import local_http
+from bundle_serving import sockets
+from bundle_serving.afresh import GIVEN_UP, START_FAILED
+from bundle_serving.awake import keep_awake
+from bundle_serving.children import Child
+from bundle_serving.hands import Hands
+from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
+from bundle_serving.pauses import Pauses
+from bundle_serving.processes import Process
+from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S, PIPELINE
+from bundle_serving.triton_control import Triton, ready
+from bundle_serving.watch import Watch
+
+START_S = 300  # until everything is loaded
+MOST_STARTS = 3  # of the server, in vain
+ASK_DOOR_S, MOST_SILENT = 5, 3
+
+
+class GivenUp(Exception):
+    """The exit code, and why."""
+
+
+class Keeper:
+    def __init__(self, options: argparse.Namespace, for_server: list[str]) -> None:
+        self._options = options
+        self._for_server = for_server
+        self._triton = Triton(sockets.folder(options.run_dir))
+        self._notes = Notes.resumed(options.run_dir)
+        self._hands = Hands(options.hands_off)
+        self._pauses = Pauses()
+        self._server: Child | None = None
+        self._door: Child | None = None
+
+    async def run(self) -> int:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        stopping = asyncio.create_task(stop.wait())
+        keeping = asyncio.gather(self._keep_door(), self._keep_server(), self._keep_awake())
+        await asyncio.wait((stopping, keeping), return_when=asyncio.FIRST_COMPLETED)
+        code = 0
+        if not stopping.done():
+            try:
+                await keeping
+            except GivenUp as given_up:
+                code, reason = given_up.args
+                log(reason)
+        self._notes.say(False, "the server is stopping")
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        for child, grace in ((self._door, DOOR_EXIT_S), (self._server, EXIT_TIMEOUT_S)):
+            if child:
+                await child.end(0 if code else grace)
+        self._remove_shared_memory()
+        return code
+
+    async def _keep_door(self) -> NoReturn:
+        named = ("run_dir", "address", "http_port", "grpc_port", "metrics_port", "admin_key_file")
+        given = {name: getattr(self._options, name) for name in named}
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        self._door = Child.found(self._is_door)
+        was_up = self._door is not None
+        while True:
+            self._door = self._door or Child.started("bundle_door", *options)
+            why = await self._door_ends(self._door)
+            await self._door.end(0)  # what is left of it
+            if not (was_up or self._notes.times_ready):
+                raise GivenUp(START_FAILED, "the door does not start")
+            await self._pauses.before(DOOR)
+            self._door = None
+            self._notes.restored(DOOR, f"{why}: started it again")
+
+    async def _door_ends(self, door: Child) -> str:
+        """Or hangs: says no more that it lives, again and again."""
+        silent = 0
+        while silent < MOST_SILENT:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(door.wait(), ASK_DOOR_S)
+                return "the door had ended"
+            silent = 0 if await self._door_lives() else silent + 1
+        return "the door hung"
+
+    async def _door_lives(self) -> bool:
+        folder = sockets.folder(self._options.run_dir)
+        try:
+            async with asyncio.timeout(ASK_DOOR_S):
+                await local_http.ask(folder / sockets.HTTP, "GET", "/v2/health/live")
+                await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/ready")
+        except (OSError, TimeoutError):
+            return False
+        return True
+
+    async def _keep_server(self) -> NoReturn:
+        why, in_vain = "", 0
+        self._server = Child.found(self._is_server)
+        was_up = self._server is not None
+        while True:
+            before = self._notes.times_ready
+            if self._server is None:
+                async with self._hands.on():
+                    await self._pauses.before(SERVER)
+                    self._server = self._started_server()
+                    loaded = await self._loads(self._server)
+                if loaded and why:
+                    self._notes.restored(SERVER, f"{why}: started it again")
+            why = await self._watched(self._server)
+            in_vain = 0 if self._notes.times_ready > before else in_vain + 1
+            self._notes.say(False, why)
+            log(why)
+            await self._server.end(0)
+            self._server = None
+            if not (was_up or self._notes.times_ready):
+                raise GivenUp(START_FAILED, "the server does not start")
+            if in_vain == MOST_STARTS:
+                raise GivenUp(GIVEN_UP, f"{in_vain} starts of the server were in vain")
+
+    async def _loads(self, server: Child) -> bool:
+        """Until it has loaded the first pipeline, or never will."""
+        deadline = time.monotonic() + START_S
+        while server.runs and time.monotonic() < deadline:
+            with suppress(grpc.aio.AioRpcError):
+                if self._options.load_model in ready(await self._triton.index()):
+                    return True
+            await asyncio.sleep(0.1)
+        return False
+
+    async def _watched(self, server: Child) -> str:
+        """Until it must be started again; the reason."""
+        first = self._options.load_model
+        watch = Watch(first, server, self._triton, self._notes, self._hands, self._pauses)
+        extra = asyncio.create_task(self._load_extra_pipelines(self._notes.extra_pipelines))
+        try:
+            return await watch.until_it_must_be_started_again()
+        finally:
+            extra.cancel()
+
+    async def _load_extra_pipelines(self, names: list[str]) -> None:
+        """A fresh server has the first one alone."""
+        for name in names:
+            try:
+                if name not in ready(await self._triton.index()):
+                    await self._triton.load(name)
+            except grpc.aio.AioRpcError as fault:
+                log(f"{name} is not loaded again: {fault.details()}")
+
+    def _is_door(self, process: Process) -> bool:
+        return {"bundle_door", f"--run-dir={self._options.run_dir}"} <= {*process.arguments}
+
+    def _is_server(self, process: Process) -> bool:
+        mark = f"shm-region-prefix-name={self._options.shm_prefix}"
+        starting = {"bundle_serving.start_server", f"--shm-prefix={self._options.shm_prefix}"}
+        return starting <= {*process.arguments} or any(
+            argument.endswith(mark) for argument in process.arguments
+        )
+
+    def _started_server(self) -> Child:
+        self._remove_shared_memory()
+        return Child.started(
+            "bundle_serving.start_server",
+            *self._for_server,
+            f"--load-model={self._options.load_model}",
+            f"--run-dir={self._options.run_dir}",
+            f"--shm-prefix={self._options.shm_prefix}",
+        )
+
+    async def _keep_awake(self) -> NoReturn:
+        def both() -> list[int]:
+            return [each.pid for each in (self._server, self._door) if each]
+
+        await keep_awake(both, self._options.shm_prefix, self._notes)
+
+    def _remove_shared_memory(self) -> None:
+        """Of a server that was killed it stays."""
+        for region in Path("/dev/shm").glob(f"{self._options.shm_prefix}*"):
+            region.unlink(missing_ok=True)
+
+
+async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:
+    return await Keeper(options, for_server).run()  # made here: gRPC takes the loop that runs
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--http-port", default="8000")
+    parser.add_argument("--grpc-port", default="8001")
+    parser.add_argument("--metrics-port", default="8002")
+    parser.add_argument("--admin-key-file", type=Path, required=True)
+    parser.add_argument("--load-model", metavar="NAME", default=PIPELINE, help="the first pipeline")
+    parser.add_argument("--shm-prefix", default="triton_bundle_")
+    parser.add_argument("--hands-off", type=Path, help="nothing is restored while it is locked")
+    options, for_server = parser.parse_known_args(argv)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    os.umask(0o077)
+    options.run_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        return asyncio.run(_keep(options, for_server))
+    except sockets.NotPrivate as fault:
+        print(f"error: {fault}", file=sys.stderr)
+        return START_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

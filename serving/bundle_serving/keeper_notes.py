@@ -1,0 +1,114 @@
+"""What the keeper tells others: files in the run folder, each written whole.
+
+readiness.json   for the door, which answers /v2/health/ready by it
+keeper.json      for `make status`, and for the next keeper
+keeper.prom      for Prometheus; the door adds it to Triton's metrics
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+READINESS, STATE, METRICS = "readiness.json", "keeper.json", "keeper.prom"
+
+# What there is to restore, from the smallest to the largest.
+STOPPED, MODEL, DOOR, SERVER = "stopped_process", "model", "door", "server"
+
+KEPT_EVENTS = 20
+
+
+@dataclass
+class Notes:
+    folder: Path
+    ready: bool = False
+    reason: str = "it is starting"
+    times_ready: int = 0
+    extra_pipelines: list[str] = field(default_factory=list)
+    _restored: Counter[str] = field(default_factory=Counter)
+    _events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
+
+    @classmethod
+    def resumed(cls, folder: Path) -> Notes:
+        """Where a keeper before this one left off."""
+        notes = cls(folder)
+        before = read(folder)
+        notes.extra_pipelines = before.get("extra_pipelines", [])
+        notes._restored.update(before.get("restored", {}))
+        notes._events.extend(before.get("events", []))
+        notes.say(False, notes.reason)
+        return notes
+
+    def say(self, ready: bool, reason: str = "") -> None:
+        """Whether requests are answered."""
+        self.times_ready += ready
+        if (ready, reason) == (self.ready, self.reason) and ready:
+            return
+        self.ready, self.reason = ready, reason
+        self._write(READINESS, json.dumps({"ready": ready, "reason": reason}))
+        self._save()
+
+    def restored(self, what: str, told: str) -> None:
+        log(told)
+        self._restored[what] += 1
+        self._events.append({"at": round(time.time()), "did": told})
+        self._save()
+
+    def remember(self, extra_pipelines: list[str]) -> None:
+        if extra_pipelines != self.extra_pipelines:
+            self.extra_pipelines = extra_pipelines
+            self._save()
+
+    def _save(self) -> None:
+        state = {
+            "ready": self.ready,
+            "reason": self.reason,
+            "restored": self._restored,
+            "events": list(self._events),
+            "extra_pipelines": self.extra_pipelines,
+        }
+        self._write(STATE, json.dumps(state, indent=2) + "\n")
+        self._write(METRICS, self._metrics())
+
+    def _metrics(self) -> str:
+        lines = [
+            "# HELP bundle_ready Whether requests are answered.",
+            "# TYPE bundle_ready gauge",
+            f"bundle_ready {int(self.ready)}",
+            "# HELP bundle_restored_total What the keeper restored.",
+            "# TYPE bundle_restored_total counter",
+        ]
+        for what in (STOPPED, MODEL, DOOR, SERVER):
+            lines.append(f'bundle_restored_total{{what="{what}"}} {self._restored[what]}')
+        return "\n".join(lines) + "\n"
+
+    def _write(self, name: str, content: str) -> None:
+        draft = self.folder / f".{name}.new"
+        with suppress(OSError):  # a full disk is no reason to end
+            draft.write_text(content)
+            draft.replace(self.folder / name)
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """What the keeper of a run folder has noted; empty where it has not."""
+    try:
+        state: dict[str, Any] = json.loads((folder / STATE).read_text())
+        return state
+    except (OSError, ValueError):
+        return {}
+
+
+def forget(folder: Path) -> None:
+    for name in (READINESS, STATE, METRICS):
+        (folder / name).unlink(missing_ok=True)
+
+
+def log(text: str) -> None:
+    with suppress(OSError):
+        print(f"keeper: {text}", file=sys.stderr, flush=True)

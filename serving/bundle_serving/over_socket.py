@@ -1,0 +1,31 @@
+"""HTTP over a Unix socket, by the standard library."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import urllib.request
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+
+class Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path, host: str = "localhost", **options: Any) -> None:
+        super().__init__(host, **options)
+        self._path = str(path)
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def opener(path: Path) -> urllib.request.OpenerDirector:
+    """Asks there, whatever host a URL names."""
+
+    class Handler(urllib.request.HTTPHandler):
+        def http_open(self, request: urllib.request.Request) -> Any:
+            return self.do_open(partial(Connection, path), request)
+
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), Handler)

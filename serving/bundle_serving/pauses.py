@@ -1,0 +1,23 @@
+"""Pauses before what is done again and again, so that it is not all that is done."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+
+WITHIN_S = 300
+WITHOUT_PAUSE = 3
+FIRST_S, LONGEST_S = 1, 30
+
+
+class Pauses:
+    def __init__(self) -> None:
+        self._done: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=16))
+
+    async def before(self, what: str) -> None:
+        now = time.monotonic()
+        recent = sum(at > now - WITHIN_S for at in self._done[what])
+        self._done[what].append(now)
+        if recent >= WITHOUT_PAUSE:
+            await asyncio.sleep(min(FIRST_S * 2 ** (recent - WITHOUT_PAUSE), LONGEST_S))

@@ -1,0 +1,60 @@
+"""What /proc tells of a process and of all that it started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+IS_STOPPED = "T"
+STUB = "triton_python_backend_stub"
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    state: str
+    ticks: int  # of processor time
+    arguments: tuple[str, ...]
+
+    @property
+    def instance(self) -> tuple[str, str] | None:
+        """Of a model's process: its instance group and version, from Triton's arguments for it:
+        the model's file, six more, and the instance's name, which is the group's and a number."""
+        if not self.arguments[0].endswith(STUB) or len(self.arguments) < 9:  # or it is about to be
+            return None
+        group, _, _ = self.arguments[8].rpartition("_")
+        return group, Path(self.arguments[1]).parent.name
+
+    @property
+    def name(self) -> str:
+        return self.arguments[8] if self.instance else Path(self.arguments[0]).name
+
+
+def children_of(process: int) -> Iterator[int]:
+    """And theirs."""
+    for listed in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # ended meanwhile
+            for child in map(int, listed.read_text().split()):
+                yield child
+                yield from children_of(child)
+
+
+def look_at(pid: int) -> Process | None:
+    """None of one that has ended."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        arguments = (folder / "cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return None
+    state, user, system = fields[0], fields[11], fields[12]
+    return None if state in "ZX" else Process(pid, state, int(user) + int(system), tuple(arguments))
+
+
+def family(root: int) -> list[Process]:
+    """The process and all that it started."""
+    return [seen for pid in (root, *children_of(root)) if (seen := look_at(pid))]

@@ -1,0 +1,128 @@
+"""Asks a server over its Unix socket, as its owner: what it has loaded, and whether it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from bundle_serving import kserve, sockets
+from bundle_serving.health import IMAGE, PICTURE, TEXT
+
+pb = kserve.pb
+
+SECONDS = 3
+LOAD_S = 90
+IN_TRANSIT = {"LOADING", "UNLOADING"}
+
+BLACK_PIXEL = bytes(3 * 4)  # as an array of floats
+
+# The server is at the end of its strength, or behind all that others ask: neither is a fault.
+BUSY = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
+QUEUE_FULL = "maximum queue size"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a question was not answered."""
+
+    reason: str
+    busy: bool
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Requests for one model since its server's start."""
+
+    answered: int
+    failed: int
+
+
+class Triton:
+    def __init__(self, folder: Path) -> None:
+        self._channel = grpc.aio.insecure_channel(
+            sockets.target(folder),
+            options=[
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.max_reconnect_backoff_ms", 500),
+                ("grpc.enable_http_proxy", 0),
+            ],
+        )
+        self._stub = kserve.stub(self._channel)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def index(self) -> dict[tuple[str, str], str]:
+        """The state of each version that was ever loaded."""
+        index = await self._stub.RepositoryIndex(pb.RepositoryIndexRequest(), timeout=SECONDS)
+        return {(each.name, each.version): each.state for each in index.models if each.state}
+
+    async def config(self, model: str, version: str = "") -> Any:
+        """As the server has it, which may be another one than the repository's."""
+        asked = pb.ModelConfigRequest(name=model, version=version)
+        return (await self._stub.ModelConfig(asked, timeout=SECONDS)).config
+
+    async def counts(self) -> dict[str, Counts]:
+        """Of all versions of a model together."""
+        answer = await self._stub.ModelStatistics(pb.ModelStatisticsRequest(), timeout=SECONDS)
+        counts: dict[str, Counts] = {}
+        for each in answer.model_stats:
+            stats, before = each.inference_stats, counts.get(each.name, Counts(0, 0))
+            counts[each.name] = Counts(
+                before.answered + stats.success.count, before.failed + stats.fail.count
+            )
+        return counts
+
+    async def load(self, model: str, config: Any = None) -> None:
+        """With a config the model is made anew where that differs from the one it has."""
+        asked = pb.RepositoryModelLoadRequest(model_name=model)
+        if config is not None:
+            asked.parameters["config"].string_param = as_json(config)
+        await self._stub.RepositoryModelLoad(asked, timeout=LOAD_S)
+
+    async def ask(self, pipeline: str, seconds: float) -> Refusal | None:
+        """None when it answered a question of its kind."""
+        try:
+            asked = pb.ModelMetadataRequest(name=pipeline)
+            signature = await self._stub.ModelMetadata(asked, timeout=seconds)
+            await self._stub.ModelInfer(question(signature), timeout=seconds)
+        except grpc.aio.AioRpcError as fault:
+            said = " ".join(str(fault.details()).split())[:300]
+            busy = fault.code() in BUSY or QUEUE_FULL in said
+            return Refusal(said or fault.code().name, busy)
+        return None
+
+
+def ready(index: Mapping[tuple[str, str], str]) -> set[str]:
+    """The models of which a version is."""
+    return {model for (model, _), state in index.items() if state == "READY"}
+
+
+def question(signature: Any) -> Any:
+    """What a pipeline can answer, by the type of its input."""
+    wanted = signature.inputs[0]
+    content, shape = _content(wanted.name, wanted.datatype), [1] * len(wanted.shape)
+    if wanted.datatype == "UINT8":
+        shape[-1] = len(content)
+    elif wanted.datatype == "FP32":
+        shape[-1] = 3
+    asked = pb.ModelInferRequest(model_name=signature.name, raw_input_contents=[content])
+    asked.inputs.add(name=wanted.name, datatype=wanted.datatype, shape=shape)
+    return asked
+
+
+def _content(name: str, datatype: str) -> bytes:
+    if datatype == "BYTES":
+        text = PICTURE if name == IMAGE else TEXT
+        return len(text).to_bytes(4, "little") + text
+    return PICTURE if datatype == "UINT8" else BLACK_PIXEL
+
+
+def as_json(config: Any) -> str:
+    from google.protobuf import json_format  # seldom needed
+
+    return json_format.MessageToJson(config, preserving_proto_field_name=True)

@@ -1,0 +1,249 @@
+"""Watches a server that answers, and mends its models, until it must be started again.
+
+Triton says that it and its models are ready whatever became of their processes. So what counts is
+which processes there are, and whether questions are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import NoReturn
+
+import grpc
+
+from bundle_serving.children import Child
+from bundle_serving.hands import Hands
+from bundle_serving.keeper_notes import MODEL, Notes
+from bundle_serving.pauses import Pauses
+from bundle_serving.processes import TICKS_A_SECOND, family
+from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton, ready
+
+FAMILY_S = 1  # between two looks for processes that are new
+SETTLE_S = 0.25
+
+ASK_EVERY_S, ASK_BESIDE_EVERY_S = 5, 30
+# Where nothing was answered for so long, and nothing computed, nothing will come.
+QUESTION_S, COMPUTES = 8, 0.05  # of one core
+# And however much is computed:
+PATIENCE_S = 90
+
+
+class Watch:
+    def __init__(
+        self,
+        first: str,
+        server: Child,
+        triton: Triton,
+        notes: Notes,
+        hands: Hands,
+        pauses: Pauses,
+    ) -> None:
+        self._first = first  # the pipeline that it is all about
+        self._server, self._triton, self._notes = server, triton, notes
+        self._hands, self._pauses = hands, pauses
+        self._gone = asyncio.Event()  # a process of the server's
+        self._round_at = 0.0  # when there were questions
+        self._counts: dict[str, Counts] = {}
+        self._answered = {self._first: time.monotonic()}  # when we were
+        self._wrong: set[str] = set()  # the pipelines that did not answer in the last round
+        self._mended: set[str] = set()  # and those whose models were made anew for that
+
+    async def until_it_must_be_started_again(self) -> str:
+        """The reason."""
+        tasks = [
+            asyncio.create_task(each)
+            for each in (self._server_ended(), self._mend(), self._notice_who_goes())
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return str(next(iter(done)).result())
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _server_ended(self) -> str:
+        await self._server.wait()
+        return "the server had ended"
+
+    async def _notice_who_goes(self) -> NoReturn:
+        loop = asyncio.get_running_loop()
+        watched: dict[int, int] = {}
+
+        def gone(pid: int) -> None:
+            loop.remove_reader(watched[pid])
+            os.close(watched.pop(pid))
+            self._gone.set()
+
+        try:
+            while True:
+                for each in family(self._server.pid):
+                    if each.pid not in watched:
+                        with suppress(ProcessLookupError):
+                            watched[each.pid] = os.pidfd_open(each.pid)
+                            loop.add_reader(watched[each.pid], gone, each.pid)
+                await asyncio.sleep(FAMILY_S)
+        finally:
+            for pidfd in watched.values():
+                loop.remove_reader(pidfd)
+                os.close(pidfd)
+
+    async def _mend(self) -> str:
+        """What is gone is seen at once, whatever question waits for an answer."""
+        while True:
+            asking = asyncio.create_task(self._ask_when_due())
+            gone = asyncio.create_task(self._gone.wait())
+            try:
+                await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if gone.done():
+                    self._gone.clear()
+                    reason = await self._mend_models()
+                else:
+                    reason = await self._mend_pipelines(asking.result())
+            finally:
+                asking.cancel()
+                gone.cancel()
+                await asyncio.gather(asking, gone, return_exceptions=True)
+            if reason:
+                return reason
+
+    # Models
+
+    async def _mend_models(self) -> str | None:
+        """Makes anew what lacks processes; a reason where that fails."""
+        if not await self._lacking():
+            return None
+        async with self._hands.on():
+            lacking = await self._lacking()
+            await asyncio.sleep(SETTLE_S)
+            for model in sorted(lacking & await self._lacking()):
+                if reason := await self._make_anew(model, "it lacked a process"):
+                    return reason
+        self._round_at = 0  # is it all right now?
+        return None
+
+    async def _lacking(self) -> set[str]:
+        """The models that are ready with fewer processes than they should have."""
+        there = Counter(each.instance for each in family(self._server.pid) if each.instance)
+        lacking = set()
+        try:
+            states = await self._triton.index()
+            if IN_TRANSIT & set(states.values()):  # its processes come or go
+                asyncio.get_running_loop().call_later(1, self._gone.set)
+            for (model, version), state in states.items():
+                if state != "READY":
+                    continue
+                config = await self._triton.config(model, version)
+                left = {each.name: there[each.name, version] for each in config.instance_group}
+                if any(left[each.name] < each.count for each in config.instance_group):
+                    lacking.add(model)
+                    if not any(left.values()) and model in await self._members(self._first):
+                        self._notes.say(False, f"{model} has no process left")
+        except grpc.aio.AioRpcError:
+            pass  # by questions it is found whether the server answers at all
+        return lacking
+
+    async def _members(self, pipeline: str) -> set[str]:
+        config = await self._triton.config(pipeline)
+        return {step.model_name for step in config.ensemble_scheduling.step}
+
+    async def _make_anew(self, model: str, why: str) -> str | None:
+        """Triton does it where the config is another one, and serves with the old processes until
+        the new ones are ready."""
+        await self._pauses.before(model)
+        try:
+            config = await self._triton.config(model)
+            config.parameters["made_anew"].string_value = str(time.time_ns())
+            await self._triton.load(model, config)
+        except grpc.aio.AioRpcError as fault:
+            return f"{model} could not be made anew ({fault.details()})"
+        self._notes.restored(MODEL, f"{model}: {why}; made it anew")
+        return None
+
+    # Pipelines
+
+    async def _ask_when_due(self) -> dict[str, str]:
+        """What is wrong with which pipeline."""
+        await asyncio.sleep(max(0, self._round_at + ASK_EVERY_S - time.monotonic()))
+        began, ticks, before = time.monotonic(), self._ticks(), self._counts
+        try:
+            refusals = {name: await self._ask(name) for name in await self._due()}
+            self._counts = await self._triton.counts()
+        except grpc.aio.AioRpcError as fault:
+            refusals = {self._first: Refusal(f"it hangs ({fault.details()})", busy=True)}
+        self._round_at = time.monotonic()
+        computes = self._ticks() - ticks > COMPUTES * TICKS_A_SECOND * (self._round_at - began)
+        wrong = {}
+        for name, refusal in refusals.items():
+            moves = computes or self._counts.get(name) != before.get(name)
+            if refusal is None:
+                self._answered[name] = self._round_at
+            elif not (refusal.busy and moves and began < self._answered[name] + PATIENCE_S):
+                wrong[name] = refusal.reason
+        return wrong
+
+    def _ticks(self) -> int:
+        return sum(each.ticks for each in family(self._server.pid))
+
+    async def _due(self) -> list[str]:
+        """The first pipeline, and less often those beside it; of one that never answered nobody
+        knows whether it can answer our kind of question."""
+        others = ready(await self._triton.index()) - {self._first}
+        beside = [name for name in sorted(others) if await self._members(name)]
+        self._notes.remember(beside)
+        for name in beside:
+            if name not in self._answered and await self._triton.ask(name, QUESTION_S) is None:
+                self._answered[name] = time.monotonic()
+        long_ago = time.monotonic() - ASK_BESIDE_EVERY_S
+        return [self._first, *(n for n in beside if self._answered.get(n, long_ago) < long_ago)]
+
+    async def _ask(self, pipeline: str) -> Refusal | None:
+        """As often as any of its models has processes, which take turns."""
+        configs = [await self._triton.config(model) for model in await self._members(pipeline)]
+        instances = [sum(group.count for group in config.instance_group) for config in configs]
+        for _ in range(max(instances, default=1)):
+            if refusal := await self._triton.ask(pipeline, QUESTION_S):
+                return refusal
+        return None
+
+    async def _mend_pipelines(self, wrong: dict[str, str]) -> str | None:
+        """What was wrong twice; a reason where nothing but a new server is left to try."""
+        twice = self._wrong & wrong.keys()
+        self._wrong = set(wrong)
+        self._mended &= self._wrong
+        if self._first not in wrong:
+            self._notes.say(True)
+        elif self._first in twice:
+            self._notes.say(False, wrong[self._first])
+        for pipeline in sorted(twice):
+            if pipeline in self._mended and pipeline == self._first:
+                return f"the server answers no picture ({wrong[pipeline]})"
+            if pipeline in self._mended:
+                del self._answered[pipeline]  # it is its owner's to mend
+                continue
+            self._mended.add(pipeline)
+            async with self._hands.on():
+                if reason := await self._mend_pipeline(pipeline, wrong[pipeline]):
+                    return reason
+        if wrong:
+            self._round_at = 0  # asked again at once
+        return None
+
+    async def _mend_pipeline(self, pipeline: str, why: str) -> str | None:
+        try:
+            if pipeline not in ready(await self._triton.index()):
+                await self._triton.load(pipeline)
+                self._notes.restored(MODEL, f"{pipeline} was not loaded: loaded it")
+                return None
+            members = await self._members(pipeline)
+        except grpc.aio.AioRpcError as fault:
+            return f"the server does not answer ({fault.details()})"
+        named = {model for model in members if f"'{model}_" in why}
+        for model in sorted(named or members):
+            if reason := await self._make_anew(model, why):
+                return reason
+        return None

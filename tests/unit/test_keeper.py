@@ -1,0 +1,140 @@
+"""What the keeper stands on: who starts it afresh, and who holds it off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bundle_serving import hands, keeper_notes
+from bundle_serving.afresh import GIVEN_UP, START_FAILED
+from bundle_serving.keeper_notes import MODEL, Notes
+from bundle_serving.processes import Process
+from bundle_serving.triton_control import pb, question
+from tests.project import wait_until
+
+# Writes down its number, and starts a child; then it waits, or ends as it is told.
+PROGRAM = """
+import os, subprocess, sys, time
+child = subprocess.Popen(["sleep", "600"])
+with open(sys.argv[1], "a") as file:
+    file.write(f"{os.getpid()} {child.pid}\\n")
+code = sys.argv[2].split(",")[sum(1 for _ in open(sys.argv[1])) - 1]
+time.sleep(600) if code == "-" else sys.exit(int(code))
+"""
+
+
+def started(notes: Path, codes: str, *options: str) -> subprocess.Popen[bytes]:
+    """`codes`: how each start of the program ends."""
+    command = [sys.executable, "-m", "bundle_serving.afresh", *options, sys.executable, "-c"]
+    return subprocess.Popen([*command, PROGRAM, str(notes), codes])
+
+
+def starts(notes: Path) -> list[list[int]]:
+    lines = notes.read_text().splitlines() if notes.exists() else []
+    return [[int(number) for number in line.split()] for line in lines]
+
+
+def test_a_killed_program_is_started_afresh_and_finds_its_children(tmp_path: Path) -> None:
+    notes = tmp_path / "starts"
+    above = started(notes, "-,-")
+    ((first, child),) = wait_until(lambda: starts(notes), "the first start")
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: len(starts(notes)) == 2, "the second start")
+    assert psutil.Process(child).ppid() == above.pid
+    everyone = [number for start in starts(notes) for number in start]
+    above.terminate()
+    assert above.wait(30) == 0
+    assert not any(psutil.pid_exists(number) for number in everyone)
+
+
+def test_a_stopped_program_is_woken(tmp_path: Path) -> None:
+    notes = tmp_path / "starts"
+    above = started(notes, "-")
+    ((program, _),) = wait_until(lambda: starts(notes), "the start")
+    os.kill(program, signal.SIGSTOP)
+    wait_until(lambda: psutil.Process(program).status() != psutil.STATUS_STOPPED, "it to be woken")
+    above.terminate()
+    assert above.wait(30) == 0 and len(starts(notes)) == 1
+
+
+@pytest.mark.parametrize(
+    ("codes", "options", "number", "end"),
+    [
+        (f"{START_FAILED}", ("--go-on",), 1, START_FAILED),  # it never came up
+        (f"{GIVEN_UP}", (), 1, GIVEN_UP),  # it gave up, and somebody above tries again
+        (f"{GIVEN_UP},1,0", ("--go-on",), 3, 0),
+    ],
+)
+def test_a_program_that_ends_by_itself(
+    tmp_path: Path, codes: str, options: tuple[str, ...], number: int, end: int
+) -> None:
+    notes = tmp_path / "starts"
+    assert started(notes, codes, *options).wait(60) == end
+    assert len(starts(notes)) == number
+    assert not any(psutil.pid_exists(each) for start in starts(notes) for each in start)
+
+
+def test_a_command_holds_the_keepers_hands_off(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "lock"
+    happened = []
+
+    async def keeper() -> None:
+        async with hands.Hands(file).on():
+            happened.append("keeper")
+
+    with hands.off(file):
+        keeping = threading.Thread(target=lambda: asyncio.run(keeper()))
+        keeping.start()
+        with hands.off(file):  # commands do not hold each other up
+            happened.append("command")
+    keeping.join(30)
+    assert happened == ["command", "keeper"]
+
+
+def test_the_next_keeper_knows_what_the_last_one_did(tmp_path: Path) -> None:
+    notes = Notes.resumed(tmp_path)
+    assert json.loads((tmp_path / keeper_notes.READINESS).read_text())["ready"] is False
+    notes.say(True)
+    notes.restored(MODEL, "made it anew")
+    notes.remember(["cascade"])
+    assert json.loads((tmp_path / keeper_notes.READINESS).read_text())["ready"] is True
+    assert 'bundle_restored_total{what="model"} 1' in (tmp_path / "keeper.prom").read_text()
+    later = Notes.resumed(tmp_path)
+    assert later.extra_pipelines == ["cascade"]
+    assert [event["did"] for event in keeper_notes.read(tmp_path)["events"]] == ["made it anew"]
+
+
+def test_a_models_process_tells_which_it_is() -> None:
+    arguments = ("/run/triton_python_backend_stub", "/models/net/2/model.onnx", "region", "1", "1")
+    stub = Process(1, "S", 0, (*arguments, "7", "/backends", "336", "net_0_1", "DEFAULT"))
+    assert stub.instance == ("net_0", "2") and stub.name == "net_0_1"
+    assert Process(1, "S", 0, ("/bin/tritonserver",)).instance is None
+
+
+@pytest.mark.parametrize(
+    ("name", "datatype", "dims", "shape"),
+    [
+        ("INPUT", "UINT8", [-1, -1], [1, 67]),
+        ("image", "BYTES", [-1, 1], [1, 1]),
+        ("TEXT", "BYTES", [-1, 1], [1, 1]),
+        ("input_0", "FP32", [-1, -1, -1, 3], [1, 1, 1, 3]),
+    ],
+)
+def test_a_pipeline_is_asked_by_its_kind(
+    name: str, datatype: str, dims: list[int], shape: list[int]
+) -> None:
+    signature = pb.ModelMetadataResponse(name="pipeline")
+    signature.inputs.add(name=name, datatype=datatype, shape=dims)
+    asked = question(signature)
+    assert list(asked.inputs[0].shape) == shape
+    size = 12 if datatype == "FP32" else len(asked.raw_input_contents[0])
+    assert len(asked.raw_input_contents[0]) == size > 0
