@@ -57,9 +57,9 @@ class Recipe(Part):
                its TensorRT plan; require() refuses what cannot be served. `settings` belong to the
                pipeline, deciding() tell its versions apart. Without a network, versions differ by
                their programs.
-    answers    ask() is what `make classify` does. golden() are questions with known answers, and
-               judge() says how well a server's answers agree; question() makes one of a file or a
-               text, and gist() is what must stay the same from one version to the next.
+    answers    ask() is what `make classify` does; question() makes one request of a file or a text.
+               golden() are those whose answers are known, and judge() says how well a server's
+               agree; gist() is what must stay the same from one version to the next.
     """
 
     kind: str

@@ -143,7 +143,7 @@ def of_class(owner: type) -> list[Setting[Any]]:
 
 
 def _wanted(most: int | None) -> str:
-    return f"an integer from 1 to {most}" if most else "a positive integer"
+    return f"between 1 and {most}" if most else "a positive integer"
 
 
 def _whole(said: str, most: int | None = None) -> int:

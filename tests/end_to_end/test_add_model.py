@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -49,14 +48,14 @@ def own(served: Project, tmp_path: Path) -> Iterator[Project]:
     project = replace(served, settings=said)
     yield project
     if files_of(project):
-        project.made("unload", TRITON_MODEL="birds")
-    for path in files_of(project):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        assert "removed: birds" in project.made("remove-model", NAME="birds")
+    assert files_of(project) == []
+    assert "yours: none" in project.make("remove-model", NAME="birds").stderr
 
 
 def files_of(project: Project) -> list[Path]:
-    below = [project.path / folder for folder in ("model_repository", "build/live")]
-    recipe = project.path / "recipes" / "birds.yaml"
+    below = [project.path / folder for folder in ("own/model_repository", "build/live")]
+    recipe = project.path / "own" / "recipes" / "birds.yaml"
     kept = project.path / "build" / "versions" / "birds"
     there = [path for folder in below for path in folder.glob("birds*")]
     return there + [path for path in (recipe, kept) if path.exists()]

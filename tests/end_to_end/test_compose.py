@@ -52,6 +52,7 @@ class Alone:
             env=self.environment | settings,
             capture_output=True,
             text=True,
+            errors="replace",  # an answer is a line of JSON, and then numbers
         )
 
     def compose(self, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:

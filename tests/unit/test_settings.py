@@ -91,7 +91,7 @@ def test_two_ports_are_not_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "wanted"),
     [
-        ({"CANARY": "100"}, "CANARY=100 must be an integer from 1 to 99"),
+        ({"CANARY": "100"}, "CANARY=100 must be between 1 and 99"),
         ({"TOP": "0"}, "TOP=0 must be a positive integer"),
         ({"LATENCY_MS": "soon"}, "LATENCY_MS=soon must be a positive number"),
         ({"LATENCY_MS": "nan"}, "LATENCY_MS=nan must be a positive number"),

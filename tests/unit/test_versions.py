@@ -85,7 +85,7 @@ def test_what_history_says_of_an_event(event: Event, line: str) -> None:
 @pytest.mark.parametrize("said", ["0", "100", "some", "12.5"])
 def test_a_canary_gets_a_part_and_not_all(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY", said)
-    with pytest.raises(UserError, match=f"CANARY must be between 1 and 99, not {said}"):
+    with pytest.raises(UserError, match=f"CANARY={said} must be between 1 and 99"):
         rollout.main()
 
 

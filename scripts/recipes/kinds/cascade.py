@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
@@ -109,6 +108,8 @@ class Cascade(OfPictures):
 
     def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
         """Both networks are given the same."""
+        from bundle_serving.pictures import Transform  # which loads Pillow
+
         if wished.preprocess == "dali":
             raise UserError(
                 "the cascade decodes pictures on the processor, and PREPROCESS=dali is served",

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pbtxt
@@ -82,6 +81,8 @@ class Image(OfPictures):
         return f"{self.models.network}_{engine.ending}"
 
     def additions(self, made: Workspace, layout: Layout) -> Contents:
+        from bundle_serving.pictures import Transform  # which loads Pillow
+
         how = layout.decoding
         transform = Transform(
             **made.manifest.transform, decode=how.decode, max_megapixels=how.max_megapixels
