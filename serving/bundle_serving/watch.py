@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -19,7 +21,7 @@ from bundle_serving.children import Child
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.pauses import Pauses
-from bundle_serving.processes import TICKS_A_SECOND, family
+from bundle_serving.processes import TICKS_A_SECOND, Process, family
 from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton, ready
 
 FAMILY_S = 1  # between two looks for processes that are new
@@ -30,6 +32,9 @@ ASK_EVERY_S, ASK_BESIDE_EVERY_S = 5, 30
 QUESTION_S, COMPUTES = 8, 0.05  # of one core
 # And however much is computed:
 PATIENCE_S = 90
+# For what the old processes of a model that was made anew have in hand. Triton ends them then; but
+# where one of them was killed, it waits for that one for ever, and the others stay.
+OLD_S = 10
 
 
 class Watch:
@@ -128,7 +133,7 @@ class Watch:
 
     async def _lacking(self) -> set[str]:
         """The models that are ready with fewer processes than they should have."""
-        there = Counter(each.instance for each in family(self._server.pid) if each.instance)
+        there = Counter(each.instance for each in self._models())
         lacking = set()
         try:
             states = await self._triton.index()
@@ -157,12 +162,20 @@ class Watch:
         await self._pauses.before(model)
         try:
             config = await self._triton.config(model)
+            groups = {group.name for group in config.instance_group}
+            old = [
+                each.pid for each in self._models() if each.instance and each.instance[0] in groups
+            ]
             config.parameters["made_anew"].string_value = str(time.time_ns())
             await self._triton.load(model, config)
         except grpc.aio.AioRpcError as fault:
             return f"{model} could not be made anew ({fault.details()})"
         self._notes.restored(MODEL, f"{model}: {why}; made it anew")
+        asyncio.get_running_loop().call_later(OLD_S, _kill, old)
         return None
+
+    def _models(self) -> list[Process]:
+        return [each for each in family(self._server.pid) if each.instance]
 
     # Pipelines
 
@@ -247,3 +260,9 @@ class Watch:
             if reason := await self._make_anew(model, why):
                 return reason
         return None
+
+
+def _kill(processes: Iterable[int]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
