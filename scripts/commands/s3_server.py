@@ -21,6 +21,7 @@ BUCKET = "models"
 USERS = {"bundle:operator": key_files.OPERATOR, "bundle:server": key_files.SERVER}
 
 NEXT = """To use it, write into .env:
+    S3_PORT={port}
     REPOSITORY=s3://http://127.0.0.1:{port}/{bucket}/live
     S3_SERVER_CREDENTIALS={server}
 and say once in this shell:

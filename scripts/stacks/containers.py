@@ -120,6 +120,8 @@ class DockerStack:
 
     def prepare(self) -> None:
         self._require_own_project()
+        if location := wished(self._settings):  # refused before anything is built or sent there
+            seen_from_containers(location, self._settings)
         self.build("server")
         if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
             self._run("init", "sh", "docker/steps/init.sh")
@@ -143,7 +145,7 @@ class DockerStack:
             console.note(f"containers of the Compose project {name}, started here, are removed")
         _remove_containers(going)
         for name in names:
-            self._remove_networks(name)
+            self.remove_networks(name)
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         """A path inside the project is there in the container; another one is mounted."""
@@ -370,7 +372,7 @@ class DockerStack:
             if name is None or container.name == name:
                 _remove(container)
 
-    def _remove_networks(self, project: str) -> None:
+    def remove_networks(self, project: str) -> None:
         """But not from under containers, which may be another checkout's, and stopped."""
         label = f"{PROJECT}={project}"
         if not self._list({"label": label}):

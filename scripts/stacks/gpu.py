@@ -54,6 +54,7 @@ class GpuStack(DockerStack):
         try:
             seen = gpus.parse(run.stdout if run.returncode == 0 else "")
         except ValueError:
+            self.remove_networks(self.project)  # which Compose made for the probe
             raise UserError(*_why_no_gpu(last_line(run.stderr + run.stdout))) from None
         return gpus.chosen(seen, self._settings.gpus)
 
