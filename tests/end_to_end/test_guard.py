@@ -18,7 +18,7 @@ import docker
 from bundle_serving.guard import GRPC_HEADER, HEADER
 from scripts.measuring.perf_analyzer import has_libb64
 from tests.end_to_end.test_readme import blocks
-from tests.project import Project, error_lines, picture, words_shown_while
+from tests.project import ROOT, Project, error_lines, picture, words_shown_while
 
 PIPELINE = "ensemble_python_resnet50"
 WRONG = "0123456789abcdef0123456789abcdef"
@@ -194,8 +194,9 @@ def test_the_commands_use_the_key(served: Project) -> None:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
-def test_the_readmes_curl_commands_are_obeyed(served: Project) -> None:
-    index, load = blocks("**Control models with curl.**")
+def test_the_curl_commands_of_the_docs_are_obeyed(served: Project) -> None:
+    operating = (ROOT / "docs" / "operating.md").read_text()
+    index, load = blocks("**Controlling models with curl.**", operating)
     for command in (index, load):
         here = command.replace("localhost:8000", served.http).replace("curl", "curl -sS --fail")
         done = subprocess.run(here, shell=True, cwd=served.path, capture_output=True, text=True)

@@ -162,7 +162,7 @@ def test_no_network_and_no_weights(project: Project) -> None:
     refused = project.make("up", ARCH="resnet18", WEIGHTS="default", **nowhere)
     assert refused.returncode != 0
     (line,) = error_lines(refused.stderr)
-    for way_out in ("cannot be downloaded", "WEIGHTS=resnet50.pth", "WEIGHTS=random"):
+    for way_out in ("cannot be downloaded", "WEIGHTS=resnet50.pth", "ARCH=drawn"):
         assert way_out in line
     assert "Traceback" not in refused.stderr
     assert sorted(path.name for path in versions.iterdir()) == ["1", "history.jsonl"]
@@ -176,11 +176,11 @@ def test_no_network_and_no_weights(project: Project) -> None:
         ({"ARCH": "resnet5O", "WEIGHTS": "random"}, "ARCH=resnet5O", "resnet50"),
         ({"PRECISION": "fp8"}, "PRECISION=fp8", "bf16"),
         ({"FLAVOUR": "tpu"}, "FLAVOUR=tpu", "local"),
-        ({"HTTP_PORT": "http"}, "HTTP_PORT=http", "whole number"),
-        ({"HTTP_PORT": "80000"}, "HTTP_PORT=80000", "65535"),
+        ({"HTTP_PORT": "http"}, "HTTP_PORT=http", "a port"),
+        ({"HTTP_PORT": "80000"}, "HTTP_PORT=80000", "a port"),
         ({"BIND": "203.0.113.7"}, "BIND=203.0.113.7", "127.0.0.1"),
         ({"SAMPLES": "nowhere", "ARCH": "resnet18", "WEIGHTS": "random"}, "SAMPLES=", "folder"),
-        ({"MAX_MEGAPIXELS": "-1"}, "MAX_MEGAPIXELS=-1", "above 0"),
+        ({"MAX_MEGAPIXELS": "-1"}, "MAX_MEGAPIXELS=-1", "a positive number"),
     ],
 )
 def test_wrong_settings(
