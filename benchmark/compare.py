@@ -35,7 +35,7 @@ from scripts.measuring import machine, photos
 from scripts.measuring.photos import Inputs
 from scripts.recipes import pipelines
 from scripts.server.running import running_server
-from scripts.server.up import described, served_version
+from scripts.server.served import described, served_version
 from scripts.settings import arguments, settings
 from scripts.settings.known import require_known
 from scripts.stacks import state

@@ -22,7 +22,7 @@ from scripts.base import files
 from scripts.base.ports import free_ports
 from scripts.recipes.layout import CPU
 from scripts.repository.archive import Version
-from scripts.server.up import served_version
+from scripts.server.served import served_version
 from scripts.stacks import temporary
 
 TRITON_PATH = f"/v2/models/{PIPELINE}/infer"

@@ -28,7 +28,7 @@ from scripts.base.errors import guarded
 from scripts.recipes import pipelines
 from scripts.recipes.kinds.text import RECIPE_FILE, Text
 from scripts.repository import live, model_folders
-from scripts.server.up import served_version
+from scripts.server.served import served_version
 from scripts.stacks.temporary import triton
 from scripts.steps.texts import sentences
 

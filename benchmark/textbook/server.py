@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from benchmark.textbook.layout import lay_out
 from scripts.base.paths import ROOT
-from scripts.server.up import served_version
+from scripts.server.served import served_version
 from scripts.stacks import temporary
 
 HERE = ROOT / "build" / "rivals"

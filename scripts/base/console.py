@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 
@@ -71,17 +69,3 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], object]]:
     ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
-
-
-@contextlib.contextmanager
-def all_output_on_stderr() -> Iterator[None]:
-    """Of this process and its children: stdout is for the answers, which a program may read."""
-    sys.stdout.flush()
-    answers = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(answers, 1)
-        os.close(answers)

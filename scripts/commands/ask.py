@@ -13,14 +13,20 @@ from __future__ import annotations
 import os
 import sys
 
+from bundle_serving.start_server import PIPELINE
 from scripts.base.errors import UserError, guarded
-from scripts.recipes import pipelines
+from scripts.recipes.asking import about_pictures
 from scripts.server import ask
-from scripts.server.running import running
+from scripts.server.running import running, running_server
 from scripts.settings import pictures
 
 
 def main() -> int:
+    if not os.environ.get("MODEL"):  # known without a recipe, whose kinds take long to load
+        named = about("IMG")
+        return about_pictures(ask.of(running_server()), PIPELINE, named, os.environ)
+    from scripts.recipes import pipelines
+
     pipeline = pipelines.asked()
     asked = about(pipeline.recipe.asked_about)
     return pipeline.recipe.ask(ask.of(running(pipeline)), asked, os.environ)

@@ -45,7 +45,7 @@ from scripts.measuring.subject import Subject
 from scripts.measuring.workload import Configuration, Target
 from scripts.recipes import pipelines
 from scripts.server.running import running
-from scripts.server.up import described, served_version
+from scripts.server.served import described, served_version
 from scripts.settings import arguments, settings
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State

@@ -16,8 +16,9 @@ from scripts.base.errors import guarded
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.server import ask
+from scripts.server.served import serving
 from scripts.server.torchvision_weights import why_out_of_reach
-from scripts.server.up import bring_up, serving
+from scripts.server.up import bring_up
 from scripts.settings import settings
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings

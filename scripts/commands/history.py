@@ -13,7 +13,7 @@ from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.repository import history
 from scripts.repository.history import Event
-from scripts.server.up import brings_up
+from scripts.server.served import brings_up
 from scripts.settings import settings
 from scripts.stacks import state
 from scripts.storage.shared import Shared

@@ -18,7 +18,7 @@ from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import history, model_folders
-from scripts.server import engines, up
+from scripts.server import engines, served, up
 from scripts.server.recover import restore
 from scripts.settings import settings
 from scripts.settings.settings import Settings
@@ -46,7 +46,7 @@ def main() -> int:
 def lay_out(stack: StepsRanBefore, wished: Settings) -> None:
     first = pipelines.first()
     shared = Shared(wished, first)
-    seed = up.serving(first)
+    seed = served.serving(first)
     if seed:
         restore(None, seed, shared)
     version = up.made_live(stack, wished, first, seed, shared)

@@ -14,7 +14,7 @@ from scripts.base import console, lock
 from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
-from scripts.server import up
+from scripts.server import served, up
 from scripts.settings import settings
 from scripts.stacks import flavour, state
 from scripts.storage.shared import Shared
@@ -26,11 +26,11 @@ def main() -> int:
         known = state.load()
         shared = Shared(known.started_with if known else settings.load(), pipeline)
         shared.pull()
-        serving = up.serving(pipeline)
+        serving = served.serving(pipeline)
         if known is None or serving is None:
             raise UserError(
                 "no server is up, beside whose version another one could be",
-                up.brings_up(pipeline),
+                served.brings_up(pipeline),
             )
         wished = up.wished_of(pipeline, known.settings, serving)
         stack = flavour.stack(known.flavour, wished)

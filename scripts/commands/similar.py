@@ -16,8 +16,8 @@ from bundle_client.errors import CONCERNS_ALL
 from bundle_client.show import as_error, as_json
 from bundle_client.sources import name_of, pictures_in
 from scripts.base import console, lock
-from scripts.base.console import all_output_on_stderr
 from scripts.base.errors import UserError, guarded
+from scripts.base.streams import all_output_on_stderr
 from scripts.base.text import printable
 from scripts.server import embeddings
 from scripts.settings import arguments, pictures, settings

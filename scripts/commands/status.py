@@ -19,7 +19,7 @@ from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.server import triton_api
 from scripts.server.healthy import unhealthy_reason
-from scripts.server.up import described, served_version
+from scripts.server.served import described, served_version
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 

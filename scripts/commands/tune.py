@@ -31,7 +31,8 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, Share
 from scripts.repository.model_folders import lay_out
 from scripts.server import engines
-from scripts.server.up import bring_up, layout, serving
+from scripts.server.served import serving
+from scripts.server.up import bring_up, layout
 from scripts.settings import arguments, dotenv_file, settings
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state

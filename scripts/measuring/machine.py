@@ -16,7 +16,7 @@ from scripts.base.errors import UserError
 from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.recipes.pipelines import Pipeline
 from scripts.server import triton_api
-from scripts.server.up import served_version
+from scripts.server.served import served_version
 from scripts.settings.settings import SERVED, names
 from scripts.stacks.state import State
 from scripts.steps.manifest import pinned

@@ -10,7 +10,7 @@ from bundle_serving.pictures import Transform
 from scripts.measuring import machine, workload
 from scripts.measuring.workload import Target
 from scripts.recipes.pipelines import Pipeline
-from scripts.server.up import served_version
+from scripts.server.served import served_version
 from scripts.stacks.state import State
 
 

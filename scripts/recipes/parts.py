@@ -12,7 +12,8 @@ Channels = tuple[float, float, float]
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Built when a recipe of its kind is read: most commands read one or two.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Ensemble(Part):

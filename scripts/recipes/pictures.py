@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scripts.recipes.asking import Server, about_pictures
 from scripts.recipes.pbtxt import LABELS
-from scripts.recipes.recipe import Recipe, Server
-from scripts.settings import arguments
+from scripts.recipes.recipe import Recipe
 from scripts.steps.infer import Question
 from scripts.steps.workspace import Workspace
 
@@ -21,8 +21,7 @@ class OfPictures(Recipe):
     """Asked with the bytes of an image file."""
 
     def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
-        options = ["--model", self.ensemble, "--top", str(arguments.load(said).top)]
-        return server.client([*options, *(["--json"] if said.get("JSON") else [])], asked)
+        return about_pictures(server, self.ensemble, asked, said)
 
     def question(self, source: bytes) -> Question:
         return {"INPUT": np.frombuffer(source, np.uint8)[None]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import PrivateAttr
 
 from scripts.base.paths import ROOT
+from scripts.recipes.asking import Server as Server
 from scripts.recipes.layout import GPU, Engine, Layout
 from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
@@ -35,14 +36,6 @@ class Export:
     spec: ExportSpec
     as_before: bool = False  # its files may be gone, or on another machine
     layers: tuple[str, ...] = ()  # of requirements/: what the image for exports has not
-
-
-@dataclass(frozen=True)
-class Server:
-    """Where a pipeline is asked."""
-
-    http: str
-    client: Callable[[Sequence[str], Sequence[str]], int]  # the client's program: options, pictures
 
 
 class Recipe(Part):

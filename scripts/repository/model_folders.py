@@ -10,9 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-from google.protobuf import text_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig
+from typing import TYPE_CHECKING
 
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -22,6 +20,9 @@ from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Contents
 from scripts.steps.workspace import Workspace
+
+if TYPE_CHECKING:
+    from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 HEAD = "# config.pbtxt as this machine runs the model. Written by the command that loads it.\n"
 
@@ -114,6 +115,8 @@ def lay_out(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Pat
 
 def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Path) -> None:
     """The labels, and the models' configs as this machine runs them."""
+    from google.protobuf import text_format
+
     recipe = pipeline.recipe
     write_labels(pipeline, made, layout.engine, repository)
     for model in sorted({*recipe.members, recipe.ensemble}):
@@ -159,6 +162,10 @@ def config_in_use(repository: Path, model: str, engine: Engine) -> ModelConfig:
 
 
 def _parsed(path: Path) -> ModelConfig:
+    # Half a second to load, and whoever only asks reads no config.
+    from google.protobuf import text_format
+    from tritonclient.grpc.model_config_pb2 import ModelConfig
+
     try:
         return text_format.Parse(path.read_text(), ModelConfig())
     except (OSError, text_format.ParseError) as fault:

@@ -25,7 +25,7 @@ from scripts.rollout.preflight import (
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
 from scripts.rollout.verdict import Agreement, Figures, objection
-from scripts.server import engines, up
+from scripts.server import engines, served, up
 from scripts.server.control import Control
 from scripts.server.recover import restore
 from scripts.settings import dotenv_file
@@ -66,13 +66,13 @@ def found(pipeline: Pipeline) -> Up:
         raise UserError("no server is up", "bring it up: make up")
     shared = Shared(server.started_with, pipeline)
     shared.pull()
-    version = up.served_version(pipeline)
+    version = served.served_version(pipeline)
     wished = up.of_the_server(pipeline).over(server.settings)
     stack = flavour.stack(server.flavour, server.started_with)
     found = Up(server, stack, wished, version, shared)
     restore(server, version, shared)
     if reason := reason_not_to_trust(f"http://{server.http}", pipeline.ensemble):
-        raise UserError(f"the server does not answer ({reason})", up.brings_up(pipeline))
+        raise UserError(f"the server does not answer ({reason})", served.brings_up(pipeline))
     return found
 
 
@@ -263,7 +263,7 @@ def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
         switch.back()
     except UserError as second:
         live.leave_only(switch.old)
-        remedy = up.brings_up(switch.old.pipeline)
+        remedy = served.brings_up(switch.old.pipeline)
         console.note(f"the server could not be put in order ({second.cause}): {remedy}")
         return
     switch.shared.record(history.STAYED, switch.new.number, how, why)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from scripts.base.console import all_output_on_stderr
 from scripts.base.errors import INTERRUPTED
-from scripts.recipes.recipe import Server
+from scripts.base.streams import all_output_on_stderr
+from scripts.recipes.asking import Server
 from scripts.stacks import client_side
 from scripts.stacks.state import State
 

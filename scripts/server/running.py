@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bundle_serving.health import reason_not_to_trust
-from scripts.base import console
-from scripts.base.console import all_output_on_stderr
-from scripts.recipes import pipelines
-from scripts.recipes.layout import CPU
-from scripts.recipes.pipelines import Pipeline
+from bundle_serving.start_server import PIPELINE
+from scripts.base.streams import all_output_on_stderr
 from scripts.settings import settings
 from scripts.settings.settings import SERVED, Settings, names
 from scripts.stacks import state
 from scripts.stacks.state import State
+
+if TYPE_CHECKING:
+    from scripts.recipes.pipelines import Pipeline
 
 
 def running_server(wished: Settings | None = None) -> State:
@@ -26,10 +27,12 @@ def running_server(wished: Settings | None = None) -> State:
         asked = {name: wished[name] for name in names(*SERVED) if name in wished.given}
         wished = wished.over(known.settings)
         now = {name: known.settings.get(name, "") for name in asked}
-        if answers(known, pipelines.first()):
+        if answers(known, PIPELINE):
             if asked == now:
                 return known
             warning = restart(now, asked)
+    # Large, and seldom needed.
+    from scripts.base import console
     from scripts.server.up import bring_up
 
     with all_output_on_stderr():
@@ -42,7 +45,9 @@ def running(pipeline: Pipeline) -> State:
     """The server, once it answers for this pipeline as it is asked for."""
     if pipeline.first:
         return running_server()
-    from scripts.server.up import bring_up_beside, of_the_server, serving, wished_of
+    from scripts.recipes.layout import CPU
+    from scripts.server.served import serving
+    from scripts.server.up import bring_up_beside, of_the_server, wished_of
 
     seed = serving(pipeline)
     known = state.load()
@@ -54,14 +59,14 @@ def running(pipeline: Pipeline) -> State:
     if seed:
         wished = wished_of(pipeline, server.settings, seed)
         same = all(wished[name] == seed.settings[name] for name in seed.settings)
-        if same and answers(server, pipeline):
+        if same and answers(server, pipeline.ensemble):
             return server
     with all_output_on_stderr():
         return bring_up_beside(pipeline, server)
 
 
-def answers(server: State, pipeline: Pipeline) -> bool:
-    return reason_not_to_trust(f"http://{server.http}", pipeline.ensemble) is None
+def answers(server: State, ensemble: str) -> bool:
+    return reason_not_to_trust(f"http://{server.http}", ensemble) is None
 
 
 def restart(now: Mapping[str, str], asked: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ from scripts.repository.archive import Version
 from scripts.server import engines, extra
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.recover import restore
+from scripts.server.served import described, serving
 from scripts.settings import settings
 from scripts.settings.settings import SERVER, Settings, names
 from scripts.stacks import admin_key, flavour, gpu, state
@@ -129,25 +130,6 @@ def of_the_server(pipeline: Pipeline) -> Settings:
     return settings.load({name: word for name, word in os.environ.items() if name not in own})
 
 
-def serving(pipeline: Pipeline) -> Version | None:
-    number = history.serving(history.read(pipeline))
-    return archive.load(pipeline, number) if number else None
-
-
-def served_version(pipeline: Pipeline | None = None) -> Version:
-    """Of the server that is up; without a name, the first pipeline's."""
-    pipeline = pipeline or pipelines.first()
-    version = serving(pipeline)
-    if version is None:
-        raise UserError("nothing is served here", brings_up(pipeline))
-    return version
-
-
-def brings_up(pipeline: Pipeline) -> str:
-    """The command that does."""
-    return "make up" if pipeline.first else f"make up MODEL={pipeline.name}"
-
-
 def made(stack: Stack, wished: Settings, pipeline: Pipeline, seed: Version | None) -> Version:
     """The version that is wished for: the seed, where all of it fits, or a new one."""
     how = layout(wished, engines.of(stack))
@@ -235,12 +217,6 @@ def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
                     "see make logs; on a slow machine raise START_TIMEOUT",
                 )
             time.sleep(0.2)
-
-
-def described(server: State, version: Version) -> str:
-    asked = f"http://{server.http}/v2/models/{version.pipeline.ensemble}, gRPC {server.grpc}"
-    what = f"{version.pipeline.ensemble}, serving {version.what} ({version.named})"
-    return f"{what}, flavour {server.flavour}, {asked}"
 
 
 def fingerprint(stack: Stack, wished: Settings) -> str:

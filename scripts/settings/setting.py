@@ -22,6 +22,7 @@ class Part(Enum):
     VERSION = auto()  # what is served: a new version
     CHECK = auto()  # how a version is made and checked, and not what it answers
     SERVER = auto()  # how the server is started: a restart
+    DOOR = auto()  # what the door before the server is told
     MACHINE = auto()  # how this machine runs it
     EXTRA = auto()  # a pipeline beside the first
     EMBEDDINGS = auto()  # how the service behind `make similar` is started

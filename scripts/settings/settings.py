@@ -25,6 +25,7 @@ from scripts.settings.setting import (
     Part,
     Setting,
     choice,
+    flag,
     number,
     of_class,
     path,
@@ -37,7 +38,7 @@ from scripts.settings.setting import (
 )
 
 VERSION, CHECK, SERVER, MACHINE = Part.VERSION, Part.CHECK, Part.SERVER, Part.MACHINE
-EXTRA, EMBEDDINGS, COMMAND = Part.EXTRA, Part.EMBEDDINGS, Part.COMMAND
+EXTRA, EMBEDDINGS, COMMAND, DOOR = Part.EXTRA, Part.EMBEDDINGS, Part.COMMAND, Part.DOOR
 
 # What a change of changes the server or its answers.
 SERVED = (VERSION, SERVER, MACHINE)
@@ -141,8 +142,9 @@ class Place(Group):
     )
     bind = text(
         "127.0.0.1",
-        """The address to open the ports on. With 0.0.0.0 anyone on the network can run inference,
-        unencrypted; controlling models still requires the admin key.""",
+        """The address to open the ports on. Beyond this machine anyone can run inference,
+        unencrypted, and so it takes INSECURE=1 as well; controlling models still requires the admin
+        key.""",
         SERVER,
         EMBEDDINGS,
     )
@@ -170,6 +172,13 @@ class Place(Group):
     network_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
     memory = text("4g", "The memory limit of the server's container.", SERVER)
     compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
+    insecure = flag("1: BIND may be an address that other machines reach.", SERVER, DOOR)
+    allowed_hosts = text(
+        "", "Host names, beside addresses and localhost, that requests may name: a,b", SERVER, DOOR
+    )
+    cors_origins = text("", "Origins whose web pages may ask: https://a.example", SERVER, DOOR)
+    max_body_mb = whole(64, "The largest request, in megabytes.", SERVER, DOOR)
+    max_in_flight = whole(1024, "Requests at a time; more are told to come back.", SERVER, DOOR)
     start_timeout = number(
         "120", "Seconds that a start may take until a picture is answered.", COMMAND
     )

@@ -19,7 +19,7 @@ from scripts.base import lock, ports
 from scripts.base.errors import INTERRUPTED, AlreadyTold, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
-from scripts.settings.settings import Settings
+from scripts.settings.settings import DOOR, Settings, names
 from scripts.stacks import admin_key, state, temporary
 from scripts.stacks.state import State
 from scripts.storage import key_files, on_demand
@@ -92,6 +92,7 @@ class LocalStack:
             server = subprocess.Popen(
                 command,
                 cwd=ROOT,
+                env=os.environ | {name: self._settings[name] for name in names(DOOR)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

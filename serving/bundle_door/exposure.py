@@ -30,8 +30,8 @@ class Exposure:
         if is_loopback(self.bind) or self.insecure or (self.tls_cert and self.api_keys):
             return None
         return (
-            f"BIND={self.bind} opens the server to other machines without TLS and API keys; set"
-            " TLS_CERT, TLS_KEY and add a key (make keys), or INSECURE=1"
+            f"BIND={self.bind} opens the server to other machines without TLS and API keys;"
+            " put a proxy with both in front, or allow it: INSECURE=1"
         )
 
 

@@ -57,7 +57,7 @@ def add(file: Path, client: Client) -> str:
 def revoke(file: Path, name: str) -> None:
     clients = read(file) if file.exists() else {}
     if name not in names(clients):
-        raise BadKeys(f"{name} has no key; make keys lists who has")
+        raise BadKeys(f"{name} has no key")
     _write(file, {digest: client for digest, client in clients.items() if client.name != name})
 
 

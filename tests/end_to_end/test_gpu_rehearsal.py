@@ -447,7 +447,7 @@ def test_containers_compute_on_the_gpus_that_serve(monkeypatch: pytest.MonkeyPat
         stack = GpuStack(settings.load(said, Path("no .env")))
         asked = stack.compose("--profile", "steps", "config", "--format", "json", quiet=True)
         services = json.loads(asked.stdout)["services"]
-        for name in ("plan", "gate", "server"):
+        for name in ("engine", "gate", "server"):
             environment = services[name]["environment"]
             assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
             assert environment.get("CUDA_VISIBLE_DEVICES") == seen
@@ -468,6 +468,6 @@ def test_compose_takes_all_images_of_one_tag() -> None:
     of_the_gpu = [s for s in services.values() if s["image"].endswith("-gpu") and "build" in s]
     assert {s["build"]["args"]["TRITON_TAG"] for s in of_the_gpu} == {"27.01"}
     assert {s["image"].split("-")[-2] for s in of_the_gpu} == {"export", "server", "sdk"}
-    for name in ("probe", "plan", "gate", "server"):
+    for name in ("probe", "engine", "gate", "server"):
         (device,) = services[name]["deploy"]["resources"]["reservations"]["devices"]
         assert device["driver"] == "nvidia", name

@@ -1,0 +1,24 @@
+"""How the bundle's client is asked. Loads nothing that is large: a server that is up answers sooner
+than all kinds of pipelines are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scripts.settings import arguments
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a pipeline is asked."""
+
+    http: str
+    client: Callable[[Sequence[str], Sequence[str]], int]  # the client's program: options, pictures
+
+
+def about_pictures(
+    server: Server, model: str, pictures: Sequence[str], said: Mapping[str, str]
+) -> int:
+    options = ["--model", model, "--top", str(arguments.load(said).top)]
+    return server.client([*options, *(["--json"] if said.get("JSON") else [])], pictures)

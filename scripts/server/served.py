@@ -1,0 +1,35 @@
+"""What is served, as the history tells: for whoever only asks."""
+
+from __future__ import annotations
+
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.recipes.pipelines import Pipeline
+from scripts.repository import archive, history
+from scripts.repository.archive import Version
+from scripts.stacks.state import State
+
+
+def serving(pipeline: Pipeline) -> Version | None:
+    number = history.serving(history.read(pipeline))
+    return archive.load(pipeline, number) if number else None
+
+
+def served_version(pipeline: Pipeline | None = None) -> Version:
+    """Of the server that is up; without a name, the first pipeline's."""
+    pipeline = pipeline or pipelines.first()
+    version = serving(pipeline)
+    if version is None:
+        raise UserError("nothing is served here", brings_up(pipeline))
+    return version
+
+
+def brings_up(pipeline: Pipeline) -> str:
+    """The command that does."""
+    return "make up" if pipeline.first else f"make up MODEL={pipeline.name}"
+
+
+def described(server: State, version: Version) -> str:
+    asked = f"http://{server.http}/v2/models/{version.pipeline.ensemble}, gRPC {server.grpc}"
+    what = f"{version.pipeline.ensemble}, serving {version.what} ({version.named})"
+    return f"{what}, flavour {server.flavour}, {asked}"
