@@ -131,7 +131,7 @@ def healed(served: Project, harm: Callable[[], None]) -> list[int]:
     with bystanders(served) as answers:
         harm()
         wait_until(lambda: whole(served, before), "the server to be whole again", HEALED_S)
-    assert set(answers) <= {200, 500, 503, 0} and 200 in answers
+    assert set(answers) <= {200, 404, 500, 503, 0} and 200 in answers
     served.made("status")
     return answers
 
