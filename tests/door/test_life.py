@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -20,10 +21,12 @@ RAW = {"Inference-Header-Content-Length": "0"}
 INFER = "/v2/models/picture/infer"
 JPEG = b"\xff\xd8picture"
 IN_FLIGHT = 4
+LENGTHS = count(1)
 
 
 def slow(seconds: float) -> bytes:
-    return b"\xff\x00wait" + bytes([round(10 * seconds)])
+    """Each of another length: those of one length would share a batch, and none would wait."""
+    return b"\xff\x00wait" + bytes([round(10 * seconds)]) + bytes(next(LENGTHS))
 
 
 OPTIONS = ["--max-in-flight", str(IN_FLIGHT)]

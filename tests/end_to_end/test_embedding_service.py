@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from bundle_serving.health import reason_not_to_trust
 from tests.networks import means
@@ -25,6 +26,7 @@ def instance(service: psutil.Process, number: int) -> psutil.Process | None:
     return None
 
 
+@pytest.mark.long
 def test_instances_wait_for_the_first_one(tmp_path: Path) -> None:
     """On a busy machine it may be there last."""
     (port,) = free_ports(1)

@@ -19,6 +19,9 @@ import docker
 from bundle_serving.guard import HEADER
 from tests.project import Project, picture, wait_until
 
+# What was harmed goes on healing for a while, so no other test shares this server.
+pytestmark = pytest.mark.long
+
 PIPELINE = "ensemble_python_resnet50"
 STUB = "triton_python_backend_stub"
 KINDS = ("keeper", "door", "envoy", "server", "preprocessing", "resnet50_onnx", "postprocessing")
@@ -131,6 +134,8 @@ def healed(served: Project, harm: Callable[[], None]) -> list[int]:
     with bystanders(served) as answers:
         harm()
         wait_until(lambda: whole(served, before), "the server to be whole again", HEALED_S)
+        healed_at = len(answers)
+        wait_until(lambda: 200 in answers[healed_at:], "a good answer", HEALED_S)
     assert set(answers) <= {200, 404, 500, 503, 0} and 200 in answers
     served.made("status")
     return answers

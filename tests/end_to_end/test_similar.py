@@ -110,7 +110,7 @@ def test_make_similar_prints_the_most_alike_first(similar: Project) -> None:
     assert "photos/smaller.png" in again.stdout.splitlines()[-3]  # of three
     for words, cause in (
         ({"IN": "photos"}, "no picture given"),
-        ({"IMG": "photos/mug.jpg"}, "is no folder"),
+        ({"IMG": "photos/mug.jpg"}, "is not a folder"),
         ({"IMG": "photos/mug.jpg", "IN": "docs"}, "holds no other picture"),
         ({"IMG": "README.md", "IN": "photos"}, "README.md: not a picture"),
     ):

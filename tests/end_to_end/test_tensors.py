@@ -61,7 +61,7 @@ def test_a_tensor_of_another_library_goes_on_by_dlpack(tmp_path: Path) -> None:
                 f"http://server/v2/models/{PIPELINE}/infer",
                 json.dumps({"inputs": [tensor]}).encode(),
             )
-            with server_at.open(asked) as answered:
+            with server_at.open(asked, timeout=60) as answered:
                 (output,) = json.load(answered)["outputs"]
             assert output["data"] == [2 * number for number in numbers], log.read_text()
     finally:
@@ -71,7 +71,7 @@ def test_a_tensor_of_another_library_goes_on_by_dlpack(tmp_path: Path) -> None:
 
 def _ready(server_at: urllib.request.OpenerDirector) -> bool:
     try:
-        with server_at.open(f"http://server/v2/models/{PIPELINE}/ready"):
+        with server_at.open(f"http://server/v2/models/{PIPELINE}/ready", timeout=60):
             return True
     except OSError:
         return False

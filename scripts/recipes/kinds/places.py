@@ -118,6 +118,10 @@ class Places(Recipe):
         return row
 
 
+# The network sees 256 by 256 of it. As floats, more would be larger than the server takes at once.
+LARGEST = (2048, 2048)
+
+
 def decoded(file: bytes) -> NDArray[np.uint8]:
     from PIL import Image, ImageOps
 
@@ -125,7 +129,9 @@ def decoded(file: bytes) -> NDArray[np.uint8]:
 
     try:
         with Image.open(io.BytesIO(file)) as image:
-            return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+            whole = ImageOps.exif_transpose(image).convert("RGB")
+            whole.thumbnail(LARGEST)
+            return np.asarray(whole)
     except OSError:
         raise SourceError("no picture that can be read here", "give another") from None
 
