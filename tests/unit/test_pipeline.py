@@ -34,7 +34,7 @@ def artefact(tmp_path: Path) -> Path:
         identity=Torchvision("resnet18", "random").identity(),
         untrained=True,
         transform={"resize": 342, "crop": 299, "interpolation": "bilinear"},
-        onnx={"sha256": files.sha256(folder / "model.onnx")},
+        onnx={"sha256": files.sha256(folder / "model.onnx"), "classes": 2},
         check={},
     )
     (folder / "manifest.json").write_text(manifest.dump())
@@ -140,6 +140,7 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
         "resnet50_onnx/1/engine.json",
         "resnet50_onnx/1/manifest.json",
         "resnet50_onnx/1/model.onnx",
+        "postprocessing/configs/cpu.pbtxt",
         "resnet50_onnx/configs/cpu.pbtxt",
         "resnet50_onnx/labels.txt",
     }
