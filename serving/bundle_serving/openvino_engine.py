@@ -20,6 +20,10 @@ TYPES = {
     **{"i64": "INT64", "f16": "FP16", "bf16": "BF16", "f32": "FP32", "f64": "FP64"},
 }
 
+# Of a batch, at a time. More is no faster on a CPU, and OpenVINO keeps the memory that the largest
+# took: a gigabyte a process after one of 200 pictures.
+MOST_ROWS = 16
+
 # The eight bits of int8 are in the graph itself; this is for the few layers that have none.
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 
@@ -84,8 +88,25 @@ class Engine:
     def __call__(
         self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
     ) -> dict[str, NDArray[np.generic]]:
+        rows = len(next(iter(inputs.values())))
+        if rows <= MOST_ROWS:
+            results = self._request.infer(dict(inputs), share_inputs=True)
+            return {name: results[name] for name in outputs}
+        parts = [
+            self._copied(
+                {name: tensor[start : start + MOST_ROWS] for name, tensor in inputs.items()},
+                outputs,
+            )
+            for start in range(0, rows, MOST_ROWS)
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in outputs}
+
+    def _copied(
+        self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
+    ) -> dict[str, NDArray[np.generic]]:
+        """The next inference writes over what this one gave."""
         results = self._request.infer(dict(inputs), share_inputs=True)
-        return {name: results[name] for name in outputs}
+        return {name: results[name].copy() for name in outputs}
 
     def only_output(self, inputs: Mapping[str, NDArray[np.generic]]) -> NDArray[np.generic]:
         output: NDArray[np.generic] = self._request.infer(dict(inputs), share_inputs=True)[0]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
 
-from bundle_serving.openvino_engine import Engine
+from bundle_serving.openvino_engine import MOST_ROWS, Engine
 
 
 @pytest.fixture
@@ -50,6 +50,12 @@ def test_sizes_that_the_network_leaves_open_may_be_any(engine: Engine) -> None:
     tokens = np.array([[1, 2, 3, 4]], np.int64)
     answer = engine({"ids": tokens, "mask": np.ones_like(tokens)}, ["scores"])
     assert answer["scores"].tolist() == [[10, 10, 10]]
+
+
+def test_a_large_batch_is_computed_in_parts(engine: Engine) -> None:
+    tokens = np.arange(2 * MOST_ROWS + 1, dtype=np.int64)[:, None]
+    answer = engine({"ids": tokens, "mask": np.ones_like(tokens)}, ["scores"])
+    assert answer["scores"].tolist() == [[number] * 3 for number in range(len(tokens))]
 
 
 @pytest.mark.parametrize(
