@@ -209,11 +209,3 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 project.make("down")
             made.symlink_to(project.path / "build")
     return made
-
-
-def may_fail_in_containers(request: pytest.FixtureRequest, served: Project) -> None:
-    """A network's process dies in the container, somewhere behind the large arrays of test_places;
-    the cause is not known yet. The keeper makes it anew, and meanwhile single requests fail."""
-    if served.settings["FLAVOUR"] == "cpu":
-        reason = "a network's process dies in the container; the cause is not known yet"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))

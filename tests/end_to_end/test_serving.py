@@ -15,7 +15,6 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from bundle_client import AsyncClient, Client, PictureRefused
-from tests.conftest import may_fail_in_containers
 from tests.odd_pictures import CATALOGUE
 from tests.project import Project, picture
 
@@ -109,11 +108,8 @@ def test_two_pictures_in_one_request(served: Project) -> None:
         assert np.allclose(row, client.infer(PIPELINE, [alone]).as_numpy("OUTPUT"), atol=0.02)
 
 
-def test_odd_pictures_get_their_own_answer_beside_good_ones(
-    served: Project, request: pytest.FixtureRequest
-) -> None:
+def test_odd_pictures_get_their_own_answer_beside_good_ones(served: Project) -> None:
     """Everything at once: what is odd or broken shares batches with what is good."""
-    may_fail_in_containers(request, served)
     good = picture()
     cases = [case for case in CATALOGUE if case.data()]  # the client does not send nothing
 
@@ -168,10 +164,7 @@ def test_untrained_weights_say_so_in_the_label(served: Project) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_many_pictures_over_either_protocol(
-    served: Project, protocol: str, request: pytest.FixtureRequest
-) -> None:
-    may_fail_in_containers(request, served)
+def test_many_pictures_over_either_protocol(served: Project, protocol: str) -> None:
     files = [picture((64 + n, 48)) for n in range(24)]
     url = served.http if protocol == "http" else served.grpc
     with Client(url=url, protocol=protocol) as client:

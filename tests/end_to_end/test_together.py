@@ -15,7 +15,6 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from bundle_serving.start_server import PIPELINE
-from tests.conftest import may_fail_in_containers
 from tests.pipelines import ask_each, not_ready, pictures_by_pytorch
 from tests.project import Project, picture
 
@@ -77,10 +76,9 @@ def test_many_ask_the_cascade_at_once(together: Project, assets: Path) -> None:
 
 
 def test_pictures_are_answered_as_by_pytorch_and_a_restart_brings_all_back(
-    together: Project, assets: Path, request: pytest.FixtureRequest
+    together: Project, assets: Path
 ) -> None:
     """Photo by photo against PyTorch in float32 with torchvision's own transforms."""
-    may_fail_in_containers(request, together)
     photos = [assets / "images" / name for name in PHOTOS]
     weights = assets / "weights" / "mobilenet_v2_imagenet.safetensors"
     expected = pictures_by_pytorch(weights, photos)
