@@ -30,12 +30,12 @@ from benchmark.textbook.server import HERE
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import ROOT
-from scripts.commands import down
 from scripts.measuring import machine, photos
 from scripts.measuring.photos import Inputs
 from scripts.recipes import pipelines
 from scripts.server.running import running_server
 from scripts.server.served import described, served_version
+from scripts.server.stop import stop_server
 from scripts.settings import arguments, settings
 from scripts.settings.known import require_known
 from scripts.stacks import state
@@ -137,7 +137,8 @@ def our_server() -> Iterator[State]:
         yield server
     finally:
         if not was_up:
-            down.main()
+            with lock.one_at_a_time():
+                stop_server()
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 import yaml
 
 from scripts.base import files, lock
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.kinds.image import TORCHVISION, Image
@@ -185,7 +184,3 @@ def written(pipeline: Pipeline) -> Iterator[None]:
         for folder in (*folders, archive.home(pipeline)):
             shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

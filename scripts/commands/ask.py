@@ -11,10 +11,9 @@ Settings given here that differ from what serves bring it up afresh with them.
 from __future__ import annotations
 
 import os
-import sys
 
 from bundle_serving.start_server import PIPELINE
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.recipes.asking import about_pictures
 from scripts.server import ask
 from scripts.server.running import running, running_server
@@ -39,7 +38,3 @@ def about(setting: str) -> list[str]:
     if not said:
         raise UserError("no text given", 'write one: make sentiment TEXT="What a day!"')
     return [said]
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -13,7 +13,6 @@ The report is build/bench/<time>/report.html; beside it are results.json, result
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ from rich.table import Table
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
 from scripts.base import console, files, lock
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.measuring import (
     compare,
@@ -150,7 +149,3 @@ def show(measurements: list[Measurement], comparison: compare.Comparison | None)
             f"{unstable} of {len(measurements)} are unstable, so no figures: "
             "the report says why; mostly something else is at work on the machine"
         )
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

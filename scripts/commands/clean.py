@@ -6,10 +6,8 @@ make clean
 from __future__ import annotations
 
 import shutil
-import sys
 
 from scripts.base import console, lock
-from scripts.base.errors import guarded
 from scripts.base.paths import ROOT, VENV
 from scripts.recipes import pipelines
 from scripts.server.stop import stop_server
@@ -40,7 +38,3 @@ def main() -> int:
         console.note(f"what you added stays in {own}")
     shutil.rmtree(VENV, ignore_errors=True)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

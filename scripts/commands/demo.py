@@ -9,10 +9,8 @@ drawings of eight things, and says so.
 from __future__ import annotations
 
 import os
-import sys
 
 from scripts.base import console
-from scripts.base.errors import guarded
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.server import ask
@@ -59,7 +57,3 @@ def main() -> int:
 def _settled(wished: Settings) -> bool:
     """Whether the network is named, or one is served already."""
     return Settings.weights.name in wished.given or serving(pipelines.first()) is not None
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -11,7 +11,6 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from rich.table import Table
 from bundle_serving.start_server import StartError, libpython_folder
 from scripts import bootstrap
 from scripts.base import console, ports
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.repository import archive
@@ -212,7 +211,3 @@ def _installer() -> Finding:
         good = False
     fix = "" if good else "check the network and PIP_INDEX_URL, PIP_CERT, or a proxy's variables"
     return Finding("pip", OK if good else WARNING, "reaches its index" if good else "no index", fix)
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

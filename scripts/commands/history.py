@@ -5,11 +5,10 @@ make history [MODEL=birds]
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 
 from scripts.base import console
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import history
 from scripts.repository.history import Event
@@ -59,7 +58,3 @@ def _what(event: Event) -> str:
 
 def _here(time: str) -> str:
     return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -7,11 +7,10 @@ The version that was served goes on until the new one is ready, and stays where 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from scripts.base import console
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import live, model_folders
 from scripts.server import extra, loading, model_control
@@ -52,7 +51,3 @@ def require_its_code(model: Path) -> None:
                 f"there is no model.py in {model.name}/{version.name}",
                 "put it there, or remove the folder",
             )
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.stacks import flavour, state
 
 
@@ -17,7 +17,3 @@ def main() -> int:
         raise UserError("no server is up", "bring one up: make up")
     stack = flavour.stack(known.flavour, known.started_with)
     return stack.logs(follow=sys.stdout.isatty())
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -7,12 +7,9 @@ Those of the repository that no pipeline here takes are left out, until someone 
 
 from __future__ import annotations
 
-import sys
-
 from rich.table import Table
 
 from scripts.base import console
-from scripts.base.errors import guarded
 from scripts.repository import live
 from scripts.server import model_control
 from scripts.steps.manifest import Manifest
@@ -35,7 +32,3 @@ def made_from(model: str, version: str) -> str:
     """From the manifest in the version's folder; empty where there is none."""
     manifest = Manifest.load(live.REPOSITORY / model / version / "manifest.json")
     return manifest.describe() if manifest else ""
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -9,11 +9,9 @@ no path stands in it, so that it can be attached to an issue. What is up here go
 from __future__ import annotations
 
 import json
-import sys
 from datetime import UTC, datetime
 
 from scripts.base import console, files
-from scripts.base.errors import guarded
 from scripts.base.paths import ROOT
 from scripts.measuring import proof
 
@@ -27,7 +25,3 @@ def main() -> int:
         console.note(f"{'confirmed' if row['confirmed'] else 'not confirmed'}: {row['claim']}")
     console.note(f"report: {(folder / 'proof.md').relative_to(ROOT)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -8,10 +8,8 @@ taken from model_repository/*/1. Then: make rollout.
 
 from __future__ import annotations
 
-import sys
-
 from scripts.base import console, lock
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
 from scripts.server import served, up
@@ -47,7 +45,3 @@ def main() -> int:
     then = ["make rollout", *(f"{name}={word}" for name, word in words.items() if word)]
     console.note(f"published: {version.describe()}; next: {' '.join(then)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

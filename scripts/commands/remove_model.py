@@ -8,10 +8,9 @@ What the project ships cannot be removed. Without NAME it says which pipelines c
 from __future__ import annotations
 
 import shutil
-import sys
 
 from scripts.base import console, lock
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, live
@@ -50,7 +49,3 @@ def remove(pipeline: Pipeline) -> None:
     shared = Shared(server.started_with if server else settings.load(), pipeline)
     shared.push_live()
     shared.forget()
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -5,10 +5,8 @@ make rollback [MODEL=birds]
 
 from __future__ import annotations
 
-import sys
-
 from scripts.base import lock
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import history
 from scripts.rollout import rollout
@@ -26,7 +24,3 @@ def main() -> int:
             )
         rollout.to(previous, "rollback", up, judge_labels=False)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -13,10 +13,7 @@ labels that agree with the live version's on fewer than MIN_AGREEMENT percent of
 
 from __future__ import annotations
 
-import sys
-
 from scripts.base import console, lock
-from scripts.base.errors import guarded
 from scripts.recipes import pipelines
 from scripts.repository import archive
 from scripts.rollout import rollout
@@ -35,7 +32,3 @@ def main() -> int:
             return 0
         rollout.to(target, "rollout", up, canary, judge_labels=not asked.anyway)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -7,10 +7,8 @@ One line says what is wrong, where Triton would say the same of everything.
 
 from __future__ import annotations
 
-import sys
-
 from scripts.base import console
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.settings import settings
 from scripts.storage import check
 from scripts.storage.location import EXAMPLES, wished
@@ -24,7 +22,3 @@ def main() -> int:
     with console.waiting(f"asking {location}"):
         check.examine(location, wished_for)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -10,7 +10,7 @@ import secrets
 import sys
 
 from scripts.base import console
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.settings import settings
 from scripts.settings.settings import Settings
 from scripts.stacks import containers
@@ -65,7 +65,3 @@ def up(wished: Settings) -> None:
 def down(wished: Settings) -> None:
     DockerStack(wished).compose("rm", "--stop", "--force", "s3", quiet=True)
     console.note("the S3 server is stopped; what it holds stays")
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

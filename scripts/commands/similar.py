@@ -16,7 +16,7 @@ from bundle_client.errors import CONCERNS_ALL
 from bundle_client.show import as_error, as_json
 from bundle_client.sources import name_of, pictures_in
 from scripts.base import console, lock
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.base.streams import all_output_on_stderr
 from scripts.base.text import printable
 from scripts.server import embeddings
@@ -92,7 +92,3 @@ def _compared(client: Client, others: list[Source]) -> Iterator[Embedding]:
                 raise UserError(each.error.cause, each.error.remedy)
             waiting.show(f"{number} done")
             yield each
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -8,13 +8,12 @@ Exit 0 when a picture is answered, 1 when not.
 from __future__ import annotations
 
 import json
-import sys
 import time
 
 from rich.table import Table
 
 from scripts.base import console
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.server import triton_api
@@ -79,7 +78,3 @@ def _models(address: str) -> Table:
         name = live.called(model["name"], model["version"])
         table.add_row(name, model["version"], str(done), str(failed), f"{each:.1f}")
     return table
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from pathlib import Path
 
 from bundle_serving.pictures import Transform
 from scripts.base import console, files, lock
-from scripts.base.errors import AlreadyTold, UserError, guarded
+from scripts.base.errors import AlreadyTold, UserError
 from scripts.base.paths import ROOT
 from scripts.measuring import photos
 from scripts.measuring.perf_analyzer import at_hand, require
@@ -183,7 +182,3 @@ def conclude(
     console.note(f".env now says {', '.join(f'{k}={v}' for k, v in change.items())}")
     console.note("take it: make up")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

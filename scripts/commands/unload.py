@@ -5,11 +5,10 @@ make unload TRITON_MODEL=another
 
 from __future__ import annotations
 
-import sys
 import time
 
 from scripts.base import console
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError
 from scripts.repository import live
 from scripts.server import extra, loading, model_control
 from scripts.stacks.state import State
@@ -41,7 +40,3 @@ def unload(server: State, model: str) -> None:
             if waiting.seconds > model_control.LONGEST_S:
                 raise UserError(f"{model} still answers requests", "make models shows when it ends")
             time.sleep(0.2)
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -8,9 +8,6 @@ What is up and fits already is left alone.
 
 from __future__ import annotations
 
-import sys
-
-from scripts.base.errors import guarded
 from scripts.recipes import pipelines
 from scripts.server import up
 from scripts.server.running import running_server
@@ -24,7 +21,3 @@ def main() -> int:
     else:
         up.bring_up_beside(pipeline, running_server(up.of_the_server(pipeline)))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))
