@@ -282,6 +282,11 @@ class DockerStack:
         cached = memory.get("stats", {}).get("inactive_file", 0)
         return int(memory["usage"] - cached), int(memory["limit"])
 
+    def root(self) -> int | None:
+        """The number that the server's first process has outside its container."""
+        container = self._container("server")
+        return int(container.attrs["State"]["Pid"]) or None if container else None
+
     def room(self) -> int | None:
         """Bytes of memory that are left to the server."""
         memory = self.memory()
