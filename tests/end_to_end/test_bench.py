@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import bundle_client
 import pytest
 
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
@@ -58,6 +59,7 @@ def test_it_is_told_what_was_measured_on_what(run: Run) -> None:
     assert results["machine"]["cores"] >= 1
     assert results["served"]["network"] == "mobilenet_v2"
     assert results["versions"]["tritonserver"]
+    assert results["versions"]["triton-bundle"] == bundle_client.__version__
     assert results["models"]["resnet50_onnx"]["instances"] >= 1
 
 
