@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import bundle_client
 import pytest
 
+import bundle_client
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from tests.browser import opened
 from tests.project import Project, error_lines, interrupt, wait_until
