@@ -112,7 +112,7 @@ def test_ctrl_c_leaves_no_half_report(served: Project) -> None:
 @pytest.mark.parametrize(
     ("setting", "cause"),
     [
-        ("COMPARE=Makefile", "no result of this benchmark"),
+        ("COMPARE=Makefile", "not a result of this benchmark"),
         ("IMAGES=scripts", "no picture"),
         ("MODEL=smells", "MODEL=smells is not a pipeline"),
     ],
