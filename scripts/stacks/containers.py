@@ -24,7 +24,7 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
 from scripts.base import console, files, lock, ports
-from scripts.base.errors import AlreadyTold, UserError
+from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
 from scripts.recipes.layout import Share
@@ -126,7 +126,7 @@ class DockerStack:
         if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
             self._run("init", "sh", "docker/steps/init.sh")
         admin_key.ensure()
-        lock.keepers_hands()
+        lock.hands_off_file()
 
     def _require_own_project(self) -> None:
         """A name that the user gave may be another checkout's too, and Compose would take its
@@ -173,7 +173,7 @@ class DockerStack:
         finally:
             self.remove(service)  # Ctrl-C ends Compose, and not always the container
         if ran.returncode:
-            raise AlreadyTold(ran.returncode)
+            raise AlreadyReported(ran.returncode)
 
     def prepare_step(self, step: str) -> None:
         if step in ("export", "adopt", "places", "quantise"):

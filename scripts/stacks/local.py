@@ -16,7 +16,7 @@ from bundle_serving import keeper_notes
 from bundle_serving.start_server import STOP_S, StartError, libpython_folder
 from scripts import bootstrap
 from scripts.base import lock, ports
-from scripts.base.errors import INTERRUPTED, AlreadyTold, UserError
+from scripts.base.errors import INTERRUPTED, AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
 from scripts.settings.settings import DOOR, Settings, names
@@ -79,7 +79,7 @@ class LocalStack:
         keeper_notes.forget(RUN)
         command: list[str | Path] = [PYTHON, "-m", "bundle_serving.afresh", "--go-on"]
         command += [PYTHON, "-m", "bundle_serving.keeper", "--run-dir", RUN]
-        command += ["--hands-off", lock.keepers_hands(), "--shm-prefix", SHM_PREFIX]
+        command += ["--hands-off", lock.hands_off_file(), "--shm-prefix", SHM_PREFIX]
         command += ["--admin-key-file", admin_key.PATH, "--address", self._settings.bind]
         for name, port in self._settings.ports.items():
             command += [f"--{name.replace('_', '-').lower()}", str(port)]
@@ -155,7 +155,7 @@ def run_here(step: str, *arguments: str | Path) -> None:
     except KeyboardInterrupt:  # the step got it too, and has said so
         code = INTERRUPTED
     if code:
-        raise AlreadyTold(code)
+        raise AlreadyReported(code)
 
 
 def _server() -> psutil.Process | None:

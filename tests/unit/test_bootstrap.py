@@ -26,5 +26,5 @@ def test_what_takes_its_time_is_said_before_it_does(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.stdout == f"- making a virtual environment in .venv, with {python} …\n"
-    assert "cannot make a virtual environment" in done.stderr
+    assert done.stdout == f"- creating a virtual environment in .venv with {python} …\n"
+    assert "cannot create a virtual environment" in done.stderr
