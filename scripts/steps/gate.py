@@ -16,7 +16,6 @@ import argparse
 import http.client
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from typing import IO
 
 import numpy as np
 
-from bundle_serving import over_socket, sockets
+from bundle_serving import leftovers, over_socket, sockets
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import is_ngc
@@ -141,8 +140,7 @@ def served(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
             yield connection
         finally:
             _end(server)
-            if not is_ngc():
-                shutil.rmtree(sockets.folder(Path(run)))  # where it does not lie in the run folder
+            sockets.forget(Path(run))
 
 
 def _where(run: Path) -> tuple[http.client.HTTPConnection, list[str]]:
@@ -176,8 +174,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
     for pid in _models():
         with suppress(ProcessLookupError):  # it ends by itself once it misses its server
             os.kill(pid, 9)
-    for region in Path("/dev/shm").glob(f"{MARK}*"):
-        region.unlink(missing_ok=True)
+    leftovers.remove(MARK)
 
 
 def memory_of_models() -> int:

@@ -27,10 +27,11 @@ os.environ["PYTRITON_NO_TENSORSTORE"] = "1"
 
 import numpy as np
 from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
-from pytriton.proxy.communication import get_config_from_handshake_server
+from pytriton.models import model
 from pytriton.triton import Triton, TritonConfig, TritonLifecyclePolicy
 
 from bundle_serving.embeddings import Embedder, Network
+from bundle_serving.handshake import IN_AN_INSTANCE, patient
 from bundle_serving.health import IMAGE, reason_not_to_trust
 from bundle_serving.pictures import Transform
 from bundle_serving.processes import children_of
@@ -43,8 +44,6 @@ EXIT_TIMEOUT_S = 10
 # Between two questions to itself; and how long one may take, behind all that others ask.
 EVERY_S, PATIENCE_S = 2, 60
 LOOK_MS = 200
-# For which one instance waits until the first is there, and this process until that answers.
-HANDSHAKE_S = 60
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -119,12 +118,10 @@ def bind(triton: Triton, network: Network, how: Transform, cores: int) -> None:
 
 
 def be_patient(proxy: Path) -> None:
-    """PyTriton waits for 1 s, and all instances start at the same time: on a busy machine another
-    one would often ask in vain for the first, and nothing would come up. So here, and in the file
-    that the instances import."""
-    get_config_from_handshake_server.__defaults__ = (HANDSHAKE_S,)
+    """This process asks the first instance too."""
+    model.get_config_from_handshake_server = patient(model.get_config_from_handshake_server)
     with proxy.open("a") as file:
-        file.write(f"\n\nget_config_from_handshake_server.__defaults__ = ({HANDSHAKE_S},)\n")
+        file.write(IN_AN_INSTANCE)
 
 
 def end_when_it_does_not_answer(triton: Triton, url: str) -> None:

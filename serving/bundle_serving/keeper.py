@@ -30,7 +30,7 @@ from typing import NoReturn
 import grpc
 
 from bundle_door import local_http
-from bundle_serving import sockets
+from bundle_serving import leftovers, sockets
 from bundle_serving.afresh import GIVEN_UP, START_FAILED
 from bundle_serving.awake import keep_awake
 from bundle_serving.children import Child
@@ -81,7 +81,7 @@ class Keeper:
         for child, grace in ((self._door, DOOR_EXIT_S), (self._server, EXIT_TIMEOUT_S)):
             if child:
                 await child.end(0 if code else grace)
-        self._remove_shared_memory()
+        leftovers.remove(self._options.shm_prefix)
         return code
 
     async def _keep_door(self) -> NoReturn:
@@ -184,7 +184,7 @@ class Keeper:
         )
 
     def _started_server(self) -> Child:
-        self._remove_shared_memory()
+        leftovers.remove(self._options.shm_prefix)
         return Child.started(
             "bundle_serving.start_server",
             *self._for_server,
@@ -198,11 +198,6 @@ class Keeper:
             return [each.pid for each in (self._server, self._door) if each]
 
         await keep_awake(both, self._options.shm_prefix, self._notes)
-
-    def _remove_shared_memory(self) -> None:
-        """Of a server that was killed it stays."""
-        for region in Path("/dev/shm").glob(f"{self._options.shm_prefix}*"):
-            region.unlink(missing_ok=True)
 
 
 async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:
