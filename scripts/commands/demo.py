@@ -15,7 +15,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.server import ask
 from scripts.server.served import serving
-from scripts.server.torchvision_weights import why_out_of_reach
+from scripts.server.torchvision_weights import why_unavailable
 from scripts.server.up import bring_up
 from scripts.settings import settings
 from scripts.settings.architectures import DRAWN
@@ -28,7 +28,7 @@ PICTURE = ROOT / "build" / "mug.jpg"
 
 def main() -> int:
     wished = settings.load()
-    reason = None if _settled(wished) else why_out_of_reach(wished)
+    reason = None if _settled(wished) else why_unavailable(wished)
     if reason:
         console.note(f"torchvision's weights are not available ({reason})")
         console.note(f"training a small network here instead, on drawings: {', '.join(NAMES)}")

@@ -24,7 +24,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.repository import archive
-from scripts.server.torchvision_weights import why_out_of_reach
+from scripts.server.torchvision_weights import why_unavailable
 from scripts.settings import settings
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings
@@ -190,7 +190,7 @@ def _weights(wished: Settings) -> Finding:
         return Finding("weights", OK if found else FAILURE, said, fix)
     if wished.arch == DRAWN:
         return Finding("weights", OK, "trained here, on drawings")
-    if reason := why_out_of_reach(wished):
+    if reason := why_unavailable(wished):
         fix = "WEIGHTS=file.pth, or ARCH=drawn: trained here, to see it run (make demo does)"
         return Finding("weights", WARNING, f"torchvision's are not available: {reason}", fix)
     return Finding("weights", OK, "torchvision's can be downloaded")

@@ -19,7 +19,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import history, model_folders
 from scripts.server import engines, served, up
-from scripts.server.recover import restore
+from scripts.server.recover import recover
 from scripts.settings import settings
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
@@ -50,7 +50,7 @@ def lay_out(stack: StepsRanBefore, wished: Settings) -> None:
     shared = Shared(wished, first)
     seed = served.serving(first)
     if seed:
-        restore(None, seed, shared)
+        recover(None, seed, shared)
     version = up.made_live(stack, wished, first, seed, shared)
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")
