@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from bundle_client import Client
 from scripts.base import console
-from scripts.base.errors import AlreadyTold, guarded
+from scripts.base.errors import AlreadyReported, guarded
 from scripts.base.paths import PYTHON, ROOT
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
@@ -72,7 +72,7 @@ def command(name: str, **settings: str) -> None:
         env=os.environ | {"MAX_P99_RATIO": "100"} | settings,
     )
     if done.returncode:
-        raise AlreadyTold(done.returncode)
+        raise AlreadyReported(done.returncode)
 
 
 def main(argv: list[str] | None = None) -> int:

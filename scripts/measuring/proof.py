@@ -71,7 +71,7 @@ ROWS = (
     Row("perf_analyzer measures from the sdk image", "bench", r"- report: "),
     Row("TensorRT builds the classifier of texts", "texts", r"- network: top-1"),
     Row("A rollout on a GPU loses no request", "rollout", r"\b0 of [\d,]+ requests failed"),
-    Row("Several GPUs serve together", "up", r"a container sees \d+ x "),
+    Row("Several GPUs serve together", "up", r"containers see \d+ x "),
     Row("cupy compiles, and GPU memory is shared", "scores on the GPU", r"- ensemble: top-1"),
     Row("DALI decodes on the GPU", "dali", r"- ensemble: top-1"),
 )

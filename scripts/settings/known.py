@@ -1,4 +1,4 @@
-"""Refuses what is no setting, before a command does anything."""
+"""Refuses unknown settings before a command does anything."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings import arguments, command_line, settings
 
-# Docker and Compose read .env too.
+# .env may also contain variables of Docker and Compose.
 OF_OTHERS = ("COMPOSE_", "DOCKER_", "BUILDKIT_")
 
 
@@ -18,7 +18,7 @@ class UnknownSetting(UserError):
 
 
 def require_known(typed: Collection[str] | None = None, dotenv: Path = ROOT / ".env") -> None:
-    """What is typed, and what .env has. The environment is full of what is not meant for us."""
+    """Checks the command line and .env; the environment has many variables that are not for us."""
     typed = command_line.typed() if typed is None else typed
     for name in typed:
         _require(name, {*settings.ALL, *arguments.ALL}, "")
@@ -29,7 +29,7 @@ def require_known(typed: Collection[str] | None = None, dotenv: Path = ROOT / ".
 
 
 def _named_in(name: str, override: str | None) -> bool:
-    """Compose fills the variables of the user's own file from .env."""
+    """Variables that the user's own Compose file takes from .env."""
     try:
         return bool(override) and name in (ROOT / str(override)).read_text()
     except OSError:
@@ -39,11 +39,11 @@ def _named_in(name: str, override: str | None) -> bool:
 def _require(name: str, known: Collection[str], where: str) -> None:
     if name in known:
         return
-    import difflib  # for those who misspell alone
+    import difflib  # only for misspelt names
 
     near = difflib.get_close_matches(name, known, n=1)
     if name in arguments.ALL:
-        remedy = f"it belongs behind a command: {name}=…"
+        remedy = f"give it to a command: {name}=…"
     elif near:
         remedy = f"did you mean {near[0]}?"
     else:

@@ -166,7 +166,7 @@ def test_gpus_that_cannot_serve_are_refused_before_anything_is_pulled(gpu: Proje
         assert refused.returncode != 0 and said in line
         assert "image" not in refused.stdout
     twins = gpu.made("up", REHEARSAL_GPUS="NVIDIA Rehearsal GPU/NVIDIA Rehearsal GPU")
-    assert "a container sees 2 x NVIDIA Rehearsal GPU" in twins and "up already" in twins
+    assert "containers see 2 x NVIDIA Rehearsal GPU" in twins and "up already" in twins
 
 
 def test_a_gpu_that_the_container_lost_is_told(gpu: Project) -> None:

@@ -103,12 +103,12 @@ def test_there_and_back(project: Project) -> None:
     assert serving(project) == first
     with nobody_waits_in_vain(project, pause=0.1):
         said = project.made("rollout", CANARY="20")
-        assert f"version {new} serves; 0 of " in said and "20% of the requests" in said
+        assert f"version {new} is live; 0 of " in said and "20% of the requests" in said
         assert f"version {new} is live" in project.made("history")
         assert f"version {new}" in project.made("status")
         assert "up already" in project.made("up")  # nothing is left to change
         assert f"version {new}: " in project.made("rollout")  # it serves already
-        assert f"version {first} serves; 0 of " in project.made("rollback")
+        assert f"version {first} is live; 0 of " in project.made("rollback")
     live = project.path / "build" / "live" / "resnet50_onnx"
     assert [path.name for path in live.glob("[0-9]*")] == [str(first)]
     assert started(project) == process  # of the server, which was never restarted
@@ -288,7 +288,7 @@ def test_labels_that_nobody_knows_again(local: Project, assets: Path) -> None:
     told = json.loads(manifest.read_text())
     manifest.unlink()
     manifest.write_text(json.dumps(told | {"untrained": False}))
-    refused(local, "the same answer to 0 of 32 questions, and MIN_AGREEMENT=20", number)
+    refused(local, "the same answer to 0 of 32 requests, but MIN_AGREEMENT requires 20%", number)
 
 
 def test_a_broken_config(local: Project) -> None:

@@ -277,7 +277,7 @@ def test_a_rollout_and_the_way_back_on_s3(rolled: Project, place: Place, tmp_pat
     assert "published: version" in rolled.made("publish", MAX_MEGAPIXELS="40")
     with clients(rolled.http, rolled.grpc, 2, pause=0.2) as load:
         for command in ("rollout", "rollback"):
-            assert "serves; 0 of " in rolled.made(command)
+            assert "is live; 0 of " in rolled.made(command)
     assert load.faults == [] and load.answered
     assert rolled.served_version.name == first
     live = place.remote("rolled")
@@ -292,7 +292,7 @@ def test_a_rollout_and_the_way_back_on_s3(rolled: Project, place: Place, tmp_pat
         assert other.made("history") == rolled.made("history")
         assert other.served_version.name == first
         assert live.archive.list() == kept, "no version was made anew"
-        assert "serves; 0 of " in other.made("rollout")
+        assert "is live; 0 of " in other.made("rollout")
     finally:
         other.make("down")
 

@@ -113,7 +113,7 @@ def test_arguments_have_types_too(said: dict[str, str], wanted: str) -> None:
         ("IMGS", "", ("unknown setting IMGS", "did you mean IMG?")),
         ("XYZZY", "", ("unknown setting XYZZY", "docs/settings.md lists all of them")),
         ("", "HTTP_PROT=8100", ("unknown setting HTTP_PROT in .env", "did you mean HTTP_PORT?")),
-        ("", "TOP=3", ("unknown setting TOP in .env", "it belongs behind a command: TOP=…")),
+        ("", "TOP=3", ("unknown setting TOP in .env", "give it to a command: TOP=…")),
     ],
 )
 def test_what_is_no_setting_is_refused(
