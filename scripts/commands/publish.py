@@ -2,8 +2,8 @@
 
     make publish [MODEL=birds] [ARCH=] [WEIGHTS=] [PRECISION=] [DECODE=] …
 
-What is not said stays as it is in the version that serves; the programs of the Python steps are
-taken from model_repository/*/1. Then: make rollout.
+Settings you omit keep the live version's values; the programs of the Python steps are taken from
+model_repository/*/1. Then: make rollout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
         serving = served.serving(pipeline)
         if known is None or serving is None:
             raise UserError(
-                "no server is up, beside whose version another one could be",
+                "no server is running to publish alongside",
                 served.brings_up(pipeline),
             )
         wished = up.wished_of(pipeline, known.settings, serving)
