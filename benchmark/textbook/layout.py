@@ -25,7 +25,7 @@ from scripts.steps.manifest import Manifest
 REPOSITORY = Path(__file__).parent / "repository"
 
 # Lets torchvision be imported; a Python model sees the files beside it, and nothing else of ours.
-VISION = ROOT / "scripts" / "pipeline" / "vision.py"
+VISION = ROOT / "scripts" / "steps" / "vision.py"
 
 # What Pixels (scripts/steps/networks.py) becomes in the graph.
 NORMALISATION = ["Cast", "Sub", "Div"]
