@@ -35,7 +35,7 @@ def main() -> int:
         stack.prepare()
         version = up.made(stack, wished, pipeline, serving)
         if version == serving:
-            console.note(f"nothing is new: {version.describe()} serves")
+            console.note(f"nothing changed: {version.describe()} is live")
             return 0
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)

@@ -75,7 +75,7 @@ def _require_read_only(location: Location, keys: Keys, settings: Settings) -> No
             raise
     raise UserError(
         f"{keys.whose} {keys.key} may write to {location}",
-        "take s3:PutObject and s3:DeleteObject from it: a server only reads",
+        "remove s3:PutObject and s3:DeleteObject from it: a server only reads",
     )
 
 

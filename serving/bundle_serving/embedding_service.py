@@ -48,11 +48,13 @@ LOOK_MS = 200
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--made", type=Path, required=True, help="what the export left")
-    parser.add_argument("--run-dir", type=Path, required=True, help="writable, may execute")
+    parser.add_argument(
+        "--made", type=Path, required=True, help="the directory that the export wrote"
+    )
+    parser.add_argument("--run-dir", type=Path, required=True, help="writable, not mounted noexec")
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--cores", default="", help="empty: all that there are")
+    parser.add_argument("--cores", default="", help="empty: all of them")
     parser.add_argument("--decode", default="reduced")
     parser.add_argument("--max-megapixels", type=float, default=50)
     options = parser.parse_args(argv)
@@ -151,7 +153,7 @@ def end_when_it_falls_apart(triton: Triton) -> NoReturn:
 def end(why: str) -> NoReturn:
     """At once, and with all of its processes: they would wait for the very request that failed,
     and triton.stop() for 20 s."""
-    print(f"error: {MODEL} is ended: {why}", file=sys.stderr, flush=True)
+    print(f"error: {MODEL} stopped: {why}", file=sys.stderr, flush=True)
     for process in list(children_of(os.getpid())):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
