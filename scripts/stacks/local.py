@@ -52,8 +52,8 @@ class LocalStack:
     def prepare(self) -> None:
         if not bootstrap.can_serve():
             raise UserError(
-                "without Docker the server needs Python 3.11 or 3.12",
-                "install one and name it: make clean && make up PYTHON=python3.12",
+                "without Docker, the server needs Python 3.11 or 3.12",
+                "install one and select it: make clean && make up PYTHON=python3.12",
             )
         try:
             libpython_folder()
@@ -141,7 +141,7 @@ class LocalStack:
 
     def logs(self, follow: bool) -> int:
         if not LOG.exists():
-            raise UserError("there is no log of a local server", "start one: make up")
+            raise UserError("there is no log of a local server yet", "start one: make up")
         command = ["tail", "-n", "200", *(["-F"] if follow else []), str(LOG)]
         return subprocess.run(command).returncode
 

@@ -60,7 +60,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--load", action="append", default=[], help="a model that it asks")
     parser.add_argument("--questions", type=Path, required=True, help="for the ensemble")
     parser.add_argument("--network", help="the model to compare with --reference")
-    parser.add_argument("--reference", type=Path, help="what export made, or quantise")
+    parser.add_argument(
+        "--reference", type=Path, help="the directory that export or quantise wrote"
+    )
     parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--config", required=True)
     parser.add_argument("--run-dir", required=True)
@@ -68,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     if not options.repository.exists():
-        print("there is no candidate: nothing to prove")
+        print("there is no candidate to check")
         return 0
     prove(options)
     return 0
@@ -100,7 +102,7 @@ def judge(step: str, agreement: Agreement, bound: Bound) -> None:
     if not agreement.within(bound):
         raise UserError(
             f"the accuracy gate stops at the {step}: {agreement}, {bound}",
-            "nothing was published; what was served before still is",
+            "nothing was published; the live version keeps serving",
         )
 
 
@@ -132,7 +134,7 @@ def served(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
                         said = f"no answer within {options.limit:.0f} s ({reason})"
                     raise UserError(
                         f"the candidate cannot be served: {said}",
-                        "what was served before still is; mend it, and publish it again",
+                        "the live version keeps serving; fix the cause and publish again",
                     )
                 time.sleep(0.2)
             yield connection

@@ -206,15 +206,15 @@ async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
+    parser.add_argument("--run-dir", required=True, type=Path, help="writable, not mounted noexec")
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--http-port", default="8000")
     parser.add_argument("--grpc-port", default="8001")
     parser.add_argument("--metrics-port", default="8002")
     parser.add_argument("--admin-key-file", type=Path, required=True)
-    parser.add_argument("--load-model", metavar="NAME", default=PIPELINE, help="the first pipeline")
+    parser.add_argument("--load-model", metavar="NAME", default=PIPELINE, help="the main pipeline")
     parser.add_argument("--shm-prefix", default="triton_bundle_")
-    parser.add_argument("--hands-off", type=Path, help="nothing is restored while it is locked")
+    parser.add_argument("--hands-off", type=Path, help="while it is locked, nothing is restored")
     options, for_server = parser.parse_known_args(argv)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
