@@ -132,7 +132,7 @@ def test_what_cannot_be_had_is_said_in_the_log(alone: Alone) -> None:
     nowhere = {"WEIGHTS": "build/nowhere.pth"}
     refused = alone.compose("up", "--wait", **nowhere)
     assert refused.returncode != 0 and "export" in refused.stderr
-    (line,) = error_lines(alone.compose("logs", "--no-log-prefix", "export").stdout)
+    (line,) = error_lines(alone.compose("logs", "--no-log-prefix", "export").stderr)
     assert "there is no weights file at build/nowhere.pth" in line
     alone.up()  # as before
 
