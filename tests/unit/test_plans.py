@@ -81,25 +81,16 @@ def test_the_precision_is_seen_in_both_spellings(
 
 
 @needs_nvidias_builder
-def test_a_plan_is_built_anew_where_it_no_longer_fits(
-    machine: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    onnx, plan_file = exported(tmp_path, "fp16"), tmp_path / "plan" / "model.plan"
-
-    def told() -> str:
-        build(onnx)
-        return capsys.readouterr().out
-
-    assert "no plan yet" in told()
-    assert "fits: nothing to build" in told()
-    plan_file.write_bytes(plan_file.read_bytes()[:-100])
-    assert "model.plan is not the file that was built" in told()
-    monkeypatch.setenv("REHEARSAL_TENSORRT", "10.16.1")
-    monkeypatch.setenv("REHEARSAL_COMPUTE_CAPABILITY", "9.0")
-    assert "TensorRT: 11.1.0 -> 10.16.1; compute capability: 8.6 -> 9.0" in told()
+def test_a_plan_is_built_anew_where_it_no_longer_fits(machine: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan"
+    assert plan.why_build(out, {}) == "no plan yet"
+    fits = build(exported(tmp_path, "fp16"))["identity"]
+    assert plan.why_build(out, fits) is None
+    changed = fits | {"TensorRT": "10.16.1", "compute capability": "9.0"}
+    told = "TensorRT: 11.1.0 -> 10.16.1; compute capability: 8.6 -> 9.0"
+    assert plan.why_build(out, changed) == told
+    (out / "model.plan").write_bytes((out / "model.plan").read_bytes()[:-100])
+    assert plan.why_build(out, fits) == "model.plan is not the file that was built"
 
 
 @needs_nvidias_builder
