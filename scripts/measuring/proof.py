@@ -113,7 +113,8 @@ class Copy:
 
 @contextmanager
 def _copy() -> Iterator[Copy]:
-    """With ports and a Compose project of its own: what is up here goes on."""
+    """With ports, a repository and a Compose project of its own: what is up here goes on, and
+    nothing reaches the bucket that .env may name."""
     with tempfile.TemporaryDirectory(prefix="triton-bundle-proof-", dir="/tmp") as folder:
         path = Path(folder) / Path(folder).name.replace("_", "-")
         shutil.copytree(ROOT, path, ignore=shutil.ignore_patterns(*NOT_COPIED))
@@ -121,7 +122,8 @@ def _copy() -> Iterator[Copy]:
         mug().save(path / PICTURE)
         (path / ".venv").symlink_to(ROOT / ".venv")
         ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
-        own = {"FLAVOUR": "gpu", "COMPOSE_PROJECT_NAME": path.name.lower(), "COLUMNS": "160"}
+        own = {"FLAVOUR": "gpu", "REPOSITORY": "", "COMPOSE_PROJECT_NAME": path.name.lower()}
+        own |= {"BIND": "127.0.0.1", "COLUMNS": "160"}
         project = Copy(path, os.environ | ports | own)
         try:
             yield project
