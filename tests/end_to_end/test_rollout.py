@@ -26,7 +26,14 @@ from bundle_client import Client
 from bundle_serving.start_server import PIPELINE
 from scripts.base import files
 from tests.conftest import require_docker
-from tests.project import Project, error_lines, interrupt, picture, wait_until
+from tests.project import (
+    Project,
+    asked_meanwhile,
+    error_lines,
+    interrupt,
+    picture,
+    wait_until,
+)
 
 pytestmark = pytest.mark.long
 
@@ -63,9 +70,13 @@ def local(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[
 @contextmanager
 def nobody_waits_in_vain(project: Project, pause: float = 0.5) -> Iterator[None]:
     """Under a client of each protocol, which leave the processor to what is tested."""
-    with clients(project.http, project.grpc, 2, pause) as load:
+    with (
+        clients(project.http, project.grpc, 2, pause) as load,
+        asked_meanwhile(project.readiness) as ready,
+    ):
         yield
     assert load.faults == [] and load.answered
+    assert ready == [200]
 
 
 def serving(project: Project) -> int:
