@@ -72,7 +72,7 @@ def test_down_leaves_nothing(project: Project) -> None:
     assert answers == [200, 503, 0]  # so that load balancers leave in time
     assert processes(project) == [] and project.shared_memory() == []
     assert not any(process.is_running() for process in everyone)
-    assert "no server was up" in project.made("down")
+    assert "no server was running" in project.made("down")
 
 
 def test_up_twice_at_once(project: Project) -> None:
@@ -262,22 +262,22 @@ def test_the_server_does_not_hear_a_ctrl_c_meant_for_others(project: Project) ->
 def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
     """Whatever becomes of its file, the next `up` serves with the key that is then there."""
     file = project.path / "build" / "key" / "admin.key"
-    assert "a new admin key" in project.made("up")
+    assert "created the admin key" in project.made("up")
     first = file.read_text()
     project.made("down")
-    assert "a new admin key" not in project.made("up") and file.read_text() == first
+    assert "created the admin key" not in project.made("up") and file.read_text() == first
 
     file.unlink()
     (line,) = error_lines(project.make("models").stderr)
-    assert "admin.key, is gone" in line and "make up" in line
+    assert "admin.key is missing" in line and "make up" in line
     said = project.made("up")
-    assert "a new admin key" in said and "up:" in said and "up already" not in said
+    assert "created the admin key" in said and "up:" in said and "up already" not in said
     assert file.read_text() != first
     assert "READY" in project.made("models")
 
     file.write_text("a-key-of-the-operators-own\n")
     (line,) = error_lines(project.make("models").stderr)
-    assert "does not take the key" in line and "make up" in line
+    assert "rejects the key" in line and "make up" in line
     file.chmod(0o644)
     assert "up:" in project.made("up")
     assert "READY" in project.made("models") and file.stat().st_mode & 0o777 == 0o600
@@ -286,7 +286,7 @@ def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
         file.write_text(spoilt)
         for command in ("models", "up"):
             (line,) = error_lines(project.make(command).stderr)
-            assert "admin.key holds no key" in line and "rm build/key/admin.key" in line
+            assert "admin.key contains no key" in line and "rm build/key/admin.key" in line
     assert project.make("classify", IMG="model_repository/preprocessing/warmup").returncode == 0
 
 
@@ -297,7 +297,7 @@ def test_an_operator_without_a_server(project: Project) -> None:
         ("unload", "TRITON_MODEL=resnet50_trt"),
     ):
         (line,) = error_lines(project.make(*command).stderr)
-        assert "no server is up" in line and "make up" in line
+        assert "no server is running" in line and "make up" in line
     project.made("up")
     kill_everyone(project)
     (line,) = error_lines(project.make("load", "TRITON_MODEL=resnet50_onnx").stderr)
