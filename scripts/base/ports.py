@@ -17,7 +17,8 @@ BELOW = range(20_000, 30_000)
 
 def holder(address: str, port: int) -> str | None:
     """None when the port is free; else who listens there, as far as that can be seen."""
-    with socket.socket() as probe:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
@@ -27,7 +28,8 @@ def holder(address: str, port: int) -> str | None:
         except OSError as fault:
             if fault.errno == errno.EADDRNOTAVAIL:
                 raise UserError(
-                    f"BIND={address} is no address of this machine", "use 127.0.0.1 or 0.0.0.0"
+                    f"BIND={address} is no address of this machine",
+                    "use 127.0.0.1, or 0.0.0.0 (:: with IPv6)",
                 ) from None
     return _process(port) or "another program (of another user, or in a container)"
 

@@ -50,7 +50,7 @@ class Arguments:
     stop = flag("Stop the server that is up for as long as it takes.")
 
     add = text("", "The client that gets a key.")
-    rate = text("", "How many requests a second it may send.")
+    rate = number_or_none("How many requests a second it may send.")
     revoke = text("", "The client whose key is revoked.")
 
     args = text("", "What pytest is given.")

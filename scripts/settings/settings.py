@@ -25,7 +25,6 @@ from scripts.settings.setting import (
     Part,
     Setting,
     choice,
-    flag,
     number,
     of_class,
     path,
@@ -142,9 +141,8 @@ class Place(Group):
     )
     bind = text(
         "127.0.0.1",
-        """The address to open the ports on. Beyond this machine anyone can run inference,
-        unencrypted, and so it takes INSECURE=1 as well; controlling models still requires the admin
-        key.""",
+        """The address to open the ports on. Where other machines reach it, the door wants TLS, and
+        an API key of whoever asks (`make keys`).""",
         SERVER,
         EMBEDDINGS,
     )
@@ -172,7 +170,19 @@ class Place(Group):
     network_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
     memory = text("4g", "The memory limit of the server's container.", SERVER)
     compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
-    insecure = flag("1: BIND may be an address that other machines reach.", SERVER, DOOR)
+    tls_cert = path(
+        """A certificate, with its chain, for TLS. Empty: where other machines reach the ports, one
+        that `make up` makes.""",
+        SERVER,
+        DOOR,
+    )
+    tls_key = path("The private key of TLS_CERT.", SERVER)
+    insecure = choice(
+        ("", "1"),
+        "1: neither TLS nor API keys, wherever BIND opens the ports. Anyone there can ask.",
+        SERVER,
+        DOOR,
+    )
     allowed_hosts = text(
         "", "Host names, beside addresses and localhost, that requests may name: a,b", SERVER, DOOR
     )

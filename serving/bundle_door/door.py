@@ -21,7 +21,6 @@ from bundle_door import envoy, local_http, streams
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
 from bundle_door.documents import documents
-from bundle_door.exposure import Exposure
 from bundle_door.keys import Keys
 from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits
@@ -31,6 +30,7 @@ from bundle_door.routes import of_documents, of_keys, of_plain_questions, of_tri
 from bundle_door.service import Service
 from bundle_door.triton import Triton
 from bundle_serving import keeper_notes, sockets
+from bundle_serving.exposure import Exposure
 
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
 # the requests in flight.
@@ -91,7 +91,9 @@ def service_of(
     settings: Settings, triton: Triton, folder: Path, stopping: Callable[[], bool]
 ) -> Service:
     api = Api(triton, settings.limits)
-    keys = Keys(settings.exposure.api_keys) if settings.exposure.api_keys else None
+    keys = (
+        Keys(settings.exposure.api_keys, settings.admin_key) if settings.exposure.api_keys else None
+    )
 
     async def ready(request: Request, named: Mapping[str, str]) -> Answer:
         if stopping():

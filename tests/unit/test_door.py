@@ -13,7 +13,6 @@ import pytest
 from bundle_door import envoy
 from bundle_door.answers import Refused
 from bundle_door.compression import compressed, decompressed, preferred
-from bundle_door.exposure import Exposure
 from bundle_door.inference import (
     Signature,
     answered,
@@ -24,6 +23,7 @@ from bundle_door.inference import (
     varint,
 )
 from bundle_door.limits import Limits, Load
+from bundle_serving.exposure import Exposure
 from bundle_serving.kserve import pb
 
 LIMITS = Limits(body_bytes=10_000_000, json_bytes=20_000)
