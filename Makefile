@@ -7,6 +7,9 @@ PYTEST := .venv/bin/python -m pytest
 # As they were typed: make would take the $ in a file's name or a text for one of its variables.
 $(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
 
+# Whoever sets it would have every command compile anew all that it imports: seconds each.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
 	tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload logs \

@@ -23,11 +23,13 @@ from tests.project import ASSETS, ROOT, Project, picture
 # What the caller has set for this project, for Compose or for a make around this one changes no
 # result; but for what this machine needs to install anything at all.
 OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "BUNDLE_URL")
+OF_PYTHON = ("PYTHONDONTWRITEBYTECODE",)
 OF_THE_MACHINE = {"CA_BUNDLE", "TORCH_INDEX", "PYTHON"}
 for name in list(os.environ):
-    ours = {*settings.ALL, *arguments.ALL, *OF_MAKE} - OF_THE_MACHINE
+    ours = {*settings.ALL, *arguments.ALL, *OF_MAKE, *OF_PYTHON} - OF_THE_MACHINE
     if name in ours or name.startswith(("COMPOSE_", "AWS_")):
         del os.environ[name]
+sys.dont_write_bytecode = False
 
 # Whoever is started in the background by a shell ignores Ctrl-C, and so does all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

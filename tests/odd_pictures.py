@@ -488,8 +488,8 @@ def crowded_exif() -> bytes:
 # The catalogue.
 
 
-NO_PICTURE = "not a picture that can be read here"
-DAMAGED = "damaged or cut off"
+NO_PICTURE = "not a readable picture"
+DAMAGED = "damaged or truncated"
 SEND_WHOLE = "send the whole"
 TOO_MANY_PIXELS = "more than the limit of 50 megapixels"
 TOO_MANY_PIECES = "too many tiny pieces"
@@ -782,7 +782,7 @@ def attacks() -> Iterator[Odd]:
         "JPEG of a million fill bytes": (lambda: jpeg_with(b"\xff" * 10**6), TOO_MANY_PIECES),
         "JPEG of 1000 scans": (
             lambda: progressive_jpeg_of_scans(7040, 1000),
-            "coded in 1001 scans, more than the limit",
+            "has 1001 scans, more than the limit",
         ),
         "PNG of 100,000 empty chunks": (
             lambda: scene_png_with(png_chunk(b"quRk") * 100_000),

@@ -106,7 +106,7 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
             "give one that its operator made: BUNDLE_API_KEY (there: make keys)",
         )
     if status in ("413", "RESOURCE_EXHAUSTED"):
-        return PictureRefused("larger than the server takes", "give a smaller picture")
+        return PictureRefused("larger than the server takes", "use a smaller picture")
     if not said or said.startswith(FOREIGN):
         return ServerFault(
             f"{url} answers HTTP {status}, but not in Triton's words",

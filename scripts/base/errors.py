@@ -45,7 +45,7 @@ def guarded(main: Callable[[], int]) -> int:
         print(printable(f"error: {fault.cause}; {fault.remedy}"), file=sys.stderr)
         return fault.exit_code
     except KeyboardInterrupt:
-        print("interrupted; what was half done is thrown away", file=sys.stderr)
+        print("interrupted; partial work was discarded", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()

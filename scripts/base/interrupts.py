@@ -18,7 +18,7 @@ def deferred(until: str) -> Iterator[None]:
     def later(*_: object) -> None:
         nonlocal came
         came = True
-        console.note(f"to be interrupted once {until}")
+        console.note(f"Ctrl-C received; stopping after {until}")
 
     if callable(before):
         signal.signal(signal.SIGINT, later)

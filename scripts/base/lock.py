@@ -22,7 +22,7 @@ def one_at_a_time() -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            console.note(f"waiting for another make that is at work ({lock.read().strip()})")
+            console.note(f"waiting for another make command to finish ({lock.read().strip()})")
             fcntl.flock(lock, fcntl.LOCK_EX)
         lock.truncate(0)
         lock.write(f"process {os.getpid()}")

@@ -28,7 +28,7 @@ def holder(address: str, port: int) -> str | None:
         except OSError as fault:
             if fault.errno == errno.EADDRNOTAVAIL:
                 raise UserError(
-                    f"BIND={address} is no address of this machine",
+                    f"BIND={address} is not an address of this machine",
                     "use 127.0.0.1, or 0.0.0.0 (:: with IPv6)",
                 ) from None
     return _process(port) or "another program (of another user, or in a container)"

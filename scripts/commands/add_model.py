@@ -59,7 +59,7 @@ def main() -> int:
 def require_a_name(name: str) -> None:
     if not NAME.fullmatch(name):
         said = f"NAME={name} is no name" if name else "no name is given"
-        raise UserError(said, "give one of small letters, digits and _: make add-model NAME=birds")
+        raise UserError(said, "use lower-case letters, digits and _: make add-model NAME=birds")
 
 
 def require_new(pipeline: Pipeline) -> None:
@@ -67,7 +67,7 @@ def require_new(pipeline: Pipeline) -> None:
     wanted = {pipeline.name, pipeline.ensemble, *pipeline.recipe.members}
     there = pipelines.model_folders().keys() | pipelines.recipes().keys()
     if taken := sorted(wanted & there):
-        raise UserError(f"there is a {taken[0]} already", "choose another NAME")
+        raise UserError(f"{taken[0]} already exists", "choose another NAME")
     if archive.numbers(pipeline):
         kept = archive.home(pipeline).relative_to(ROOT)
         raise UserError(
@@ -102,7 +102,7 @@ def _foreign(said: Any) -> dict[str, Any]:
     from scripts.steps.signature import signature
 
     if said.get("ARCH") or said.get("WEIGHTS"):
-        raise UserError("ONNX= is a whole network", "leave ARCH and WEIGHTS out, or leave it out")
+        raise UserError("ONNX= is a whole network", "omit ARCH and WEIGHTS, or omit ONNX")
     path = Path(said["ONNX"]).expanduser().resolve()
     facts, labels = signature(path), _labels(said)
     if labels:
@@ -119,8 +119,8 @@ def _foreign(said: Any) -> dict[str, Any]:
 def _of_torchvision(said: Any) -> dict[str, Any]:
     if not (said.get("ARCH") or said.get("WEIGHTS")):
         raise UserError(
-            "no network is named",
-            "say ONNX=net.onnx, or one of torchvision's: ARCH=resnet18 (and WEIGHTS=mine.pth)",
+            "no network given",
+            "give ONNX=net.onnx, or one of torchvision's: ARCH=resnet18 (and WEIGHTS=mine.pth)",
         )
     arch = said.get("ARCH") or "resnet50"
     require_known(arch)

@@ -64,7 +64,7 @@ def main() -> int:
     quick, old = said.quick, results.load(said.compare) if said.compare else None
     pipeline = pipelines.asked()
     if said.textbook and not pipeline.first:
-        raise UserError("the textbook recipe is of the first pipeline", "leave MODEL out")
+        raise UserError("the textbook recipe exists for the first pipeline only", "omit MODEL")
     perf_analyzer.require(flavour.serving_or_chosen(settings.load(), state.load())[0])
     server = running(pipeline)
     divided = pipeline.recipe.divided
@@ -122,7 +122,7 @@ def contenders(server: State) -> Iterator[list[Target]]:
         yield []
         return
     if server.flavour == "gpu":
-        raise UserError("the textbook recipe is served on a CPU here", "leave TEXTBOOK out")
+        raise UserError("the textbook recipe is served on a CPU here", "omit TEXTBOOK")
     bootstrap.ensure("serve")
     bootstrap.ensure("export")  # it needs torchvision, as the recipe has it
     from benchmark.textbook import server as textbook
@@ -142,12 +142,12 @@ def show(measurements: list[Measurement], comparison: compare.Comparison | None)
         put(terminal.waterfalls(shown))
     if comparison:
         for warning in comparison.warnings:
-            console.note(f"not the same circumstances: {warning}")
+            console.note(f"the circumstances differ: {warning}")
         for cause in comparison.causes:
             console.note(f"changed: {cause}")
         put(terminal.comparison(comparison))
     if unstable := sum(not one.stable for one in measurements):
         console.note(
-            f"{unstable} of {len(measurements)} are unstable, so no figures: "
-            "the report says why; mostly something else is at work on the machine"
+            f"{unstable} of {len(measurements)} are unstable and show no figures: "
+            "the report says why; usually something else is using the machine"
         )

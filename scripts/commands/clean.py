@@ -33,7 +33,7 @@ def main() -> int:
             "left, for another folder of this name may use them: images of the older project name "
             f"{compose_env.folder_name()}; docker image rm {' '.join(older)}"
         )
-    console.note("clean: images, exports and environment are gone")
+    console.note("clean: removed images, exports and the environment")
     if (own := pipelines.own().folder).is_dir():
         console.note(f"what you added stays in {own}")
     shutil.rmtree(VENV, ignore_errors=True)

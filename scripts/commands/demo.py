@@ -36,7 +36,7 @@ def main() -> int:
     server = bring_up(wished)
     picture.main(["--out", str(PICTURE)])
     shown = PICTURE.relative_to(ROOT)
-    console.note(f"a picture of a mug, drawn for you: {shown}")
+    console.note(f"drew a picture of a mug: {shown}")
     code = pipelines.first().recipe.ask(ask.of(server), [str(shown)], os.environ)
     if wished.arch == DRAWN:
         console.note(

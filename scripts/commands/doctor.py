@@ -66,7 +66,7 @@ def main() -> int:
         failures += finding.verdict == FAILURE
         table.add_row(finding.verdict, finding.what, finding.detail, finding.fix)
     console.out.print(table)
-    console.note("all that is needed is here" if not failures else f"{failures} to be put right")
+    console.note("everything needed is here" if not failures else f"{failures} problems found")
     return 1 if failures else 0
 
 

@@ -49,5 +49,5 @@ def require_its_code(model: Path) -> None:
         if version.name.isdecimal() and not (version / "model.py").exists():
             raise UserError(
                 f"there is no model.py in {model.name}/{version.name}",
-                "put it there, or remove the folder",
+                "add it, or remove the folder",
             )

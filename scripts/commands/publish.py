@@ -27,7 +27,7 @@ def main() -> int:
         serving = served.serving(pipeline)
         if known is None or serving is None:
             raise UserError(
-                "no server is up, beside whose version another one could be",
+                "no server is running to publish alongside",
                 served.brings_up(pipeline),
             )
         wished = up.wished_of(pipeline, known.settings, serving)
@@ -35,7 +35,7 @@ def main() -> int:
         stack.prepare()
         version = up.made(stack, wished, pipeline, serving)
         if version == serving:
-            console.note(f"nothing is new: {version.describe()} serves")
+            console.note(f"nothing changed: {version.describe()} is live")
             return 0
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)

@@ -28,7 +28,9 @@ def main() -> int:
         serving = up.version.number
         target = int(wanted) if wanted else max(archive.numbers(up.version.pipeline))
         if target == serving:
-            console.note(f"{up.version.describe()} serves already; a new one: make publish")
+            console.note(
+                f"{up.version.describe()} is already live; make a new one with make publish"
+            )
             return 0
         rollout.to(target, "rollout", up, canary, judge_labels=not asked.anyway)
     return 0

@@ -31,7 +31,7 @@ and say once in this shell:
 def main() -> int:
     wished = settings.load()
     if obstacle := containers.why_not_docker():
-        raise UserError(obstacle, "the S3 server runs in a container only")
+        raise UserError(obstacle, "the S3 server runs only in a container")
     (up if sys.argv[1:] == ["up"] else down)(wished)
     return 0
 
@@ -51,7 +51,7 @@ def up(wished: Settings) -> None:
     if started.returncode:
         raise UserError(
             f"the S3 server does not start: {last_line(started.stderr)}",
-            "docker compose logs s3 tells more; another port: S3_PORT=9100",
+            "see docker compose logs s3; another port: S3_PORT=9100",
         )
     said = NEXT.format(
         port=wished.s3_port,
@@ -64,4 +64,4 @@ def up(wished: Settings) -> None:
 
 def down(wished: Settings) -> None:
     DockerStack(wished).compose("rm", "--stop", "--force", "s3", quiet=True)
-    console.note("the S3 server is stopped; what it holds stays")
+    console.note("S3 server stopped; its data is kept")

@@ -32,7 +32,8 @@ def main() -> int:
     others = [each for each in pictures_in(folder) if not _same(each, picture)]
     if not others:
         raise UserError(
-            f"IN={folder} holds no other picture", "name a folder with .jpg, .png or the like in it"
+            f"IN={folder} contains no other pictures",
+            "name a folder with .jpg, .png or the like in it",
         )
     with all_output_on_stderr():
         with lock.one_at_a_time():

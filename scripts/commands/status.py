@@ -23,14 +23,14 @@ from scripts.server.served import described, served_version
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
-REMEDY = "bring it up: make up"
+REMEDY = "start one: make up"
 MOST_EVENTS = 5  # of what the keeper restored
 
 
 def main() -> int:
     known = state.load()
     if known is None:
-        raise UserError("no server is up", REMEDY)
+        raise UserError("no server is running", REMEDY)
     version = served_version()
     stack = flavour.stack(known.flavour, known.started_with)
     reason = unhealthy_reason(stack, known, version.pipeline.ensemble)

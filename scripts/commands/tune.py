@@ -63,8 +63,8 @@ def main() -> int:
     stack = flavour.stack(name, wished)
     if isinstance(stack, GpuStack):
         raise UserError(
-            "the settings that are searched for are those of a CPU",
-            "on a GPU, set OPT_BATCH to the batch size that make bench shows",
+            "make tune searches CPU settings",
+            "on a GPU, set OPT_BATCH to the batch size that make bench finds fastest",
         )
     require(name)
     with stopped(server), lock.one_at_a_time():
@@ -110,7 +110,7 @@ def tune(stack: Stack, wished: Settings, goal: Goal, seconds: float) -> int:
 
     start = as_it_is(wished)
     console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
-    console.note(f"as it is: {start}")
+    console.note(f"current settings: {start}")
     began = time.monotonic()
     analyzer = at_hand(State(stack.flavour, "", wished.values), scratch)
     with Arena(stack, lay_out_candidate, goal, wished.cores, pictures, analyzer, HERE) as arena:
@@ -123,7 +123,7 @@ def tune(stack: Stack, wished: Settings, goal: Goal, seconds: float) -> int:
 
         best = descend(start, axes(wished.cores, list(made)), arena.beats, time_is_left)
         if best != start:
-            console.note(f"once more, longer: {best}, and as it is")
+            console.note(f"final comparison: {best} against the current settings")
             arena.duel(best, start, FINAL_ROUNDS)
     return conclude(wished, goal, best, start, arena.scores, manifest)
 
@@ -147,9 +147,9 @@ def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
             engines.prove(stack, wished.replaced(PRECISION=other), pipelines.first(), tried)
             made[other] = tried
         except AlreadyTold:
-            console.note(f"{other} is left out")
+            console.note(f"{other} is skipped")
         except UserError as fault:
-            console.note(f"{other} is left out: {fault.cause}; {fault.remedy}")
+            console.note(f"{other} is skipped: {fault.cause}; {fault.remedy}")
     return made
 
 
@@ -169,10 +169,10 @@ def conclude(
     if not goal.met(new):
         raise UserError(
             f"nothing answers 95% within {goal.latency_ms:g} ms (the best: {new.p95:.0f} ms)",
-            "allow more, or take a smaller network; .env stays as it was",
+            "allow more time, or use a smaller network; .env is unchanged",
         )
     if not goal.beats(new, old):
-        console.note(f"nothing is better than as it is ({old}): .env stays as it was")
+        console.note(f"nothing beats the current settings ({old}); .env is unchanged")
         return 0
     figures = f"{new}, where it was {old}"
     change = {name: value for name, value in winner.settings.items() if value != wished[name]}
@@ -180,5 +180,5 @@ def conclude(
     dotenv_file.change(change, f"make tune: {date.today()}: {figures} ({goal}; {circumstances})")
     console.note(f"{winner}: {figures}")
     console.note(f".env now says {', '.join(f'{k}={v}' for k, v in change.items())}")
-    console.note("take it: make up")
+    console.note("apply them: make up")
     return 0

@@ -20,7 +20,7 @@ def main() -> int:
     if name in model_control.pipeline(server):
         raise UserError(
             f"without {live.called(name)}, no picture is answered",
-            "change it and make load it, or make down to stop serving",
+            "change it and make load it, or stop serving with make down",
         )
     extra.forget(name)
     if not model_control.in_memory(server, name):
@@ -38,5 +38,7 @@ def unload(server: State, model: str) -> None:
         loading.unload(server.admin, model, model_control.LONGEST_S)
         while model_control.in_memory(server, model):
             if waiting.seconds > model_control.LONGEST_S:
-                raise UserError(f"{model} still answers requests", "make models shows when it ends")
+                raise UserError(
+                    f"{model} still answers requests", "make models shows when it is gone"
+                )
             time.sleep(0.2)

@@ -25,7 +25,7 @@ Kind = TypeVar("Kind", bound=Recipe)
 def load(path: Path) -> Recipe:
     said = _read(path)
     if not isinstance(said, dict):
-        raise UserError(f"{path} is no recipe", "see those in recipes/")
+        raise UserError(f"{path} is not a recipe", "see those in recipes/")
     kind = kind_named(said.get("kind"), path)
     try:
         return kind.model_validate(said).lying_in(path.parent)
@@ -37,7 +37,8 @@ def load_as(path: Path, kind: type[Kind]) -> Kind:
     recipe = load(path)
     if not isinstance(recipe, kind):
         raise UserError(
-            f"{path} is a recipe of kind {recipe.kind}", f"name one of kind {kind.__name__.lower()}"
+            f"{path} is a recipe of kind {recipe.kind}",
+            f"use a recipe of kind {kind.__name__.lower()}",
         )
     return recipe
 

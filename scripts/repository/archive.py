@@ -106,7 +106,7 @@ def load(pipeline: Pipeline, number: int) -> Version:
     except (OSError, ValueError, TypeError):
         have = ", ".join(map(str, numbers(pipeline))) or "none"
         raise UserError(
-            f"there is no version {number} (there: {have})", "see them: make history"
+            f"there is no version {number} (published: {have})", "see them: make history"
         ) from None
 
 

@@ -170,6 +170,6 @@ def _parsed(path: Path) -> ModelConfig:
         return text_format.Parse(path.read_text(), ModelConfig())
     except (OSError, text_format.ParseError) as fault:
         raise UserError(
-            f"{'/'.join(path.parts[-3:])} is no model config ({fault})",
-            "mend it, or git checkout it",
+            f"{'/'.join(path.parts[-3:])} is not a valid model config ({fault})",
+            "fix it, or restore it with git checkout",
         ) from None

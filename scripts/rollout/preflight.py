@@ -16,9 +16,9 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
     """The files are those that were published, and they fit the pipeline that is up."""
     if new.models.keys() != old.models.keys():
         raise UserError(
-            f"{new.named} is of other models ({', '.join(new.models)}) than those that "
+            f"{new.named} consists of other models ({', '.join(new.models)}) than the live "
             f"serve ({', '.join(old.models)})",
-            f"{STAYS}; bring it up with that version's settings: {_brought_up(new)}",
+            f"{STAYS}; start it with that version's settings: {_brought_up(new)}",
         )
     found = archive.hashes_of(new.folder / "models")
     for model, wanted in new.hashes.items():
@@ -36,7 +36,7 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
     takes, serves = (_network_takes(version) for version in (new, old))
     if takes != serves:
         raise UserError(
-            f"{new.named} takes pictures of {takes}, and the pipeline serves {serves}",
+            f"{new.named} takes pictures of {takes}, but the pipeline serves {serves}",
             f"{STAYS}; another size needs a restart: {_brought_up(new)}",
         )
 
@@ -69,7 +69,7 @@ def require_room(needed: int, room: int | None, new: Version) -> None:
     """For both versions at once, as long as the switch takes."""
     if room is not None and needed > room:
         raise UserError(
-            f"{new.named} needs {needed / 2**20:.0f} MiB beside the one that serves, and "
-            f"{room / 2**20:.0f} MiB are left",
-            f"{STAYS}; give the server more MEMORY= (make up), or it fewer processes",
+            f"{new.named} needs {needed / 2**20:.0f} MiB beside the live version, but only "
+            f"{room / 2**20:.0f} MiB are free",
+            f"{STAYS}; give the server more memory (MEMORY=, make up) or use fewer processes",
         )

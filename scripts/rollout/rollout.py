@@ -63,7 +63,7 @@ def found(pipeline: Pipeline) -> Up:
     """What is up; put in order first, where a switch was cut off."""
     server = state.load()
     if server is None:
-        raise UserError("no server is up", "bring it up: make up")
+        raise UserError("no server is running", "start one: make up")
     shared = Shared(server.started_with, pipeline)
     shared.pull()
     version = served.served_version(pipeline)
@@ -129,7 +129,7 @@ def _turn(
     seconds, max_p99_ratio = up_now.wished.watch_seconds, up_now.wished.max_p99_ratio
     old, new = switch.old.number, switch.new.number
     before = _watch(stream, seconds, f"version {old} alone, to compare with")
-    with console.waiting(f"loading version {new} beside it") as waiting:
+    with console.waiting(f"loading version {new} alongside") as waiting:
         switch.beside(canary or 0)
         loaded = waiting.seconds
     _ask_golden(switch, up_now)
@@ -172,7 +172,7 @@ def _judge(
         reason = objection(of_old, of_new, max_p99_ratio)
         if reason is None or of_new.failed or of_old.failed:
             break
-    console.note(f"the old: {of_old}; the new: {of_new}")
+    console.note(f"live: {of_old}; candidate: {of_new}")
     if reason:
         raise Refused(new, reason)
     return of_new
@@ -213,7 +213,7 @@ def _compare_answers(
 ) -> None:
     """Each question asked of both versions: a network that says nearly nothing of what the live one
     does is another network, or none."""
-    with console.waiting(f"asking both versions {len(questions)} questions"):
+    with console.waiting(f"comparing both versions on {len(questions)} requests"):
         old = _answers(up_now, switch.pipeline, switch.old, questions)
         new = _answers(up_now, switch.candidate, switch.new, questions)
     found = Agreement.of(old, new)
@@ -247,11 +247,11 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
     try:
         answers = [ask(connection, switch.candidate, each) for each in recipe.golden(made)]
     except (OSError, http.client.HTTPException, ValueError) as fault:
-        raise Refused(switch.new.number, f"it does not answer ({fault})") from None
+        raise Refused(switch.new.number, f"it gives no answer ({fault})") from None
     seen = recipe.judge(made, answers)
     bound = gate.for_the_ensemble(gate.BOUNDS[switch.new.precision], seen.pictures)
     if not seen.within(bound):
-        raise Refused(switch.new.number, f"its answers are not PyTorch's ({seen}; {bound})")
+        raise Refused(switch.new.number, f"its answers differ from PyTorch's ({seen}; {bound})")
 
 
 def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
@@ -264,10 +264,10 @@ def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
     except UserError as second:
         live.leave_only(switch.old)
         remedy = served.brings_up(switch.old.pipeline)
-        console.note(f"the server could not be put in order ({second.cause}): {remedy}")
+        console.note(f"the server could not be recovered ({second.cause}): {remedy}")
         return
     switch.shared.record(history.STAYED, switch.new.number, how, why)
-    console.note(f"{switch.old.named} serves, as before")
+    console.note(f"{switch.old.named} still serves")
 
 
 def _remember(up_now: Up, new: Version, how: str) -> None:

@@ -28,7 +28,7 @@ class Control:
     ) -> None:
         text = json_format.MessageToJson(config, preserving_proto_field_name=True)
         # The server would go on with it, and what is removed meanwhile would hang it.
-        with interrupts.deferred("the server is through with this load"):
+        with interrupts.deferred("the server has finished this load"):
             loading.load(self.address, model, self.limit, text, files)
 
     def unload(self, model: str) -> None:
@@ -41,7 +41,7 @@ class Control:
             if time.monotonic() > deadline:
                 raise UserError(
                     f"{', '.join(sorted(at_work))} is not loaded within {self.limit:g} s",
-                    "start it afresh: make down && make up",
+                    "restart it: make down && make up",
                 )
             time.sleep(0.1)
 

@@ -54,7 +54,7 @@ def ensure(wished: Settings) -> State:
     if known and known.fingerprint == wanted.fingerprint:
         if why_not(known) is None:
             return known
-        console.note("the service of embeddings does not answer: it is started afresh")
+        console.note("the embeddings service does not answer; restarting it")
     stop()
     try:
         _start(wanted)
@@ -127,8 +127,8 @@ def _start(wanted: State) -> None:
     started = stack.compose("up", "--detach", "--no-build", "embeddings", wanted=wanted, quiet=True)
     if started.returncode:
         raise UserError(
-            f"Docker cannot start the service: {last_line(started.stderr)}",
-            "make doctor tells what is wrong",
+            f"Docker cannot start the embeddings service: {last_line(started.stderr)}",
+            "make doctor shows what is wrong",
         )
 
 
@@ -159,13 +159,13 @@ def _start_process(wanted: State) -> None:
 
 
 def _wait(wanted: State, limit: float) -> None:
-    with console.waiting("starting the service of embeddings") as waiting:
+    with console.waiting("starting the embeddings service") as waiting:
         while reason := why_not(wanted):
             waiting.show(reason)
             failed, log, hint = _looked_at(wanted)
             if failed or waiting.seconds > limit:
                 raise UserError(
-                    f"the service of embeddings does not start: {first_error(log) or reason}", hint
+                    f"the embeddings service does not start: {first_error(log) or reason}", hint
                 )
             time.sleep(0.2)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 STOP_S = 20
 # Of one that cannot start, the log shall stay short.
 PAUSE_S = 0.5
-STARTED_AFRESH = "it is started afresh"
+STARTED_AFRESH = "it is restarted"
 
 
 def main(command: Sequence[str]) -> int:
@@ -28,7 +28,7 @@ def main(command: Sequence[str]) -> int:
             code = program.wait()
         finally:
             _end(program)
-        print(f"ended with {code}: {STARTED_AFRESH}", file=sys.stderr, flush=True)
+        print(f"exited with {code}: {STARTED_AFRESH}", file=sys.stderr, flush=True)
         time.sleep(PAUSE_S)
 
 

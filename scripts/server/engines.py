@@ -107,7 +107,7 @@ def _quantise(stack: Stack, calibration: Path | None, pipeline: Pipeline, made: 
     def run() -> None:
         if calibration is None:
             raise UserError(
-                "PRECISION=int8 takes its scales from pictures",
+                "PRECISION=int8 needs pictures to calibrate with",
                 "name a folder with a few hundred photos: CALIBRATION=photos",
             )
         stack.run_step(

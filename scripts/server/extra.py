@@ -47,7 +47,7 @@ def load_again(server: State) -> None:
             else:
                 loading.load(server.grpc, model, LOAD_TIMEOUT_S)
         except UserError as fault:
-            console.note(f"{model} is not loaded again: {fault.cause}; {fault.remedy}")
+            console.note(f"{model} could not be loaded again: {fault.cause}; {fault.remedy}")
 
 
 def remember(model: str) -> None:

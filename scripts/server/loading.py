@@ -67,13 +67,13 @@ def _refusal(
     said = " ".join(str(fault.message()).split())[:400].rstrip("; ")
     if REFUSED.search(said):
         return UserError(
-            f"{address} does not take the key in {admin_key.SHOWN}",
-            "make up starts it afresh with this one",
+            f"{address} rejects the key in {admin_key.SHOWN}",
+            "make up restarts it with this key",
         )
     if fault.status() == "StatusCode.DEADLINE_EXCEEDED":
         return UserError(
             f"{address} does not answer {what} within {limit:g} s",
-            "should it stay so: make down && make up",
+            "if this persists: make down && make up",
         )
     if fault.status() == "StatusCode.UNAVAILABLE":
         said = f"{address} does not answer {what}: {said}"

@@ -33,7 +33,7 @@ class Model:
 def server() -> State:
     known = state.load()
     if known is None:
-        raise UserError("no server is up", "bring it up: make up")
+        raise UserError("no server is running", "start one: make up")
     return known
 
 
@@ -82,5 +82,5 @@ def named(server: State) -> str:
     known = sorted({each.name for each in index(server)})
     if name not in known:
         said = f"there is no model {name} in the repository" if name else "no model is named"
-        raise UserError(said, f"name one of these: TRITON_MODEL={', '.join(known)}")
+        raise UserError(said, f"choose one: TRITON_MODEL={', '.join(known)}")
     return name

@@ -23,7 +23,9 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
     cut = history.cut_off(history.read(version.pipeline))
     if cut is None:
         return True
-    console.note(f"the {cut.how} of version {cut.version} was cut off; {version.named} stays")
+    console.note(
+        f"the {cut.how} of version {cut.version} was interrupted; {version.named} stays live"
+    )
     try:
         if server:
             limit = server.started_with.start_timeout
@@ -31,7 +33,7 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
             with lock.hands_off():
                 mend(Control(server.admin, limit), engine, version, shared)
     except UserError as fault:
-        console.note(f"the server cannot be put in order ({fault.cause})")
+        console.note(f"the server cannot be recovered ({fault.cause})")
         return False
     shared.record(history.STAYED, cut.version, cut.how, history.CUT_OFF)
     return True

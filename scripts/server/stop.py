@@ -17,6 +17,6 @@ def stop_server() -> None:
     with console.waiting("stopping the server"):
         stopped = [stack.flavour for stack in stacks if stack.stop()]
         extra = embeddings.stop()
-    console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was up")
+    console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was running")
     if extra:
-        console.note("the service of embeddings is stopped")
+        console.note("embeddings service stopped")

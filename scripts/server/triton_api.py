@@ -41,13 +41,13 @@ def _ask(address: Address, request: urllib.request.Request, timeout: float) -> A
     except urllib.error.HTTPError as refusal:
         if refusal.code == http.client.FORBIDDEN:
             raise UserError(
-                f"{request.host} does not take the key in {admin_key.SHOWN}",
-                "make up starts it afresh with this one",
+                f"{request.host} rejects the key in {admin_key.SHOWN}",
+                "make up restarts it with this key",
             ) from None
         raise UserError(_said(refusal), "see make logs") from None
     except TimeoutError:
         raise UserError(
-            f"{where} within {timeout:g} s", "should it stay so: make down && make up"
+            f"{where} within {timeout:g} s", "if this persists: make down && make up"
         ) from None
     except (OSError, ValueError, http.client.HTTPException) as fault:
         reason = getattr(fault, "reason", fault)

@@ -62,7 +62,7 @@ def bring_up(wished: Settings) -> State:
         if wished.preprocess == "dali" and name != "gpu":
             raise UserError(
                 f"PREPROCESS=dali needs a GPU, and flavour {name} has none",
-                "say PREPROCESS=python",
+                "use PREPROCESS=python",
             )
         stack = flavour.stack(name, wished)
         stack.prepare()
@@ -173,7 +173,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         if unhealthy_reason(stack, known, PIPELINE) is None or _restored(stack, known):
             console.note(f"up already: {described(known, version)}")
             return known
-        console.note("the server is there but does not answer: it is started afresh")
+        console.note("the server is running but does not answer; restarting it")
     if known:
         _stop(known)
     try:
@@ -190,7 +190,7 @@ def _restored(stack: Stack, known: State) -> bool:
     """Whether its keeper gets it to answer."""
     if known.flavour == "gpu":  # which has none
         return False
-    with console.waiting("the server does not answer: waiting for its keeper") as waiting:
+    with console.waiting("the server does not answer; waiting for its keeper") as waiting:
         while reason := unhealthy_reason(stack, known, PIPELINE):
             waiting.show(reason)
             if waiting.seconds > KEEPERS_S:
@@ -205,16 +205,16 @@ def _stop(known: State) -> None:
 
 def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
     """Until a picture is answered; readiness alone is green over a pipeline that is not."""
-    with console.waiting("starting the server, until it answers a picture") as waiting:
+    with console.waiting("starting the server and waiting for its first answer") as waiting:
         while reason := reason_not_to_trust(wanted.http, PIPELINE):
             waiting.show(reason)
             if not stack.alive():
                 said = first_error(stack.log()) or reason
-                raise UserError(f"the server stopped while it started: {said}", stack.log_hint)
+                raise UserError(f"the server stopped during its start: {said}", stack.log_hint)
             if waiting.seconds > limit:
                 raise UserError(
-                    f"{version.serving}, did not answer within {limit:.0f} s ({reason})",
-                    "see make logs; on a slow machine raise START_TIMEOUT",
+                    f"{version.serving} did not answer within {limit:.0f} s ({reason})",
+                    "see make logs; on a slow machine, raise START_TIMEOUT",
                 )
             time.sleep(0.2)
 

@@ -39,6 +39,6 @@ def require_known(arch: str) -> None:
 
         near = difflib.get_close_matches(arch, ARCHITECTURES, n=3, cutoff=0)
         raise UserError(
-            f"ARCH={arch} is none of torchvision's {len(ARCHITECTURES)} classifiers",
+            f"ARCH={arch} is not one of torchvision's {len(ARCHITECTURES)} classifiers",
             f"did you mean {', '.join(near)}?",
         )

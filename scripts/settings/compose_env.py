@@ -32,7 +32,7 @@ def project_name(environment: Mapping[str, str] = os.environ, dotenv: Path = PAT
         return f"{folder_name() or 'bundle'}-{MARK}"
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise UserError(
-            f"{NAME}={name} is not a name that Compose takes",
+            f"{NAME}={name} is not a name that Compose accepts",
             "use lowercase letters, digits, hyphens and underscores",
         )
     return name

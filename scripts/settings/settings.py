@@ -310,7 +310,9 @@ class Settings(Served, Place, Switching, S3, Gpu, Building):
         """The folder of photos that a setting names, if it names one."""
         folder: Path | None = self.value(name)
         if folder and not folder.is_dir():
-            raise UserError(f"{name}={folder} is not a folder", "name a folder with photos in it")
+            raise UserError(
+                f"{name}={folder} is not a folder", "name a folder that contains photos"
+            )
         return folder
 
     @property
@@ -355,4 +357,4 @@ def in_dotenv(path: Path) -> dict[str, str]:
 def _refuse_a_shared_port(ports: Mapping[str, int]) -> None:
     if len(set(ports.values())) < len(ports):
         said = ", ".join(f"{name}={port}" for name, port in ports.items())
-        raise UserError(f"two ports are the same ({said})", "give each its own")
+        raise UserError(f"two ports are the same ({said})", "give each its own port")

@@ -24,12 +24,12 @@ def ensure() -> Path:
     """The file, made where there is none: its owner's, and the server's in a container."""
     if not PATH.exists():
         files.write(PATH, f"{secrets.token_hex(32)}\n", mode=0o600)
-        console.note(f"a new admin key is in {SHOWN}")
+        console.note(f"created the admin key {SHOWN}")
     try:
         PATH.chmod(0o640 if PATH.stat().st_gid == NOBODY else 0o600)
     except PermissionError:
         raise UserError(
-            f"{SHOWN} belongs to another user", "run make as that one, or remove the file"
+            f"{SHOWN} belongs to another user", "run make as that user, or remove the file"
         ) from None
     load()
     return PATH
@@ -44,13 +44,13 @@ def container_can_read() -> bool:
 
 def load() -> str:
     if not PATH.exists():
-        raise UserError(f"the admin key, {SHOWN}, is gone", "make up makes a new one")
+        raise UserError(f"the admin key {SHOWN} is missing", "make up creates a new one")
     if not os.access(PATH, os.R_OK):
-        raise UserError(f"{SHOWN} is another user's", "ask as the one who ran make up")
+        raise UserError(f"{SHOWN} belongs to another user", "run this as the user who ran make up")
     try:
         return guard.read(PATH)
     except guard.NoKey as fault:
-        raise UserError(str(fault), f"rm {SHOWN}, and make up makes a new one") from None
+        raise UserError(str(fault), f"rm {SHOWN}; make up creates a new one") from None
 
 
 def mark() -> int:

@@ -100,5 +100,5 @@ def _mounts(reads: Sequence[str], writes: Path | None) -> Iterator[str]:
     there = {name: "ro" for name in reads if "://" not in name and Path(name).exists()}
     for name, mode in (there | ({str(writes): "rw"} if writes else {})).items():
         if ":" in name:
-            raise UserError(f"Docker cannot mount {name}: a colon is in its name", "rename it")
+            raise UserError(f"Docker cannot mount {name}: its name contains a colon", "rename it")
         yield f"{Path(name).resolve()}:{os.path.abspath(name)}:{mode}"  # noqa: PTH100

@@ -139,7 +139,7 @@ class DockerStack:
         containers for this one's."""
         for folder in {_folder(each) for each in self._containers()} - {*OF_CHECKOUT}:
             raise UserError(
-                f"the Compose project {self.project} is that of {folder}",
+                f"the Compose project {self.project} belongs to {folder}",
                 "give this one another COMPOSE_PROJECT_NAME",
             )
 
@@ -148,7 +148,7 @@ class DockerStack:
         going = list(containers)
         names = {each.labels[PROJECT] for each in going} | {self.project}
         for name in sorted(names - {self.project}):
-            console.note(f"containers of the Compose project {name}, started here, are removed")
+            console.note(f"removing containers that the Compose project {name} started here")
         _remove_containers(going)
         for name in names:
             self.remove_networks(name)
@@ -200,7 +200,7 @@ class DockerStack:
         try:
             return str(self._engine.images.get(name).id)
         except (DockerException, OSError) as fault:
-            raise UserError(f"the image {name} is not to be had ({fault})", "make up") from None
+            raise UserError(f"the image {name} is not available ({fault})", "make up") from None
 
     def start(self, wanted: State) -> None:
         self._take_down(
@@ -218,7 +218,7 @@ class DockerStack:
         if started.returncode:
             raise UserError(
                 f"Docker cannot start the server: {last_line(started.stderr)}",
-                "make doctor tells what is wrong",
+                "make doctor shows what is wrong",
             )
 
     def _write_served(self, wanted: State) -> None:
@@ -229,7 +229,7 @@ class DockerStack:
         )
         if asked.returncode:
             raise UserError(
-                f"Compose cannot read what is to be served: {last_line(asked.stderr)}",
+                f"Compose cannot read its configuration: {last_line(asked.stderr)}",
                 "check COMPOSE_OVERRIDE",
             )
         served = json.loads(asked.stdout)
@@ -368,7 +368,7 @@ class DockerStack:
         try:
             return self._engine.containers.list(all=True, filters=filters, ignore_removed=True)
         except (DockerException, OSError) as fault:
-            raise UserError(f"Docker does not answer ({fault})", "make doctor tells why") from None
+            raise UserError(f"Docker does not answer ({fault})", "make doctor shows why") from None
 
     def _container(self, service: str) -> Container | None:
         return next(iter(self._containers(f"{SERVICE}={service}")), None)
@@ -388,14 +388,14 @@ class DockerStack:
 
     def build(self, service: str, announced: bool = True) -> None:
         if announced:
-            console.note(f"image {self._image(service)}: building what is not built yet …")
+            console.note(f"image {self._image(service)}: building if needed …")
         watched = announced and console.out.is_terminal
         built = self.compose("build", service, quiet=not watched, progress="auto")
         if built.returncode:
             why = "see above" if watched else last_line(built.stderr)
             raise UserError(
                 f"the image of {service} cannot be built: {why}",
-                "try again (behind a company's proxy with CA_BUNDLE)",
+                "try again (behind a company proxy, set CA_BUNDLE)",
             )
 
     @property
@@ -409,7 +409,7 @@ class DockerStack:
         wanted = 0o5 if path.is_dir() else 0o4
         if os.getuid() == 0 and path.exists() and path.stat().st_mode & wanted != wanted:
             raise UserError(
-                f"{path} can be read by root alone, and the containers are not root's",
+                f"{path} is readable by root only, and the containers do not run as root",
                 f"chmod -R a+rX {path}",
             )
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
-from scripts.stacks.containers import DockerStack, why_not_docker
-from scripts.stacks.gpu import GpuStack
 from scripts.stacks.local import LocalStack
 from scripts.stacks.state import State
 
-Stack = DockerStack | LocalStack
+# What talks to Docker takes a third of a second to load, and is not needed where no container is.
+if TYPE_CHECKING:
+    from scripts.stacks.containers import DockerStack
 
-STACKS: dict[str, type[Stack]] = {"gpu": GpuStack, "cpu": DockerStack, "local": LocalStack}
+Stack: TypeAlias = "DockerStack | LocalStack"
 
 # Where the NVIDIA driver of a Linux host, or of the Windows around it, shows itself.
 DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/usr/lib/wsl/lib/nvidia-smi"))
@@ -24,6 +25,8 @@ def choose(settings: Settings) -> tuple[str, str]:
     wanted = settings.flavour
     if wanted == "local":
         return "local", "FLAVOUR says so"
+    from scripts.stacks.containers import why_not_docker
+
     obstacle = why_not_docker()
     if wanted:
         if obstacle:
@@ -50,8 +53,15 @@ def has_driver() -> bool:
 
 def possible() -> list[str]:
     """The flavours whose servers can be asked after on this machine."""
-    return ["local"] if why_not_docker() else list(STACKS)
+    from scripts.stacks.containers import why_not_docker
+
+    return ["local"] if why_not_docker() else ["gpu", "cpu", "local"]
 
 
 def stack(flavour: str, settings: Settings) -> Stack:
-    return STACKS[flavour](settings)
+    if flavour == "local":
+        return LocalStack(settings)
+    from scripts.stacks.containers import DockerStack
+    from scripts.stacks.gpu import GpuStack
+
+    return {"gpu": GpuStack, "cpu": DockerStack}[flavour](settings)

@@ -39,12 +39,12 @@ class GpuStack(DockerStack):
 
     def prepare(self) -> None:
         """What cannot be used is refused here, before gigabytes are pulled."""
-        console.note(f"a container sees {self.described}")
+        console.note(f"containers see {self.described}")
         for gpu in self.gpus:
             if warning := gpus.require_fit(gpu, self._settings.triton_tag):
                 console.note(f"{gpu.name}: {warning}")
         if self._settings.postprocess == "gpu" and not scores_stay(self._settings):
-            console.note("WSL2 has no CUDA IPC: POSTPROCESS=gpu is taken as cpu")
+            console.note("WSL2 has no CUDA IPC: using POSTPROCESS=cpu instead of gpu")
         super().prepare()
 
     @cached_property
@@ -90,7 +90,9 @@ class GpuStack(DockerStack):
         # The image's entrypoint greets first.
         versions: list[str] = re.findall(r"^\d+\.\d+\.\d+", asked.stdout, re.MULTILINE)
         if not versions:
-            raise UserError("the server's image does not tell its TRT_VERSION", "check TRITON_TAG")
+            raise UserError(
+                "the server's image does not report its TRT_VERSION", "check TRITON_TAG"
+            )
         return versions[-1]
 
     def prepare_step(self, step: str) -> None:
@@ -169,5 +171,5 @@ REMEDIES = (
 def _why_no_gpu(said: str) -> tuple[str, str]:
     for mark, cause, remedy in REMEDIES:
         if mark in said:
-            return f"no container sees a GPU: {cause}", f"{remedy}; or take FLAVOUR=cpu"
-    return f"no container sees a GPU: {said}", "mend that, or take FLAVOUR=cpu"
+            return f"no container sees a GPU: {cause}", f"{remedy}; or use FLAVOUR=cpu"
+    return f"no container sees a GPU: {said}", "fix that, or use FLAVOUR=cpu"

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from bundle_serving import keeper_notes
+from bundle_serving import keeper_notes, leftovers, sockets
 from bundle_serving.start_server import STOP_S, StartError, libpython_folder
 from scripts import bootstrap
 from scripts.base import lock, ports
@@ -52,8 +52,8 @@ class LocalStack:
     def prepare(self) -> None:
         if not bootstrap.can_serve():
             raise UserError(
-                "without Docker the server needs Python 3.11 or 3.12",
-                "install one and name it: make clean && make up PYTHON=python3.12",
+                "without Docker, the server needs Python 3.11 or 3.12",
+                "install one and select it: make clean && make up PYTHON=python3.12",
             )
         try:
             libpython_folder()
@@ -128,14 +128,14 @@ class LocalStack:
                 server.wait(STOP_S)
             except psutil.TimeoutExpired:
                 server.kill()
-        leftovers = [process for process in psutil.process_iter() if _is_ours(process)]
-        for process in leftovers:
+        left = [process for process in psutil.process_iter() if _is_ours(process)]
+        for process in left:
             process.kill()
-        psutil.wait_procs(leftovers, timeout=5)
-        for region in Path("/dev/shm").glob(f"{SHM_PREFIX}*"):
-            region.unlink(missing_ok=True)
+        psutil.wait_procs(left, timeout=5)
+        leftovers.remove(SHM_PREFIX)
+        sockets.forget(RUN)
         state.forget()
-        return bool(server or leftovers)
+        return bool(server or left)
 
     def log(self) -> str:
         try:
@@ -145,7 +145,7 @@ class LocalStack:
 
     def logs(self, follow: bool) -> int:
         if not LOG.exists():
-            raise UserError("there is no log of a local server", "start one: make up")
+            raise UserError("there is no log of a local server yet", "start one: make up")
         command = ["tail", "-n", "200", *(["-F"] if follow else []), str(LOG)]
         return subprocess.run(command).returncode
 

@@ -22,8 +22,8 @@ PLAN = ROOT / "build" / "cache" / PIPELINE / "plan" / "manifest.json"
 class StepsRanBefore(DockerStack):
     def run_step(self, step: str, *arguments: str | Path) -> None:
         raise UserError(
-            f"what this asks for takes the step {step}, which did not run before this one",
-            "docker compose up --wait runs export, engine and layout; for all else there is make",
+            f"this needs the step {step}, which did not run before this one",
+            "docker compose up --wait runs only export, engine and layout; use make for the rest",
         )
 
 

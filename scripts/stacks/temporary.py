@@ -71,7 +71,7 @@ def until_it_answers(
         if not alive() or time.monotonic() > began + START_TIMEOUT_S:
             raise UserError(
                 f"{name} does not start: {first_error(log()) or reason}",
-                "make doctor tells what usually is wrong",
+                "make doctor shows the usual causes",
             )
         time.sleep(0.1)
 

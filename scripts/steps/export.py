@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arch", default="resnet50")
     parser.add_argument("--weights", default="default", help="default, random, or a file")
-    parser.add_argument("--labels", type=Path, help="one a line; without it, torchvision's")
+    parser.add_argument("--labels", type=Path, help="one per line; without it, torchvision's")
     parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
     parser.add_argument("--out", type=Path, required=True)

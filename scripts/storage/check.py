@@ -43,7 +43,9 @@ def examine(location: Location, settings: Settings) -> None:
         _require_read_only(location, server, settings)
         console.note(f"{server.whose} {server.key} lists and reads, and cannot write")
     if not _first(location, operator, settings):
-        raise UserError(f"there is nothing below {location}", "make up puts it there; or mend it")
+        raise UserError(
+            f"there is nothing below {location}", "make up fills it; otherwise correct the path"
+        )
 
 
 def _list_and_read(location: Location, keys: Keys, settings: Settings) -> None:
@@ -75,7 +77,7 @@ def _require_read_only(location: Location, keys: Keys, settings: Settings) -> No
             raise
     raise UserError(
         f"{keys.whose} {keys.key} may write to {location}",
-        "take s3:PutObject and s3:DeleteObject from it: a server only reads",
+        "remove s3:PutObject and s3:DeleteObject from it: a server only reads",
     )
 
 

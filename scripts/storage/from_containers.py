@@ -18,6 +18,6 @@ def seen_from_containers(location: Location, settings: Settings) -> Location:
     if location.port == settings.s3_port and key_files.OPERATOR.exists():
         return location.on_host(OWN_SERVER)
     raise UserError(
-        f"{location.endpoint} is this machine alone, and a container another one",
-        "write an address that both reach, or take make s3-up or FLAVOUR=local",
+        f"{location.endpoint} is this machine only, which a container cannot reach",
+        "use an address that both reach, make s3-up or FLAVOUR=local",
     )

@@ -88,7 +88,7 @@ def test_from_an_onnx_file_to_an_answer_and_to_the_next(own: Project, tmp_path: 
     said = own.made("add-model", NAME="birds", ONNX=str(first), LABELS=labels)
     assert "birds, serving birds0.onnx" in said and any(label in said for label in LABELS)
     answered(own, first)
-    assert "there is a birds already" in own.make("add-model", NAME="birds", ARCH="resnet18").stderr
+    assert "birds already exists" in own.make("add-model", NAME="birds", ARCH="resnet18").stderr
 
     said = own.made("publish", MODEL="birds", WEIGHTS=str(second))
     assert "next: make rollout MODEL=birds" in said

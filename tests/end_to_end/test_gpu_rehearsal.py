@@ -157,9 +157,9 @@ def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
 def test_gpus_that_cannot_serve_are_refused_before_anything_is_pulled(gpu: Project) -> None:
     desk, other = "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3060"
     for played, said in (
-        ({"REHEARSAL_GPUS": f"{desk}/{other}"}, "choose those that serve: GPUS=0 or GPUS=1"),
+        ({"REHEARSAL_GPUS": f"{desk}/{other}"}, "choose the ones to serve on: GPUS=0 or GPUS=1"),
         ({"REHEARSAL_GPUS": desk, "REHEARSAL_DRIVER": "570.86"}, "driver 570.86 is older than 580"),
-        ({"GPUS": "1"}, "names a GPU that is not here: 1"),
+        ({"GPUS": "1"}, "names a GPU that this machine does not have: 1"),
     ):
         refused = gpu.make("up", **played)
         (line,) = error_lines(refused.stderr)
@@ -414,7 +414,7 @@ def test_compose_alone_does_the_same(gpu: Project) -> None:
 
     said = (
         ("PASSED TensorRT.trtexec", "- ensemble: top-1 equal", "laid out: version"),
-        ("nothing to export", "nothing to build", "has passed the gate", "nothing to prove"),
+        ("nothing to export", "nothing to build", "has passed the gate", "nothing to check"),
     )
     try:
         for expected in said:

@@ -248,7 +248,7 @@ def test_load_and_unload(served: Project) -> None:
         assert "no model.py in another/2" in line
         (another / "config.pbtxt").write_text("name: ")
         (line,) = error_lines(served.make("load", TRITON_MODEL="another").stderr)
-        assert "another/config.pbtxt is no model config" in line and "mend" in line
+        assert "another/config.pbtxt is not a valid model config" in line and "; fix it" in line
     finally:
         for path in sorted(another.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()

@@ -62,7 +62,7 @@ def test_down_leaves_nothing(project: Project) -> None:
     project.made("down")
     assert processes(project) == [] and project.shared_memory() == []
     assert not any(process.is_running() for process in everyone)
-    assert "no server was up" in project.made("down")
+    assert "no server was running" in project.made("down")
 
 
 def test_up_twice_at_once(project: Project) -> None:
@@ -267,7 +267,7 @@ def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
 
     file.write_text("a-key-of-the-operators-own\n")
     (line,) = error_lines(project.make("models").stderr)
-    assert "does not take the key" in line and "make up" in line
+    assert "rejects the key" in line and "make up" in line
     file.chmod(0o644)
     assert "up:" in project.made("up")
     assert "READY" in project.made("models") and file.stat().st_mode & 0o777 == 0o600
@@ -276,7 +276,7 @@ def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
         file.write_text(spoilt)
         for command in ("models", "up"):
             (line,) = error_lines(project.make(command).stderr)
-            assert "admin.key holds no key" in line and "rm build/key/admin.key" in line
+            assert "admin.key contains no key" in line and "rm build/key/admin.key" in line
     assert project.make("classify", IMG="model_repository/preprocessing/warmup").returncode == 0
 
 
@@ -287,7 +287,7 @@ def test_an_operator_without_a_server(project: Project) -> None:
         ("unload", "TRITON_MODEL=resnet50_trt"),
     ):
         (line,) = error_lines(project.make(*command).stderr)
-        assert "no server is up" in line and "make up" in line
+        assert "no server is running" in line and "make up" in line
     project.made("up")
     kill_everyone(project)
     (line,) = error_lines(project.make("load", "TRITON_MODEL=resnet50_onnx").stderr)

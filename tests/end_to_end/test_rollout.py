@@ -161,12 +161,12 @@ def asked(project: Project, model: str) -> int:
 
 def test_no_way_back_and_nothing_to_roll_out(local: Project) -> None:
     (line,) = error_lines(local.make("rollback").stderr)
-    assert "no version served before" in line
+    assert "no version was live before" in line
     (line,) = error_lines(local.make("rollout", VERSION="99").stderr)
     assert "there is no version 99" in line and "make history" in line
     (line,) = error_lines(local.make("rollout", CANARY="some").stderr)
     assert "CANARY must be between 1 and 99" in line
-    assert "nothing is new" in local.made("publish")
+    assert "nothing changed" in local.made("publish")
 
 
 # Versions that must not serve. Each is refused with one line, no request is lost, the old one
@@ -297,7 +297,7 @@ def test_a_broken_config(local: Project) -> None:
     kept = config.read_text()
     config.write_text(kept + "instance_group [")
     try:
-        refused(local, "preprocessing/config.pbtxt is no model config", number)
+        refused(local, "preprocessing/config.pbtxt is not a valid model config", number)
     finally:
         config.write_text(kept)
 
@@ -356,10 +356,10 @@ def test_ctrl_c_in_the_middle(local: Project) -> None:
         make = local.start_make("rollout")
         wait_until(lambda: in_the_middle(local, number), "the new version to be placed")
         said = interrupt(make)
-    assert f"version {before} serves, as before" in said and "Traceback" not in said
+    assert f"version {before} still serves" in said and "Traceback" not in said
     assert serving(local) == before and not in_the_middle(local, number)
     told = local.made("history")
-    assert "cut off" not in told and "(rollout): interrupted" in told
+    assert "was interrupted" not in told and "(rollout): interrupted" in told
 
 
 def test_kill_9_in_the_middle(local: Project) -> None:
@@ -369,7 +369,7 @@ def test_kill_9_in_the_middle(local: Project) -> None:
         wait_until(lambda: in_the_middle(local, number), "the new version to be placed")
         os.killpg(make.pid, signal.SIGKILL)
         make.communicate()
-        assert f"rollout of version {number} was cut off" in local.made("history")
+        assert f"rollout of version {number} was interrupted" in local.made("history")
         assert f"version {before} stays" in local.made("up")
     assert serving(local) == before and not in_the_middle(local, number)
     local.made("rollout")

@@ -321,7 +321,7 @@ def complaint(place: Place, url: str, **server: str) -> str:
     [
         (
             {"AWS_SHARED_CREDENTIALS_FILE": "/nowhere", "AWS_EC2_METADATA_DISABLED": "true"},
-            "no cred",
+            "S3 credentials",
         ),
         ({"AWS_PROFILE": "nobody"}, "nobody"),
         ({"AWS_ACCESS_KEY_ID": "bundle:stranger"}, "no key bundle:stranger: this server says the"),

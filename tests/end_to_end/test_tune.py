@@ -41,7 +41,7 @@ def test_the_winner_is_written_with_its_figures_or_nothing_is(project: Project) 
         assert env.startswith("# mine\n# make tune: 20")
         assert "pictures a second at p95" in env and "fp32" not in env
     else:
-        assert env == MINE and "stays as it was" in said
+        assert env == MINE and ".env is unchanged" in said
     assert nothing_is_left(project)
 
 

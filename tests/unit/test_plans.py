@@ -124,7 +124,7 @@ def test_the_plan_is_for_the_gpu_that_serves(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REHEARSAL_GPUS", "NVIDIA A2/NVIDIA A16")
-    with pytest.raises(UserError, match="not alike"):
+    with pytest.raises(UserError, match="GPUs differ"):
         build(exported(tmp_path, "fp16"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert build(exported(tmp_path, "fp16"))["gpu"]["name"] == "NVIDIA A16"
@@ -158,7 +158,7 @@ def test_gpus_are_chosen_and_must_be_alike() -> None:
     with pytest.raises(UserError) as refused:
         chosen([RTX, A100, twin], "all")
     assert "GPUS=0,2 or GPUS=1" in refused.value.remedy
-    with pytest.raises(UserError, match="names a GPU that is not here: 3"):
+    with pytest.raises(UserError, match="names a GPU that this machine does not have: 3"):
         chosen([RTX, twin], "0,3")
 
 

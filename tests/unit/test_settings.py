@@ -46,7 +46,7 @@ def test_each_setting_has_a_type(tmp_path: Path) -> None:
 
 
 def test_an_unknown_arch_is_refused_with_the_nearest_names(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="ARCH=resnet5 is none of torchvision's") as refused:
+    with pytest.raises(UserError, match="ARCH=resnet5 is not one of torchvision's") as refused:
         load(tmp_path / "none", ARCH="resnet5")
     assert refused.value.remedy.startswith("did you mean resnet50, ")
 

@@ -59,7 +59,7 @@ class Image(OfPictures):
         warm = PREPROCESSING / "warmup" / self.warmup
         if not warm.is_file():
             name = warm.relative_to(PREPROCESSING.parent)
-            raise UserError(f"there is no {name}", "put the recipe's warmup picture there")
+            raise UserError(f"there is no {name}", "put the recipe's warm-up picture there")
         return configs(self, warm.stat().st_size)
 
     def shared(self) -> dict[str, str]:

@@ -133,7 +133,7 @@ def decoded(file: bytes) -> NDArray[np.uint8]:
             whole.thumbnail(LARGEST)
             return np.asarray(whole)
     except OSError:
-        raise SourceError("no picture that can be read here", "give another") from None
+        raise SourceError("not a readable picture", "use another") from None
 
 
 def configs(recipe: Places) -> dict[str, str]:
