@@ -92,7 +92,7 @@ class LocalStack:
         else:
             command += ["--repository", live.REPOSITORY]
         told = {name: self._settings[name] for name in names(DOOR)} | exposure.told(self._settings)
-        with LOG.open("w") as log:
+        with LOG.open("a") as log:  # which the door keeps short
             server = subprocess.Popen(
                 command,
                 cwd=ROOT,
