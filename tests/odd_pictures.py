@@ -14,7 +14,7 @@ import random
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -25,6 +25,7 @@ from PIL import ExifTags, Image, ImageChops, ImageCms, ImageDraw, ImageOps, feat
 
 Bytes = Callable[[], bytes]
 Picture = Callable[[], Image.Image]
+Shown = Mapping[str, tuple[Bytes, Picture | None]]  # by their names: files, and what they show
 
 
 @dataclass(frozen=True)
@@ -641,18 +642,19 @@ def bombs() -> Iterator[Odd]:
 
 
 def modes() -> Iterator[Odd]:
-    for name, (data, shows) in {
+    lossy: Shown = {
         "CMYK JPEG": (cmyk_jpeg, scene),
         "CMYK JPEG without Adobe's marker": (lambda: adobe_transform(cmyk_jpeg(), None), scene),
         "YCCK JPEG": (ycck_jpeg, scene),
         "grey JPEG": (partial(saved, grey_scene, "JPEG", quality=90), grey_scene),
         "YCbCr TIFF of JPEG strips": (partial(saved, scene, "TIFF", compression="jpeg"), scene),
         "LAB TIFF": (partial(saved, lab_scene, "TIFF"), scene),
-    }.items():
+    }
+    for name, (data, shows) in lossy.items():
         yield Odd(name, data, shows=shows, within=3)
     clear = partial(Image.new, "RGBA", (9, 9))
     palette_without_5 = palette_scene_without_colour_5
-    for name, (data, shows) in {
+    exact: Shown = {
         "CMYK TIFF": (lambda: save(scene().convert("CMYK"), "TIFF"), scene),
         "grey PNG": (partial(saved, grey_scene, "PNG"), grey_scene),
         "interlaced PNG": (interlaced_png, scene),
@@ -693,7 +695,8 @@ def modes() -> Iterator[Odd]:
         "float TIFF with NaN and infinity": (lambda: float_tiff(holed_values()), grey_scene),
         "float TIFF of one huge value": (lambda: float_tiff(np.full((9, 9), 3e38)), None),
         "float TIFF of NaN": (lambda: float_tiff(np.full((9, 9), np.nan)), None),
-    }.items():
+    }
+    for name, (data, shows) in exact.items():
         yield Odd(name, data, shows=shows)
 
 
@@ -727,14 +730,15 @@ def orientations() -> Iterator[Odd]:
 
 def animations() -> Iterator[Odd]:
     """The first frame is meant."""
-    for name, options in {
+    kinds: dict[str, dict[str, Any]] = {
         "GIF": {},
         "WEBP": {"lossless": True},
         "PNG": {},
         "TIFF": {},
         "MPO": {"quality": 90},
         "AVIF": {"quality": 90},
-    }.items():
+    }
+    for name, options in kinds.items():
         if name in FILES or name == "MPO":
             within = 6 if name == "GIF" else 2
             data = partial(frames, name, **options)
@@ -748,14 +752,13 @@ def animations() -> Iterator[Odd]:
 
 def odd_but_right() -> Iterator[Odd]:
     for name, file in FILES.items():
-        shows = palette_scene if name == "GIF" else scene
-        data = partial(padded, file, 100_000)
-        yield Odd(f"{name} padded with zeros", data, shows=shows, within=2)
+        first = palette_scene if name == "GIF" else scene
+        yield Odd(f"{name} padded with zeros", partial(padded, file, 100_000), None, first, 2)
     film = b"\0\0\0\x18ftypmp42" + random.Random(3).randbytes(3_000_000)
     text = png_chunk(b"tEXt", b"Comment\0" + b"x" * 8_000_000)
     small_screen = partial(gif_claiming, (9, 9), scene().size)
     upside_down = partial(bmp, 400, -300, 8, grey_scene().tobytes())
-    for name, (data, shows) in {
+    odd: Shown = {
         "JPEG before a film": (lambda: jpeg() + film, scene),
         "progressive JPEG before a film": (lambda: jpeg(progressive=True) + film, scene),
         "JPEG with restart markers": (partial(jpeg, restart_marker_blocks=1), scene),
@@ -768,7 +771,8 @@ def odd_but_right() -> Iterator[Odd]:
         "run-length coded BMP": (run_length_bmp, partial(plain, (9, 9), "#070707")),
         "BMP from the top down": (upside_down, grey_scene),
         "TIFF whose directory is its own next": (looped_tiff, partial(plain, (9, 9), "black")),
-    }.items():
+    }
+    for name, (data, shows) in odd.items():
         yield Odd(name, data, shows=shows, within=2)
 
 
@@ -840,7 +844,8 @@ CATALOGUE = (
 
 def difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> NDArray[np.int16]:
     assert one.shape == other.shape
-    return np.abs(one.astype(np.int16) - other)
+    apart: NDArray[np.int16] = np.abs(one.astype(np.int16) - other)
+    return apart
 
 
 @cache

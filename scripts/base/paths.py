@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = ROOT / "requirements"
+DOTENV = ROOT / ".env"
 
 # Tells this checkout from all others on this machine, of whatever name.
 MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
+from scripts.base.paths import DOTENV, ROOT
 from scripts.settings import arguments, command_line, settings
 
 # Docker and Compose read .env too.
@@ -17,7 +17,7 @@ class UnknownSetting(UserError):
     exit_code = 2
 
 
-def require_known(typed: Collection[str] | None = None, dotenv: Path = ROOT / ".env") -> None:
+def require_known(typed: Collection[str] | None = None, dotenv: Path = DOTENV) -> None:
     """What is typed, and what .env has. The environment is full of what is not meant for us."""
     typed = command_line.typed() if typed is None else typed
     for name in typed:

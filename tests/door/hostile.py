@@ -171,7 +171,7 @@ def mutants(count: int, seed: int) -> Iterator[Hostile]:
 
 
 def _with(request: Hostile, **changes: object) -> Hostile:
-    return Hostile(**{**vars(request), **changes})  # type: ignore[arg-type]
+    return Hostile(**{**vars(request), **changes})
 
 
 def _bytes(request: Hostile, chance: random.Random) -> Hostile:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps
 
 from bundle_serving.pictures import Transform, to_pixels
-from scripts.steps.networks import torchvision
+from scripts.steps.vision import torchvision
 from tests.odd_pictures import TURNS, difference, landscape, save, scene
 
 HOW = Transform(resize=256, crop=224)
