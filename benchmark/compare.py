@@ -118,7 +118,7 @@ def wanted(only: str) -> list[str]:
     asked = only.split(",") if only else known
     for name in asked:
         if name not in known:
-            raise UserError(f"ONLY={name} is not known", f"choose of: {', '.join(known)}")
+            raise UserError(f"ONLY={name} is not known", f"choose from: {', '.join(known)}")
     return asked
 
 
@@ -130,7 +130,7 @@ def our_server() -> Iterator[State]:
     try:
         if server.flavour == "gpu":
             raise UserError(
-                "the others run on the CPU, and this server on a GPU",
+                "the others run on the CPU, but this server runs on a GPU",
                 "compare like with like: make rivals FLAVOUR=cpu",
             )
         console.note(f"bundle: {described(server, served_version())}")

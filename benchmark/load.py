@@ -37,7 +37,7 @@ class Question:
             said = body[:200].decode(errors="replace")
             raise UserError(
                 f"http://{self.address}{self.path} answers {answer.status}: {said}",
-                "nothing is compared with what does not answer",
+                "only servers that answer can be compared",
             )
         return body
 
@@ -91,9 +91,7 @@ def measure(question: Question, concurrency: int, seconds: float) -> Round:
         fault = faults[0]
         if isinstance(fault, UserError):
             raise fault
-        raise UserError(
-            f"http://{question.address} broke off under load: {fault!r}", "its log tells more"
-        )
+        raise UserError(f"http://{question.address} broke off under load: {fault!r}", "see its log")
     return summary(answers, concurrency, end)
 
 

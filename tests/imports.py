@@ -56,9 +56,13 @@ def of_make(target: str) -> Reached | None:
         check=True,
     ).stdout
     layers = re.findall(r"bootstrap\.py ([\w ]+)", lines)
-    program = re.search(rf"-m ((?:{'|'.join(OURS)})\.[\w.]+)", lines)
+    program = re.search(r"-m (scripts\.commands) (\w+)|-m (benchmark)\.(\w+)", lines)
     installed = frozenset(" ".join(layers).split())
-    return Reached(program[1], installed, program=True) if program else None
+    if program is None:
+        return None
+    module = ".".join(filter(None, program.groups()))
+    assert _path(module), module
+    return Reached(module, installed, program=True)
 
 
 def follow(*starts: Reached, and_run: bool = True) -> tuple[set[Reached], set[Import]]:

@@ -25,7 +25,7 @@ from scripts.steps.manifest import Manifest
 REPOSITORY = Path(__file__).parent / "repository"
 
 # Lets torchvision be imported; a Python model sees the files beside it, and nothing else of ours.
-VISION = ROOT / "scripts" / "pipeline" / "vision.py"
+VISION = ROOT / "scripts" / "steps" / "vision.py"
 
 # What Pixels (scripts/steps/networks.py) becomes in the graph.
 NORMALISATION = ["Cast", "Sub", "Div"]
@@ -34,7 +34,7 @@ NORMALISATION = ["Cast", "Sub", "Div"]
 def lay_out(exported: Path, target: Path) -> None:
     manifest = Manifest.load(exported / "manifest.json")
     if manifest is None:
-        raise UserError(f"{exported} holds no exported network", "export one: make up")
+        raise UserError(f"{exported} has no exported network", "export one: make up")
     with files.whole_folder(target) as draft:
         own = shutil.ignore_patterns("__pycache__")
         shutil.copytree(REPOSITORY, draft, dirs_exist_ok=True, ignore=own)
@@ -50,7 +50,7 @@ def without_normalisation(network: onnx.ModelProto) -> onnx.ModelProto:
     if [node.op_type for node in first] != NORMALISATION:
         raise UserError(
             f"the exported graph begins with {', '.join(node.op_type for node in first)}",
-            f"the comparison knows how to leave out {', '.join(NORMALISATION)}",
+            f"the comparison can only remove {', '.join(NORMALISATION)}",
         )
     normalised = first[-1].output[0]
     rest = Extractor(network).extract_model([normalised], ["output"])
@@ -63,7 +63,7 @@ def without_normalisation(network: onnx.ModelProto) -> onnx.ModelProto:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--onnx", type=Path, required=True, help="what export made")
+    parser.add_argument("--onnx", type=Path, required=True, help="the directory that export wrote")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     lay_out(options.onnx, options.out)

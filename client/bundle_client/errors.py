@@ -45,4 +45,4 @@ CONCERNS_ALL = (ModelUnavailable, ServerUnreachable)
 
 
 def too_large(max_bytes: int) -> SourceError:
-    return SourceError(f"larger than {max_bytes / 1e6:g} MB", "give a smaller picture")
+    return SourceError(f"larger than {max_bytes / 1e6:g} MB", "use a smaller picture")

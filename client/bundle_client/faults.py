@@ -85,7 +85,7 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
     if status == "DEADLINE_EXCEEDED":
         return no_answer(timeout)
     if status == "413":
-        return PictureRefused("larger than the server takes", "give a smaller picture")
+        return PictureRefused("larger than the server takes", "use a smaller picture")
     if not said or said.startswith(FOREIGN):
         return ServerFault(
             f"{url} answers HTTP {status}, but not in Triton's words",

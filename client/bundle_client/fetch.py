@@ -30,18 +30,18 @@ def fetch(url: str, max_bytes: int, timeout: float) -> bytes:
                 if time.monotonic() > deadline:
                     raise TimeoutError
             if response.length:
-                raise SourceError("cut off before its end", "try again")
+                raise SourceError("the download was cut off", "try again")
             return bytes(body)
     except urllib.error.HTTPError as exc:
         raise SourceError(f"HTTP {exc.code} {exc.reason}", "open the URL in a browser") from exc
     except (OSError, ValueError, http.client.HTTPException) as exc:
         reason = getattr(exc, "reason", exc)
         if isinstance(reason, TimeoutError):
-            raise SourceError(f"not fetched within {timeout:g} s", "try again later") from exc
+            raise SourceError(f"no answer within {timeout:g} s", "try again later") from exc
         if isinstance(reason, ssl.SSLCertVerificationError):
             raise SourceError(
                 f"certificate refused: {reason.verify_message}",
-                "name your proxy's CA file in SSL_CERT_FILE if there is one",
+                "behind a proxy, set SSL_CERT_FILE to its CA file",
             ) from exc
         cause = getattr(reason, "strerror", None) or str(reason) or type(exc).__name__
         raise SourceError(cause.lower(), "check the URL and the network") from exc

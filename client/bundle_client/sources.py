@@ -104,11 +104,11 @@ def read(source: Source, max_bytes: int, timeout: float) -> bytes:
 
             picture = fetch(os.fspath(source), max_bytes, timeout)
         else:
-            raise SourceError(f"{scheme}:// is not read", "give a path or an http(s) URL")
+            raise SourceError(f"{scheme}:// is not supported", "give a path or an http(s) URL")
     elif hasattr(source, "read"):
         picture = source.read(max_bytes + 1)
     else:
-        raise TypeError(f"{type(source).__name__} is not taken as a picture; give {TAKEN}")
+        raise TypeError(f"{type(source).__name__} cannot be used as a picture; give {TAKEN}")
     if not picture:
         raise SourceError("it is empty", "give a file with a picture in it")
     if len(picture) > max_bytes:
@@ -135,5 +135,5 @@ def folder_error(path: Path) -> SourceError:
         return SourceError("a folder, not a picture", "use classify_many for folders")
     return SourceError(
         "no pictures in this folder",
-        "give one that holds files ending in .jpg, .png or the like; subfolders are not searched",
+        "give one with files ending in .jpg, .png or the like; subfolders are not searched",
     )

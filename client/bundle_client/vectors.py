@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MODEL = "embedding"
 
-AFRESH = "it is started afresh by itself: ask again in a few seconds"
+AFRESH = "it restarts by itself: ask again in a few seconds"
 
 
 def nothing() -> "NDArray[np.float32]":

@@ -70,7 +70,7 @@ def main():
             server.terminate()
 
     signal.signal(signal.SIGTERM, stop)
-    os.wait()  # one of them is enough: it is started afresh as a whole
+    os.wait()  # one of them is enough: it is restarted as a whole
     stop()
 
 

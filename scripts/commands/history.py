@@ -1,4 +1,4 @@
-"""Which version is live since when, and what became of each.
+"""Shows which version was live when, and what happened to each.
 
 make history [MODEL=birds]
 """
@@ -24,7 +24,7 @@ def main() -> int:
     Shared(known.started_with if known else settings.load(), pipeline).pull()
     events = history.read(pipeline)
     if not events:
-        raise UserError("nothing was served here yet", brings_up(pipeline))
+        raise UserError("nothing has been served here yet", brings_up(pipeline))
     cut = history.cut_off(events)
     for event in events:
         if event.what != history.BEGINS or event is cut:
@@ -32,7 +32,7 @@ def main() -> int:
             console.out.print(line, markup=False, soft_wrap=True)
     if cut:
         console.note(
-            f"the {cut.how} of version {cut.version} was cut off; to recover: "
+            f"the {cut.how} of version {cut.version} was interrupted; to recover: "
             + brings_up(pipeline)
         )
     console.note(f"version {history.serving(events)} is live")

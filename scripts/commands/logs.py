@@ -1,4 +1,4 @@
-"""Shows the server's log; in a terminal it goes on until Ctrl-C.
+"""Shows the server's log; in a terminal it follows the log until Ctrl-C.
 
 make logs
 """
@@ -14,6 +14,6 @@ from scripts.stacks import flavour, state
 def main() -> int:
     known = state.load()
     if known is None:
-        raise UserError("no server is up", "bring one up: make up")
+        raise UserError("no server is running", "start one: make up")
     stack = flavour.stack(known.flavour, known.started_with)
     return stack.logs(follow=sys.stdout.isatty())

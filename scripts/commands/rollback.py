@@ -1,4 +1,4 @@
-"""Goes back to the version that served before, with the same care as a rollout.
+"""Returns to the previous version, with the same checks as a rollout.
 
 make rollback [MODEL=birds]
 """
@@ -19,7 +19,7 @@ def main() -> int:
         previous = history.before(history.read(pipeline))
         if previous is None:
             raise UserError(
-                f"no version served before {up.version.named}",
+                f"no version was live before {up.version.named}",
                 "choose one: make rollout VERSION=…",
             )
         rollout.to(previous, "rollback", up, judge_labels=False)

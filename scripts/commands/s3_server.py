@@ -1,7 +1,7 @@
-"""An S3 server of one's own, in a container, to try the bundle's repository on S3 with.
+"""An S3 server in a container, to try the model repository on S3.
 
-make s3-up      starts it, with keys of its own, and says what to do with them
-make s3-down    stops it; what it holds stays, until make clean
+make s3-up      starts it, creates its keys, and says how to use them
+make s3-down    stops it; its data is kept until make clean
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NEXT = """To use it, write into .env:
     S3_PORT={port}
     REPOSITORY=s3://http://127.0.0.1:{port}/{bucket}/live
     S3_SERVER_CREDENTIALS={server}
-and say once in this shell:
+and run once in this shell:
     export AWS_SHARED_CREDENTIALS_FILE={operator}"""
 
 
 def main() -> int:
     wished = settings.load()
     if obstacle := containers.why_not_docker():
-        raise UserError(obstacle, "the S3 server runs in a container only")
+        raise UserError(obstacle, "the S3 server runs only in a container")
     (up if sys.argv[1:] == ["up"] else down)(wished)
     return 0
 
@@ -51,7 +51,7 @@ def up(wished: Settings) -> None:
     if started.returncode:
         raise UserError(
             f"the S3 server does not start: {last_line(started.stderr)}",
-            "docker compose logs s3 tells more; another port: S3_PORT=9100",
+            "see docker compose logs s3; another port: S3_PORT=9100",
         )
     said = NEXT.format(
         port=wished.s3_port,
@@ -64,4 +64,4 @@ def up(wished: Settings) -> None:
 
 def down(wished: Settings) -> None:
     DockerStack(wished).compose("rm", "--stop", "--force", "s3", quiet=True)
-    console.note("the S3 server is stopped; what it holds stays")
+    console.note("S3 server stopped; its data is kept")

@@ -1,4 +1,4 @@
-"""Unloads a model that no picture needs; of an ensemble, also the models that only it takes.
+"""Unloads a model that no pipeline needs; with an ensemble, also the models that only it uses.
 
 make unload TRITON_MODEL=another
 """
@@ -19,8 +19,8 @@ def main() -> int:
     name = model_control.named(server)
     if name in model_control.pipeline(server):
         raise UserError(
-            f"without {live.called(name)}, no picture is answered",
-            "change it and make load it, or make down to stop serving",
+            f"{live.called(name)} is needed to answer pictures",
+            "change it and make load it, or stop serving with make down",
         )
     extra.forget(name)
     if not model_control.in_memory(server, name):
@@ -38,5 +38,7 @@ def unload(server: State, model: str) -> None:
         loading.unload(server.admin, model, model_control.LONGEST_S)
         while model_control.in_memory(server, model):
             if waiting.seconds > model_control.LONGEST_S:
-                raise UserError(f"{model} still answers requests", "make models shows when it ends")
+                raise UserError(
+                    f"{model} still answers requests", "make models shows when it is gone"
+                )
             time.sleep(0.2)

@@ -96,7 +96,9 @@ def of(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
         console.note(f"{inputs.name}, threshold {said['threshold']}: {found[inputs.name]}")
     weightless = untrained(asked.served)
     if weightless:
-        console.note(f"untrained weights: {' and '.join(weightless)}; whether they agree is chance")
+        console.note(
+            f"untrained weights: {' and '.join(weightless)}; their agreement means nothing"
+        )
     return {
         "cascade": {
             "threshold": float(said["threshold"]),

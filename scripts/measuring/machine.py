@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from bundle_client import __version__
 from scripts.base.errors import UserError
 from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.recipes.pipelines import Pipeline
@@ -62,6 +63,7 @@ def machine(server: State) -> dict[str, Any]:
 def versions(server: State) -> dict[str, str]:
     used = ("pillow",) if server.flavour == "gpu" else ("pillow", "openvino")
     return {
+        "triton-bundle": __version__,
         "tritonserver": triton_api.get(server.http)["version"],
         "python": platform.python_version(),
         **pinned(*used),
@@ -95,4 +97,4 @@ def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):
-        raise UserError(f"{path.name} of the served network is gone", "make up") from None
+        raise UserError(f"{path.name} of the served network is missing", "make up") from None

@@ -67,7 +67,7 @@ def load(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         known = False
     if not known:
-        raise UserError(f"COMPARE={path} is no result of this benchmark", remedy)
+        raise UserError(f"COMPARE={path} is not a result of this benchmark", remedy)
     return results
 
 

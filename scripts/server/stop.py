@@ -1,4 +1,4 @@
-"""Stops whatever this project serves."""
+"""Stops everything that this project serves."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def stop_server() -> None:
     known = state.load()
     if known:
         stacks = [flavour.stack(known.flavour, known.started_with)]
-    else:  # with no record of what was started, every flavour may have left something
+    else:  # without a record, any flavour may have left something
         stacks = [flavour.stack(name, settings.load()) for name in flavour.possible()]
     with console.waiting("stopping the server"):
         stopped = [stack.flavour for stack in stacks if stack.stop()]
         extra = embeddings.stop()
-    console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was up")
+    console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was running")
     if extra:
-        console.note("the service of embeddings is stopped")
+        console.note("embeddings service stopped")

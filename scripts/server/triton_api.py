@@ -1,4 +1,4 @@
-"""What a running Triton tells about itself and can be told to do, over HTTP, by its operator."""
+"""A running Triton's HTTP API, with the admin key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def get(address: str, path: str = "") -> Any:
 
 
 def post(address: str, path: str, body: Any = None, timeout: float = SECONDS) -> Any:
-    """POST /v2/path, with a body that is JSON; None where the answer is empty."""
+    """POST /v2/path with a JSON body; None if the answer is empty."""
     data = json.dumps(body).encode() if body is not None else b""
     return _ask(urllib.request.Request(_url(address, path), data, method="POST"), timeout)
 
@@ -39,13 +39,13 @@ def _ask(request: urllib.request.Request, timeout: float) -> Any:
     except urllib.error.HTTPError as refusal:
         if refusal.code == http.client.FORBIDDEN:
             raise UserError(
-                f"{request.host} does not take the key in {admin_key.SHOWN}",
-                "make up starts it afresh with this one",
+                f"{request.host} rejects the key in {admin_key.SHOWN}",
+                "make up restarts it with this key",
             ) from None
         raise UserError(_said(refusal), "see make logs") from None
     except TimeoutError:
         raise UserError(
-            f"{where} within {timeout:g} s", "should it stay so: make down && make up"
+            f"{where} within {timeout:g} s", "if this persists: make down && make up"
         ) from None
     except (OSError, ValueError, http.client.HTTPException) as fault:
         reason = getattr(fault, "reason", fault)
@@ -53,7 +53,7 @@ def _ask(request: urllib.request.Request, timeout: float) -> Any:
 
 
 def _said(refusal: urllib.error.HTTPError) -> str:
-    """Triton's own words, in one line."""
+    """Triton's own message in one line."""
     body = refusal.read().decode(errors="replace")
     try:
         body = json.loads(body)["error"]

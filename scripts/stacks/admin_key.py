@@ -1,5 +1,5 @@
-"""The admin key of this checkout's servers: made once, kept through `make down`. Where a container
-serves, docker/steps/init.sh makes it."""
+"""The admin key of this checkout's servers: created once, kept by `make down`. For containers,
+docker/steps/init.sh creates it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from scripts.base.paths import ROOT
 PATH = ROOT / "build" / "key" / "admin.key"
 SHOWN = PATH.relative_to(ROOT)
 
-# Who the server is in a container, whoever started it: a user and a group that nobody else has. By
-# the group it reads the key.
+# The server's user and group in a container, shared with nobody else. It reads the key through the
+# group.
 NOBODY = 65532
 
 
 def ensure() -> Path:
-    """The file, made where there is none: its owner's, and the server's in a container."""
+    """The key's file, created if missing; its owner and the server's container can read it."""
     if not PATH.exists():
         files.write(PATH, f"{secrets.token_hex(32)}\n", mode=0o600)
-        console.note(f"a new admin key is in {SHOWN}")
+        console.note(f"created the admin key {SHOWN}")
     try:
         PATH.chmod(0o640 if PATH.stat().st_gid == NOBODY else 0o600)
     except PermissionError:
         raise UserError(
-            f"{SHOWN} belongs to another user", "run make as that one, or remove the file"
+            f"{SHOWN} belongs to another user", "run make as that user, or remove the file"
         ) from None
     load()
     return PATH
@@ -44,15 +44,15 @@ def container_can_read() -> bool:
 
 def load() -> str:
     if not PATH.exists():
-        raise UserError(f"the admin key, {SHOWN}, is gone", "make up makes a new one")
+        raise UserError(f"the admin key {SHOWN} is missing", "make up creates a new one")
     if not os.access(PATH, os.R_OK):
-        raise UserError(f"{SHOWN} is another user's", "ask as the one who ran make up")
+        raise UserError(f"{SHOWN} belongs to another user", "run this as the user who ran make up")
     try:
         return guard.read(PATH)
     except guard.NoKey as fault:
-        raise UserError(str(fault), f"rm {SHOWN}, and make up makes a new one") from None
+        raise UserError(str(fault), f"rm {SHOWN}; make up creates a new one") from None
 
 
 def mark() -> int:
-    """Another one where the key is another one, and nothing to guess the key from."""
+    """Changes with the key, and reveals nothing about it."""
     return PATH.stat().st_mtime_ns

@@ -27,7 +27,9 @@ BOUND = Bound(0.001)
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--network", type=Path, required=True)
-    parser.add_argument("--labels", type=Path, help="one a line; without it classes have numbers")
+    parser.add_argument(
+        "--labels", type=Path, help="one per line; without it, classes are numbered"
+    )
     parser.add_argument("--pictures", type=json.loads, required=True)
     parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
     parser.add_argument("--out", type=Path, required=True)
@@ -52,7 +54,7 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
             raise UserError(
                 f"{wanted.network.name} takes {facts.crop} pixels, and the recipe says"
                 f" crop: {how['crop']}",
-                "mend one of them",
+                "change one of them",
             )
         labels = lines_of(wanted.labels) or [f"class {each}" for each in range(facts.classes)]
         require_a_label_each(labels, facts.classes, wanted.labels, wanted.network)
@@ -80,7 +82,7 @@ def require_a_label_each(
     if len(labels) != classes:
         raise UserError(
             f"{source} has {len(labels)} labels, and {network.name} {classes} classes",
-            "give one label a line, in the network's order",
+            "give one label per line, in the network's order",
         )
 
 
@@ -99,7 +101,7 @@ class Original:
             said = " ".join(str(fault).split())[:200]
             raise UserError(
                 f"{path.name} cannot be run: {said}",
-                "export it with the operators of ONNX itself, all in one file",
+                "export it with standard ONNX operators, in a single file",
             ) from None
         self._mean, self._std = (
             np.array(how[name], np.float32).reshape(1, 3, 1, 1) for name in ("mean", "std")

@@ -79,6 +79,6 @@ def _compared(
     if not agreement.within(bound):
         raise UserError(
             f"the ONNX graph disagrees with {called} ({agreement}; {bound})",
-            "nothing was put in place; this network cannot be taken faithfully",
+            "nothing was changed; this network cannot be converted faithfully",
         )
     return agreement

@@ -23,7 +23,7 @@ ARCH = "mobilenet_v2"
 # The most that any dimension of a vector may differ from PyTorch's.
 BOUND = 0.001
 WAYS_OUT = (
-    f"give a file of {ARCH}'s (EMBEDDINGS=mine.pth or .safetensors), or see it run untrained "
+    f"give a file of {ARCH}'s (EMBEDDINGS=mine.pth or .safetensors), or try it untrained "
     "(EMBEDDINGS=random)"
 )
 
@@ -122,7 +122,7 @@ def _check(model: Any, transform: dict[str, Any], path: Path) -> float:
         raise UserError(
             f"the ONNX graph disagrees with PyTorch (vectors differ by {difference:.2g}; "
             f"bound: {BOUND})",
-            "nothing was put in place; this network does not export faithfully",
+            "nothing was changed; this network does not export faithfully",
         )
     return difference
 

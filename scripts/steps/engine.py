@@ -52,12 +52,14 @@ def fits(onnx: Path, precision: str, out: Path) -> bool:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--onnx", type=Path, required=True, help="what export or quantise made")
+    parser.add_argument(
+        "--onnx", type=Path, required=True, help="the directory that export or quantise wrote"
+    )
     parser.add_argument("--precision", choices=PRECISIONS, default="auto")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     if fits(options.onnx, options.precision, options.out):
-        print(f"{options.out} fits: nothing to prove")
+        print(f"{options.out} fits: nothing to check")
         return 0
     decision = decide(options.onnx, options.precision)
     print(f"- precision {decision['precision']}: {decision['why']}")
@@ -92,7 +94,7 @@ def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
     except RuntimeError as fault:  # an operator that it does not know
         said = " ".join(str(fault).split())[:300]
         raise UserError(
-            f"OpenVINO cannot run this network: {said}", "export it with ONNX's own operators"
+            f"OpenVINO cannot run this network: {said}", "export it with standard ONNX operators"
         ) from None
     scores = np.concatenate([engine.only_output(inputs) for inputs, _ in asked])
     agreement = compare(np.concatenate([expected for _, expected in asked]), scores)

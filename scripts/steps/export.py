@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arch", default="resnet50")
     parser.add_argument("--weights", default="default", help="default, random, or a file")
-    parser.add_argument("--labels", type=Path, help="one a line; without it, torchvision's")
+    parser.add_argument("--labels", type=Path, help="one per line; without it, torchvision's")
     parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
     parser.add_argument("--out", type=Path, required=True)
@@ -45,16 +45,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
+    identity = wanted.identity()  # first, for it says what is not there
     with step(f"loading {wanted.arch}, weights {wanted.weights}"):
         from scripts.steps import checked, networks
 
         network = networks.build(wanted)
         original = networks.Pixels(network).eval()
         model = networks.Pixels(network, wanted.precision).eval()
-        identity = wanted.identity()
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
-            _to_onnx(model, network.transform["crop"], draft / "model.onnx")
+            to_onnx(model, network.transform["crop"], draft / "model.onnx")
         made = checked.Made(
             identity=identity,
             untrained=wanted.untrained,
@@ -67,7 +67,7 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
         checked.finish(draft, made, samples, BOUNDS[wanted.precision])
 
 
-def _to_onnx(model: Any, crop: int, path: Path) -> None:
+def to_onnx(model: Any, crop: int, path: Path) -> None:
     import torch
 
     from scripts.steps.onnx_file import BATCH, save

@@ -16,7 +16,6 @@ import argparse
 import http.client
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from typing import IO
 
 import numpy as np
 
-from bundle_serving import over_socket, sockets
+from bundle_serving import leftovers, over_socket, sockets
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import is_ngc
@@ -61,7 +60,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--load", action="append", default=[], help="a model that it asks")
     parser.add_argument("--questions", type=Path, required=True, help="for the ensemble")
     parser.add_argument("--network", help="the model to compare with --reference")
-    parser.add_argument("--reference", type=Path, help="what export made, or quantise")
+    parser.add_argument(
+        "--reference", type=Path, help="the directory that export or quantise wrote"
+    )
     parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--config", required=True)
     parser.add_argument("--run-dir", required=True)
@@ -69,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     if not options.repository.exists():
-        print("there is no candidate: nothing to prove")
+        print("there is no candidate to check")
         return 0
     prove(options)
     return 0
@@ -101,7 +102,7 @@ def judge(step: str, agreement: Agreement, bound: Bound) -> None:
     if not agreement.within(bound):
         raise UserError(
             f"the accuracy gate stops at the {step}: {agreement}, {bound}",
-            "nothing was published; what was served before still is",
+            "nothing was published; the live version keeps serving",
         )
 
 
@@ -133,14 +134,13 @@ def served(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
                         said = f"no answer within {options.limit:.0f} s ({reason})"
                     raise UserError(
                         f"the candidate cannot be served: {said}",
-                        "what was served before still is; mend it, and publish it again",
+                        "the live version keeps serving; fix the cause and publish again",
                     )
                 time.sleep(0.2)
             yield connection
         finally:
             _end(server)
-            if not is_ngc():
-                shutil.rmtree(sockets.folder(Path(run)))  # where it does not lie in the run folder
+            sockets.forget(Path(run))
 
 
 def _where(run: Path) -> tuple[http.client.HTTPConnection, list[str]]:
@@ -174,8 +174,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
     for pid in _models():
         with suppress(ProcessLookupError):  # it ends by itself once it misses its server
             os.kill(pid, 9)
-    for region in Path("/dev/shm").glob(f"{MARK}*"):
-        region.unlink(missing_ok=True)
+    leftovers.remove(MARK)
 
 
 def memory_of_models() -> int:

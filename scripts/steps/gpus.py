@@ -56,7 +56,7 @@ def chosen(seen: Sequence[Gpu], wanted: str) -> list[Gpu]:
     indices = list(by_index) if wanted == ALL else wanted.split(",")
     if missing := [index for index in indices if index not in by_index]:
         raise UserError(
-            f"GPUS={wanted} names a GPU that is not here: {missing[0]}",
+            f"GPUS={wanted} names a GPU that this machine does not have: {missing[0]}",
             f"this machine has {_listed(seen)}",
         )
     gpus = [by_index[index] for index in indices]
@@ -65,8 +65,8 @@ def chosen(seen: Sequence[Gpu], wanted: str) -> list[Gpu]:
         alike = [[gpu.index for gpu in gpus if gpu.kind == kind] for kind in kinds]
         choices = " or ".join(f"GPUS={','.join(each)}" for each in alike)
         raise UserError(
-            f"these GPUs are not alike, and a plan fits one kind: {_listed(gpus)}",
-            f"choose those that serve: {choices}",
+            f"the GPUs differ, and a plan fits one kind only: {_listed(gpus)}",
+            f"choose the ones to serve on: {choices}",
         )
     return gpus
 
@@ -82,7 +82,7 @@ def require_fit(gpu: Gpu, tag: str) -> str | None:
         raise UserError(
             f"{gpu.name} is of compute capability {gpu.compute_capability}, and TensorRT begins "
             f"at {OLDEST_CAPABILITY}",
-            "take FLAVOUR=cpu",
+            "use FLAVOUR=cpu",
         )
     oldest = OLDEST_DRIVER[cuda]
     if number(gpu.driver) >= oldest:
@@ -92,7 +92,7 @@ def require_fit(gpu: Gpu, tag: str) -> str | None:
         raise UserError(
             cause,
             "update the driver (forward compatibility, which would make up for it, is for "
-            "data-centre GPUs alone); or take FLAVOUR=cpu",
+            "data-centre GPUs alone); or use FLAVOUR=cpu",
         )
     return f"{cause}: forward compatibility must make up for it (NVIDIA Container Toolkit 1.17.8)"
 
@@ -100,7 +100,7 @@ def require_fit(gpu: Gpu, tag: str) -> str | None:
 def _cuda(tag: str) -> int:
     found = re.match(r"(\d+)\.(\d+)", tag)
     if not found:
-        raise UserError(f"TRITON_TAG={tag} is not a release", "name one as 26.07")
+        raise UserError(f"TRITON_TAG={tag} is not a release", "use one like 26.07")
     release = int(found[1]), int(found[2])
     return next(cuda for since, cuda in CUDA_SINCE.items() if release >= since)
 

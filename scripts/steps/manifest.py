@@ -59,7 +59,7 @@ class Torchvision:
             weights = of_file(path, before.get("weights"))
             if not weights:
                 raise UserError(
-                    f"no weights file at {path}",
+                    f"there is no weights file at {path}",
                     "give WEIGHTS= a .pth or .safetensors file, 'default' or 'random'",
                 )
         own_labels = {"labels": of_labels(self.labels, before)} if self.labels else {}
@@ -107,7 +107,7 @@ def of_file(path: Path, before: Mapping[str, Any] | None) -> dict[str, str]:
 def of_labels(path: Path, before: Mapping[str, Any]) -> dict[str, str]:
     labels = of_file(path, before.get("labels"))
     if not labels:
-        raise UserError(f"no labels at {path}", "name a file with one label a line: LABELS=")
+        raise UserError(f"no labels at {path}", "name a file with one label per line: LABELS=")
     return labels
 
 
@@ -119,7 +119,7 @@ def lines_of(labels: Path | None) -> list[str]:
         return labels.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as fault:
         raise UserError(
-            f"no labels to be read at {labels} ({fault})", "name a text file: LABELS="
+            f"cannot read labels at {labels} ({fault})", "name a text file: LABELS="
         ) from None
 
 

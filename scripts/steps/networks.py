@@ -159,7 +159,7 @@ def _from_file(
     except RuntimeError as fault:
         detail = " ".join(str(fault).split())[:160]
         raise UserError(
-            f"{path.name} holds no weights of {wanted.arch} with {classes} classes ({detail}…)",
+            f"{path.name} has no weights of {wanted.arch} with {classes} classes ({detail}…)",
             "give the ARCH= that the file belongs to, and LABELS= with a line for each class",
         ) from None
     return module, _recipe_of(digest, published), {"source": path.name, "sha256": digest}
@@ -190,7 +190,7 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
     inner = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else loaded
     if not isinstance(inner, dict):
         raise UserError(
-            f"{path.name} holds a {type(inner).__name__}, not a state dict",
+            f"{path.name} contains a {type(inner).__name__}, not a state dict",
             "save it with torch.save(model.state_dict(), path)",
         )
     return {name.removeprefix("module."): tensor for name, tensor in inner.items()}

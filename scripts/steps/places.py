@@ -58,9 +58,9 @@ class Checkpoint:
             weights = of_file(Path(self.weights), before.get("weights"))
             if not weights:
                 raise NoWeights(
-                    f"no Places365 checkpoint at {self.weights or '(nothing named)'}",
+                    f"no Places365 checkpoint at {self.weights or '(none given)'}",
                     "download resnet50_places365.pth.tar and categories_places365.txt from "
-                    "places2.csail.mit.edu and name the first (PLACES=…), or see it run untrained "
+                    "places2.csail.mit.edu and name the first (PLACES=…), or try it untrained "
                     "(PLACES=random)",
                 )
         named = of_file(self.categories, before.get("categories")) if self.categories else None
@@ -152,7 +152,7 @@ def names(spec: Checkpoint) -> list[str]:
         return [found[str(number)] for number in range(spec.classes)]
     except KeyError as missing:
         raise UserError(
-            f"{spec.categories} names no class {missing.args[0]}",
+            f"{spec.categories} has no name for class {missing.args[0]}",
             f"give all {spec.classes}, one a line: /a/airfield 0",
         ) from None
 
@@ -172,7 +172,7 @@ def _network(spec: Checkpoint) -> Any:
         except RuntimeError as fault:
             detail = " ".join(str(fault).split())[:160]
             raise UserError(
-                f"{Path(spec.weights).name} holds no weights of {arch} with {spec.classes} classes "
+                f"{Path(spec.weights).name} has no weights of {arch} with {spec.classes} classes "
                 f"({detail}…)",
                 "give the checkpoint of Places365's resnet50",
             ) from None
@@ -208,7 +208,7 @@ def _check(module: Any, precision: str, side: int, out: Path) -> float:
         raise UserError(
             f"the ONNX graph disagrees with PyTorch (probabilities differ by "
             f"{agreement.max_difference:.2g}; {bound})",
-            "nothing was put in place; this network does not export faithfully",
+            "nothing was changed; this network does not export faithfully",
         )
     return agreement.max_difference
 

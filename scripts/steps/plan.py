@@ -46,12 +46,12 @@ def gpu_seen_here() -> Gpu:
     try:
         asked = subprocess.run(gpus.QUERY, capture_output=True, text=True)
     except OSError:
-        raise UserError("no GPU is seen here (no nvidia-smi)", "make doctor tells why") from None
+        raise UserError("no GPU found (nvidia-smi is missing)", "make doctor shows why") from None
     try:
         seen = gpus.parse(asked.stdout if asked.returncode == 0 else "")
     except ValueError:
         said = (asked.stdout + asked.stderr).strip().splitlines() or ["it said nothing"]
-        raise UserError(f"nvidia-smi sees no GPU: {said[-1]}", "make doctor tells why") from None
+        raise UserError(f"nvidia-smi sees no GPU: {said[-1]}", "make doctor shows why") from None
     return gpus.chosen(seen, os.environ.get("CUDA_VISIBLE_DEVICES", gpus.ALL))[0]
 
 
@@ -60,7 +60,7 @@ def tensorrt_version() -> str:
     asked = subprocess.run([_trtexec(), "--help"], capture_output=True, text=True)
     banner = re.search(r"\[TensorRT v(\d+)\]", asked.stdout + asked.stderr)
     if not banner:
-        raise UserError("trtexec does not tell its version", "check TRITON_TAG")
+        raise UserError("trtexec does not report its version", "check TRITON_TAG")
     number = int(banner[1])
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
@@ -87,7 +87,7 @@ def identity(onnx: Path, gpu: Gpu, tensorrt: str, profile: Mapping[str, str]) ->
 def manifest_of(onnx: Path) -> Manifest:
     manifest = Manifest.load(onnx / "manifest.json")
     if manifest is None:
-        raise UserError(f"{onnx} holds no exported network", "export one: make up")
+        raise UserError(f"{onnx} has no exported network", "export one: make up")
     return manifest
 
 
@@ -106,7 +106,9 @@ def why_build(out: Path, wanted: dict[str, Any]) -> str | None:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--onnx", type=Path, required=True, help="what export made, in fp16")
+    parser.add_argument(
+        "--onnx", type=Path, required=True, help="the fp16 directory that export wrote"
+    )
     for option in shapes.OPTIONS:
         parser.add_argument(f"--{option}", help="as trtexec takes it")
     parser.add_argument("--batch", nargs=2, type=int, metavar=("OPT", "MAX"), help="of pictures")
@@ -143,7 +145,7 @@ def build(onnx: Path, gpu: Gpu, wanted: dict[str, Any], timing_cache: Path, out:
         plan = draft / "model.plan"
         seconds = _run([*flags, f"--saveEngine={plan}"], draft / "trtexec.log")
         if not plan.exists():
-            raise UserError("trtexec ended without a plan", "see its log above")
+            raise UserError("trtexec exited without writing a plan", "see its log above")
         halves, layers = _precision(flags, draft) if is_half(onnx) else (0, 0)
         manifest = {
             "identity": wanted,

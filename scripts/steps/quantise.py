@@ -33,7 +33,9 @@ CLOSER = (1.0, 1.25, 1.5, 2.0)
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--onnx", type=Path, required=True, help="what export made, in fp32")
+    parser.add_argument(
+        "--onnx", type=Path, required=True, help="the fp32 directory that export wrote"
+    )
     parser.add_argument("--calibration", type=Path, required=True, help="a folder of photos")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
@@ -83,21 +85,21 @@ def quantise(onnx: Path, calibration: Path, out: Path) -> None:
 
     source = Manifest.load(onnx / "manifest.json")
     if source is None:
-        raise UserError(f"{onnx} holds no exported network", "export one: make up")
+        raise UserError(f"{onnx} has no exported network", "export one: make up")
     how = Transform(**source.transform, decode="full")
     with step("reading the calibration pictures"):
         photos = samples.read(calibration, MOST_PICTURES, "CALIBRATION")
     if len(photos) < 2:
         raise UserError(
-            f"CALIBRATION={calibration} holds one picture; one to learn from and one to judge by "
-            "is the least",
+            f"CALIBRATION={calibration} contains one picture, and it takes two: "
+            "one to calibrate with and one to check with",
             "put a few hundred photos in it",
         )
     learnt = [photo for number, photo in enumerate(photos) if number % HELD_BACK]
     judged = np.stack([to_pixels(photo, how) for photo in photos[::HELD_BACK]])
     shown = list(views(learnt, how))
     if len(learnt) < ENOUGH_VIEWS:
-        print(f"  few pictures ({len(learnt)}): {len(shown)} views of them; a hundred are better")
+        print(f"  only {len(learnt)} pictures: {len(shown)} views of them; a hundred are better")
     with files.whole_folder(out) as draft:
         with step(f"quantising on {len(shown)} views of {len(learnt)} pictures"):
             _quantise(onnx / "model.onnx", shown, draft / "model.onnx")

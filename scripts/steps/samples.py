@@ -73,13 +73,13 @@ def _file(image: Image.Image) -> bytes:
 def read(folder: Path, most: int, setting: str) -> list[bytes]:
     """The image files in a folder and those below it."""
     if not folder.is_dir():
-        raise UserError(f"{setting}={folder} is no folder", "name a folder with photos in it")
+        raise UserError(f"{setting}={folder} is not a folder", "name a folder that contains photos")
     found: list[bytes] = []
     for path in sorted(folder.rglob("*")):
         if path.is_file() and len(found) < most and _is_picture(path.read_bytes()):
             found.append(path.read_bytes())
     if not found:
-        raise UserError(f"{setting}={folder} holds no picture", "put a few photos in it")
+        raise UserError(f"{setting}={folder} contains no pictures", "put a few photos in it")
     return found
 
 

@@ -43,7 +43,7 @@ def read(path: Path) -> Any:
         raise UserError(f"{path} cannot be read as ONNX", "name an .onnx file")
     if any(map(onnx.external_data_helper.uses_external_data, model.graph.initializer)):
         raise UserError(
-            f"{path.name} keeps its weights in a file of their own",
+            f"{path.name} keeps its weights in a separate file",
             "save it as one file: torch.onnx.export(…, external_data=False)",
         )
     return model

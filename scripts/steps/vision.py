@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
 
 
 def _import_torchvision() -> Any:
-    """torchvision of PyPI is built beside CUDA torch; next to a CPU-only torch its import stops at
-    two operators for detection that no classifier uses. Declaring them is enough."""
+    """Where torchvision was built beside another torch (PyPI's beside one for CUDA, and ours is for
+    CPUs alone), its extension does not load, and its import stops at two operators for detection
+    that no classifier uses. Declaring them is enough; where the extension loads, it does."""
+    found = find_spec("torchvision")
     try:
-        torch._C._dispatch_has_kernel_for_dispatch_key("torchvision::nms", "Meta")
-    except RuntimeError:
+        torch.ops.load_library(Path(str(found and found.origin)).with_name("_C.so"))
+    except OSError:
         library = torch.library.Library("torchvision", "DEF")
         library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")

@@ -44,7 +44,7 @@ class Workspace:
     def manifest(self) -> Manifest:
         manifest = Manifest.load(self.onnx / "manifest.json")
         if manifest is None:
-            raise UserError(f"{self.onnx} holds no exported network", "export one: make up")
+            raise UserError(f"{self.onnx} has no exported network", "export one: make up")
         return manifest
 
     @property

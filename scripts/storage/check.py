@@ -43,7 +43,7 @@ def examine(location: Location, settings: Settings) -> None:
         _require_read_only(location, server, settings)
         console.note(f"{server.whose} {server.key} lists and reads, and cannot write")
     if not _first(location, operator, settings):
-        raise UserError(f"there is nothing below {location}", "make up puts it there; or mend it")
+        console.note(f"there is nothing below {location} yet: make up puts it there")
 
 
 def _list_and_read(location: Location, keys: Keys, settings: Settings) -> None:
@@ -75,7 +75,7 @@ def _require_read_only(location: Location, keys: Keys, settings: Settings) -> No
             raise
     raise UserError(
         f"{keys.whose} {keys.key} may write to {location}",
-        "take s3:PutObject and s3:DeleteObject from it: a server only reads",
+        "remove s3:PutObject and s3:DeleteObject from it: a server only reads",
     )
 
 

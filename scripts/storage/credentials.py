@@ -44,9 +44,9 @@ def of_operator(location: Location) -> Keys:
         found = session.get_credentials()
         frozen = found.get_frozen_credentials() if found else None
     except BotoCoreError as fault:
-        raise UserError(f"no credentials for S3: {fault}", _REMEDY) from None
+        raise UserError(f"cannot load S3 credentials: {fault}", _REMEDY) from None
     if frozen is None or not (frozen.access_key and frozen.secret_key):
-        raise UserError("no credentials for S3 are to be found", _REMEDY)
+        raise UserError("no S3 credentials found", _REMEDY)
     region = os.environ.get("AWS_REGION") or session.region_name or ""
     return Keys(
         "your key",
@@ -69,7 +69,7 @@ def of_server(settings: Settings, operator: Keys) -> Keys:
     except OSError as fault:
         raise UserError(f"{where} cannot be read: {fault.strerror}", "name another") from None
     except (configparser.Error, UnicodeDecodeError):
-        raise UserError(f"{where} is no such file as ~/.aws/credentials", _FILE) from None
+        raise UserError(f"{where} is not a file like ~/.aws/credentials", _FILE) from None
     said = dict(parsed["default"]) if parsed.has_section("default") else {}
     try:
         key, secret = said["aws_access_key_id"], said["aws_secret_access_key"]
@@ -82,7 +82,7 @@ def of_server(settings: Settings, operator: Keys) -> Keys:
 def _region(said: str, location: Location) -> str:
     if said or location.endpoint:
         return said or USUAL_REGION
-    raise UserError("the region of the bucket is not said", "export AWS_REGION=eu-central-1, say")
+    raise UserError("the bucket's region is not set", "for example: export AWS_REGION=eu-central-1")
 
 
 _REMEDY = "export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (see docs/s3.md)"

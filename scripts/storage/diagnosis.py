@@ -72,7 +72,7 @@ def _answered(fault: ClientError, location: Location, keys: Keys, settings: Sett
             "check both, character by character",
         )
     if code in ("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"):
-        return UserError(f"the session token of {keys.whose} is over: {said}", "log in again")
+        return UserError(f"the session token of {keys.whose} has expired: {said}", "log in again")
     if code in ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraint"):
         right = error.get("Region") or headers.get("x-amz-bucket-region") or ""
         return UserError(
@@ -81,10 +81,13 @@ def _answered(fault: ClientError, location: Location, keys: Keys, settings: Sett
         )
     if code == "NoSuchBucket":
         return UserError(
-            f"there is no bucket {location.bucket}", "make it, or mend REPOSITORY's first folder"
+            f"there is no bucket {location.bucket}",
+            "create it, or correct the bucket in REPOSITORY",
         )
     if code == "RequestTimeTooSkewed":
-        return UserError("the clock of this machine differs from S3's", "set it, by NTP say")
+        return UserError(
+            "the clock of this machine differs from S3's", "set it, for example by NTP"
+        )
     if code in ("AccessDenied", "403", "Forbidden"):
         verb, right = MAY.get(fault.operation_name, MAY_WRITE)
         return UserError(
@@ -121,9 +124,10 @@ def _unanswered(fault: Exception, location: Location) -> UserError:
         )
     if isinstance(fault, EndpointConnectionError):
         if location.endpoint and not _resolves(location.host):
-            return UserError(f"nobody knows the host {location.host}", "mend it in REPOSITORY")
+            return UserError(f"nobody knows the host {location.host}", "correct it in REPOSITORY")
         return UserError(
-            f"nothing takes connections at {where}", "start S3 there (make s3-up), or mend the port"
+            f"nothing takes connections at {where}",
+            "start S3 there (make s3-up), or correct the port",
         )
     if location.endpoint and not location.tls and _speaks_tls(location):
         return _wants_https(location)
@@ -144,7 +148,7 @@ def _tls(text: str, location: Location) -> UserError:
         reason = text.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
         return UserError(
             f"the certificate of {location.endpoint or 'AWS'} is not trusted: {reason}",
-            "name the one that signed it: CA_BUNDLE=ca.pem",
+            "name the certificate that signed it: CA_BUNDLE=ca.pem",
         )
     return UserError(f"no TLS with {location.endpoint or 'AWS'}: {text}", "see docs/s3.md")
 

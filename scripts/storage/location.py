@@ -58,11 +58,11 @@ def parse(url: str) -> Location:
         return UserError(f"REPOSITORY={url}: {reason}", remedy)
 
     if re.search(r"\s", url):
-        raise refuse("there is a space in it", "take it out")
+        raise refuse("it contains a space", "remove it")
     if re.match(r"https?://", url):
         raise refuse("s3:// is missing", f"write s3://{url}")
     if not url.startswith("s3://"):
-        raise refuse("this is no place on S3", f"{EXAMPLES}; empty for a folder here")
+        raise refuse("this is not a place on S3", f"{EXAMPLES}; empty for a folder here")
     scheme, rest = _scheme(url.removeprefix("s3://"))
     first, _, after = rest.partition("/")
     host, colon, port = first.partition(":")
@@ -70,13 +70,13 @@ def parse(url: str) -> Location:
         port = "443" if scheme == "https://" else "80"
         raise refuse(
             f"the port of {host or 'the host'} is missing",
-            f"Triton wants it written out: s3://{scheme}{host}:{port}/…",
+            f"Triton requires it: s3://{scheme}{host}:{port}/…",
         )
     if colon:
         if not HOST.fullmatch(host):
-            raise refuse(f"{host or 'nothing'} is no host's name")
+            raise refuse(f"'{host}' is not a host name")
         if not (port.isdecimal() and 0 < int(port) < 65536):
-            raise refuse(f"{port or 'nothing'} is no port", "ports are 1 to 65535")
+            raise refuse(f"'{port}' is not a valid port", "ports are 1 to 65535")
         endpoint = f"{scheme or 'http://'}{first}"
         bucket, _, path = after.partition("/")
     else:
@@ -85,7 +85,8 @@ def parse(url: str) -> Location:
         raise refuse("the bucket is missing")
     if not BUCKET.fullmatch(bucket):
         raise refuse(
-            f"{bucket} is no bucket's name", "3 to 63 small letters, digits, hyphens and dots"
+            f"{bucket} is not a bucket name",
+            "use 3 to 63 lower-case letters, digits, hyphens and dots",
         )
     if not path.strip("/"):
         raise refuse(
@@ -94,11 +95,11 @@ def parse(url: str) -> Location:
         )
     if path.endswith("/") or "//" in path:
         tidy = "/".join(filter(None, path.split("/")))
-        raise refuse("there is a slash too many", str(Location(endpoint, bucket, tidy)))
+        raise refuse("it has one slash too many", str(Location(endpoint, bucket, tidy)))
     for folder in path.split("/"):
         if not FOLDER.fullmatch(folder) or folder in (".", ".."):
             raise refuse(
-                f"Triton does not take {folder} as a folder",
+                f"Triton does not accept {folder} as a folder name",
                 "use letters, digits, dots, hyphens and underscores",
             )
     return Location(endpoint, bucket, path)

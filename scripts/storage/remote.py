@@ -80,7 +80,7 @@ class Remote:
             base = self._base(at)
             there = self._bucket.below(base)
             if not there:
-                raise UserError(f"there is nothing below {base} on S3", "make s3-check tells more")
+                raise UserError(f"there is nothing below {base} on S3", "make s3-check shows why")
             total = sum(each.size for each in there.values())
             with console.progress(f"from {self.location}", total) as advance:
                 for name, each in there.items():

@@ -33,7 +33,7 @@ def decompressed(chunks: Iterable[bytes], encoding: str, limit: int) -> Iterator
                 raise too_large(limit)
             yield clear
     if not stream.eof:
-        raise Refused(400, f"the {encoding} body is cut off")
+        raise Refused(400, f"the {encoding} body is truncated")
 
 
 def _steps(stream: zlib._Decompress, chunk: bytes, encoding: str) -> Iterator[bytes]:

@@ -83,7 +83,7 @@ async def serve(settings: Settings) -> None:
         await asyncio.wait((http, outside, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
             stopping.cancel()
-            raise DoorError("the HTTP service or Envoy has ended; its last words are above")
+            raise DoorError("the HTTP service or Envoy exited; its last lines are above")
         await drained(service, folder)
 
 

@@ -75,7 +75,7 @@ class Keys:
         if wait_s := bucket.wait_s(now):
             raise Refused(
                 429,
-                f"{client.name} may ask {per_second:g} times a second; wait",
+                f"{client.name} may send {per_second:g} requests a second; wait",
                 {"retry-after": str(int(wait_s) + 1)},
             )
 

@@ -59,7 +59,7 @@ def files(chunks: Sequence[bytes], content_type: str, limit: int) -> list[File]:
     """The files of a form, at most `limit` of them."""
     _, options = parse_options_header(content_type)
     if not (boundary := options.get(b"boundary")):
-        raise Refused(400, "the form's Content-Type names no boundary; let the client make it")
+        raise Refused(400, "the form's Content-Type has no boundary; let the client set it")
     collector = _Collector(limit)
     names = [name for name in dir(collector) if name.startswith("on_")]
     parser = MultipartParser(boundary, {name: getattr(collector, name) for name in names})  # type: ignore[arg-type]

@@ -78,18 +78,18 @@ class PlainQuestions:
 def top_of(query: Mapping[str, str]) -> int:
     text = query.get("top", "5")
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= MOST_LABELS):
-        raise Refused(400, f"top={text[:20]} is no count of labels; use 1 to {MOST_LABELS}")
+        raise Refused(400, f"top={text[:20]} is not a number of labels; use 1 to {MOST_LABELS}")
     return int(text)
 
 
 def check_not_empty(content: Sequence[bytes]) -> None:
     if not any(content):
-        raise Refused(400, "there is nothing in it; send a file: curl --data-binary @photo.jpg")
+        raise Refused(400, "the body is empty; send a file: curl --data-binary @photo.jpg")
 
 
 def check_takes_pictures(model: str, signature: Signature) -> None:
     if (signature.datatype, signature.dims) != ("UINT8", (-1,)):
-        raise Refused(400, f"{model} takes no picture files; name another model")
+        raise Refused(400, f"{model} does not accept picture files; choose another model")
 
 
 def label(entry: str) -> dict[str, Any]:

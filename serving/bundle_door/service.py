@@ -52,7 +52,7 @@ class Service:
             answer = refused.answer()
         except Exception:
             traceback.print_exc()
-            answer = Refused(500, "the door failed; see its log (make logs)").answer()
+            answer = Refused(500, "internal error in the door; see its log (make logs)").answer()
         await sent(answer, self._cors(headers), send)
 
     async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Answer:
@@ -118,7 +118,9 @@ def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:
     if origin is None or origin in allowed:
         return
     if origin.partition("://")[2] != headers.get("host"):
-        raise Refused(403, f"pages of {origin[:100]} may not ask here; name it in CORS_ORIGINS")
+        raise Refused(
+            403, f"pages from {origin[:100]} are not allowed; add the origin to CORS_ORIGINS"
+        )
 
 
 async def received(receive: Receive, limit: int, share: Share) -> list[bytes]:

@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
             return code
         first = False
         pause = FIRST_PAUSE_S if time.monotonic() > began + LONG_S else pause
-        print(f"ended with {code}: started afresh in {pause:g} s", file=sys.stderr, flush=True)
+        print(f"exited with {code}; restarting in {pause:g} s", file=sys.stderr, flush=True)
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_S)
 

@@ -19,7 +19,7 @@ ROWS = 256
 
 
 class ArrayError(ValueError):
-    """The caller's array is no picture; the message says why and what would work."""
+    """The caller's array is not a picture; the message says why and what would work."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def to_square(pixels: NDArray[np.float32], how: Squares) -> NDArray[np.float32]:
     height, width, channels = pixels.shape
     if channels != 3 or not height or not width:
         raise ArrayError(
-            f"an array of {height}x{width}x{channels} is no picture; "
+            f"an array of {height}x{width}x{channels} is not a picture; "
             "send height x width x 3, RGB, from 0 to 255"
         )
     if height * width > MAX_MEGAPIXELS * 1e6:
@@ -62,7 +62,7 @@ def _levels(pixels: NDArray[np.float32]) -> NDArray[np.uint8]:
     for top in range(0, len(pixels), ROWS):
         some = pixels[top : top + ROWS]
         if not np.isfinite(some).all():
-            raise ArrayError("the picture holds NaN or infinity; send values from 0 to 255")
+            raise ArrayError("the picture contains NaN or infinity; send values from 0 to 255")
         levels[top : top + ROWS] = some.clip(0, 255).round()
     return levels
 

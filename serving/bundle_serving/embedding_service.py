@@ -27,10 +27,11 @@ os.environ["PYTRITON_NO_TENSORSTORE"] = "1"
 
 import numpy as np
 from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
-from pytriton.proxy.communication import get_config_from_handshake_server
+from pytriton.models import model
 from pytriton.triton import Triton, TritonConfig, TritonLifecyclePolicy
 
 from bundle_serving.embeddings import Embedder, Network
+from bundle_serving.handshake import IN_AN_INSTANCE, patient
 from bundle_serving.health import IMAGE, reason_not_to_trust
 from bundle_serving.pictures import Transform
 from bundle_serving.processes import children_of
@@ -43,17 +44,17 @@ EXIT_TIMEOUT_S = 10
 # Between two questions to itself; and how long one may take, behind all that others ask.
 EVERY_S, PATIENCE_S = 2, 60
 LOOK_MS = 200
-# For which one instance waits until the first is there, and this process until that answers.
-HANDSHAKE_S = 60
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--made", type=Path, required=True, help="what the export left")
-    parser.add_argument("--run-dir", type=Path, required=True, help="writable, may execute")
+    parser.add_argument(
+        "--made", type=Path, required=True, help="the directory that the export wrote"
+    )
+    parser.add_argument("--run-dir", type=Path, required=True, help="writable, not mounted noexec")
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--cores", default="", help="empty: all that there are")
+    parser.add_argument("--cores", default="", help="empty: all of them")
     parser.add_argument("--decode", default="reduced")
     parser.add_argument("--max-megapixels", type=float, default=50)
     options = parser.parse_args(argv)
@@ -67,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     cores = int(options.cores) if options.cores else len(os.sched_getaffinity(0))
     shutil.rmtree(options.run_dir, ignore_errors=True)
-    triton = Triton(
+    triton = Server(
         config=TritonConfig(
             http_address=options.address,
             http_port=options.port,
@@ -95,6 +96,13 @@ def main(argv: list[str] | None = None) -> int:
         raise
 
 
+class Server(Triton):  # type: ignore[misc]  # PyTriton comes without types
+    """PyTriton would ask on for two minutes whether a server that has died is ready."""
+
+    def _on_tritonserver_exit(self, *_: object) -> None:
+        end("its server has ended")
+
+
 def bind(triton: Triton, network: Network, how: Transform, cores: int) -> None:
     """Of several callables each is an instance, that gets a batch while the others have theirs."""
     pool = ThreadPoolExecutor(cores)
@@ -117,12 +125,10 @@ def bind(triton: Triton, network: Network, how: Transform, cores: int) -> None:
 
 
 def be_patient(proxy: Path) -> None:
-    """PyTriton waits for 1 s, and all instances start at the same time: on a busy machine another
-    one would often ask in vain for the first, and nothing would come up. So here, and in the file
-    that the instances import."""
-    get_config_from_handshake_server.__defaults__ = (HANDSHAKE_S,)
+    """This process asks the first instance too."""
+    model.get_config_from_handshake_server = patient(model.get_config_from_handshake_server)
     with proxy.open("a") as file:
-        file.write(f"\n\nget_config_from_handshake_server.__defaults__ = ({HANDSHAKE_S},)\n")
+        file.write(IN_AN_INSTANCE)
 
 
 def end_when_it_does_not_answer(triton: Triton, url: str) -> None:
@@ -147,7 +153,7 @@ def end_when_it_falls_apart(triton: Triton) -> NoReturn:
 def end(why: str) -> NoReturn:
     """At once, and with all of its processes: they would wait for the very request that failed,
     and triton.stop() for 20 s."""
-    print(f"error: {MODEL} is ended: {why}", file=sys.stderr, flush=True)
+    print(f"error: {MODEL} stopped: {why}", file=sys.stderr, flush=True)
     for process in list(children_of(os.getpid())):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The operator's key: who has it may load and unload models, and read and change how they are run.
+"""The admin key: who has it may load and unload models, and read and change how they are run.
 
 Inference, health, metadata and the models' configurations are open to whoever reaches the ports.
 """
@@ -30,9 +30,9 @@ def read(file: Path) -> str:
         key = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as fault:
         raise NoKey(
-            f"{file} cannot be read ({getattr(fault, 'strerror', 'it is no text')})"
+            f"{file} cannot be read ({getattr(fault, 'strerror', 'it is not text')})"
         ) from None
     # What neither Triton's option nor a header would take for something else.
     if not re.fullmatch(r"[\w.-]{16,}", key, re.ASCII):
-        raise NoKey(f"{file} holds no key (16 or more letters, digits, '-', '_' and '.')")
+        raise NoKey(f"{file} contains no key (16 or more letters, digits, '-', '_' and '.')")
     return key

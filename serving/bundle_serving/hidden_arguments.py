@@ -2,7 +2,7 @@
 
     python -m bundle_serving.hidden_arguments PROGRAM -H 'admin-key:{secret}' … < secret
 
-tritonserver takes the operator's key as an argument and in no other way, and everyone on a machine
+tritonserver takes the admin key as an argument and in no other way, and everyone on a machine
 may read the arguments of all processes (ps, /proc/PID/cmdline). So the program is started with
 `{secret}` standing there, and is held by ptrace before its first instruction: then the argument is
 made to point at the real text. That comes in the environment, which the kernel shows to nobody but

@@ -30,7 +30,7 @@ from typing import NoReturn
 import grpc
 
 from bundle_door import local_http
-from bundle_serving import sockets
+from bundle_serving import leftovers, sockets
 from bundle_serving.afresh import GIVEN_UP, START_FAILED
 from bundle_serving.awake import keep_awake
 from bundle_serving.children import Child
@@ -81,7 +81,7 @@ class Keeper:
         for child, grace in ((self._door, DOOR_EXIT_S), (self._server, EXIT_TIMEOUT_S)):
             if child:
                 await child.end(0 if code else grace)
-        self._remove_shared_memory()
+        leftovers.remove(self._options.shm_prefix)
         return code
 
     async def _keep_door(self) -> NoReturn:
@@ -184,7 +184,7 @@ class Keeper:
         )
 
     def _started_server(self) -> Child:
-        self._remove_shared_memory()
+        leftovers.remove(self._options.shm_prefix)
         return Child.started(
             "bundle_serving.start_server",
             *self._for_server,
@@ -199,11 +199,6 @@ class Keeper:
 
         await keep_awake(both, self._options.shm_prefix, self._notes)
 
-    def _remove_shared_memory(self) -> None:
-        """Of a server that was killed it stays."""
-        for region in Path("/dev/shm").glob(f"{self._options.shm_prefix}*"):
-            region.unlink(missing_ok=True)
-
 
 async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:
     return await Keeper(options, for_server).run()  # made here: gRPC takes the loop that runs
@@ -211,15 +206,15 @@ async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
+    parser.add_argument("--run-dir", required=True, type=Path, help="writable, not mounted noexec")
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--http-port", default="8000")
     parser.add_argument("--grpc-port", default="8001")
     parser.add_argument("--metrics-port", default="8002")
     parser.add_argument("--admin-key-file", type=Path, required=True)
-    parser.add_argument("--load-model", metavar="NAME", default=PIPELINE, help="the first pipeline")
+    parser.add_argument("--load-model", metavar="NAME", default=PIPELINE, help="the main pipeline")
     parser.add_argument("--shm-prefix", default="triton_bundle_")
-    parser.add_argument("--hands-off", type=Path, help="nothing is restored while it is locked")
+    parser.add_argument("--hands-off", type=Path, help="while it is locked, nothing is restored")
     options, for_server = parser.parse_known_args(argv)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

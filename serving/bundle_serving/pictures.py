@@ -87,7 +87,7 @@ def to_pixels(data: bytes | memoryview | NDArray[np.uint8], how: Transform) -> N
         raise
     except UnidentifiedImageError:
         raise PictureError(
-            f"not a picture that can be read here (it begins with {raw[:12]!r}), or one cut off; "
+            f"not a readable picture (it begins with {raw[:12]!r}), or a truncated one; "
             f"send the whole file of one of: {', '.join(FORMATS)}"
         ) from None
     except Exception as fault:
@@ -95,7 +95,7 @@ def to_pixels(data: bytes | memoryview | NDArray[np.uint8], how: Transform) -> N
         # more for broken files: whatever comes out of a stranger's bytes is the bytes' fault.
         cause = " ".join(str(fault).split())[:200] or type(fault).__name__
         raise PictureError(
-            f"the picture is damaged or cut off ({cause}); send the whole, intact file"
+            f"the picture is damaged or truncated ({cause}); send the whole, intact file"
         ) from None
     return np.ascontiguousarray(np.asarray(cropped).transpose(2, 0, 1))
 
@@ -109,7 +109,7 @@ class _Metered(io.BytesIO):
         self.reads += 1
         if self.reads > MAX_READS:
             raise PictureError(
-                "the picture's file is made of too many tiny pieces; open it in an image editor, "
+                "the file consists of too many tiny pieces; open it in an image editor, "
                 "and send what that saves as JPEG or PNG"
             )
         return super().read(size)
@@ -127,7 +127,7 @@ def _refuse_bomb(image: Image.Image, raw: bytes, max_megapixels: float) -> None:
             )
     if image.info.get("progressive") and (scans := raw.count(b"\xff\xda")) > MAX_SCANS:
         raise PictureError(
-            f"the JPEG is coded in {scans} scans, more than the limit of {MAX_SCANS}; "
+            f"the JPEG has {scans} scans, more than the limit of {MAX_SCANS}; "
             "save it as a baseline JPEG and send that"
         )
 

@@ -17,7 +17,7 @@ def softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     """
     if not np.isfinite(scores).all():
         # Not only useless: Triton's sort by probability is undefined on NaN.
-        raise ScoresError("the network's output holds NaN or infinity; its weights are damaged")
+        raise ScoresError("the network's output contains NaN or infinity; its weights are damaged")
     with np.errstate(over="ignore"):  # minus infinity, whose exponential is 0 as it should be
         exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
     probabilities: NDArray[np.float32] = exponentials / exponentials.sum(axis=-1, keepdims=True)

@@ -7,6 +7,7 @@ target(folder(run_dir))       the same, as gRPC clients want it
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 from pathlib import Path
@@ -17,6 +18,9 @@ HTTP = "http"
 STREAMS = "streams"
 ENVOY_ADMIN = "envoy-admin"
 TRITONS_HTTP = "triton-http"  # where a candidate is proved, and nobody else asks
+
+# Says where the folder lies, if its path would be too long in `run_dir`.
+ELSEWHERE = "sockets.path"
 
 # sun_path of the kernel, less the zero that ends it.
 LONGEST_PATH = 107
@@ -32,7 +36,15 @@ def folder(run_dir: Path) -> Path:
     if _fits(usual):
         usual.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _private(usual)
-    return _elsewhere(run_dir / "sockets.path")
+    return _elsewhere(run_dir / ELSEWHERE)
+
+
+def forget(run_dir: Path) -> None:
+    """Removes the folder where it lies outside of `run_dir`, in which no server runs any more."""
+    note = run_dir / ELSEWHERE
+    if note.exists():
+        shutil.rmtree(note.read_text(), ignore_errors=True)
+        note.unlink()
 
 
 def target(sockets: Path) -> str:

@@ -56,7 +56,7 @@ def libpython_folder() -> Path | None:
         if folder and (Path(folder) / name).exists():
             return Path(folder)
     raise StartError(
-        f"{name} is not on this machine, and Triton's python backend needs it; "
+        f"{name} is missing, and Triton's python backend needs it; "
         f"install it: apt-get install libpython{version}"
     )
 
@@ -121,7 +121,7 @@ def _for_s3(environment: dict[str, str], file: Path, run_dir: Path) -> dict[str,
     try:
         return s3.with_keys(environment, file) | {"TRITON_AWS_MOUNT_DIRECTORY": str(copies)}
     except (OSError, KeyError, configparser.Error) as fault:
-        raise StartError(f"the key for S3 cannot be read from {file}: {fault}") from None
+        raise StartError(f"cannot read the S3 credentials from {file}: {fault}") from None
 
 
 def on_sockets(folder: Path, http: bool) -> list[str]:
@@ -157,12 +157,14 @@ def main(argv: list[str] | None = None) -> int:
     repository = os.environ.get("REPOSITORY")
     parser.add_argument("--repository", default=repository, required=not repository)
     parser.add_argument("--s3-credentials", default=os.environ.get("S3_CREDENTIALS"), type=Path)
-    parser.add_argument("--run-dir", required=True, type=Path, help="writable, may execute")
+    parser.add_argument("--run-dir", required=True, type=Path, help="writable, not mounted noexec")
     parser.add_argument("--load-model", action="append", metavar="NAME", help="may be repeated")
     parser.add_argument("--config-name", default="cpu")
     parser.add_argument("--shm-prefix", default="triton_bundle_")
     on_pypi = parser.add_argument_group("PyPI's server")
-    on_pypi.add_argument("--http-socket", action="store_true", help="Triton's own HTTP there too")
+    on_pypi.add_argument(
+        "--http-socket", action="store_true", help="also serve Triton's own HTTP there"
+    )
     on_ngc = parser.add_argument_group("NVIDIA's server")
     on_ngc.add_argument("--address", default="127.0.0.1")
     on_ngc.add_argument("--http-port", default="8000")
@@ -190,6 +192,8 @@ def main(argv: list[str] | None = None) -> int:
         "--strict-readiness=false",  # else a model that loads, or fails to, makes it unready
         *(f"--load-model={name}" for name in options.load_model or [PIPELINE]),
         f"--model-config-name={options.config_name}",
+        # Ours are complete; to complete one, a process is started that takes as long as to load.
+        *([] if is_ngc() else ["--disable-auto-complete-config"]),
         f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         *listens,

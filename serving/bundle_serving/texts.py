@@ -67,7 +67,7 @@ def _text(raw: bytes, which: str) -> str:
     if len(text) > MAX_CHARACTERS:
         raise TextError(
             f"{which} has {len(text)} characters, more than the limit of {MAX_CHARACTERS}; "
-            "send a shorter one: only its beginning is read"
+            "send a shorter one; only the beginning is read"
         )
     return text
 

@@ -55,21 +55,21 @@ def test_good_and_bad_pictures_in_one_request(server: Behind, files: dict[str, P
     assert results["low.jpg"]["labels"][0]["label"] == "low"
     assert results["high.jpg"]["labels"][0]["label"] == "high"
     assert results["bad.png"] == {"error": {"cause": "not a JPEG", "remedy": "send one"}}
-    assert results["empty.jpg"]["error"]["cause"] == "there is nothing in it"
+    assert results["empty.jpg"]["error"]["cause"] == "the body is empty"
 
 
 @pytest.mark.parametrize(
     "query, options, status, cause",
     [
         (MODEL, ["--data-binary", "@bad.png"], 400, "not a JPEG"),
-        (MODEL, ["--data-binary", "@empty.jpg"], 400, "there is nothing in it"),
+        (MODEL, ["--data-binary", "@empty.jpg"], 400, "the body is empty"),
         (MODEL, ["-F", "file=@bad.png"], 400, None),
         (MODEL, ["-F", "field=text"], 400, "the form has no files"),
         (MODEL, ["-F", "file=@low.jpg"] * 33, 413, "more than 32 files in a request"),
         (MODEL, ["--data", "x", "-H", "Content-Type: multipart/form-data"], 400, "the form's"),
-        (MODEL + "&top=0", ["--data-binary", "@low.jpg"], 400, "top=0 is no count of labels"),
-        (MODEL + "&top=many", ["--data-binary", "@low.jpg"], 400, "top=many is no count"),
-        ("model=text", ["--data-binary", "@low.jpg"], 400, "text takes no picture files"),
+        (MODEL + "&top=0", ["--data-binary", "@low.jpg"], 400, "top=0 is not a number of labels"),
+        (MODEL + "&top=many", ["--data-binary", "@low.jpg"], 400, "top=many is not a number"),
+        ("model=text", ["--data-binary", "@low.jpg"], 400, "text does not accept picture files"),
         ("model=none", ["--data-binary", "@low.jpg"], 404, "Request for unknown model"),
     ],
 )

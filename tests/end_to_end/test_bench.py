@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import bundle_client
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from tests.browser import opened
 from tests.project import Project, error_lines, interrupt, wait_until
@@ -57,6 +58,7 @@ def test_it_is_told_what_was_measured_on_what(run: Run) -> None:
     assert results["machine"]["cores"] >= 1
     assert results["served"]["network"] == "mobilenet_v2"
     assert results["versions"]["tritonserver"]
+    assert results["versions"]["triton-bundle"] == bundle_client.__version__
     assert results["models"]["resnet50_onnx"]["instances"] >= 1
 
 
@@ -109,7 +111,7 @@ def test_ctrl_c_leaves_no_half_report(served: Project) -> None:
 @pytest.mark.parametrize(
     ("setting", "cause"),
     [
-        ("COMPARE=Makefile", "no result of this benchmark"),
+        ("COMPARE=Makefile", "not a result of this benchmark"),
         ("IMAGES=scripts", "no picture"),
         ("MODEL=smells", "MODEL=smells is not a pipeline"),
     ],

@@ -96,7 +96,8 @@ def test_one_command_from_a_fresh_clone_to_an_answer(alone: Alone) -> None:
     asked = alone.run("curl", "--silent", "--data-binary", "@photo.jpg", "-H", header, url)
     assert '"shape":[1,1000]' in asked.stdout, asked
     said = alone.compose("logs", "--no-log-prefix").stdout
-    for step in ("a new admin key", "exporting to ONNX", "- precision ", "laid out: version 1"):
+    steps = ("created the admin key", "exporting to ONNX", "- precision ", "laid out: version 1")
+    for step in steps:
         assert step in said, said
 
 
@@ -123,7 +124,7 @@ def test_up_again_does_nothing(alone: Alone, engine: docker.DockerClient) -> Non
     alone.up()
     assert server() == before and {each.id for each in engine.images.list()} <= images
     said = alone.compose("logs").stdout
-    for nothing in ("nothing to export", "nothing to prove", "nothing to lay out"):
+    for nothing in ("nothing to export", "nothing to check", "nothing to lay out"):
         assert said.count(nothing) == 1, said
 
 
@@ -131,8 +132,8 @@ def test_what_cannot_be_had_is_said_in_the_log(alone: Alone) -> None:
     nowhere = {"WEIGHTS": "build/nowhere.pth"}
     refused = alone.compose("up", "--wait", **nowhere)
     assert refused.returncode != 0 and "export" in refused.stderr
-    (line,) = error_lines(alone.compose("logs", "--no-log-prefix", "export").stdout)
-    assert "no weights file at build/nowhere.pth" in line
+    (line,) = error_lines(alone.compose("logs", "--no-log-prefix", "export").stderr)
+    assert "there is no weights file at build/nowhere.pth" in line
     alone.up()  # as before
 
 
@@ -148,7 +149,7 @@ def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(alon
     (alone.path / ".venv").symlink_to(Path(__file__).parents[2] / ".venv")
     project = alone.project
     said = project.made("up", FLAVOUR="cpu")
-    assert f"project {alone.path.name}, started here, are removed" in said
+    assert f"removing containers that the Compose project {alone.path.name} started" in said
     assert "export:" not in said and "engine:" not in said and "version 1" in said
     (served,) = of_checkout(alone.path)
 
@@ -208,7 +209,7 @@ def test_two_checkouts_of_one_name(tmp_path: Path) -> None:
         # A name that is given is meant: it is another checkout's, and refused.
         refused = one.make("up", COMPOSE_PROJECT_NAME=other.compose_project)
         assert refused.returncode != 0
-        assert f"is that of {other.path}" in refused.stderr
+        assert f"belongs to {other.path}" in refused.stderr
         answers(other)
     finally:
         one.make("clean")

@@ -253,7 +253,7 @@ def test_load_and_unload(served: Project) -> None:
         assert "no model.py in another/2" in line
         (another / "config.pbtxt").write_text("name: ")
         (line,) = error_lines(served.make("load", TRITON_MODEL="another").stderr)
-        assert "another/config.pbtxt is no model config" in line and "mend" in line
+        assert "another/config.pbtxt is not a valid model config" in line and "; fix it" in line
     finally:
         for path in sorted(another.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
@@ -263,11 +263,11 @@ def test_load_and_unload(served: Project) -> None:
 @pytest.mark.parametrize(
     ("command", "cause", "remedy"),
     [
-        (("load",), "no model is named", "TRITON_MODEL="),
+        (("load",), "no TRITON_MODEL given", "TRITON_MODEL="),
         (("load", "TRITON_MODEL=nothing"), "no model nothing", "resnet50_onnx"),
         (("unload", "TRITON_MODEL=../run"), "no model ../run", "resnet50_onnx"),
-        (("unload", f"TRITON_MODEL={PIPELINE}"), "no picture is answered", "make down"),
-        (("unload", "TRITON_MODEL=preprocessing"), "no picture is answered", "make down"),
+        (("unload", f"TRITON_MODEL={PIPELINE}"), "is needed to answer pictures", "make down"),
+        (("unload", "TRITON_MODEL=preprocessing"), "is needed to answer pictures", "make down"),
         (("load", f"TRITON_MODEL={SPARE}"), "load failed", "make logs"),
     ],
 )

@@ -14,7 +14,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.project import Project, error_lines, free_ports, interrupt, picture, wait_until
+from tests.project import (
+    Project,
+    asked_meanwhile,
+    error_lines,
+    free_ports,
+    interrupt,
+    picture,
+    wait_until,
+)
 
 # Exported in a few seconds.
 SMALL = {"ARCH": "drawn", "WEIGHTS": "random"}
@@ -71,10 +79,12 @@ def test_down_leaves_nothing(project: Project) -> None:
     everyone = processes(project)
     assert len(everyone) >= 10 and stubs(project) and project.shared_memory()
     assert {region.stat().st_mode & 0o777 for region in project.shared_memory()} == {0o600}
-    project.made("down")
+    with asked_meanwhile(project.readiness) as answers:
+        project.made("down")
+    assert answers == [200, 503, 0]  # so that load balancers leave in time
     assert processes(project) == [] and project.shared_memory() == []
     assert not any(process.is_running() for process in everyone)
-    assert "no server was up" in project.made("down")
+    assert "no server was running" in project.made("down")
 
 
 def test_up_twice_at_once(project: Project) -> None:
@@ -249,22 +259,22 @@ def test_without_an_engine_the_local_flavour_is_chosen(project: Project) -> None
 def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
     """Whatever becomes of its file, the next `up` serves with the key that is then there."""
     file = project.path / "build" / "key" / "admin.key"
-    assert "a new admin key" in project.made("up")
+    assert "created the admin key" in project.made("up")
     first = file.read_text()
     project.made("down")
-    assert "a new admin key" not in project.made("up") and file.read_text() == first
+    assert "created the admin key" not in project.made("up") and file.read_text() == first
 
     file.unlink()
     (line,) = error_lines(project.make("models").stderr)
-    assert "admin.key, is gone" in line and "make up" in line
+    assert "admin.key is missing" in line and "make up" in line
     said = project.made("up")
-    assert "a new admin key" in said and "up:" in said and "up already" not in said
+    assert "created the admin key" in said and "up:" in said and "up already" not in said
     assert file.read_text() != first
     assert "READY" in project.made("models")
 
     file.write_text("a-key-of-the-operators-own\n")
     (line,) = error_lines(project.make("models").stderr)
-    assert "does not take the key" in line and "make up" in line
+    assert "rejects the key" in line and "make up" in line
     file.chmod(0o644)
     assert "up:" in project.made("up")
     assert "READY" in project.made("models") and file.stat().st_mode & 0o777 == 0o600
@@ -273,7 +283,7 @@ def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
         file.write_text(spoilt)
         for command in ("models", "up"):
             (line,) = error_lines(project.make(command).stderr)
-            assert "admin.key holds no key" in line and "rm build/key/admin.key" in line
+            assert "admin.key contains no key" in line and "rm build/key/admin.key" in line
     assert project.make("classify", IMG="model_repository/preprocessing/warmup").returncode == 0
 
 
@@ -284,7 +294,7 @@ def test_an_operator_without_a_server(project: Project) -> None:
         ("unload", "TRITON_MODEL=resnet50_trt"),
     ):
         (line,) = error_lines(project.make(*command).stderr)
-        assert "no server is up" in line and "make up" in line
+        assert "no server is running" in line and "make up" in line
     project.made("up")
     kill_everyone(project)
     (line,) = error_lines(project.make("load", "TRITON_MODEL=resnet50_onnx").stderr)

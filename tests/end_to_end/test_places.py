@@ -44,7 +44,7 @@ def test_what_is_no_picture_is_refused(together: Project) -> None:
     try:
         grey = tritonclient.http.InferInput("INPUT", [1, 32, 32, 1], "FP32")
         grey.set_data_from_numpy(np.zeros((1, 32, 32, 1), np.float32))
-        with pytest.raises(InferenceServerException, match="32x32x1 is no picture") as refused:
+        with pytest.raises(InferenceServerException, match="32x32x1 is not a picture") as refused:
             client.infer(ENSEMBLE, [grey])
         assert refused.value.status() == "400"
         two = tritonclient.http.InferInput("INPUT", [2, 32, 32, 3], "FP32")

@@ -186,7 +186,7 @@ def test_a_wrong_key_and_a_wrong_secret_are_told_apart(
         ("no_delete", "server", "may not delete in {place}; grant it s3:DeleteObject"),
         ("operator", "no_list", "may not list {place}; grant it s3:ListBucket"),
         ("operator", "no_read", "may not read {place}; grant it s3:GetObject"),
-        ("operator", "operator", "may write to {place}; take s3:PutObject"),
+        ("operator", "operator", "may write to {place}; remove s3:PutObject"),
     ],
 )
 def test_each_right_that_is_missing_is_named(

@@ -162,7 +162,7 @@ def test_a_hub_that_is_not_reached_is_named_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(NoWeights, match="is not to be had") as refused:
+    with pytest.raises(NoWeights, match="is not available") as refused:
         export.main(["--source", "nobody/nothing", *LABELS, "--out", str(tmp_path / "made")])
     assert "SENTIMENT=minilm" in refused.value.remedy
 

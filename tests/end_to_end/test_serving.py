@@ -14,10 +14,10 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
+from benchmark.torture.odd_pictures import CATALOGUE
 from bundle_client import AsyncClient, Client, PictureRefused
 from bundle_client.transport import Protocol
 from tests.conftest import everywhere
-from tests.odd_pictures import CATALOGUE
 from tests.project import Project, interrupt, picture
 
 PIPELINE = "ensemble_python_resnet50"

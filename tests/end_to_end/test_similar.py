@@ -113,7 +113,7 @@ def test_make_similar_prints_the_most_alike_first(similar: Project) -> None:
     for words, cause in (
         ({"IN": "photos"}, "no picture given"),
         ({"IMG": "photos/mug.jpg"}, "is not a folder"),
-        ({"IMG": "photos/mug.jpg", "IN": "docs"}, "holds no other picture"),
+        ({"IMG": "photos/mug.jpg", "IN": "docs"}, "contains no other pictures"),
         ({"IMG": "README.md", "IN": "photos"}, "README.md: not a picture"),
     ):
         (line,) = error_lines(similar.make("similar", **words).stderr)
@@ -192,7 +192,7 @@ def test_it_needs_no_server_and_down_stops_it(network: Path, tmp_path: Path) -> 
         project.made("similar", IMG=f"{warmup}/mug.jpg", IN=str(tmp_path))
         kept = stubs(project)
         said = project.made("down")
-        assert "no server was up" in said and "service of embeddings is stopped" in said
+        assert "no server was running" in said and "embeddings service stopped" in said
         assert kept and not any(each.is_running() for each in kept)
         with Client(where(project)) as client:
             assert isinstance(why_not(client), ServerUnreachable)

@@ -40,7 +40,7 @@ def test_the_winner_is_written_with_its_figures_or_nothing_is(project: Project) 
         assert env.startswith("# mine\n# make tune: 20")
         assert "pictures a second at p95" in env and "fp32" not in env
     else:
-        assert env == MINE and "stays as it was" in said
+        assert env == MINE and ".env is unchanged" in said
     assert nothing_is_left(project)
 
 
@@ -50,11 +50,14 @@ def test_beside_a_server_it_measures_nothing_and_takes_nothing_from_anyone_unask
     project.made("up")
     began = project.server_began()
     (line,) = error_lines(project.make("tune", FLAVOUR="").stderr)
-    assert "the local server that is up shares the cores" in line and "STOP=1" in line
+    assert "the running local server uses the cores" in line and "STOP=1" in line
     assert project.server_began() == began
     try:
         said = project.made("tune", MINUTES="0.05", STOP="1", FLAVOUR="")
-        assert "flavour local: it serves" in said and "stopped for the search" in said
+        assert (
+            "flavour local: it serves" in said
+            and "stopping the local server during the search" in said
+        )
         assert project.server_began() != began
         project.made("status")
     finally:

@@ -29,7 +29,7 @@ def test_a_quantised_network_keeps_its_labels(
     onnx, out = exported / "versions/1/onnx", tmp_path / "int8"
     order = ["--onnx", str(onnx), "--calibration", str(photos), "--out", str(out)]
     assert quantise.main(order) == 0
-    assert "few pictures (6): 48 views" in capsys.readouterr().out
+    assert "only 6 pictures: 48 views" in capsys.readouterr().out
     assert (out / "model.onnx").stat().st_size < 0.4 * (onnx / "model.onnx").stat().st_size
     quantise.main(order)
     assert "nothing to quantise" in capsys.readouterr().out
@@ -52,6 +52,6 @@ def test_a_quantised_network_keeps_its_labels(
 def test_one_picture_is_too_few_to_quantise(exported: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "one.jpg").write_bytes(picture())
-    with pytest.raises(UserError, match="one to judge by"):
+    with pytest.raises(UserError, match="one to check with"):
         quantise.quantise(exported / "versions/1/onnx", tmp_path / "photos", tmp_path / "int8")
     assert not (tmp_path / "int8").exists()

@@ -84,7 +84,7 @@ def _shape(spec: str) -> tuple[str, Shape]:
 
 
 def profiles(options: dict[str, str]) -> dict[str, Profile]:
-    """By input. The three go together here; the real one makes up for what is left out."""
+    """By input. The three go together here; the real one makes up for what is skipped."""
     given = [shapes(options.get(f"--{each}Shapes", "")) for each in SHAPES]
     if len({frozenset(each) for each in given}) > 1:
         raise Invalid("rehearsal: --minShapes, --optShapes and --maxShapes of the same inputs")

@@ -18,9 +18,9 @@ HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
-        ((8, 8, 1), "8x8x1 is no picture"),
-        ((8, 8, 4), "8x8x4 is no picture"),
-        ((0, 8, 3), "0x8x3 is no picture"),
+        ((8, 8, 1), "8x8x1 is not a picture"),
+        ((8, 8, 4), "8x8x4 is not a picture"),
+        ((0, 8, 3), "0x8x3 is not a picture"),
         ((8000, 7000, 3), "7000x8000 pixels, more than the limit of 50 megapixels"),
     ],
 )
@@ -59,7 +59,7 @@ def test_names_are_read_beside_the_checkpoint(tmp_path: Path) -> None:
     assert names(checkpoint(weights)) == ["class 0", "class 1"]
     (tmp_path / CATEGORIES).write_text("/b/bar/outdoor 1\n/a/airfield 0\n")
     assert names(checkpoint(weights)) == ["airfield", "bar/outdoor"]
-    with pytest.raises(UserError, match="names no class 2"):
+    with pytest.raises(UserError, match="has no name for class 2"):
         names(checkpoint(weights, 3))
     assert names(checkpoint("random", 1)) == ["class 0 (untrained weights)"]
 

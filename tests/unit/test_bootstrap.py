@@ -30,8 +30,8 @@ def test_what_takes_its_time_is_said_before_it_does(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.stdout == f"- making a virtual environment in .venv, with {python} …\n"
-    assert "cannot make a virtual environment" in done.stderr
+    assert done.stdout == f"- creating a virtual environment in .venv with {python} …\n"
+    assert "cannot create a virtual environment" in done.stderr
 
 
 def test_what_pip_is_told_on_this_machine_is_told_to_uv(

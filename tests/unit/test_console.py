@@ -36,7 +36,7 @@ def test_a_terminal_obeys_nothing_that_is_shown(out: console.Output, screen: io.
 
 def test_nor_what_an_error_says(capsys: pytest.CaptureFixture[str]) -> None:
     def fails() -> int:
-        raise UserError(ODD, "mend it")
+        raise UserError(ODD, "fix it")
 
     assert guarded(fails) == 1
-    assert capsys.readouterr().err == f"error: {SEEN}; mend it\n"
+    assert capsys.readouterr().err == f"error: {SEEN}; fix it\n"

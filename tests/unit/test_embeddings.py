@@ -49,7 +49,7 @@ def test_a_refused_picture_is_marked_and_its_neighbours_are_answered(made: Path)
         assert np.allclose(lengths, np.logical_not(refused), atol=1e-5)
         assert [bool(error) for (error,) in answer["error"]] == refused
         assert {said for (said,) in answer["network"]} == {b"means, weights random (untrained)"}
-    assert b"not a picture" in both["error"][0, 0] and b"; send" in both["error"][0, 0]
+    assert b"not a readable picture" in both["error"][0, 0] and b"; send" in both["error"][0, 0]
 
 
 def test_what_fails_in_the_engine_cannot_be_recovered_from(made: Path) -> None:

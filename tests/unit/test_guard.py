@@ -1,4 +1,4 @@
-"""The operator's key as a file, and what comes of a call that is not answered."""
+"""The admin key as a file, and what comes of a call that is not answered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_key_is_read(tmp_path: Path) -> None:
 def test_what_is_no_key_is_none(tmp_path: Path, content: bytes) -> None:
     """Triton would take an empty one, and a comma or a colon for a part of its option."""
     (tmp_path / "key").write_bytes(content)
-    with pytest.raises(guard.NoKey, match=r"key (holds no key|cannot be read)"):
+    with pytest.raises(guard.NoKey, match=r"key (contains no key|cannot be read)"):
         guard.read(tmp_path / "key")
 
 

@@ -274,7 +274,7 @@ def test_only_our_own_results_are_compared(tmp_path: Path) -> None:
     ours = found(measured(50, 51))
     for content in ("no JSON", "[]", "{}", json.dumps(ours | {"schema": 0})):
         path.write_text(content)
-        with pytest.raises(UserError, match="no result of this benchmark"):
+        with pytest.raises(UserError, match="not a result of this benchmark"):
             results.load(path)
     with pytest.raises(UserError, match="cannot be read"):
         results.load(tmp_path / "missing.json")

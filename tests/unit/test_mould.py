@@ -127,8 +127,8 @@ def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "none.yaml")
     for content, said in (
         ("a: [", "is not valid YAML"),
-        ("- 1", "is no recipe"),
-        ("", "is no recipe"),
+        ("- 1", "is not a recipe"),
+        ("", "is not a recipe"),
     ):
         (tmp_path / "odd.yaml").write_text(content)
         with pytest.raises(UserError, match=said):

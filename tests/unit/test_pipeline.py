@@ -204,7 +204,7 @@ def test_eight_bits_are_served_where_they_were_proved(made: Workspace) -> None:
 def test_a_broken_config_is_told_in_one_line(made: Workspace, repository: Path) -> None:
     model_folders.lay_out(pipelines.first(), made, layout(), repository)
     (repository / "preprocessing" / "config.pbtxt").write_text("name: preprocessing {")
-    with pytest.raises(UserError, match=r"preprocessing/config\.pbtxt is no model config"):
+    with pytest.raises(UserError, match=r"preprocessing/config\.pbtxt is not a valid model config"):
         model_folders.configure(pipelines.first(), made, layout(), repository)
 
 

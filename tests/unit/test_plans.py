@@ -81,6 +81,19 @@ def test_the_precision_is_seen_in_both_spellings(
 
 
 @needs_nvidias_builder
+def test_a_plan_is_built_anew_where_it_no_longer_fits(machine: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan"
+    assert plan.why_build(out, {}) == "no plan yet"
+    fits = build(exported(tmp_path, "fp16"))["identity"]
+    assert plan.why_build(out, fits) is None
+    changed = fits | {"TensorRT": "10.16.1", "compute capability": "9.0"}
+    told = "TensorRT: 11.1.0 -> 10.16.1; compute capability: 8.6 -> 9.0"
+    assert plan.why_build(out, changed) == told
+    (out / "model.plan").write_bytes((out / "model.plan").read_bytes()[:-100])
+    assert plan.why_build(out, fits) == "model.plan is not the file that was built"
+
+
+@needs_nvidias_builder
 def test_fp32_is_refused_where_fp16_was_promised(machine: Path, tmp_path: Path) -> None:
     before = build(exported(tmp_path, "fp16"))
     with pytest.raises(UserError, match="came out in fp32: none of its"):
@@ -124,7 +137,7 @@ def test_the_plan_is_for_the_gpu_that_serves(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REHEARSAL_GPUS", "NVIDIA A2/NVIDIA A16")
-    with pytest.raises(UserError, match="not alike"):
+    with pytest.raises(UserError, match="GPUs differ"):
         build(exported(tmp_path, "fp16"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert build(exported(tmp_path, "fp16"))["gpu"]["name"] == "NVIDIA A16"
@@ -158,7 +171,7 @@ def test_gpus_are_chosen_and_must_be_alike() -> None:
     with pytest.raises(UserError) as refused:
         chosen([RTX, A100, twin], "all")
     assert "GPUS=0,2 or GPUS=1" in refused.value.remedy
-    with pytest.raises(UserError, match="names a GPU that is not here: 3"):
+    with pytest.raises(UserError, match="names a GPU that this machine does not have: 3"):
         chosen([RTX, twin], "0,3")
 
 

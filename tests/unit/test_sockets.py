@@ -50,3 +50,14 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sockets").symlink_to("other")
     with pytest.raises(sockets.NotPrivate, match="only this user"):
         sockets.folder(tmp_path)
+
+
+def test_a_short_folder_goes_with_its_server(
+    deep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    made = sockets.folder(deep)
+    (made / sockets.METRICS).touch()
+    sockets.forget(deep)
+    assert not made.exists() and list(deep.iterdir()) == []
+    sockets.forget(deep)  # nothing is left to do

@@ -69,7 +69,7 @@ def train(out: Path) -> None:
     print(f"  {score:.1%} {SCORE}")
     if score < LEAST:
         raise UserError(
-            f"the network is right on {score:.1%} of the drawings, and {LEAST:.0%} is the least",
+            f"the network is right on {score:.1%} of the drawings, but {LEAST:.0%} is required",
             "nothing was put in place",
         )
     out.parent.mkdir(parents=True, exist_ok=True)

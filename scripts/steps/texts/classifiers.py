@@ -64,7 +64,7 @@ def _of_hub(source: str) -> Classifier:
     except Exception as fault:  # the hub's client has errors of its own for all that can go wrong
         detail = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise NoWeights(
-            f"the classifier {source} is not to be had ({detail})",
+            f"the classifier {source} is not available ({detail})",
             f"give a folder with one (SENTIMENT=folder), or SENTIMENT={MINILM}, which needs no hub",
         ) from None
     return Classifier(
@@ -116,8 +116,8 @@ def _minilm() -> Classifier:
     taught = head.teach(_features(means, tokenizer, [each.text for each in lessons]), lessons)
     if taught.accuracy < head.LEAST_ACCURACY:
         raise UserError(
-            f"the classifier is right on {taught.accuracy:.1%} of the sentences it has not seen",
-            f"mend {sentences.PATH.name}: {head.LEAST_ACCURACY:.0%} are wanted",
+            f"the classifier is right on {taught.accuracy:.1%} of the held-out sentences",
+            f"improve {sentences.PATH.name}: {head.LEAST_ACCURACY:.0%} are wanted",
         )
     return Classifier(
         _Judge(means, taught.last).eval(),

@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", required=True, help="a hub's name, a folder, or minilm")
     parser.add_argument("--longest", type=int, default=512, help="in tokens")
-    parser.add_argument("--labels", required=True, help="in the network's order, with commas")
+    parser.add_argument("--labels", required=True, help="comma-separated, in the network's order")
     parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
@@ -107,14 +107,14 @@ def _refuse_what_does_not_fit(classifier: Any, spec: Classifier) -> None:
         raise UserError(
             f"the classifier's labels are {', '.join(classifier.labels)}, and the recipe's "
             f"{', '.join(spec.labels)}",
-            "write the classifier's into the recipe, and make its model folders anew "
+            "put the classifier's labels into the recipe and regenerate its model folders "
             "(python -m scripts.recipes.write)",
         )
     if classifier.longest < spec.longest:
         raise UserError(
             f"the classifier takes {classifier.longest} tokens, fewer than the recipe's "
             f"max_seq_len, {spec.longest}",
-            "lower it in the recipe, and make its model folders anew",
+            "lower it in the recipe and regenerate its model folders",
         )
 
 
@@ -170,7 +170,7 @@ def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
         raise UserError(
             f"the ONNX graph disagrees with PyTorch (probabilities differ by "
             f"{agreement.max_difference:.2g}; {bound})",
-            "nothing was put in place; this classifier does not export faithfully",
+            "nothing was changed; this classifier does not export faithfully",
         )
     return {
         "texts": agreement.pictures,
