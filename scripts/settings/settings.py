@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.base.errors import UserError
-from scripts.base.paths import CPU_TORCH, ROOT
+from scripts.base.paths import CPU_TORCH, DOTENV
 from scripts.settings.architectures import known_arch
 from scripts.settings.precision import PRECISIONS
 from scripts.settings.setting import (
@@ -337,7 +337,7 @@ class Settings(Served, Place, Switching, S3, Gpu, Building):
 
 def load(
     environment: Mapping[str, str] | None = None,
-    dotenv: Path = ROOT / ".env",
+    dotenv: Path = DOTENV,
     not_in_dotenv: Collection[str] = (),
 ) -> Settings:
     typed = os.environ if environment is None else environment

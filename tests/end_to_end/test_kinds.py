@@ -78,10 +78,12 @@ class Sum(Recipe):
 RECIPE = "kind: sum\nmodels: {ensemble: sums}\n"
 
 
+locally = pytest.mark.parametrize("served", ["local"], indirect=True)
+
+
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
+@locally
 def test_a_kind_is_one_module_and_one_recipe(served: Project) -> None:
-    if served.settings["FLAVOUR"] != "local":
-        pytest.skip("the same by containers")
     assert len((SUM + RECIPE).splitlines()) < 60
     own = served.path / "own"
     for name, text in (("kinds/sum.py", SUM), ("recipes/sums.yaml", RECIPE)):
@@ -116,10 +118,9 @@ PROGRAMS = {
 
 
 @pytest.mark.long
+@locally
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_rollouts_lose_no_request(together: Project, name: str) -> None:
-    if together.settings["FLAVOUR"] != "local":
-        pytest.skip("the same by containers")
     recipe = schema.load(ROOT / "recipes" / f"{name}.yaml")
     program = together.path / "model_repository" / PROGRAMS[name] / "1" / "model.py"
     kept = program.read_text()
