@@ -12,7 +12,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
-	torture tune publish rollout rollback history s3-check s3-up s3-down status models load unload logs \
+	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
+	logs \
 	down clean check test test-all lint prove
 
 # A layer of the environment, installed before the command that names it and whenever requirements/
@@ -104,6 +105,9 @@ prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: the whole flow, and a report o
 
 status: $(LAYER)/tools ## Does it answer, what does it serve, what was that made from
 	$(RUN) status
+
+keys: $(LAYER)/tools ## Who may ask from other machines: list, ADD=ann (RATE=10 a second), REVOKE=ann
+	$(RUN) keys
 
 logs: $(LAYER)/tools ## The server's log
 	$(RUN) logs

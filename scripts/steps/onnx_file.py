@@ -22,6 +22,9 @@ def save(
     path: Path,
 ) -> None:
     """The examples bear the inputs' names; what is dynamic of each stands in their order."""
+    for each in module.modules():
+        if hasattr(each, "inplace"):  # an activation, which costs the exporter half a second then
+            each.inplace = False
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
