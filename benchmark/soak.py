@@ -74,7 +74,7 @@ def found(up: Up) -> Subject:
     root = up.stack.root() if isinstance(up.stack, DockerStack) else up.server.pid
     if not root or (contained and os.getuid() != 0):
         raise UserError("the server's processes cannot be seen from here", "be root")
-    return Subject(root, up.server.http, up.server.grpc)
+    return Subject(root, str(up.server.http), str(up.server.grpc))
 
 
 def harmed(subject: Subject, seconds: float) -> int:

@@ -33,6 +33,7 @@ from scripts.repository import live
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, exposure, state, temporary
+from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
 from scripts.steps.manifest import pinned
 from scripts.storage import on_demand
@@ -258,7 +259,7 @@ class DockerStack:
             },
             ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
             shm_size=self._shm_size,
-            mem_limit=self._settings.memory,
+            mem_limit=self._memory,
         )
 
         def alive() -> bool:
@@ -404,6 +405,10 @@ class DockerStack:
             )
 
     @property
+    def _memory(self) -> str:
+        return self._settings.memory or f"{limit_mb(self._settings)}m"
+
+    @property
     def _shm_size(self) -> str:
         shares = Share.preprocessing(self._settings), Share.network(self._settings)
         instances = sum(share.instances for share in shares)
@@ -421,6 +426,7 @@ class DockerStack:
     def _environment(self, wanted: State | None) -> dict[str, str]:
         """The values of the variables in the Compose files."""
         own = {
+            "MEMORY": self._memory,
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
         }
