@@ -96,7 +96,12 @@ def test_one_command_from_a_fresh_clone_to_an_answer(alone: Alone) -> None:
     asked = alone.run("curl", "--silent", "--data-binary", "@photo.jpg", "-H", header, url)
     assert '"shape":[1,1000]' in asked.stdout, asked
     said = alone.compose("logs", "--no-log-prefix").stdout
-    for step in ("created the admin key", "exporting to ONNX", "- precision ", "laid out: version 1"):
+    for step in (
+        "created the admin key",
+        "exporting to ONNX",
+        "- precision ",
+        "laid out: version 1",
+    ):
         assert step in said, said
 
 

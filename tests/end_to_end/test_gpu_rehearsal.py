@@ -340,7 +340,7 @@ def test_a_plan_that_fails_the_gate_is_not_published(gpu: Project) -> None:
     try:
         refused = gpu.make("up", OPT_BATCH="8")
         (line,) = error_lines(refused.stderr)
-        assert "the accuracy gate stops at the network" in line
+        assert "the accuracy gate failed at the network" in line
         assert plan_of(gpu) == before
         gpu.made("status")
     finally:

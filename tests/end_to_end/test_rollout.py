@@ -258,7 +258,7 @@ def test_a_file_that_is_not_the_published_one(local: Project) -> None:
         (network("input", TensorProto.UINT8, 96), "[-1, 3, 96, 96]"),
         (network("input", TensorProto.FLOAT, 224), "TYPE_FP32"),
         (network("pixels", TensorProto.UINT8, 224), "has no input 'input'"),
-        (network("input", TensorProto.UINT8, 224), "the accuracy gate stops at the network"),
+        (network("input", TensorProto.UINT8, 224), "the accuracy gate failed at the network"),
     ],
     ids=["empty", "truncated", "wrong shape", "wrong type", "wrong name", "wrong answers"],
 )

@@ -36,10 +36,10 @@ def test_the_winner_is_written_with_its_figures_or_nothing_is(project: Project) 
     """Which of the two depends on the machine, and on what else is at work on it."""
     said = project.made("tune", MINUTES="0.3")
     env = (project.path / ".env").read_text()
-    assert "network 1 x 2" in said and "pictures a second at p95" in said
+    assert "network 1 x 2" in said and "pictures per second at p95" in said
     if "make up" in said:
         assert env.startswith("# mine\n# make tune: 20")
-        assert "pictures a second at p95" in env and "fp32" not in env
+        assert "pictures per second at p95" in env and "fp32" not in env
     else:
         assert env == MINE and ".env is unchanged" in said
     assert nothing_is_left(project)
