@@ -67,7 +67,7 @@ def clients(http: str, grpc: str, count: int, pause: float = 0) -> Iterator[Load
 
 def command(name: str, **settings: str) -> None:
     done = subprocess.run(
-        [str(PYTHON), "-m", f"scripts.{name}"],
+        [str(PYTHON), "-m", "scripts.commands", name],
         cwd=ROOT,
         env=os.environ | {"MAX_P99_RATIO": "100"} | settings,
     )

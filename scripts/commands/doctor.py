@@ -75,7 +75,7 @@ def examine(wished: Settings) -> Iterator[Finding]:
     yield _python()
     obstacle = containers.why_not_docker()
     yield from _docker(obstacle, wished)
-    yield _room("disk", ROOT, PROJECT_GB, (VENV.exists() and archive.HERE.exists()))
+    yield room("disk", ROOT, PROJECT_GB, (VENV.exists() and archive.HERE.exists()))
     if obstacle or wished.flavour == "local":
         yield from _local()
     elif wished.flavour == "gpu" or (not wished.flavour and flavour.has_driver()):
@@ -149,10 +149,10 @@ def _gpu(wished: Settings) -> Iterator[Finding]:
 
 def _images(stack: DockerStack) -> Iterator[Finding]:
     if disk := stack.disk():
-        yield _room("images' disk", disk, IMAGES_GB[stack.flavour], stack.has_images())
+        yield room("images' disk", disk, IMAGES_GB[stack.flavour], stack.has_images())
 
 
-def _room(what: str, folder: Path, needed: int, made: bool) -> Finding:
+def room(what: str, folder: Path, needed: int, made: bool) -> Finding:
     free = shutil.disk_usage(folder).free / 1e9
     good = free >= (1 if made else needed)
     fix = "" if good else f"make room: a first run takes up to {needed} GB"

@@ -113,7 +113,8 @@ class Copy:
 
 @contextmanager
 def _copy() -> Iterator[Copy]:
-    """With its own ports and Compose project: the running server is left alone."""
+    """With its own ports, repository and Compose project: the running server is left alone, and
+    nothing reaches the bucket that .env may name."""
     with tempfile.TemporaryDirectory(prefix="triton-bundle-proof-", dir="/tmp") as folder:
         path = Path(folder) / Path(folder).name.replace("_", "-")
         shutil.copytree(ROOT, path, ignore=shutil.ignore_patterns(*NOT_COPIED))
@@ -121,7 +122,8 @@ def _copy() -> Iterator[Copy]:
         mug().save(path / PICTURE)
         (path / ".venv").symlink_to(ROOT / ".venv")
         ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
-        own = {"FLAVOUR": "gpu", "COMPOSE_PROJECT_NAME": path.name.lower(), "COLUMNS": "160"}
+        own = {"FLAVOUR": "gpu", "REPOSITORY": "", "COMPOSE_PROJECT_NAME": path.name.lower()}
+        own |= {"BIND": "127.0.0.1", "COLUMNS": "160"}
         project = Copy(path, os.environ | ports | own)
         try:
             yield project

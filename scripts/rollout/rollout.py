@@ -24,7 +24,7 @@ from scripts.rollout.preflight import (
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import Agreement, Figures, objection
+from scripts.rollout.verdict import Agreement, Figures, objection, undecided
 from scripts.server import engines, served, up
 from scripts.server.control import Control
 from scripts.server.recover import recover
@@ -162,14 +162,18 @@ def _judge(
     """Compares it with the old version's requests at the same time, or else with earlier ones. A
     failure counts at once; everything else only if it persists."""
     mark = stream.taken()
-    for _ in range(MOST_LOOKS):
+    looks = 0
+    while looks < MOST_LOOKS:
         _watch(stream, seconds, what)
         answers = stream.since(mark)
         of_new = Figures.of([answer for answer in answers if answer.version == new])
         of_old = before or Figures.of([answer for answer in answers if answer.version != new])
+        if undecided(of_old, of_new, max_p99_ratio):
+            continue
         reason = objection(of_old, of_new, max_p99_ratio)
         if reason is None or of_new.failed or of_old.failed:
             break
+        looks += 1
     console.note(f"live: {of_old}; candidate: {of_new}")
     if reason:
         raise Refused(new, reason)

@@ -35,20 +35,28 @@ class Figures:
         )
 
 
+def undecided(old: Figures, new: Figures, max_p99_ratio: float) -> bool:
+    """On a slow or busy machine answers are few, which is neither version's fault."""
+    if new.failed or old.failed or new.asked >= FEW:
+        return False
+    return not new.asked or new.p50 <= _allowed(old, max_p99_ratio)
+
+
 def objection(old: Figures, new: Figures, max_p99_ratio: float) -> str | None:
     """None if the new version is fine; otherwise the objection in one line."""
     if new.failed:
         return f"{new.failed} of {new.asked:,} requests failed"
     if old.failed:
         return f"{old.failed} of {old.asked:,} requests to the live version failed"
-    allowed = max_p99_ratio * old.p99 + SLACK_MS
-    few = new.asked < FEW
-    if few and new.p50 <= allowed:
-        return f"only {new.asked} requests were answered, too few to judge"
+    allowed = _allowed(old, max_p99_ratio)
     if new.p99 > allowed:
         bound = f"MAX_P99_RATIO={max_p99_ratio:g} allows {allowed:.0f}"
         return f"p99 {old.p99:.0f} -> {new.p99:.0f} ms, and {bound}"
     return None
+
+
+def _allowed(old: Figures, max_p99_ratio: float) -> float:
+    return max_p99_ratio * old.p99 + SLACK_MS
 
 
 @dataclass(frozen=True)

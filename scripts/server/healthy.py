@@ -16,4 +16,6 @@ def unhealthy_reason(stack: Stack, server: State, pipeline: str) -> str | None:
     if server.flavour == "gpu":  # which has no keeper
         return None
     kept = stack.kept()
+    if lacking := kept.get("lacking"):
+        return f"{', '.join(lacking)} lacks a process, which the keeper restores"
     return None if kept.get("ready") else str(kept.get("reason", "its keeper has written no notes"))

@@ -1,8 +1,10 @@
-"""Refuses unknown settings before a command does anything."""
+"""Refuses unknown settings and invalid values before a command is even imported, which takes some
+of them seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from scripts.base.errors import UserError
@@ -17,11 +19,18 @@ class UnknownSetting(UserError):
     exit_code = 2
 
 
-def require_known(typed: Collection[str] | None = None, dotenv: Path = ROOT / ".env") -> None:
+def require_known(
+    typed: Collection[str] | None = None,
+    dotenv: Path = ROOT / ".env",
+    environment: Mapping[str, str] = os.environ,
+) -> None:
     """Checks the command line and .env; the environment has many variables that are not for us."""
     typed = command_line.typed() if typed is None else typed
+    known = settings.ALL | arguments.ALL
     for name in typed:
-        _require(name, {*settings.ALL, *arguments.ALL}, "")
+        _require(name, known, "")
+        if said := environment.get(name, "").strip():
+            known[name].read(said)
     written = settings.in_dotenv(dotenv)
     for name in written:
         if not name.startswith(OF_OTHERS) and not _named_in(name, written.get("COMPOSE_OVERRIDE")):

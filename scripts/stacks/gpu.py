@@ -55,7 +55,7 @@ class GpuStack(DockerStack):
             seen = gpus.parse(run.stdout if run.returncode == 0 else "")
         except ValueError:
             self.remove_networks(self.project)  # that Compose created for the probe
-            raise UserError(*_why_no_gpu(last_line(run.stderr + run.stdout))) from None
+            raise UserError(*why_no_gpu(last_line(run.stderr + run.stdout))) from None
         return gpus.chosen(seen, self._settings.gpus)
 
     @property
@@ -167,7 +167,7 @@ REMEDIES = (
 )
 
 
-def _why_no_gpu(said: str) -> tuple[str, str]:
+def why_no_gpu(said: str) -> tuple[str, str]:
     for mark, cause, remedy in REMEDIES:
         if mark in said:
             return f"no container sees a GPU: {cause}", f"{remedy}; or use FLAVOUR=cpu"

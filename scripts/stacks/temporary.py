@@ -35,8 +35,9 @@ def running(
     log: Path,
     reason_to_wait: Callable[[], str | None],
     environment: Mapping[str, str] | None = None,
-) -> Iterator[None]:
-    """Starts a server and yields once it answers; ends it and everything that it started."""
+) -> Iterator[int]:
+    """Starts a server and yields its process id once it answers; ends it and everything that it
+    started."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as file:
         server = subprocess.Popen(
@@ -55,7 +56,7 @@ def running(
             lambda: server.poll() is None,
             lambda: log.read_text(errors="replace"),
         )
-        yield
+        yield server.pid
     finally:
         _end(server)
 

@@ -13,7 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.project import Project, error_lines, free_ports, interrupt, picture, wait_until
+from tests.project import (
+    Project,
+    asked_meanwhile,
+    error_lines,
+    free_ports,
+    interrupt,
+    picture,
+    wait_until,
+)
 
 
 @pytest.fixture
@@ -59,7 +67,9 @@ def test_down_leaves_nothing(project: Project) -> None:
     everyone = processes(project)
     assert len(everyone) >= 10 and stubs(project) and project.shared_memory()
     assert {region.stat().st_mode & 0o777 for region in project.shared_memory()} == {0o600}
-    project.made("down")
+    with asked_meanwhile(project.readiness) as answers:
+        project.made("down")
+    assert answers == [200, 503, 0]  # so that load balancers leave in time
     assert processes(project) == [] and project.shared_memory() == []
     assert not any(process.is_running() for process in everyone)
     assert "no server was running" in project.made("down")

@@ -341,7 +341,6 @@ def test_each_fault_of_a_key_has_its_own_words(
 
 def test_each_fault_of_a_place_has_its_own_words(place: Place) -> None:
     assert "no bucket elsewhere" in complaint(place, place.url("live", bucket="elsewhere"))
-    assert "nothing below" in complaint(place, place.url("never-filled"))
     https = place.url("live").replace("s3://http:", "s3://https:")
     assert "speaks plain http" in complaint(place, https)
 
@@ -365,9 +364,11 @@ def test_who_may_not_write_is_told_and_so_is_a_server_that_may(
         place.remote("live", "private").read("labels.txt")
 
 
-def test_s3_check_says_that_all_is_well(place: Place, models: Path) -> None:
-    place.remote("live").mirror(models)
+def test_s3_check_before_the_first_up_says_that_all_is_well(place: Place) -> None:
     said = place.project.made(
-        "s3-check", REPOSITORY=place.url("live"), S3_SERVER_CREDENTIALS=str(place.keys("server"))
+        "s3-check",
+        REPOSITORY=place.url("never-filled"),
+        S3_SERVER_CREDENTIALS=str(place.keys("server")),
     )
     assert "lists, reads and writes" in said and "cannot write" in said
+    assert "nothing below" in said and "make up" in said

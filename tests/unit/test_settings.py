@@ -127,6 +127,12 @@ def test_what_is_no_setting_is_refused(
     assert refused.value.exit_code == 2
 
 
+def test_a_typed_value_is_refused_before_the_command_is_imported(tmp_path: Path) -> None:
+    for name, said in {"ARCH": "resnet5", "CANARY": "some"}.items():
+        with pytest.raises(UserError, match=f"{name}={said} "):
+            require_known([name], tmp_path / ".env", {name: said})
+
+
 def test_what_others_read_in_dotenv_is_left_to_them(tmp_path: Path) -> None:
     override = tmp_path / "mine.yaml"
     override.write_text("services: {server: {labels: {team: ${TEAM}}}}")
