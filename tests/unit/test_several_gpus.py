@@ -156,7 +156,7 @@ def test_a_container_that_lost_its_gpu_is_recognised(
     [
         ('could not select device driver "nvidia"', "no NVIDIA runtime", "nvidia-ctk runtime"),
         ("failed to discover GPU vendor from CDI", "neither through CDI", "nvidia-ctk runtime"),
-        ("unresolvable CDI devices nvidia.com/gpu=all", "lacks this GPU", "nvidia-ctk cdi generate"),
+        ("unresolvable CDI devices nvidia.com/gpu=all", "lacks this GPU", "ctk cdi generate"),
         ("failed to inject CDI devices", "does not fit", "nvidia-ctk cdi generate"),
         (gpu.NVML_LOST, "may not open its devices", "systemctl restart docker"),
         ("something new", "something new", "FLAVOUR=cpu"),
