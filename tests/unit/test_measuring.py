@@ -135,7 +135,7 @@ def test_why_perf_analyzer_gave_up() -> None:
         "failed to generate concurrent requests.\nThread [0] had error: not a picture\n\n"
     )
     assert perf_analyzer.reason(said) == "not a picture"
-    assert perf_analyzer.reason("") == "it said nothing"
+    assert perf_analyzer.reason("") == "no message"
 
 
 def test_pictures_of_one_request_share_a_length() -> None:
@@ -228,7 +228,7 @@ def test_what_is_unstable_is_marked_on_the_plots_and_not_left_out() -> None:
     assert legend and [text.get_text() for text in legend.get_texts()] == [
         "ensemble, small, grpc",
         "ensemble, small, grpc, 2 at a time: no answer in time",
-        "unstable: from the least to the most of its rounds",
+        "unstable: from minimum to maximum of its rounds",
     ]
     assert {text.get_text() for text in axes.texts} == {"4", "8"}
     rows = [text.get_text() for text in plots.latencies([steady, shaky, silent]).axes[0].texts]
@@ -294,7 +294,7 @@ def test_pictures_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
     (sent,) = photos.given_or_drawn(str(tmp_path), RECIPE)
     assert (sent.name, len(sent.rows)) == (tmp_path.name, 1)
-    assert "left out: broken.jpg" in capsys.readouterr().out
+    assert "skipped broken.jpg" in capsys.readouterr().out
     pixels = photos.pixels_of(sent, RECIPE)
     assert pixels.shape == (3, 8, 8)
     assert np.frombuffer(pixels.rows[0], np.uint8).size == 3 * 8 * 8
