@@ -42,6 +42,7 @@ TOGETHER = {
     "test_bench.py": "served",
     "test_guard.py": "served",
     "test_keeper.py": "served",
+    "test_torture.py": "served",
     "test_add_model.py": "served",
     "test_similar.py": "served",
     "test_places.py": "served",

@@ -96,7 +96,7 @@ def test_a_pipeline_that_was_unloaded(served: Project) -> None:
 def test_what_was_done_is_told(served: Project) -> None:
     model = wait_until(lambda: subject(served).running().get("postprocessing"), "the model")[0]
     healed(served, model.kill)
-    told = "postprocessing: it lacked a process; made it anew"
+    told = "postprocessing: it lacked a process; reloaded it"
     assert told in served.made("status")
     assert told in served.made("logs")
     connection = http.client.HTTPConnection("127.0.0.1", int(served.settings["METRICS_PORT"]))

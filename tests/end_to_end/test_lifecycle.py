@@ -158,7 +158,7 @@ def test_kill_9_of_the_server(project: Project) -> None:
     project.made("up")
     (server,) = processes(project, "bin/tritonserver")
     server.kill()
-    wait_until(lambda: "the server had ended" in project.make("status").stdout, "it to be back")
+    wait_until(lambda: "the server had exited" in project.make("status").stdout, "it to be back")
     assert "up already" in project.made("up")
     assert len({path.name for path in project.shared_memory()}) <= 6  # none of the dead server's
 
@@ -169,7 +169,7 @@ def test_kill_9_of_one_model(project: Project) -> None:
     project.made("up")
     (stub,) = processes(project, "triton_python_backend_stub", "postprocessing")
     stub.kill()
-    wait_until(lambda: "made it anew" in project.make("status").stdout, "it to be made anew")
+    wait_until(lambda: "reloaded it" in project.make("status").stdout, "it to be reloaded")
     assert "up already" in project.made("up")
 
 

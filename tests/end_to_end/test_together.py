@@ -130,7 +130,7 @@ def test_a_restart_brings_all_back(together: Project, compared: Compared) -> Non
         together.made("down")
         shutil.rmtree(together.path / "build" / "live" / "classification_places" / "1")
         said = together.made("up", PRECISION="fp32", DECODE="reduced")
-        (line,) = (line for line in said.splitlines() if "is not loaded again" in line)
+        (line,) = (line for line in said.splitlines() if "could not be loaded again" in line)
         assert line.startswith("- places_ensemble")
         assert {"sentiment_ensemble", "places_ensemble"} <= not_ready(together)
         assert difference() <= 0.05 and difference("cascade") <= 0.05

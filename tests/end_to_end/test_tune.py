@@ -50,11 +50,11 @@ def test_it_measures_beside_nobody_and_writes_the_winner_with_its_figures_or_not
         project.made("status")
     finally:
         project.make("down")
-    assert "network 1 x 2" in said and "pictures a second at p95" in said
+    assert "network 1 x 2" in said and "pictures per second at p95" in said
     env = (project.path / ".env").read_text()
     if "make up" in said:
         assert env.startswith("# mine\n# make tune: 20")
-        assert "pictures a second at p95" in env and "fp32" not in env
+        assert "pictures per second at p95" in env and "fp32" not in env
     else:
         assert env == MINE and ".env is unchanged" in said
     assert nothing_is_left(project)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
 from scripts.commands import bench, tune
@@ -32,9 +33,10 @@ STATISTICS = json.loads((RECORDED / "statistics.json").read_text())
 STEPS = ("preprocessing", "resnet50_onnx", "postprocessing")
 PIPELINE = "ensemble_python_resnet50"
 
-ENSEMBLE = Target("ensemble", PIPELINE, "host:1", "host:2", "INPUT", STEPS)
-NETWORK = Target("bare network", "resnet50_onnx", "host:1", "host:2", "input", STEPS[1:2])
-CASCADE = Target("cascade", "cascade", "host:1", "host:2", "INPUT", STEPS)
+HTTP, GRPC = Address("host", 1), Address("host", 2)
+ENSEMBLE = Target("ensemble", PIPELINE, HTTP, GRPC, "INPUT", STEPS)
+NETWORK = Target("bare network", "resnet50_onnx", HTTP, GRPC, "input", STEPS[1:2])
+CASCADE = Target("cascade", "cascade", HTTP, GRPC, "INPUT", STEPS)
 SMALL = Inputs("small", (b"ab", b"abcd"))
 PIXELS = Inputs("pixels", (b"abc",), (3, 1, 1))
 RECIPE = Transform(resize=8, crop=8)
@@ -135,7 +137,7 @@ def test_why_perf_analyzer_gave_up() -> None:
         "failed to generate concurrent requests.\nThread [0] had error: not a picture\n\n"
     )
     assert perf_analyzer.reason(said) == "not a picture"
-    assert perf_analyzer.reason("") == "it said nothing"
+    assert perf_analyzer.reason("") == "no message"
 
 
 def test_pictures_of_one_request_share_a_length() -> None:
@@ -149,7 +151,7 @@ def test_pictures_of_one_request_share_a_length() -> None:
 
 @pytest.mark.parametrize("choose", [a_few, everything])
 def test_what_is_measured(choose: Any) -> None:
-    rival = Target("rival", "other", "host:3", "host:4", "INPUT", ("other",))
+    rival = Target("rival", "other", HTTP, GRPC, "INPUT", ("other",))
     chosen = choose(ENSEMBLE, NETWORK, [rival], [SMALL], PIXELS)
     names = [one.name for one in chosen]
     assert len(set(names)) == len(names)
@@ -228,7 +230,7 @@ def test_what_is_unstable_is_marked_on_the_plots_and_not_left_out() -> None:
     assert legend and [text.get_text() for text in legend.get_texts()] == [
         "ensemble, small, grpc",
         "ensemble, small, grpc, 2 at a time: no answer in time",
-        "unstable: from the least to the most of its rounds",
+        "unstable: from minimum to maximum of its rounds",
     ]
     assert {text.get_text() for text in axes.texts} == {"4", "8"}
     rows = [text.get_text() for text in plots.latencies([steady, shaky, silent]).axes[0].texts]
@@ -294,7 +296,7 @@ def test_pictures_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
     (sent,) = photos.given_or_drawn(str(tmp_path), RECIPE)
     assert (sent.name, len(sent.rows)) == (tmp_path.name, 1)
-    assert "left out: broken.jpg" in capsys.readouterr().out
+    assert "skipped broken.jpg" in capsys.readouterr().out
     pixels = photos.pixels_of(sent, RECIPE)
     assert pixels.shape == (3, 8, 8)
     assert np.frombuffer(pixels.rows[0], np.uint8).size == 3 * 8 * 8
