@@ -13,7 +13,7 @@ mkdir -p build/cache build/key build/live build/tls build/versions
 if [ ! -e "$key" ]; then
     (umask 077 && od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' > "$key.tmp")
     mv "$key.tmp" "$key"
-    echo "- a new admin key is in $key"
+    echo "- created the admin key $key"
 fi
 refused=
 if python3 -c "import bundle_door" 2> /dev/null; then  # NVIDIA's server has no door

@@ -1,4 +1,4 @@
-"""Asks the running server by the bundle's client, where that runs."""
+"""Asks the running server with the bundle's client."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def _client(server: State, options: Sequence[str], pictures: Sequence[str]) -> i
     told = {f"BUNDLE_{name.upper()}": str(value) for name, value in known(side.http).items()}
     try:
         return side.run(program, reads=pictures, told=told).returncode
-    except KeyboardInterrupt:  # the client got it too, and has said how far it came
+    except KeyboardInterrupt:  # the client got it too, and has reported it
         return INTERRUPTED

@@ -45,16 +45,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
+    identity = wanted.identity()  # first, for it says what is not there
     with step(f"loading {wanted.arch}, weights {wanted.weights}"):
         from scripts.steps import checked, networks
 
         network = networks.build(wanted)
         original = networks.Pixels(network).eval()
         model = networks.Pixels(network, wanted.precision).eval()
-        identity = wanted.identity()
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
-            _to_onnx(model, network.transform["crop"], draft / "model.onnx")
+            to_onnx(model, network.transform["crop"], draft / "model.onnx")
         made = checked.Made(
             identity=identity,
             untrained=wanted.untrained,
@@ -67,7 +67,7 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
         checked.finish(draft, made, samples, BOUNDS[wanted.precision])
 
 
-def _to_onnx(model: Any, crop: int, path: Path) -> None:
+def to_onnx(model: Any, crop: int, path: Path) -> None:
     import torch
 
     from scripts.steps.onnx_file import BATCH, save

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
-from tests.odd_pictures import (
+from benchmark.torture.odd_pictures import (
     CATALOGUE,
     FILES,
     TURNS,
@@ -31,6 +30,7 @@ from tests.odd_pictures import (
     scene,
     turned,
 )
+from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
 from tests.project import picture
 
 # pytest shows warnings that the module under test has silenced.
@@ -79,7 +79,7 @@ def in_an_interpreter_of_its_own(script: str) -> str:
     preamble = """
 import contextlib, resource
 from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
-from tests.odd_pictures import CATALOGUE, FILES, attacks, bombs
+from benchmark.torture.odd_pictures import CATALOGUE, FILES, attacks, bombs
 
 def read(data):
     with contextlib.suppress(PictureError):
