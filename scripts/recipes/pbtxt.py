@@ -9,7 +9,7 @@ from typing import Any
 from scripts.recipes.layout import Share
 
 NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
-# Beyond it a request is refused at once; whoever asked has given up after so long.
+# Beyond this many a request is refused at once; after this long its client has given up.
 MOST_WAITING, LONGEST_WAIT_S = 512, 30
 QUEUE_ENDS = f"""\
   default_queue_policy {{

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.base.errors import UserError
-from scripts.base.paths import CPU_TORCH, ROOT
+from scripts.base.paths import CPU_TORCH, DOTENV
 from scripts.settings.architectures import known_arch
 from scripts.settings.precision import PRECISIONS
 from scripts.settings.setting import (
@@ -144,8 +144,8 @@ class Place(Group):
     )
     bind = text(
         "127.0.0.1",
-        """The address to open the ports on. Where other machines reach it, the door wants TLS, and
-        an API key of whoever asks (`make keys`).""",
+        """The address to open the ports on. If other machines can reach it, the door requires TLS
+        and an API key (`make keys`).""",
         SERVER,
         EMBEDDINGS,
     )
@@ -174,15 +174,15 @@ class Place(Group):
     memory = text("4g", "The memory limit of the server's container.", SERVER)
     compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
     tls_cert = path(
-        """A certificate, with its chain, for TLS. Empty: where other machines reach the ports, one
-        that `make up` makes.""",
+        """A certificate, with its chain, for TLS. Empty: `make up` makes one if other machines can
+        reach the ports.""",
         SERVER,
         DOOR,
     )
     tls_key = path("The private key of TLS_CERT.", SERVER)
     insecure = choice(
         ("", "1"),
-        "1: neither TLS nor API keys, wherever BIND opens the ports. Anyone there can ask.",
+        "1: neither TLS nor API keys, wherever BIND opens the ports: anyone there can ask.",
         SERVER,
         DOOR,
     )
@@ -337,7 +337,7 @@ class Settings(Served, Place, Switching, S3, Gpu, Building):
 
 def load(
     environment: Mapping[str, str] | None = None,
-    dotenv: Path = ROOT / ".env",
+    dotenv: Path = DOTENV,
     not_in_dotenv: Collection[str] = (),
 ) -> Settings:
     typed = os.environ if environment is None else environment

@@ -65,8 +65,8 @@ def test_shared_memory_and_parameters() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], bytes, str]] = {
     "no data": ({"data": None}, b"", "'data'"),
-    "too few": ({"data": [1]}, b"", "'data' has 1 values, but its shape wants 2"),
-    "a shape too large": ({"shape": [1, 2**40]}, b"", "its shape wants 1099511627776"),
+    "too few": ({"data": [1]}, b"", "'data' has 1 values, but its shape requires 2"),
+    "a shape too large": ({"shape": [1, 2**40]}, b"", "its shape requires 1099511627776"),
     "a negative shape": ({"shape": [-1, 2]}, b"", "Expected `int` >= 0"),
     "a shape of words": ({"shape": "all"}, b"", r"Expected `array`, got `str` - at `\$"),
     "too many dimensions": ({"shape": [1] * 33}, b"", "length <= 32"),

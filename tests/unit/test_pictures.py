@@ -157,7 +157,8 @@ def test_every_kind_of_bytes_is_read() -> None:
     row = np.frombuffer(data, np.uint8)
     every_second = np.repeat(row, 2)[::2]
     pixels = to_pixels(data, HOW)
-    for same in (memoryview(data), bytearray(data), row, every_second):
+    kinds: list[Any] = [memoryview(data), bytearray(data), row, every_second]
+    for same in kinds:
         assert np.array_equal(to_pixels(same, HOW), pixels)
 
 
