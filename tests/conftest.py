@@ -52,6 +52,7 @@ TOGETHER = {
     "test_cascade.py": "served",
     "test_kinds.py": "served",
     "test_lifecycle.py": "exported",
+    "test_beyond_this_machine.py": "exported",
     "test_comparison.py": "exported",
     "test_tune.py": "exported",
     "test_quantise.py": "exported",
