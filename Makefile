@@ -12,7 +12,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
-	torture tune publish rollout rollback history s3-check s3-up s3-down status models load unload logs \
+	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
+	logs \
 	down clean check test test-all lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again when
@@ -104,6 +105,9 @@ prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: run everything and write a rep
 
 status: $(LAYER)/tools ## Show whether the server answers, and what it serves
 	$(RUN) status
+
+keys: $(LAYER)/tools ## API keys of clients on other machines: list, ADD=ann (RATE=10 a second), REVOKE=ann
+	$(RUN) keys
 
 logs: $(LAYER)/tools ## Show the server's log
 	$(RUN) logs

@@ -20,7 +20,7 @@ from scripts.measuring.subject import Subject
 from scripts.measuring.workload import Target
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.server import triton_api
+from scripts.server import triton_api, triton_grpc
 from scripts.stacks.state import State
 
 UNTRAINED = {"source": "random"}
@@ -118,14 +118,19 @@ def untrained(served: Mapping[str, Any]) -> list[str]:
 
 def _ask(target: Target, inputs: Inputs, *outputs: str) -> dict[str, NDArray[Any]]:
     """The outputs by name, one row per picture."""
-    client = tritonclient.grpc.InferenceServerClient(target.grpc)
+    client = triton_grpc.client(target.grpc)
     rows: dict[str, list[NDArray[Any]]] = {name: [] for name in outputs}
     try:
         for file in inputs.rows:
             data = np.frombuffer(file, np.uint8)[None]
             tensor = tritonclient.grpc.InferInput(target.input, data.shape, "UINT8")
             tensor.set_data_from_numpy(data)
-            answer = client.infer(target.model, [tensor], client_timeout=TIMEOUT_S)
+            answer = client.infer(
+                target.model,
+                [tensor],
+                client_timeout=TIMEOUT_S,
+                headers=triton_grpc.headers(target.grpc),
+            )
             for name in outputs:
                 rows[name].append(answer.as_numpy(name))
     except InferenceServerException as fault:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bundle_serving.address import Address
 from bundle_serving.guard import GRPC_HEADER, HEADER
 from bundle_serving.hidden_arguments import PLACE
 from scripts import bootstrap
@@ -75,7 +76,7 @@ class PerfAnalyzer:
     command: list[str]
     version: str
     folder: Path  # for what it reads and writes
-    addresses_there: Mapping[str, str] = field(
+    addresses_there: Mapping[Address, Address] = field(
         default_factory=dict
     )  # the addresses inside the container, if they differ
 
@@ -94,13 +95,15 @@ class PerfAnalyzer:
         data = self._data(configuration.inputs, configuration.target.input, configuration.batch)
         report = self.folder / "report.csv"
         report.unlink(missing_ok=True)
-        address = getattr(configuration.target, configuration.protocol)
+        address: Address = getattr(configuration.target, configuration.protocol)
         command = [
             *self.command,
             *("-m", configuration.target.model),
             *("-i", configuration.protocol),
-            *("-u", self.addresses_there.get(address, address)),
+            *("-u", _url(configuration.protocol, self.addresses_there.get(address, address))),
             *("-H", f"{HEADERS[configuration.protocol]}:{PLACE}"),
+            *(("-H", f"authorization:Bearer {PLACE}") if address.api_key else ()),
+            *(_tls(configuration.protocol, address.certificate) if address.certificate else ()),
             *("-b", str(configuration.batch)),
             *("--concurrency-range", str(configuration.concurrency)),
             *("--input-data", str(data)),
@@ -132,6 +135,17 @@ class PerfAnalyzer:
         if not path.exists():
             path.write_text(input_data(inputs, name, padded=batch > 1))
         return path
+
+
+def _url(protocol: str, address: Address) -> str:
+    return address.url if protocol == "http" and address.certificate else str(address)
+
+
+def _tls(protocol: str, certificate: Path) -> list[str]:
+    """Over gRPC it compares the certificate's name, and cannot be told another one."""
+    if protocol == "grpc":
+        return ["--ssl-grpc-use-ssl", "--ssl-grpc-root-certifications-file", str(certificate)]
+    return ["--ssl-https-ca-certificates-file", str(certificate), "--ssl-https-verify-host", "0"]
 
 
 def at_hand(server: State, folder: Path) -> PerfAnalyzer:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
+from bundle_serving.address import Address
 from scripts.server import triton_api
 
 
@@ -50,7 +51,7 @@ def parse(statistics: dict[str, Any]) -> dict[str, Counters]:
     return {model["name"]: Counters.parse(model) for model in statistics["model_stats"]}
 
 
-def fetch(address: str) -> dict[str, Counters]:
+def fetch(address: Address) -> dict[str, Counters]:
     return parse(triton_api.get(address, "/models/stats"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bundle_serving.address import Address
 from scripts.measuring.photos import Inputs
 from scripts.server import triton_api
 
@@ -18,15 +19,15 @@ class Target:
 
     label: str
     model: str
-    http: str
-    grpc: str
+    http: Address
+    grpc: Address
     input: str
     steps: tuple[
         str, ...
     ]  # an ensemble's models in the order of its config; otherwise the model itself
 
     @classmethod
-    def asked(cls, label: str, model: str, http: str, grpc: str) -> Target:
+    def asked(cls, label: str, model: str, http: Address, grpc: Address) -> Target:
         config = triton_api.get(http, f"/models/{model}/config")
         steps = config.get("ensemble_scheduling", {}).get("step", [])
         names = tuple(step["model_name"] for step in steps) or (model,)

@@ -20,6 +20,7 @@ from docker.models.containers import Container
 
 import docker
 from bundle_serving import keeper_notes
+from bundle_serving.exposure import PRIVATE_KEY
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
@@ -31,7 +32,7 @@ from scripts.recipes.layout import Share
 from scripts.repository import live
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
-from scripts.stacks import admin_key, state, temporary
+from scripts.stacks import admin_key, exposure, state, temporary
 from scripts.stacks.state import State
 from scripts.steps.manifest import pinned
 from scripts.storage import on_demand
@@ -100,6 +101,7 @@ class DockerStack:
         "quantise": "export",
         "gate": "engine",
     }
+    has_door = True
     run_dir = "/run/triton"  # in the container: writable, and programs may run from it
     # A container that does not start is removed, and its log with it.
     log_hint = "see the whole log: docker compose up server"
@@ -122,9 +124,13 @@ class DockerStack:
         self._require_own_project()
         if location := wished(self._settings):  # refused before anything is built or uploaded
             seen_from_containers(location, self._settings)
+        exposure.require_keys(self._settings, self.has_door)
         self.build("server")
-        if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
-            self._run("init", "sh", "docker/steps/init.sh")
+        exposure.place_certificate(self._settings)
+        needs_certificate = exposure.of(self._settings).certificate is not None
+        if needs_certificate or not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
+            hosts = f"ALLOWED_HOSTS={','.join(exposure.names(self._settings))}"
+            self._run("init", "sh", "docker/steps/init.sh", options=["--env", hosts])
         admin_key.ensure()
         lock.hands_off_file()
 
@@ -263,7 +269,7 @@ class DockerStack:
         try:
             temporary.until_it_answers(
                 "the server",
-                lambda: reason_not_to_trust(f"http://{address}", PIPELINE),
+                lambda: reason_not_to_trust(address, PIPELINE),
                 alive,
                 lambda: container.logs().decode(errors="replace"),
             )
@@ -454,8 +460,9 @@ def _give(folder: Path) -> None:
         (folder / "cache").mkdir(exist_ok=True)
         for path in (folder, *folder.rglob("*")):
             os.chown(path, *owner)
-        if admin_key.PATH.exists():
-            os.chown(admin_key.PATH, owner[0], admin_key.NOBODY)
+        for secret in (admin_key.PATH, exposure.FOLDER / PRIVATE_KEY):
+            if secret.exists():
+                os.chown(secret, owner[0], admin_key.NOBODY)
 
 
 def _folder(container: Container) -> str:

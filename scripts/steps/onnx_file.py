@@ -22,6 +22,9 @@ def save(
     path: Path,
 ) -> None:
     """`examples` maps the inputs' names to examples; `dynamic` is in the same order."""
+    for each in module.modules():
+        if hasattr(each, "inplace"):  # an in-place activation costs the exporter half a second
+            each.inplace = False
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bundle_serving.address import Address
 from bundle_serving.start_server import PIPELINE
 from scripts.base import console
 from scripts.measuring import rounds
@@ -86,7 +87,7 @@ class Arena:
                     http, grpc = starting.enter_context(
                         self.stack.temporary(repository, folder / "server.log")
                     )
-                target = Target.asked(str(candidate), PIPELINE, http, grpc)
+                target = Target.asked(str(candidate), PIPELINE, Address.of(http), Address.of(grpc))
                 self._up[candidate] = starting.pop_all(), target
         return self._up[candidate][1]
 

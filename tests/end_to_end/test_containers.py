@@ -88,6 +88,7 @@ def test_torch_is_in_no_serving_image(container: Any) -> None:
     assert code != 0
 
 
+@pytest.mark.long
 @in_containers
 def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
     for number in range(4):
@@ -108,17 +109,9 @@ def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
 def compose_config() -> dict[str, Any]:
     asked = subprocess.run(
         [
-            "docker",
-            "compose",
-            "--profile",
-            "steps",
-            "--profile",
-            "s3",
-            "--profile",
-            "embeddings",
-            "config",
-            "--format",
-            "json",
+            *("docker", "compose", "--env-file", os.devnull),
+            *("--profile", "steps", "--profile", "s3", "--profile", "embeddings"),
+            *("config", "--format", "json"),
         ],
         cwd=ROOT,
         capture_output=True,

@@ -437,8 +437,8 @@ def test_compose_alone_does_the_same(gpu: Project) -> None:
         return done.stdout
 
     said = (
-        ("PASSED TensorRT.trtexec", "- ensemble: top-1 equal", "laid out: version"),
-        ("nothing to export", "nothing to build", "has passed the gate", "nothing to check"),
+        ("PASSED TensorRT.trtexec", "- ensemble: top-1 equal", "laid out: "),
+        ("nothing to export", "nothing to build", "has passed the gate", "no candidate to check"),
     )
     try:
         for expected in said:

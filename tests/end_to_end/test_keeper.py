@@ -165,10 +165,10 @@ def test_another_user_reaches_the_ports_alone(served: Project) -> None:
     assert ports == {int(served.settings[name]) for name in names}
 
     sockets = {
-        connection.laddr
+        path
         for process in processes
         for connection in process.net_connections("unix")
-        if connection.laddr and not connection.laddr.startswith("@")
+        if (path := str(connection.laddr)) and not path.startswith("@")
     }
     assert any(path.endswith("grpc:1") for path in sockets)
     for folder in {Path(path).parent for path in sockets}:

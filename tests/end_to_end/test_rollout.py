@@ -43,7 +43,7 @@ QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20", "START_TIMEOUT": "30"}
 
 def brought_up(folder: Path, exported: Path, flavour: str) -> Project:
     project = Project.copy(folder, FLAVOUR=flavour, **QUICK)
-    shutil.copytree(exported / "versions", project.path / "build" / "versions")
+    project.take(exported)
     project.made("up")
     # What is not said again stays as it is in the version that serves.
     for name in ("ARCH", "WEIGHTS"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,9 @@ def measured(
 
 def found(*measurements: Measurement, **about: Any) -> dict[str, Any]:
     parts: dict[str, Any] = {part: {} for part in (*CIRCUMSTANCES, *CAUSES)}
-    return json.loads(json.dumps(results.as_dict("then", parts | about, list(measurements))))
+    told = json.dumps(results.as_dict("then", parts | about, list(measurements)))
+    read: dict[str, Any] = json.loads(told)
+    return read
 
 
 def test_a_figure_is_the_median_of_its_rounds() -> None:
@@ -198,23 +201,23 @@ def test_the_headline_is_the_best_that_is_certain() -> None:
 def test_headlines_are_of_as_many_at_a_time() -> None:
     """Where a network's one stable figure is that of one at a time, the ensemble's four seem
     faster than it."""
-    network, pixels = {"target": NETWORK, "inputs": PIXELS}, {"inputs": PIXELS}
+    network = partial(measured, target=NETWORK, inputs=PIXELS)
     best = headlines(
         [
             measured(30, 30, concurrency=1),
             measured(80, 80),
-            measured(50, 50, concurrency=1, **network),
-            measured(60, 120, **network),
+            network(50, 50, concurrency=1),
+            network(60, 120),
         ]
     )
     assert [(one.value, one.note.partition(";")[0]) for one in best] == [
         ("30.0", "1 at a time"),
         ("50.0", "1 at a time"),
     ]
-    (ours, theirs) = headlines([measured(80, 80), measured(60, 120, **network)])
+    (ours, theirs) = headlines([measured(80, 80), network(60, 120)])
     assert (ours.value, theirs.value) == ("80.0", "unstable")
     assert theirs.note == "4 at a time: the rounds differ by 67%"
-    assert [one.value for one in headlines([measured(6, 12, **pixels)])] == ["unstable"]
+    assert [one.value for one in headlines([measured(6, 12, inputs=PIXELS)])] == ["unstable"]
 
 
 def test_what_is_unstable_is_marked_on_the_plots_and_not_left_out() -> None:
