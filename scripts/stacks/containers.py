@@ -200,7 +200,7 @@ class DockerStack:
         try:
             return str(self._engine.images.get(name).id)
         except (DockerException, OSError) as fault:
-            raise UserError(f"the image {name} is not available ({fault})", "make up") from None
+            raise UserError(f"the image {name} is not available ({fault})", "run make up") from None
 
     def start(self, wanted: State) -> None:
         self._take_down(
