@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import urllib.request
@@ -250,19 +249,17 @@ def one_more(project: Project) -> int:
 
 
 @pytest.fixture(scope="module")
-def good(local: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def good(local: Project) -> Path:
     """The folder of a version that could serve, for tests that spoil it in turn; and a copy."""
     folder = local.served_version.parent / str(one_more(local))
-    files.link_tree(folder, tmp_path_factory.mktemp("good") / folder.name)
+    files.link_tree(folder, local.path / "unspoilt")
     return folder
 
 
 @pytest.fixture
-def candidate(good: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    (copy,) = tmp_path_factory.getbasetemp().glob(f"good*/{good.name}")
+def candidate(local: Project, good: Path) -> Iterator[Path]:
     yield good
-    shutil.rmtree(good)
-    files.link_tree(copy, good)
+    files.link_tree(local.path / "unspoilt", good)
 
 
 def test_no_model_file(local: Project, candidate: Path) -> None:
