@@ -23,7 +23,7 @@ def main() -> int:
     Shared(known.started_with if known else settings.load(), pipeline).pull()
     events = history.read(pipeline)
     if not events:
-        raise UserError("nothing has been served here yet", brings_up(pipeline))
+        raise UserError("nothing has been served here yet", f"start it: {brings_up(pipeline)}")
     cut = history.cut_off(events)
     for event in events:
         if event.what != history.BEGINS or event is cut:

@@ -65,6 +65,7 @@ def bring_up(wished: Settings) -> State:
                 "use PREPROCESS=python",
             )
         stack = flavour.stack(name, wished)
+        exposure.require_keys(wished, stack.has_door)
         stack.prepare()
         version = made_live(stack, wished, first, seed, shared)
         if wished.repository:
