@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from bundle_serving.start_server import PIPELINE
@@ -24,6 +25,7 @@ MODELS = (
 )
 
 CLASSES = 365
+CHECKPOINT = "resnet50_places365.pth.tar"
 
 
 def ask_each(project: Project, photo: Path) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def not_ready(project: Project) -> set[str]:
     return set(MODELS) - set(re.findall(r"^ ?(\w+) +\d+ +READY", shown, re.MULTILINE))
 
 
-def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[np.ndarray]:
+def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[NDArray[np.float32]]:
     import torch
 
     with torch.inference_mode():
@@ -54,7 +56,7 @@ def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[np.ndarray]
         ]
 
 
-def pictures_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
+def pictures_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.float32]]:
     """By mobilenet_v2, with torchvision's own transforms."""
     from scripts.steps.manifest import Torchvision
     from scripts.steps.networks import build
@@ -65,7 +67,7 @@ def pictures_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
     return pytorch(network, published.transforms(), photos)
 
 
-def checkpoint_of_places(folder: Path) -> Path:
+def checkpoint_of_places(folder: Path) -> None:
     """The form that Places365 publishes: trained on several GPUs, with other things beside."""
     import torch
 
@@ -75,14 +77,15 @@ def checkpoint_of_places(folder: Path) -> Path:
     torch.manual_seed(1)
     network = torchvision.models.resnet50(weights=None, num_classes=CLASSES)
     state = {f"module.{name}": tensor for name, tensor in network.state_dict().items()}
-    path = folder / "resnet50_places365.pth.tar"
-    torch.save({"epoch": 90, "arch": "resnet50", "state_dict": state, "best_prec1": 54.7}, path)
+    torch.save(
+        {"epoch": 90, "arch": "resnet50", "state_dict": state, "best_prec1": 54.7},
+        folder / CHECKPOINT,
+    )
     lines = [f"/p/place_{number} {number}\n" for number in range(CLASSES)]
     (folder / CATEGORIES).write_text("".join(lines))
-    return path
 
 
-def places_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
+def places_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.float32]]:
     """With the transforms that Places365's networks were trained with."""
     from scripts.recipes.kinds.places import Places
     from scripts.recipes.schema import load_as

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import http.client
 import io
 import json
 import os
@@ -12,9 +13,10 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +24,8 @@ from typing import IO, Any
 import psutil
 from dotenv import dotenv_values
 from PIL import Image
+
+from scripts.base import files
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -98,8 +102,15 @@ class Project:
     settings: dict[str, str] = field(default_factory=default_settings)
 
     @classmethod
-    def copy(cls, path: Path, environment: bool = True, **settings: str) -> Project:
-        """The files that git knows or would take; with this checkout's .venv, if wanted.
+    def copy(cls, path: Path, **settings: str) -> Project:
+        """With this checkout's .venv."""
+        made = cls.bare(path, **settings)
+        (made.path / ".venv").symlink_to(ROOT / ".venv")
+        return made
+
+    @classmethod
+    def bare(cls, path: Path, **settings: str) -> Project:
+        """The files that git knows or would take.
 
         The folder's name is another one for each run of these tests, for whoever looks at what is
         left of one.
@@ -116,11 +127,13 @@ class Project:
             if (ROOT / name).is_file():
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, path / name)
-        if environment:
-            (path / ".venv").symlink_to(ROOT / ".venv")
         for wheel in (ROOT / "docker" / "export" / "wheels").glob("*.whl"):
             os.link(wheel, path / "docker" / "export" / "wheels" / wheel.name)
         return cls(path, default_settings() | settings)
+
+    def take(self, exported: Path) -> None:
+        """What was exported for all, in the place of an export of its own."""
+        files.link_tree(exported / "versions", self.path / "build" / "versions")
 
     def environment(self, **settings: str) -> dict[str, str]:
         return os.environ | self.settings | settings
@@ -180,6 +193,17 @@ class Project:
         *_, last = (event["version"] for event in events if event["what"] == "serves")
         return versions / str(last)
 
+    def readiness(self) -> int:
+        """As a load balancer asks; 0 where nobody answers."""
+        connection = http.client.HTTPConnection(self.http, timeout=10)
+        try:
+            connection.request("GET", "/v2/health/ready")
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return 0
+        finally:
+            connection.close()
+
     def server_began(self) -> str:
         """Another answer after each start, by whomever it was started."""
         if self.settings["FLAVOUR"] == "local":
@@ -203,6 +227,26 @@ class Project:
     @property
     def shm_prefix(self) -> str:
         return f"triton_bundle_{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}_"
+
+
+@contextmanager
+def asked_meanwhile(ask: Callable[[], int]) -> Iterator[list[int]]:
+    """All different answers in a row, until the block ends."""
+    answers = [ask()]
+    done = threading.Event()
+
+    def ask_on() -> None:
+        while not done.wait(0.05):
+            if (answer := ask()) != answers[-1]:
+                answers.append(answer)
+
+    thread = threading.Thread(target=ask_on)
+    thread.start()
+    try:
+        yield answers
+    finally:
+        done.set()
+        thread.join()
 
 
 def run(*command: str) -> str:

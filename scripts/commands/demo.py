@@ -31,7 +31,7 @@ def main() -> int:
     reason = None if _settled(wished) else why_unavailable(wished)
     if reason:
         console.note(f"torchvision's weights are not available ({reason})")
-        console.note(f"training a small network here instead, on drawings: {', '.join(NAMES)}")
+        console.note(f"instead, a small network is trained here, on drawings: {', '.join(NAMES)}")
         wished = wished.replaced(ARCH=DRAWN, WEIGHTS="default")
     server = bring_up(wished)
     picture.main(["--out", str(PICTURE)])
@@ -44,7 +44,7 @@ def main() -> int:
             "classes: make up ARCH=resnet50 WEIGHTS=resnet50.pth (or online, without WEIGHTS)"
         )
     console.out.print(
-        f"\nIt runs on:     http://{server.http} (gRPC: {server.grpc})\n"
+        f"\nIt runs on:     {server.http.url} (gRPC: {server.grpc})\n"
         "Now yours:      make classify IMG=photo.jpg\n"
         "What is up:     make status\n"
         "Stop it:        make down\n"

@@ -9,11 +9,13 @@ from scripts.stacks.state import State
 
 def unhealthy_reason(stack: Stack, server: State, pipeline: str) -> str | None:
     """None if it answers requests and its keeper is running."""
-    if reason := reason_not_to_trust(f"http://{server.http}", pipeline):
+    if reason := reason_not_to_trust(server.http, pipeline):
         return reason
     if not stack.alive():
         return "it answers, but its keeper is gone"
     if server.flavour == "gpu":  # which has no keeper
         return None
     kept = stack.kept()
+    if lacking := kept.get("lacking"):
+        return f"{', '.join(lacking)} lacks a process, which the keeper restores"
     return None if kept.get("ready") else str(kept.get("reason", "its keeper has written no notes"))

@@ -20,6 +20,7 @@ from docker.models.containers import Container
 
 import docker
 from bundle_serving import keeper_notes
+from bundle_serving.exposure import PRIVATE_KEY
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
@@ -31,7 +32,8 @@ from scripts.recipes.layout import Share
 from scripts.repository import live
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
-from scripts.stacks import admin_key, state, temporary
+from scripts.stacks import admin_key, exposure, state, temporary
+from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
 from scripts.steps.manifest import pinned
 from scripts.storage import on_demand
@@ -100,6 +102,7 @@ class DockerStack:
         "quantise": "export",
         "gate": "engine",
     }
+    has_door = True
     run_dir = "/run/triton"  # in the container: writable, and programs may run from it
     # A container that does not start is removed, and its log with it.
     log_hint = "see the whole log: docker compose up server"
@@ -123,8 +126,11 @@ class DockerStack:
         if location := wished(self._settings):  # refused before anything is built or uploaded
             seen_from_containers(location, self._settings)
         self.build("server")
-        if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
-            self._run("init", "sh", "docker/steps/init.sh")
+        exposure.place_certificate(self._settings)
+        needs_certificate = exposure.of(self._settings).certificate is not None
+        if needs_certificate or not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
+            hosts = f"ALLOWED_HOSTS={','.join(exposure.names(self._settings))}"
+            self._run("init", "sh", "docker/steps/init.sh", options=["--env", hosts])
         admin_key.ensure()
         lock.hands_off_file()
 
@@ -194,7 +200,7 @@ class DockerStack:
         try:
             return str(self._engine.images.get(name).id)
         except (DockerException, OSError) as fault:
-            raise UserError(f"the image {name} is not available ({fault})", "make up") from None
+            raise UserError(f"the image {name} is not available ({fault})", "run make up") from None
 
     def start(self, wanted: State) -> None:
         self._take_down(
@@ -252,7 +258,7 @@ class DockerStack:
             },
             ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
             shm_size=self._shm_size,
-            mem_limit=self._settings.memory,
+            mem_limit=self._memory,
         )
 
         def alive() -> bool:
@@ -263,7 +269,7 @@ class DockerStack:
         try:
             temporary.until_it_answers(
                 "the server",
-                lambda: reason_not_to_trust(f"http://{address}", PIPELINE),
+                lambda: reason_not_to_trust(address, PIPELINE),
                 alive,
                 lambda: container.logs().decode(errors="replace"),
             )
@@ -281,6 +287,11 @@ class DockerStack:
             return None
         cached = memory.get("stats", {}).get("inactive_file", 0)
         return int(memory["usage"] - cached), int(memory["limit"])
+
+    def root(self) -> int | None:
+        """The number that the server's first process has outside its container."""
+        container = self._container("server")
+        return int(container.attrs["State"]["Pid"]) or None if container else None
 
     def room(self) -> int | None:
         """Bytes of memory that the server may still use."""
@@ -393,6 +404,10 @@ class DockerStack:
             )
 
     @property
+    def _memory(self) -> str:
+        return self._settings.memory or f"{limit_mb(self._settings)}m"
+
+    @property
     def _shm_size(self) -> str:
         shares = Share.preprocessing(self._settings), Share.network(self._settings)
         instances = sum(share.instances for share in shares)
@@ -410,6 +425,7 @@ class DockerStack:
     def _environment(self, wanted: State | None) -> dict[str, str]:
         """The values of the variables in the Compose files."""
         own = {
+            "MEMORY": self._memory,
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
         }
@@ -454,8 +470,9 @@ def _give(folder: Path) -> None:
         (folder / "cache").mkdir(exist_ok=True)
         for path in (folder, *folder.rglob("*")):
             os.chown(path, *owner)
-        if admin_key.PATH.exists():
-            os.chown(admin_key.PATH, owner[0], admin_key.NOBODY)
+        for secret in (admin_key.PATH, exposure.FOLDER / PRIVATE_KEY):
+            if secret.exists():
+                os.chown(secret, owner[0], admin_key.NOBODY)
 
 
 def _folder(container: Container) -> str:

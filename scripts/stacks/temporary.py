@@ -35,8 +35,9 @@ def running(
     log: Path,
     reason_to_wait: Callable[[], str | None],
     environment: Mapping[str, str] | None = None,
-) -> Iterator[None]:
-    """Starts a server and yields once it answers; ends it and everything that it started."""
+) -> Iterator[int]:
+    """Starts a server and yields its process id once it answers; ends it and everything that it
+    started."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as file:
         server = subprocess.Popen(
@@ -55,7 +56,7 @@ def running(
             lambda: server.poll() is None,
             lambda: log.read_text(errors="replace"),
         )
-        yield
+        yield server.pid
     finally:
         _end(server)
 
@@ -106,7 +107,5 @@ def triton(
         command += ["--http-port", str(http), "--grpc-port", str(grpc)]
         command += ["--metrics-port", str(metrics), "--shm-prefix", SHM_PREFIX + f"{http}_"]
         command += ["--admin-key-file", admin_key.ensure()]
-        with running(
-            name, command, log, lambda: reason_not_to_trust(f"http://{address}", pipeline)
-        ):
+        with running(name, command, log, lambda: reason_not_to_trust(address, pipeline)):
             yield address, f"127.0.0.1:{grpc}"

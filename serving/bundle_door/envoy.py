@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_door.exposure import Exposure
 from bundle_door.keys import CLIENT_HEADER
 from bundle_door.limits import Limits
+from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
 from bundle_serving import sockets
+from bundle_serving.exposure import Exposure
 from bundle_serving.guard import GRPC_HEADER
 
 Config = dict[str, Any]
@@ -32,13 +33,14 @@ TYPES = "type.googleapis.com/envoy.extensions."
 TRITON = "/inference.GRPCInferenceService/"
 OPEN_METHODS = [
     *(f"{TRITON}{name}" for name in (
-        "ModelInfer", "ServerLive", "ServerReady", "ModelReady", "ServerMetadata",
+        "ServerLive", "ServerReady", "ModelReady", "ServerMetadata",
         "ModelMetadata", "ModelConfig",
     )),
 ]  # fmt: skip
 # For load balancers, which have no API key.
 HEALTH = ["/v2/health/live", "/v2/health/ready"]
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
+INFER = f"{TRITON}ModelInfer"
 STREAM = f"{TRITON}ModelStreamInfer"
 RESOURCE_EXHAUSTED = "8"
 RETRY = ("retry-after", "1")
@@ -57,6 +59,7 @@ OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
 
 # Of Envoy's own memory; the bodies over gRPC are in it until they are complete.
 HEAP_BYTES = 512 << 20
+RELEASED_BYTES, RELEASE_S = 100 << 20, 1
 # A client that has opened a connection, or begun a request's headers, gets so long to go on.
 HEADERS_S = 10
 
@@ -92,6 +95,11 @@ def config(
             ],
         },
         "overload_manager": overload(limits),
+        # Else it keeps what a burst took.
+        "memory_allocator_manager": {
+            "bytes_to_release": RELEASED_BYTES,
+            "memory_release_interval": seconds(RELEASE_S),
+        },
     }
 
 
@@ -117,6 +125,7 @@ def grpc_routes(limits: Limits, admin_key: str | None) -> list[Config]:
     return [
         refusal(with_header({"prefix": "/"}, "origin", {"present_match": True}), 403, FOREIGN_PAGE),
         without_key(to("triton", {"path": HEALTH_METHOD}, timeout_s=10)),
+        again(to("triton", {"path": INFER}, limits.answer_s)),
         *(to("triton", {"path": path}, limits.answer_s) for path in OPEN_METHODS),
         unbuffered(to("streams", {"path": STREAM}, timeout_s=0)),
         *(route for path in ADMIN_METHODS for route in admin_routes(path, admin_key)),
@@ -150,12 +159,15 @@ def listener(
     exposure: Exposure,
 ) -> Config:
     chain: Config = {"filters": [manager(name, routes, limits, exposure)]}
-    if exposure.tls_cert:
+    if exposure.certificate:
         protocols = ["h2"] if name == "grpc" else ["h2", "http/1.1"]
         chain["transport_socket"] = tls(exposure, protocols)
+    socket_address = {"address": address, "port_value": port}
+    if address == "::":
+        socket_address["ipv4_compat"] = True
     return {
         "name": name,
-        "address": {"socket_address": {"address": address, "port_value": port}},
+        "address": {"socket_address": socket_address},
         # What a connection may have waiting here; more is left to the client's end.
         "per_connection_buffer_limit_bytes": 1 << 20,
         "filter_chains": [chain],
@@ -164,8 +176,8 @@ def listener(
 
 def tls(exposure: Exposure, protocols: list[str]) -> Config:
     certificate = {
-        "certificate_chain": {"filename": str(exposure.tls_cert)},
-        "private_key": {"filename": str(exposure.tls_key)},
+        "certificate_chain": {"filename": str(exposure.certificate)},
+        "private_key": {"filename": str(exposure.private_key)},
     }
     return extension(
         "envoy.transport_sockets.tls",
@@ -260,6 +272,17 @@ def to(name: str, match: Config, timeout_s: float, rewrite: str = "") -> Config:
     return {"match": match, "route": route}
 
 
+def again(route: Config) -> Config:
+    """As Triton.infer does: where one of a model's processes has died."""
+    message = {"name": "grpc-message", "string_match": {"contains": OF_A_DEAD_PROCESS}}
+    policy = {
+        "retry_on": "retriable-headers",
+        "retriable_headers": [message],
+        "num_retries": TRIES - 1,
+    }
+    return {**route, "route": {**route["route"], "retry_policy": policy}}
+
+
 def refusal(match: Config, status: int, why: str) -> Config:
     return {"match": match, "direct_response": {"status": status, "body": {"inline_string": why}}}
 
@@ -335,6 +358,7 @@ def cluster(name: str, path: Path, protocol: Config, most: int) -> Config:
         "max_connections": MOST_CONNECTIONS,
         "max_pending_requests": MOST_CONNECTIONS,
         "max_requests": most,
+        "max_retries": most,
     }
     return {
         "name": name,

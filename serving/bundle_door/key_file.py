@@ -1,6 +1,8 @@
-"""The file of API keys: their hashes, one client a line.
+"""The file of API keys: their hashes, one client per line.
 
 NAME SHA256 [REQUESTS_A_SECOND]
+
+python -m bundle_door.key_file build/key/api.keys [add NAME [RATE] | revoke NAME]
 """
 
 from __future__ import annotations
@@ -8,28 +10,33 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 
 class BadKeys(RuntimeError):
-    """The file cannot be read as one of keys, or not be changed so; the message says why."""
+    """The key file cannot be read or changed; the message says why."""
 
 
 @dataclass(frozen=True)
 class Client:
     name: str
-    # None: as often as it likes.
+    # None: no limit.
     per_second: float | None = None
 
 
+# The admin key is an API key too.
+ADMIN = Client("admin")
+
+
 def hashed(key: str) -> str:
-    """Keys are random, so that a plain hash is as good as a slow one."""
+    """Keys are random, so a plain hash is as good as a slow one."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def read(file: Path) -> dict[str, Client]:
-    """The clients, by the hashes of their keys."""
+    """The clients by the hashes of their keys."""
     clients = {}
     for number, line in enumerate(file.read_text().splitlines(), 1):
         try:
@@ -43,11 +50,13 @@ def read(file: Path) -> dict[str, Client]:
 
 
 def add(file: Path, client: Client) -> str:
-    """The new client's key, which is kept nowhere."""
-    if not re.fullmatch(r"[\w.@-]{1,64}", client.name, re.ASCII):
-        raise BadKeys(f"{client.name!r} is no name; use letters, digits and . @ _ -")
+    """Returns the new client's key, which is stored nowhere."""
+    if not re.fullmatch(r"[\w.@-]{1,64}", client.name, re.ASCII) or client.name == ADMIN.name:
+        raise BadKeys(
+            f"{client.name!r} is not a valid name; use letters, digits and . @ _ -, not admin"
+        )
     clients = read(file) if file.exists() else {}
-    if client in clients.values() or client.name in names(clients):
+    if client.name in names(clients):
         raise BadKeys(f"{client.name} has a key already; revoke it, or choose another name")
     key = secrets.token_urlsafe(32)
     _write(file, {**clients, hashed(key): client})
@@ -68,12 +77,33 @@ def names(clients: dict[str, Client]) -> list[str]:
 def _write(file: Path, clients: dict[str, Client]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".new")
-    unfinished.unlink(missing_ok=True)
-    unfinished.touch(0o600, exist_ok=False)
     unfinished.write_text("".join(_line(digest, client) for digest, client in clients.items()))
+    # It contains only hashes, and a container's door reads it as a different user.
+    unfinished.chmod(0o644)
     unfinished.replace(file)
 
 
 def _line(digest: str, client: Client) -> str:
     rate = "" if client.per_second is None else f" {client.per_second:g}"
     return f"{client.name} {digest}{rate}\n"
+
+
+def main(argv: list[str]) -> int:
+    try:
+        match argv:
+            case [file]:
+                print(*names(read(Path(file))), sep="\n")
+            case [file, "add", name, *rate]:
+                print(add(Path(file), Client(name, float(rate[0]) if rate else None)))
+            case [file, "revoke", name]:
+                revoke(Path(file), name)
+            case _:
+                raise BadKeys("usage: FILE [add NAME [RATE] | revoke NAME]")
+    except (BadKeys, OSError, ValueError) as fault:
+        print(f"error: {fault}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

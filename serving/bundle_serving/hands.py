@@ -1,8 +1,8 @@
-"""Who may change what is loaded: commands, or the keeper when none of them is at work.
+"""Who may change what is loaded: commands, or the keeper while no command is running.
 
-A lock on a file, because it ends with the command that holds it, however that ends, and because a
-container sees it through a read-only mount. (Where Docker runs in a virtual machine, it does not:
-there a command and the keeper may meet, and the later load counts.)
+A file lock, because it ends with the command that holds it, and because a container sees it through
+a read-only mount. (Not if Docker runs in a virtual machine: there a command and the keeper may
+interfere, and the later load counts.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 LOOK_S = 0.2
-LONGEST_S = 60  # that a command waits for the keeper: one that is stopped holds nobody up
+LONGEST_S = 60  # that a command waits for the keeper: a stopped keeper must not block it
 
 
 class Hands:
@@ -27,18 +27,27 @@ class Hands:
 
     @asynccontextmanager
     async def on(self) -> AsyncIterator[None]:
+        """Once no command is at work."""
+        while True:
+            with self.on_if_free() as free:
+                if free:
+                    yield
+                    return
+            await asyncio.sleep(LOOK_S)
+
+    @contextmanager
+    def on_if_free(self) -> Iterator[bool]:
+        """Whether no command is at work, and none begins before the block ends."""
         if self._file is None or not self._file.exists():
-            yield
+            yield True
             return
         with self._file.open() as lock:
-            while not _taken(lock, fcntl.LOCK_EX):
-                await asyncio.sleep(LOOK_S)
-            yield
+            yield _taken(lock, fcntl.LOCK_EX)
 
 
 @contextmanager
 def off(file: Path) -> Iterator[None]:
-    """The keeper's hands, for a command; others may hold them off at the same time."""
+    """Keeps the keeper from interfering during a command; several commands may do so at once."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as lock:
         deadline = time.monotonic() + LONGEST_S

@@ -1,6 +1,6 @@
-"""What the keeper tells others: files in the run folder, each written whole.
+"""The keeper's notes for others: files in the run folder, each written atomically.
 
-readiness.json   for the door, which answers /v2/health/ready by it
+readiness.json   for the door's answer to /v2/health/ready
 keeper.json      for `make status`, and for the next keeper
 keeper.prom      for Prometheus; the door adds it to Triton's metrics
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 READINESS, STATE, METRICS = "readiness.json", "keeper.json", "keeper.prom"
 
-# What there is to restore, from the smallest to the largest.
+# What can be restored, from the smallest to the largest.
 STOPPED, MODEL, DOOR, SERVER = "stopped_process", "model", "door", "server"
 
 KEPT_EVENTS = 20
@@ -31,12 +31,13 @@ class Notes:
     reason: str = "it is starting"
     times_ready: int = 0
     extra_pipelines: list[str] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)  # models with fewer processes than they need
     _restored: Counter[str] = field(default_factory=Counter)
     _events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
 
     @classmethod
     def resumed(cls, folder: Path) -> Notes:
-        """Where a keeper before this one left off."""
+        """Continues the notes of an earlier keeper."""
         notes = cls(folder)
         before = read(folder)
         notes.extra_pipelines = before.get("extra_pipelines", [])
@@ -46,7 +47,7 @@ class Notes:
         return notes
 
     def say(self, ready: bool, reason: str = "") -> None:
-        """Whether requests are answered."""
+        """Notes whether requests are answered."""
         self.times_ready += ready
         if (ready, reason) == (self.ready, self.reason) and ready:
             return
@@ -65,10 +66,16 @@ class Notes:
             self.extra_pipelines = extra_pipelines
             self._save()
 
+    def lacks(self, models: list[str]) -> None:
+        if models != self.lacking:
+            self.lacking = models
+            self._save()
+
     def _save(self) -> None:
         state = {
             "ready": self.ready,
             "reason": self.reason,
+            "lacking": self.lacking,
             "restored": self._restored,
             "events": list(self._events),
             "extra_pipelines": self.extra_pipelines,
@@ -90,13 +97,13 @@ class Notes:
 
     def _write(self, name: str, content: str) -> None:
         draft = self.folder / f".{name}.new"
-        with suppress(OSError):  # a full disk is no reason to end
+        with suppress(OSError):  # a full disk is no reason to exit
             draft.write_text(content)
             draft.replace(self.folder / name)
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What the keeper of a run folder has noted; empty where it has not."""
+    """The notes of a run folder's keeper; empty if there are none."""
     try:
         state: dict[str, Any] = json.loads((folder / STATE).read_text())
         return state

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +31,7 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(served: Project) -> Iterator[Run]:
+def run(served: Project) -> Run:
     said = served.made("bench", QUICK="1", COMPARE=str(EARLIER))
     (report,) = re.findall(r"report: (\S+)$", said, re.MULTILINE)
     return Run(said, (served.path / report).parent)
@@ -86,7 +85,7 @@ def test_the_report_in_a_browser(run: Run, tmp_path: Path) -> None:
         "How fast is ensemble_python_resnet50, serving mobilenet_v2?",
         "How to read it",
         "Measured on",
-        "Against ",
+        "Compared with ",
     ):
         assert words in page.text
 

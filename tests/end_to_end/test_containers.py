@@ -13,7 +13,9 @@ import pytest
 import docker
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
+from scripts.settings import settings
 from scripts.stacks.admin_key import NOBODY
+from scripts.stacks.memory import limit_mb
 from tests.conftest import require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
@@ -38,14 +40,14 @@ in_containers = pytest.mark.parametrize("served", ["cpu"], indirect=True)
 
 @in_containers
 def test_the_container_is_shut_in(container: Any) -> None:
-    settings = container.attrs["HostConfig"]
+    host = container.attrs["HostConfig"]
     assert container.attrs["Config"]["User"] == f"{NOBODY}:{NOBODY}"
-    assert settings["ReadonlyRootfs"]
-    assert settings["CapDrop"] == ["ALL"] and not settings["CapAdd"]
-    assert "no-new-privileges:true" in settings["SecurityOpt"]
-    assert settings["IpcMode"] == "private"
-    assert settings["Memory"] == 4 * 2**30
-    published = [p for ports in settings["PortBindings"].values() for p in ports]
+    assert host["ReadonlyRootfs"]
+    assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
+    assert "no-new-privileges:true" in host["SecurityOpt"]
+    assert host["IpcMode"] == "private"
+    assert host["Memory"] == limit_mb(settings.load({}, Path("/none"))) * 2**20
+    published = [p for ports in host["PortBindings"].values() for p in ports]
     assert {each["HostIp"] for each in published} == {"127.0.0.1"}
 
 
@@ -88,6 +90,7 @@ def test_torch_is_in_no_serving_image(container: Any) -> None:
     assert code != 0
 
 
+@pytest.mark.long
 @in_containers
 def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
     for number in range(4):
@@ -108,17 +111,9 @@ def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
 def compose_config() -> dict[str, Any]:
     asked = subprocess.run(
         [
-            "docker",
-            "compose",
-            "--profile",
-            "steps",
-            "--profile",
-            "s3",
-            "--profile",
-            "embeddings",
-            "config",
-            "--format",
-            "json",
+            *("docker", "compose", "--env-file", os.devnull),
+            *("--profile", "steps", "--profile", "s3", "--profile", "embeddings"),
+            *("config", "--format", "json"),
         ],
         cwd=ROOT,
         capture_output=True,

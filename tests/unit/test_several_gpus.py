@@ -125,7 +125,7 @@ def test_kernels_are_compiled_at_the_start(
 ) -> None:
     args = {"model_config": json.dumps({"parameters": parameters})}
     postprocessing.TritonPythonModel().initialize(args)
-    assert sys.modules["cupy"].compiled == compiled  # type: ignore[attr-defined]
+    assert sys.modules["cupy"].compiled == compiled
 
 
 def test_scores_stay_where_that_is_asked_for_and_possible(
@@ -140,7 +140,7 @@ def test_scores_stay_where_that_is_asked_for_and_possible(
 def test_a_container_that_lost_its_gpu_is_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["--url", "http://127.0.0.1:9"]  # where nobody answers
+    asked = ["--address", "127.0.0.1:9"]  # where nobody answers
     monkeypatch.setenv("PATH", str(tmp_path))
     assert health.main(asked) == 1 and "lost" not in capsys.readouterr().err
     program = tmp_path / "nvidia-smi"

@@ -14,7 +14,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
-from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
+from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
 from scripts.recipes.pictures import OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export
 from scripts.settings.architectures import DRAWN
@@ -233,9 +233,9 @@ def preprocessing_on_gpu(recipe: Image, warmup_bytes: int) -> str:
         pbtxt.instances(
             1,
             "GPU",
-            "One: each takes GPU memory of its own, and keeps the GPU's decoder busy by itself.",
+            "One is enough: it keeps the GPU's decoder busy, and each takes GPU memory.",
         ),
-        BATCHES_FORM_THEMSELVES,
+        pbtxt.QUEUED,
         _warm_picture(recipe, warmup_bytes),
         pbtxt.parameter("num_threads", "4"),
     )
@@ -272,7 +272,7 @@ def network_on_gpu(recipe: Image) -> str:
         pbtxt.instances(
             recipe.instances.network_on_gpu,
             "GPU",
-            "One copies while the other computes.",
+            "Two: one copies while the other computes.",
         ),
         pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
         "optimization { cuda { graphs: true } }",
