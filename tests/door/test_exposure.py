@@ -251,7 +251,7 @@ def test_keys_are_added_and_revoked(tmp_path: Path) -> None:
     with pytest.raises(BadKeys, match="ann has a key already"):
         add(file, Client("ann"))
     for name in ("ann smith", "admin"):
-        with pytest.raises(BadKeys, match="is no name"):
+        with pytest.raises(BadKeys, match="is not a valid name"):
             add(file, Client(name))
     revoke(file, "ann")
     assert list(read(file).values()) == [Client("bob")]
