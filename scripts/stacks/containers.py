@@ -125,7 +125,6 @@ class DockerStack:
         self._require_own_project()
         if location := wished(self._settings):  # refused before anything is built or uploaded
             seen_from_containers(location, self._settings)
-        exposure.require_keys(self._settings, self.has_door)
         self.build("server")
         exposure.place_certificate(self._settings)
         needs_certificate = exposure.of(self._settings).certificate is not None
@@ -201,7 +200,7 @@ class DockerStack:
         try:
             return str(self._engine.images.get(name).id)
         except (DockerException, OSError) as fault:
-            raise UserError(f"the image {name} is not available ({fault})", "make up") from None
+            raise UserError(f"the image {name} is not available ({fault})", "run make up") from None
 
     def start(self, wanted: State) -> None:
         self._take_down(
