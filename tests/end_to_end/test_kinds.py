@@ -4,6 +4,7 @@ adds in one module and one recipe."""
 from __future__ import annotations
 
 import http.client
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -106,8 +107,7 @@ def test_a_kind_is_one_module_and_one_recipe(served: Project) -> None:
         assert not list(own.glob("*/sums*")) and not list(own.glob("*/adder"))
         assert "yours: none" in served.make("remove-model").stderr
     finally:
-        for path in (own / "kinds").iterdir():
-            path.unlink()
+        shutil.rmtree(own / "kinds")
 
 
 PROGRAMS = {
