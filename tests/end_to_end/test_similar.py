@@ -100,7 +100,7 @@ def test_make_similar_prints_the_most_alike_first(similar: Project) -> None:
     (similar.path / "photos" / "letter.jpg").write_text("Dear Sir or Madam")
     asked = similar.make("similar", IMG="photos/mug.jpg", IN="photos", JSON="1", TOP="2")
     (line,) = error_lines(asked.stderr)
-    assert asked.returncode != 0 and "letter.jpg: not a picture" in line
+    assert asked.returncode != 0 and "letter.jpg: not a readable picture" in line
     first, second, refused = map(json.loads, asked.stdout.splitlines()[-3:])
     assert first["source"] == "photos/smaller.png" and first["likeness"] > second["likeness"]
     assert refused["error"]["kind"] == "PictureRefused"
