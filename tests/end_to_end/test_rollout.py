@@ -174,7 +174,7 @@ def test_no_way_back_and_nothing_to_roll_out(local: Project) -> None:
     (line,) = error_lines(local.make("rollout", VERSION="99").stderr)
     assert "there is no version 99" in line and "make history" in line
     (line,) = error_lines(local.make("rollout", CANARY="some").stderr)
-    assert "CANARY must be between 1 and 99" in line
+    assert "CANARY=some must be between 1 and 99" in line
     assert "nothing changed" in local.made("publish")
 
 
@@ -264,7 +264,7 @@ def candidate(local: Project, good: Path) -> Iterator[Path]:
 
 def test_no_model_file(local: Project, candidate: Path) -> None:
     (candidate / NETWORK).unlink()
-    refused(local, f"model.onnx of resnet50_onnx in version {candidate.name} is gone", candidate)
+    refused(local, f"model.onnx of resnet50_onnx in version {candidate.name} is missing", candidate)
 
 
 def test_a_file_that_is_not_the_published_one(local: Project, candidate: Path) -> None:
