@@ -20,10 +20,10 @@ from tests.project import ROOT, Project, picture
 
 SUM = '''"""Image files -> the sum of their pixels."""
 
-from http.client import HTTPConnection
 from typing import Literal
 
 import numpy as np
+from bundle_serving.address import Address
 from bundle_serving.health import PICTURE
 from scripts.recipes import pbtxt
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
@@ -73,7 +73,8 @@ class Sum(Recipe):
     def ask(self, server, asked, said):
         for name in asked:
             question = self.question(open(name, "rb").read())
-            print(self.gist(infer.ask(HTTPConnection(server.http), self.ensemble, question)))
+            address = Address.of(server.known["url"])
+            print(self.gist(infer.ask(address.connection(60), self.ensemble, question)))
         return 0
 '''
 RECIPE = "kind: sum\nmodels: {ensemble: sums}\n"
