@@ -71,10 +71,9 @@ class Sum(Recipe):
     def judge(self, made, answers): return Agreement(1, int(self.gist(answers[0]) == 38384640), 0)
 
     def ask(self, server, asked, said):
-        for name in asked:
-            question = self.question(open(name, "rb").read())
-            address = Address.of(server.known["url"])
-            print(self.gist(infer.ask(address.connection(60), self.ensemble, question)))
+        connection = Address.of(server.known["url"]).connection(60)
+        for question in (self.question(open(name, "rb").read()) for name in asked):
+            print(self.gist(infer.ask(connection, self.ensemble, question)))
         return 0
 '''
 RECIPE = "kind: sum\nmodels: {ensemble: sums}\n"
