@@ -114,7 +114,7 @@ def test_make_similar_prints_the_most_alike_first(similar: Project) -> None:
         ({"IN": "photos"}, "no picture given"),
         ({"IMG": "photos/mug.jpg"}, "is not a folder"),
         ({"IMG": "photos/mug.jpg", "IN": "docs"}, "contains no other pictures"),
-        ({"IMG": "README.md", "IN": "photos"}, "README.md: not a picture"),
+        ({"IMG": "README.md", "IN": "photos"}, "README.md: not a readable picture"),
     ):
         (line,) = error_lines(similar.make("similar", **words).stderr)
         assert cause in line
@@ -134,7 +134,7 @@ def test_a_bad_picture_is_its_own_askers_trouble(similar: Project) -> None:
             alone = client.embed(asked[3 * n])
             assert np.linalg.norm(each.vector) == pytest.approx(1, abs=1e-5)
             assert np.allclose(each.vector, alone.vector, atol=1e-4)
-    for each, cause in zip(found[1:3] * 10, ("not a picture", "50 megapixels") * 10, strict=True):
+    for each, cause in zip(found[1:3] * 10, ("not a readable picture", "50 megapixels") * 10, strict=True):
         assert isinstance(each.error, PictureRefused) and cause in each.error.cause
 
 
