@@ -134,7 +134,9 @@ def test_a_bad_picture_is_its_own_askers_trouble(similar: Project) -> None:
             alone = client.embed(asked[3 * n])
             assert np.linalg.norm(each.vector) == pytest.approx(1, abs=1e-5)
             assert np.allclose(each.vector, alone.vector, atol=1e-4)
-    for each, cause in zip(found[1:3] * 10, ("not a readable picture", "50 megapixels") * 10, strict=True):
+    for each, cause in zip(
+        found[1:3] * 10, ("not a readable picture", "50 megapixels") * 10, strict=True
+    ):
         assert isinstance(each.error, PictureRefused) and cause in each.error.cause
 
 
