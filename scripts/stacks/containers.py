@@ -32,7 +32,7 @@ from scripts.recipes.layout import Share
 from scripts.repository import live
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
-from scripts.stacks import admin_key, exposure, state, temporary
+from scripts.stacks import admin_key, certificates, exposure, state, temporary
 from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
 from scripts.steps.manifest import pinned
@@ -126,10 +126,10 @@ class DockerStack:
         if location := wished(self._settings):  # refused before anything is built or uploaded
             seen_from_containers(location, self._settings)
         self.build("server")
-        exposure.place_certificate(self._settings)
+        certificates.place(self._settings)
         needs_certificate = exposure.of(self._settings).certificate is not None
         if needs_certificate or not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
-            hosts = f"ALLOWED_HOSTS={','.join(exposure.names(self._settings))}"
+            hosts = f"ALLOWED_HOSTS={','.join(certificates.names(self._settings))}"
             self._run("init", "sh", "docker/steps/init.sh", options=["--env", hosts])
         admin_key.ensure()
         lock.hands_off_file()

@@ -1,15 +1,15 @@
-"""To whom the server's ports are open, and what that takes: a certificate, API keys."""
+"""To whom the server's ports are open, and how commands reach it there. Imports nothing large, for
+every command needs it."""
 
 from __future__ import annotations
 
-import socket
 from functools import cache
 from pathlib import Path
 
-from bundle_door import certificate, prepare
+from bundle_door import certificate
 from bundle_serving.address import Address
-from bundle_serving.exposure import API_KEYS, CERTIFICATE, PRIVATE_KEY, TLS_FOLDER, Exposure
-from scripts.base import console, files, ports
+from bundle_serving.exposure import API_KEYS, TLS_FOLDER, Exposure
+from scripts.base import files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings
@@ -27,50 +27,6 @@ def of(wished: Settings) -> Exposure:
         tls_folder=FOLDER,
         key_file=KEYS,
     )
-
-
-def place_certificate(wished: Settings) -> None:
-    """The user's own, where the door reads it."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    given = {CERTIFICATE: wished.tls_cert, PRIVATE_KEY: wished.tls_key}
-    if not any(given.values()):
-        return
-    for name, source in given.items():
-        if source is None:
-            raise UserError("TLS needs a certificate and its key", "set TLS_CERT and TLS_KEY")
-        _place(source, FOLDER / name, mode=0o644 if name == CERTIFICATE else 0o600)
-    (FOLDER / certificate.NAMES).unlink(missing_ok=True)
-
-
-def _place(source: Path, target: Path, mode: int) -> None:
-    try:
-        content = source.read_text()
-    except (OSError, ValueError) as fault:
-        raise UserError(
-            f"{source} cannot be read ({getattr(fault, 'strerror', 'it is no text')})",
-            "set TLS_CERT and TLS_KEY to PEM files",
-        ) from None
-    if "-----BEGIN" not in content:
-        raise UserError(f"{source} is no PEM file", "set TLS_CERT and TLS_KEY to PEM files")
-    if not target.exists() or target.read_text() != content:
-        files.write(target, content, mode)
-
-
-def make_certificate(wished: Settings) -> None:
-    """Where the door needs one and nobody gave one."""
-    try:
-        if prepare.prepared(of(wished), names(wished)):
-            console.note(
-                f"a new certificate is in {FOLDER.relative_to(ROOT)}, signed by itself: clients"
-                " need cert.pem to trust it"
-            )
-    except certificate.NoCertificate as fault:
-        raise UserError.of(fault) from None
-
-
-def names(wished: Settings) -> list[str]:
-    """That the certificate is for, beside this machine's own."""
-    return [socket.gethostname(), *prepare.names(wished.bind, wished.allowed_hosts)]
 
 
 def require_keys(wished: Settings, has_door: bool = True) -> None:

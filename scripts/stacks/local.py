@@ -20,7 +20,7 @@ from scripts.base.errors import INTERRUPTED, AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
 from scripts.settings.settings import DOOR, Settings, names
-from scripts.stacks import admin_key, exposure, state, temporary
+from scripts.stacks import admin_key, certificates, exposure, state, temporary
 from scripts.stacks.state import State
 from scripts.storage import key_files, on_demand
 from scripts.storage.location import wished
@@ -62,8 +62,8 @@ class LocalStack:
             raise UserError.of(fault) from None
         bootstrap.ensure("serve")
         admin_key.ensure()
-        exposure.place_certificate(self._settings)
-        exposure.make_certificate(self._settings)
+        certificates.place(self._settings)
+        certificates.make(self._settings)
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         bootstrap.ensure(LAYERS[step])
