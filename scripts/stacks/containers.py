@@ -48,8 +48,9 @@ SERVED = ROOT / "build" / "run" / "compose.yaml"
 # What Compose says where a container was started from: make and plain `docker compose` from the
 # checkout, and the latter by way of SERVED.
 OF_CHECKOUT = (str(ROOT), str(SERVED.parent))
-PROJECT, SERVICE, FOLDER = (
-    f"com.docker.compose.{label}" for label in ("project", "service", "project.working_dir")
+PROJECT, SERVICE, ONE_OFF, FOLDER = (
+    f"com.docker.compose.{label}"
+    for label in ("project", "service", "oneoff", "project.working_dir")
 )
 
 # They have commands of their own, and stay through `make down`.
@@ -236,24 +237,24 @@ class DockerStack:
     def temporary(self, repository: Path, log: Path) -> Iterator[tuple[str, str]]:
         """A server for as long as a block lasts, and where it is asked over HTTP and gRPC."""
         http, grpc = free_ports(2)
-        container = self._engine.containers.run(
-            self._image("server"),
-            detach=True,
-            init=True,
-            read_only=True,
-            cap_drop=["ALL"],
-            security_opt=["no-new-privileges:true"],
-            user=f"{admin_key.NOBODY}:{admin_key.NOBODY}",
-            environment={"BIND": "127.0.0.1"},
-            tmpfs={"/run/triton": "exec,mode=1777", "/tmp": ""},
-            volumes={
-                str(repository): {"bind": "/models", "mode": "ro"},
-                str(admin_key.PATH.parent): {"bind": "/run/key", "mode": "ro"},
-            },
-            ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
-            shm_size=self._shm_size,
-            mem_limit=self._settings.memory,
-        )
+        name = f"{self.project}-temporary-{http}"
+        options = [
+            "--name",
+            name,
+            "--env",
+            "BIND=127.0.0.1",
+            "--volume",
+            f"{repository}:/models:ro",
+        ]
+        options += [f"--publish=127.0.0.1:{http}:8000", f"--publish=127.0.0.1:{grpc}:8001"]
+        ran = self.compose("run", "--detach", "--no-deps", *options, "server", quiet=True)
+        if ran.returncode:
+            self.remove("server", name)
+            raise UserError(
+                f"Docker cannot start a server to try: {last_line(ran.stderr)}",
+                "make doctor shows what is wrong",
+            )
+        container = self._engine.containers.get(name)
 
         def alive() -> bool:
             container.reload()
@@ -271,6 +272,7 @@ class DockerStack:
         finally:
             log.write_bytes(container.logs())
             container.remove(force=True)
+            self.remove_networks(self.project)
 
     def memory(self) -> tuple[int, int] | None:
         """Bytes that the server takes, and may take, where Docker can tell."""
@@ -365,7 +367,7 @@ class DockerStack:
             raise UserError(f"Docker does not answer ({fault})", "make doctor shows why") from None
 
     def _container(self, service: str) -> Container | None:
-        return next(iter(self._containers(f"{SERVICE}={service}")), None)
+        return next(iter(self._containers(f"{SERVICE}={service}", f"{ONE_OFF}=False")), None)
 
     def remove(self, service: str, name: str | None = None) -> None:
         for container in self._containers(f"{SERVICE}={service}"):
