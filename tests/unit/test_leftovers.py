@@ -25,7 +25,7 @@ def server(tmp_path: Path) -> Iterator[None]:
     """A process with Triton's Python backend, as its mapped files show it."""
     backend = tmp_path / leftovers.BACKEND
     backend.write_text("a library")
-    command = [sys.executable, "-c", LOADED, backend]
+    command = [sys.executable, "-c", LOADED, str(backend)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin and process.stdout and process.stdout.readline()
         yield
