@@ -125,7 +125,7 @@ class DockerStack:
             seen_from_containers(location, self._settings)
         self.build("server")
         if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
-            self._run("init", "sh", "docker/steps/init.sh")
+            self._run("init")
         admin_key.ensure()
         lock.keepers_hands()
 
@@ -163,7 +163,8 @@ class DockerStack:
                 inside = f"/inputs/{number}/{argument.name}"
                 options += ["--volume", f"{argument}:{inside}:ro"]
                 words.append(inside)
-        _give(ROOT / "build")
+        if os.getuid() == 0:  # what root has written since is not the steps' to change
+            self._run("init")
         command = ("as-owner", "python3", "-m", f"scripts.steps.{step}", *words)
         self._run(self.places.get(step, step), *command, options=options)
 
@@ -445,19 +446,6 @@ class DockerStack:
             timeout=timeout,
             input=stdin,
         )
-
-
-def _give(folder: Path) -> None:
-    """Lets the steps write where root works: as the owner of this checkout, and never as root."""
-    folder.mkdir(exist_ok=True)
-    if os.getuid() == 0:
-        checkout = ROOT.stat()
-        owner = (checkout.st_uid, checkout.st_gid) if checkout.st_uid else (admin_key.NOBODY,) * 2
-        (folder / "cache").mkdir(exist_ok=True)
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, *owner)
-        if admin_key.PATH.exists():
-            os.chown(admin_key.PATH, owner[0], admin_key.NOBODY)
 
 
 def _folder(container: Container) -> str:
