@@ -175,6 +175,7 @@ class DockerStack:
         finally:
             self.remove(service)  # Ctrl-C ends Compose, and not always the container
         if ran.returncode:
+            self.remove_networks(self.project)
             raise AlreadyTold(ran.returncode)
 
     def prepare_step(self, step: str) -> None:
