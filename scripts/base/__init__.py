@@ -1,1 +1,1 @@
-"""What every other layer stands on: errors, files, the console, locks, ports."""
+"""Used by every other layer: errors, files, the console, locks, ports."""

@@ -1,4 +1,4 @@
-"""What the user sees while things happen."""
+"""Console output: notes, spinners, progress bars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scripts.base.text import printable
 
 
 class Output(Console):
-    """Of whatever is shown, a terminal obeys nothing but rich's own control codes."""
+    """Escapes control characters in all text; only rich's own control codes reach the terminal."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -26,7 +26,7 @@ class Output(Console):
 
 out = Output(highlight=False)
 
-# Less than this is there before a bar could be read.
+# Smaller transfers end before anyone could read a bar.
 SHOWN_BYTES = 1_000_000
 
 
@@ -35,7 +35,7 @@ def note(text: str) -> None:
 
 
 class Waiting:
-    """A line that says what is waited for and for how long: it moves in a terminal only."""
+    """A line that says what is awaited and for how long; it is animated in a terminal only."""
 
     def __init__(self, what: str, status: Status) -> None:
         self._what, self._status = what, status
@@ -59,7 +59,7 @@ def waiting(what: str) -> Iterator[Waiting]:
 
 @contextlib.contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], object]]:
-    """A bar for bytes that go somewhere; what is yielded is told of each few that went."""
+    """A bar for a transfer; call what it yields with the number of bytes just transferred."""
     if not out.is_terminal and total > SHOWN_BYTES:
         note(f"{what}: {total / 1e6:.0f} MB …")
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())

@@ -11,7 +11,7 @@ INTERRUPTED = 130
 
 
 class UserError(Exception):
-    """Something the user can put right; `remedy` says how."""
+    """Something the user can fix; `remedy` says how."""
 
     exit_code = 1
 
@@ -22,12 +22,12 @@ class UserError(Exception):
 
 
 class NoWeights(UserError):
-    """The weights that were asked for cannot be had here."""
+    """The requested weights are not available here."""
 
     exit_code = 3
 
 
-class AlreadyTold(UserError):
+class AlreadyReported(UserError):
     """A child process failed and has printed its own line."""
 
     def __init__(self, exit_code: int) -> None:
@@ -36,10 +36,10 @@ class AlreadyTold(UserError):
 
 
 def guarded(main: Callable[[], int]) -> int:
-    """Runs a command's main; the one place where expected failures become a line."""
+    """Runs a command's main; the only place where an expected failure becomes one line."""
     try:
         return main()
-    except AlreadyTold as fault:
+    except AlreadyReported as fault:
         return fault.exit_code
     except UserError as fault:
         print(printable(f"error: {fault.cause}; {fault.remedy}"), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Files that nobody ever sees half written. Stdlib only."""
+"""Atomic file operations: nobody sees a half-written file. Stdlib only."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def sha256(path: Path) -> str:
 
 
 def write(path: Path, content: str, mode: int = 0o644) -> None:
-    """Writes beside the target, then renames over it."""
+    """Writes a temporary file beside the target, then renames it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        draft.touch(0o600)  # what others may not read, they never could
+        draft.touch(0o600)  # never readable by others, not even for a moment
         draft.write_text(content)
         draft.chmod(mode)
         draft.replace(path)
@@ -29,7 +29,7 @@ def write(path: Path, content: str, mode: int = 0o644) -> None:
 
 
 def let_all_read(folder: Path) -> None:
-    """Whatever the umask was: a container reads it as another user."""
+    """Makes a folder readable whatever the umask: containers read it as another user."""
     for path in (folder, *folder.rglob("*")):
         mode = path.stat().st_mode
         wanted = mode | (0o555 if path.is_dir() else 0o444)
@@ -38,7 +38,7 @@ def let_all_read(folder: Path) -> None:
 
 
 def place(source: Path, target: Path) -> None:
-    """Puts a large file in place whole, without a copy where both are on one file system."""
+    """Installs a large file atomically; a hard link where both are on one file system."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -50,8 +50,7 @@ def place(source: Path, target: Path) -> None:
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """A copy that takes no room. Files are replaced here, never written into: no other copy sees a
-    change of one."""
+    """A copy made of hard links. Safe, because files are replaced and never written in place."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target, copy_function=_link)
 
@@ -59,15 +58,15 @@ def link_tree(source: Path, target: Path) -> None:
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # of another user's file, or on another file system
+    except OSError:  # another user's file, or another file system
         shutil.copy2(source, target)
 
 
 @contextlib.contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """A draft folder that takes the target's place at the end, or vanishes on any failure."""
+    """Yields a draft folder that replaces the target at the end and is removed on any failure."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in target.parent.glob(f".{target.name}.*.tmp"):  # of a run that was killed
+    for leftover in target.parent.glob(f".{target.name}.*.tmp"):  # left by a killed run
         shutil.rmtree(leftover, ignore_errors=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     old = target.with_name(f".{target.name}.{os.getpid()}.old.tmp")

@@ -1,4 +1,4 @@
-"""Ctrl-C, where it must not come at once."""
+"""Deferring or ignoring Ctrl-C where it must not interrupt at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scripts.base import console
 
 @contextmanager
 def deferred(until: str) -> Iterator[None]:
-    """It comes afterwards; where it is ignored, it stays so."""
+    """Raises KeyboardInterrupt afterwards; if SIGINT was ignored, it stays ignored."""
     came = False
     before = signal.getsignal(signal.SIGINT)
 

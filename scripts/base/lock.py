@@ -1,4 +1,4 @@
-"""Two commands that change things take turns, and the server's keeper keeps out meanwhile."""
+"""Commands that change things run one at a time, and the keeper does not interfere meanwhile."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
-def keepers_hands() -> Path:
-    """The file whose lock holds them off; in the folder that the server's container sees."""
+def hands_off_file() -> Path:
+    """Tells the keeper to wait while it is locked; the server's container mounts its folder."""
     path = ROOT / "build" / "key" / "hands-off"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    with contextlib.suppress(PermissionError):  # another user's, whose commands these are then too
+    with contextlib.suppress(PermissionError):  # it belongs to another user, and so does the server
         path.chmod(0o644)
     return path
 
 
 @contextlib.contextmanager
 def hands_off() -> Iterator[None]:
-    """What the server has loaded is this command's to change, and not its keeper's to restore."""
-    with hands.off(keepers_hands()):
+    """While this command changes what is loaded, the keeper restores nothing."""
+    with hands.off(hands_off_file()):
         yield

@@ -1,4 +1,4 @@
-"""Where the project lies, and its virtual environment. Stdlib only."""
+"""Paths of the project and its virtual environment. Stdlib only."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = ROOT / "requirements"
 
-# Tells this checkout from all others on this machine, of whatever name.
+# Distinguishes this checkout from every other one on this machine, even of the same name.
 MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
 
-# PyTorch's own index of CPU builds; on PyPI, torch for Linux brings gigabytes of CUDA with it.
+# PyTorch's own index of CPU builds; PyPI's torch for Linux pulls in gigabytes of CUDA.
 CPU_TORCH = "https://download.pytorch.org/whl/cpu"

@@ -1,5 +1,4 @@
-"""Are the ports free, and if not, who holds them? And ports that nobody listens on, for servers
-that live a short while."""
+"""Checks that ports are free, or says who holds them; finds free ports for short-lived servers."""
 
 from __future__ import annotations
 
@@ -11,12 +10,12 @@ from contextlib import ExitStack, suppress
 
 from scripts.base.errors import UserError
 
-# Not of those that the kernel gives to connections: a client would take one before its server does.
-BELOW = range(20_000, 30_000)
+# Below the kernel's ephemeral ports: a client could take one of those before the server does.
+CANDIDATES = range(20_000, 30_000)
 
 
 def holder(address: str, port: int) -> str | None:
-    """None when the port is free; else who listens there, as far as that can be seen."""
+    """None when the port is free; otherwise who listens there, as far as that is visible."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -29,11 +28,11 @@ def holder(address: str, port: int) -> str | None:
                 raise UserError(
                     f"BIND={address} is not an address of this machine", "use 127.0.0.1 or 0.0.0.0"
                 ) from None
-    return _process(port) or "another program (of another user, or in a container)"
+    return _process(port) or "another program (another user's, or in a container)"
 
 
 def _process(port: int) -> str | None:
-    import psutil  # the steps in containers find free ports, and do without it
+    import psutil  # missing in the containers that run steps, which only look for free ports
 
     try:
         for connection in psutil.net_connections("tcp"):
@@ -48,13 +47,13 @@ def _process(port: int) -> str | None:
 
 
 def require_free(address: str, wanted: Mapping[str, int], command: str = "up") -> None:
-    """`wanted` names the setting that each port comes from."""
+    """`wanted` maps the name of a setting to its port."""
     for setting, port in wanted.items():
         who = holder(address, port)
         if who:
             raise UserError(
                 f"port {port} is taken by {who}",
-                f"stop that, or choose another port: make {command} {setting}={port + 100}",
+                f"stop it, or choose another port: make {command} {setting}={port + 100}",
             )
 
 
@@ -62,7 +61,7 @@ def free_ports(count: int) -> list[int]:
     with ExitStack() as held:
         found: list[int] = []
         while len(found) < count:
-            port = random.choice(BELOW)
+            port = random.choice(CANDIDATES)
             with suppress(OSError):
                 held.enter_context(socket.socket()).bind(("127.0.0.1", port))
                 found.append(port)

@@ -1,4 +1,4 @@
-"""Where output goes. Stdlib only."""
+"""Redirecting output. Stdlib only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def all_output_on_stderr() -> Iterator[None]:
-    """Of this process and its children: stdout is for the answers, which a program may read."""
+    """For this process and its children: stdout is reserved for answers that a program may read."""
     sys.stdout.flush()
     answers = os.dup(1)
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""Words that come from elsewhere, as a terminal may show them. Stdlib only."""
+"""Text from outside, made safe for a terminal. Stdlib only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    """Control characters escaped: a terminal would obey them. Lines stay lines."""
+    """Escapes control characters, which a terminal would obey; newlines stay."""
     return "".join(each if _harmless(each) else ascii(each)[1:-1] for each in text)
 
 

@@ -1,1 +1,1 @@
-"""One file for each make command. Nothing imports them."""
+"""One file per make command. Nothing imports them."""

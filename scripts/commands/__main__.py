@@ -1,4 +1,4 @@
-"""Runs one of the commands behind make: python -m scripts.commands up"""
+"""Runs one of the make commands: python -m scripts.commands up"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A classifier of one's own as a pipeline beside the first: a recipe, its model folders, a server.
+"""Serves a classifier of your own as another pipeline: a recipe, its model folders, a server.
 
     make add-model NAME=birds ONNX=birds.onnx LABELS=birds.txt
     make add-model NAME=birds ARCH=resnet18 WEIGHTS=birds.pth LABELS=birds.txt
@@ -39,7 +39,7 @@ from scripts.steps import picture
 from scripts.steps.manifest import lines_of
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-HEAD = "# Pictures -> what is on them: `make classify MODEL={name} IMG=…`.\n"
+HEAD = "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n"
 SAMPLE = ROOT / "build" / "mug.jpg"
 
 
@@ -58,12 +58,12 @@ def main() -> int:
 
 def require_a_name(name: str) -> None:
     if not NAME.fullmatch(name):
-        said = f"NAME={name} is no name" if name else "no name is given"
+        said = f"NAME={name} is not a valid name" if name else "no NAME given"
         raise UserError(said, "use lower-case letters, digits and _: make add-model NAME=birds")
 
 
 def require_new(pipeline: Pipeline) -> None:
-    """All that it would be called by; what fails is taken away again, and must be its own."""
+    """None of its names may exist: if adding it fails, all of its files are removed again."""
     wanted = {pipeline.name, pipeline.ensemble, *pipeline.recipe.members}
     there = pipelines.model_folders().keys() | pipelines.recipes().keys()
     if taken := sorted(wanted & there):
@@ -77,7 +77,7 @@ def require_new(pipeline: Pipeline) -> None:
 
 
 def recipe(name: str, said: Any) -> Image:
-    """As the first pipeline is, but for the names and the network."""
+    """Like the main pipeline, except for the names and the network."""
     network = _foreign(said) if said.get("ONNX") else _of_torchvision(said)
     first = _first().model_dump(mode="json")
     first["models"] = {
@@ -111,7 +111,7 @@ def _foreign(said: Any) -> dict[str, Any]:
         "source": _beside_recipes(path),
         "labels": _beside_recipes(labels) if labels else "",
         "classes": facts.classes,
-        # As most are trained: an eighth more than what is cropped.
+        # As in most trainings: resized to an eighth more than the crop.
         "pictures": {"crop": facts.crop, "resize": round(facts.crop * 8 / 7)},
     }
 
@@ -140,13 +140,13 @@ def _labels(said: Any) -> Path | None:
 
 
 def _beside_recipes(path: Path) -> str:
-    """A recipe names files from where it lies."""
+    """File names in a recipe are relative to it."""
     return os.path.relpath(path, pipelines.own().recipes)
 
 
 def tried(pipeline: Pipeline, server: State) -> Pipeline:
-    """Exported and proved, which whatever follows finds done; with what the export knows of the
-    pictures, which torchvision says of its networks."""
+    """Exports and checks it, which later steps find done. Returns the pipeline with the picture
+    sizes that the export found."""
     wished = up.wished_of(pipeline, server.settings, None)
     stack = flavour.stack(server.flavour, wished)
     with lock.one_at_a_time():
@@ -167,7 +167,7 @@ def tried(pipeline: Pipeline, server: State) -> Pipeline:
 
 @contextmanager
 def written(pipeline: Pipeline) -> Iterator[None]:
-    """Its recipe and its models' folders; none of them where what is done with them fails."""
+    """Writes its recipe and model folders; removes them again if what follows fails."""
     own = pipelines.own()
     path = own.recipes / f"{pipeline.name}.yaml"
     said = yaml.safe_dump(

@@ -1,11 +1,11 @@
-"""Asks a pipeline; brings it up if it is not.
+"""Asks a pipeline; starts the server if none is running.
 
     make classify IMG=photo.jpg              one picture, or several in quotes, a folder, a URL
-    make classify IMG=photos JSON=1          one line of JSON a picture
+    make classify IMG=photos JSON=1          one line of JSON per picture
     make classify MODEL=places IMG=…         another pipeline: places, cascade, your own
-    make sentiment TEXT="What a day!"        is the same with MODEL=sentiment
+    make sentiment TEXT="What a day!"        the same with MODEL=sentiment
 
-Settings given here that differ from what serves bring it up afresh with them.
+Settings given here that differ from the running server's restart it with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scripts.settings import pictures
 
 
 def main() -> int:
-    if not os.environ.get("MODEL"):  # known without a recipe, whose kinds take long to load
+    if not os.environ.get("MODEL"):  # known without reading recipes, whose kinds are slow to import
         named = about("IMG")
         return about_pictures(ask.of(running_server()), PIPELINE, named, os.environ)
     from scripts.recipes import pipelines
@@ -36,5 +36,5 @@ def about(setting: str) -> list[str]:
     if setting == "IMG":
         return pictures.named(said)
     if not said:
-        raise UserError("no text given", 'write one: make sentiment TEXT="What a day!"')
+        raise UserError("no text given", 'try: make sentiment TEXT="What a day!"')
     return [said]

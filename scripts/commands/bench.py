@@ -1,11 +1,11 @@
 """Measures the server with perf_analyzer, shows where the time goes, and writes a report.
 
-    make bench                       about five minutes; the server is brought up if it is not
-    make bench QUICK=1               what a minute allows
-    make bench IMAGES=photos         your pictures, in place of photos of two sizes drawn here
+    make bench                       about five minutes; starts the server if none is running
+    make bench QUICK=1               a short run of about a minute
+    make bench IMAGES=photos         your pictures instead of generated photos of two sizes
     make bench MODEL=cascade         another pipeline: cascade, places, sentiment, your own
-    make bench TEXTBOOK=1            the textbook recipe beside it, served for as long as it takes
-    make bench COMPARE=old.json      and what changed since the run that wrote it
+    make bench TEXTBOOK=1            also the textbook recipe, on a temporary server
+    make bench COMPARE=old.json      also what changed since that run
 
 The report is build/bench/<time>/report.html; beside it are results.json, results.csv and the plots.
 """
@@ -52,9 +52,9 @@ from scripts.stacks.state import State
 REPORTS = ROOT / "build" / "bench"
 
 ROUNDS = 3
-# For measuring alone; what is left of six minutes, or of one, goes to drawing and to warming up.
+# Seconds of measuring; drawing and warming up take the rest of six minutes, or of one.
 SECONDS, QUICK_SECONDS = 290, 38
-# A first look at little ends sooner.
+# A quick run of few configurations ends sooner.
 QUICK_MOST_EACH = 1.5
 
 
@@ -63,7 +63,7 @@ def main() -> int:
     quick, old = said.quick, results.load(said.compare) if said.compare else None
     pipeline = pipelines.asked()
     if said.textbook and not pipeline.first:
-        raise UserError("the textbook recipe exists for the first pipeline only", "omit MODEL")
+        raise UserError("the textbook recipe exists only for the main pipeline", "omit MODEL")
     perf_analyzer.require(flavour.serving_or_chosen(settings.load(), state.load())[0])
     server = running(pipeline)
     divided = pipeline.recipe.divided
@@ -116,14 +116,14 @@ def workload_of(
 
 @contextmanager
 def contenders(server: State) -> Iterator[list[Target]]:
-    """The textbook recipe, where it is asked for: on a CPU, by plain processes."""
+    """The textbook recipe, if requested: on a CPU, as plain processes."""
     if not arguments.load().textbook:
         yield []
         return
     if server.flavour == "gpu":
         raise UserError("the textbook recipe is served on a CPU here", "omit TEXTBOOK")
     bootstrap.ensure("serve")
-    bootstrap.ensure("export")  # it needs torchvision, as the recipe has it
+    bootstrap.ensure("export")  # the recipe uses torchvision
     from benchmark.textbook import server as textbook
 
     console.note("starting the textbook recipe …")
@@ -133,7 +133,7 @@ def contenders(server: State) -> Iterator[list[Target]]:
 
 def show(measurements: list[Measurement], comparison: compare.Comparison | None) -> None:
     def put(table: Table) -> None:
-        console.out.print(table, markup=False)  # a folder's name may look like some
+        console.out.print(table, markup=False)  # a folder's name may look like markup
 
     put(terminal.figures(measurements))
     if shown := report.for_the_waterfall(measurements):

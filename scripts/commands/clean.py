@@ -1,4 +1,4 @@
-"""Stops the server and removes everything that was made here: exports, images, the environment.
+"""Stops the server and removes everything that was built: exports, images, the environment.
 
 make clean
 """
@@ -30,11 +30,11 @@ def main() -> int:
         compose_env.write()
     if older:
         console.note(
-            "left, for another folder of this name may use them: images of the older project name "
+            "kept, as another folder of this name may use them: images of the older project name "
             f"{compose_env.folder_name()}; docker image rm {' '.join(older)}"
         )
     console.note("clean: removed images, exports and the environment")
     if (own := pipelines.own().folder).is_dir():
-        console.note(f"what you added stays in {own}")
+        console.note(f"your own pipelines are kept in {own}")
     shutil.rmtree(VENV, ignore_errors=True)
     return 0

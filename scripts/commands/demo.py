@@ -1,8 +1,8 @@
-"""A newcomer's first look: a network, a server, a picture, an answer, on whatever machine.
+"""A first look on any machine: a network, a server, a picture, an answer.
 
     make demo
 
-Takes torchvision's weights where they can be had. Where not, it trains a small network here, on
+Uses torchvision's weights if they are available. Otherwise it trains a small network here, on
 drawings of eight things, and says so.
 """
 
@@ -15,7 +15,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.server import ask
 from scripts.server.served import serving
-from scripts.server.torchvision_weights import why_out_of_reach
+from scripts.server.torchvision_weights import why_unavailable
 from scripts.server.up import bring_up
 from scripts.settings import settings
 from scripts.settings.architectures import DRAWN
@@ -28,10 +28,10 @@ PICTURE = ROOT / "build" / "mug.jpg"
 
 def main() -> int:
     wished = settings.load()
-    reason = None if _settled(wished) else why_out_of_reach(wished)
+    reason = None if _settled(wished) else why_unavailable(wished)
     if reason:
-        console.note(f"torchvision's weights are out of reach ({reason})")
-        console.note(f"so a small network is trained here, on drawings: {', '.join(NAMES)}")
+        console.note(f"torchvision's weights are not available ({reason})")
+        console.note(f"training a small network here instead, on drawings: {', '.join(NAMES)}")
         wished = wished.replaced(ARCH=DRAWN, WEIGHTS="default")
     server = bring_up(wished)
     picture.main(["--out", str(PICTURE)])
@@ -40,7 +40,7 @@ def main() -> int:
     code = pipelines.first().recipe.ask(ask.of(server), [str(shown)], os.environ)
     if wished.arch == DRAWN:
         console.note(
-            f"this network knows {len(NAMES)} drawn things and no photos; for ImageNet's 1000 "
+            f"this network recognises {len(NAMES)} drawn things, not photos; for ImageNet's 1000 "
             "classes: make up ARCH=resnet50 WEIGHTS=resnet50.pth (or online, without WEIGHTS)"
         )
     console.out.print(
@@ -55,5 +55,5 @@ def main() -> int:
 
 
 def _settled(wished: Settings) -> bool:
-    """Whether the network is named, or one is served already."""
+    """Whether a network is chosen, or one is live already."""
     return Settings.weights.name in wished.given or serving(pipelines.first()) is not None

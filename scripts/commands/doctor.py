@@ -1,8 +1,8 @@
-"""Looks for what usually goes wrong before it does, and prints the fix of each.
+"""Looks for common problems and prints the fix for each.
 
     make doctor
 
-Exit 1 when something stands in the way of `make up`; what only narrows the choice is a warning.
+Exit 1 if something prevents `make up`; limitations are warnings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.repository import archive
-from scripts.server.torchvision_weights import why_out_of_reach
+from scripts.server.torchvision_weights import why_unavailable
 from scripts.settings import settings
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings
@@ -35,14 +35,14 @@ from scripts.steps import gpus
 
 OK, WARNING, FAILURE = "[green]ok[/]", "[yellow]note[/]", "[red]fail[/]"
 
-# On the project's disk the environment with everything in it takes 1.6 GB, and an export 0.3 GB.
-# Where Docker keeps its images, the two of a CPU take 2.2 GB; NVIDIA's pytorch, tritonserver and
-# sdk images are tens of gigabytes once unpacked.
+# On the project's disk, the environment with all layers takes 1.6 GB and an export 0.3 GB. On
+# Docker's disk, the two CPU images take 2.2 GB; NVIDIA's pytorch, tritonserver and sdk images take
+# tens of gigabytes once unpacked.
 PROJECT_GB = 2
 IMAGES_GB = {"cpu": 3, "gpu": 80}
 MEMORY_GB = 3
 
-# A plan for batches of 256, two execution contexts, and the builder's own workspace.
+# For a plan with batches of 256, two execution contexts, and the builder's workspace.
 GPU_MEMORY_MIB = 6000
 
 SHM_MB = 512
@@ -60,7 +60,7 @@ def main() -> int:
     wished = settings.load()
     table = Table("", "", "", "fix", box=None, show_header=False, padding=(0, 2, 0, 0))
     failures = 0
-    with console.waiting("looking at this machine"):
+    with console.waiting("checking this machine"):
         findings = list(examine(wished))
     for finding in findings:
         failures += finding.verdict == FAILURE
@@ -75,7 +75,7 @@ def examine(wished: Settings) -> Iterator[Finding]:
     yield _python()
     obstacle = containers.why_not_docker()
     yield from _docker(obstacle, wished)
-    yield _room("disk", ROOT, PROJECT_GB, (VENV.exists() and archive.HERE.exists()))
+    yield room("disk", ROOT, PROJECT_GB, (VENV.exists() and archive.HERE.exists()))
     if obstacle or wished.flavour == "local":
         yield from _local()
     elif wished.flavour == "gpu" or (not wished.flavour and flavour.has_driver()):
@@ -110,7 +110,7 @@ def _docker(obstacle: str | None, wished: Settings) -> Iterator[Finding]:
         yield Finding("docker", verdict, detail, f"{fix}; without it: flavour local")
         return
     version = ".".join(map(str, containers.compose_version() or ()))
-    yield Finding("docker", OK, f"the engine answers, Compose {version}")
+    yield Finding("docker", OK, f"Docker answers, Compose {version}")
     builder = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True)
     if builder.returncode:
         yield Finding("buildx", FAILURE, "no BuildKit plugin", f"see {containers.INSTALL}")
@@ -119,7 +119,7 @@ def _docker(obstacle: str | None, wished: Settings) -> Iterator[Finding]:
 def _local() -> Iterator[Finding]:
     if not bootstrap.can_serve():
         fix = "install Python 3.11 or 3.12, then make clean && make up PYTHON=python3.12"
-        yield Finding("stub", FAILURE, "Triton's python backend wants Python 3.11 or 3.12", fix)
+        yield Finding("stub", FAILURE, "Triton's python backend needs Python 3.11 or 3.12", fix)
     try:
         folder = libpython_folder()
         yield Finding("libpython", OK, f"in {folder}" if folder else "the loader finds it")
@@ -149,10 +149,10 @@ def _gpu(wished: Settings) -> Iterator[Finding]:
 
 def _images(stack: DockerStack) -> Iterator[Finding]:
     if disk := stack.disk():
-        yield _room("images' disk", disk, IMAGES_GB[stack.flavour], stack.has_images())
+        yield room("images' disk", disk, IMAGES_GB[stack.flavour], stack.has_images())
 
 
-def _room(what: str, folder: Path, needed: int, made: bool) -> Finding:
+def room(what: str, folder: Path, needed: int, made: bool) -> Finding:
     free = shutil.disk_usage(folder).free / 1e9
     good = free >= (1 if made else needed)
     fix = "" if good else f"make room: a first run takes up to {needed} GB"
@@ -162,7 +162,7 @@ def _room(what: str, folder: Path, needed: int, made: bool) -> Finding:
 def _memory() -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     good = total >= MEMORY_GB
-    fix = "" if good else "export and serving want about 3 GB; a small ARCH= needs less"
+    fix = "" if good else "export and serving need about 3 GB; a small ARCH= needs less"
     return Finding("memory", OK if good else WARNING, f"{total:.0f} GB", fix)
 
 
@@ -175,7 +175,7 @@ def _ports(wished: Settings) -> Iterator[Finding]:
         except UserError as fault:
             yield Finding("address", FAILURE, fault.cause, fault.remedy)
             return
-        detail = f"{port} {'serves already' if port in ours else who or 'is free'}"
+        detail = f"{port} {'is used by this server' if port in ours else who or 'is free'}"
         fix = f"stop it, or make up {name}={port + 100}" if who else ""
         yield Finding(name.replace("_", " ").lower(), FAILURE if who else OK, detail, fix)
 
@@ -186,24 +186,24 @@ def _weights(wished: Settings) -> Finding:
         return Finding("weights", WARNING, "untrained: the labels mean nothing", "WEIGHTS=default")
     if said != "default":
         found = Path(said).is_file()
-        fix = "" if found else "name a .pth or .safetensors file that is there"
+        fix = "" if found else "give an existing .pth or .safetensors file"
         return Finding("weights", OK if found else FAILURE, said, fix)
     if wished.arch == DRAWN:
         return Finding("weights", OK, "trained here, on drawings")
-    if reason := why_out_of_reach(wished):
+    if reason := why_unavailable(wished):
         fix = "WEIGHTS=file.pth, or ARCH=drawn: trained here, to see it run (make demo does)"
-        return Finding("weights", WARNING, f"torchvision's are out of reach: {reason}", fix)
+        return Finding("weights", WARNING, f"torchvision's are not available: {reason}", fix)
     return Finding("weights", OK, "torchvision's can be downloaded")
 
 
 def _libb64() -> Finding:
     if has_libb64():
-        return Finding("libb64", OK, "is there, for make bench")
-    return Finding("libb64", WARNING, "is not here; make bench needs it", LIBB64_REMEDY)
+        return Finding("libb64", OK, "installed (for make bench)")
+    return Finding("libb64", WARNING, "missing; make bench needs it", LIBB64_REMEDY)
 
 
 def _installer() -> Finding:
-    """Whether pip reaches its index: asked of pip itself, which knows its own settings."""
+    """Whether pip reaches its index; pip itself knows its settings best."""
     command = [str(PYTHON), "-m", "pip", "index", "versions", "nvidia-pytriton"]
     try:
         good = subprocess.run(command, capture_output=True, timeout=15).returncode == 0

@@ -1,4 +1,4 @@
-"""Stops the server; what was exported stays for the next start.
+"""Stops the server; exports are kept for the next start.
 
 make down
 """

@@ -1,4 +1,4 @@
-"""Which version is live since when, and what became of each.
+"""Shows which version was live when, and what happened to each.
 
 make history [MODEL=birds]
 """

@@ -1,10 +1,10 @@
-"""The last step of compose.yaml: makes a version of what the steps before it made, and lays it out
-in the repository that the server reads. `make up` does the same between its steps and its server.
+"""The last build step of compose.yaml: turns what the earlier steps built into a version and lays
+it out in the repository that the server reads. `make up` does the same itself.
 
     python -m scripts.commands.layout
-    python -m scripts.commands.layout candidate     on a GPU, for the gate to prove
+    python -m scripts.commands.layout candidate     on a GPU, for the gate to check
 
-Does nothing where the live version is what is asked for.
+Does nothing if the live version already is what is requested.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import history, model_folders
 from scripts.server import engines, served, up
-from scripts.server.recover import restore
+from scripts.server.recover import recover
 from scripts.settings import settings
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
@@ -31,7 +31,9 @@ from scripts.storage.shared import Shared
 def main() -> int:
     wished = settings.load()
     if wished.repository:
-        raise UserError("only make fills a repository on S3", "make up, or leave REPOSITORY empty")
+        raise UserError(
+            "a repository on S3 is filled by make only", "make up, or leave REPOSITORY empty"
+        )
     stack = ran_before.of(wished)
     how = up.layout(wished, engines.of(stack))
     with lock.one_at_a_time():
@@ -48,17 +50,17 @@ def lay_out(stack: StepsRanBefore, wished: Settings) -> None:
     shared = Shared(wished, first)
     seed = served.serving(first)
     if seed:
-        restore(None, seed, shared)
+        recover(None, seed, shared)
     version = up.made_live(stack, wished, first, seed, shared)
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")
         return
     shared.record(history.SERVES, version.number, "compose", version.what)
-    console.note(f"laid out: {version.describe()}; a server that is up loads it when it restarts")
+    console.note(f"laid out: {version.describe()}; a running server loads it when it restarts")
 
 
 def lay_out_candidate(how: Layout) -> None:
-    """Nothing where the plan has passed the gate."""
+    """Does nothing if the plan has passed the gate already."""
     shutil.rmtree(engines.CANDIDATE, ignore_errors=True)
     if engines.has_passed(made(), how):
         console.note("the plan has passed the gate")
@@ -69,7 +71,7 @@ def lay_out_candidate(how: Layout) -> None:
 
 
 def judge_candidate(how: Layout) -> None:
-    """By the answers of the gate, which has compared the network alone."""
+    """Judges the whole candidate by the gate's answers; the gate compared only the network."""
     if (engines.CANDIDATE / "answers.npz").exists():
         engines.judge_candidate(how, pipelines.first(), made())
         engines.note_passed(made(), how)
@@ -77,7 +79,7 @@ def judge_candidate(how: Layout) -> None:
 
 
 def made() -> Workspace:
-    """Where the steps before this one left what they made."""
+    """Where the earlier steps left their results."""
     return Workspace(engines.CACHE / pipelines.first().ensemble)
 
 

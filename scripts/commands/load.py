@@ -1,8 +1,8 @@
-"""Loads a model of model_repository, or what has changed of one that is loaded.
+"""Loads a model of model_repository, or reloads one that has changed.
 
     make load TRITON_MODEL=resnet50_onnx
 
-The version that was served goes on until the new one is ready, and stays where that fails to load.
+The live version keeps serving until the new one is ready, and stays if that fails to load.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def main() -> int:
 
 
 def own_models() -> set[str]:
-    """In model_repository beside the pipelines', which come with a version of them."""
+    """Models that belong to no pipeline; a pipeline's models come with its version."""
     of_pipelines = pipelines.members() | {each.ensemble for each in pipelines.every()}
     return pipelines.model_folders().keys() - of_pipelines
 
 
 def require_its_code(model: Path) -> None:
-    """Triton hangs over a version without it, and then over each later call for that model."""
+    """Without it, Triton hangs on the load and on every later call for that model."""
     for version in model.iterdir():
         if version.name.isdecimal() and not (version / "model.py").exists():
             raise UserError(

@@ -1,4 +1,4 @@
-"""Shows the server's log; in a terminal it goes on until Ctrl-C.
+"""Shows the server's log; in a terminal it follows the log until Ctrl-C.
 
 make logs
 """

@@ -1,8 +1,8 @@
-"""Shows the models that the server knows: which version, in which state, and what it was made from.
+"""Shows the models that the server knows: version, state, and what it was built from.
 
     make models
 
-Those of the repository that no pipeline here takes are left out, until someone loads them.
+Models that no pipeline uses are shown once someone loads them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ def main() -> int:
 
 
 def made_from(model: str, version: str) -> str:
-    """From the manifest in the version's folder; empty where there is none."""
+    """From the manifest in the version's folder; empty if there is none."""
     manifest = Manifest.load(live.REPOSITORY / model / version / "manifest.json")
     return manifest.describe() if manifest else ""

@@ -1,9 +1,9 @@
-"""Runs the whole gpu flow in a copy of the project, and writes what it confirms of docs/gpu.md.
+"""Runs the whole gpu flow in a copy of the project and reports which claims of docs/gpu.md hold.
 
     make prove
 
-The report is build/proof/<time>/proof.md, with the same as proof.json beside it: no host name and
-no path stands in it, so that it can be attached to an issue. What is up here goes on.
+The report is build/proof/<time>/proof.md, with the same data in proof.json. It contains no host
+names and no paths, so that it can be attached to an issue. The running server is left alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Makes a new version, beside the one that serves and without touching it.
+"""Builds a new version without touching the live one.
 
     make publish [MODEL=birds] [ARCH=] [WEIGHTS=] [PRECISION=] [DECODE=] …
 
-What is not said stays as it is in the version that serves; the programs of the Python steps are
-taken from model_repository/*/1. Then: make rollout.
+Settings you omit keep the live version's values; the programs of the Python models are taken from
+model_repository/*/1. Next: make rollout.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> int:
             return 0
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)
-    # An earlier one that came out the same is not what a rollout takes by itself.
+    # If it is the same as an earlier version, a rollout does not choose it by itself.
     newest = version.number == archive.numbers(pipeline)[-1]
     words = {"MODEL": pipeline.name, "VERSION": "" if newest else str(version.number)}
     then = ["make rollout", *(f"{name}={word}" for name, word in words.items() if word)]

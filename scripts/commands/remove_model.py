@@ -2,7 +2,7 @@
 
     make remove-model NAME=birds
 
-What the project ships cannot be removed. Without NAME it says which pipelines can.
+The project's own pipelines cannot be removed. Without NAME it lists those that can.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def remove(pipeline: Pipeline) -> None:
-    """The server lets go of it first: what is removed under a loaded model hangs its process."""
+    """Unloads it first: removing the files of a loaded model hangs its process."""
     recipe, own, server = pipeline.recipe, pipelines.own(), state.load()
     models = [recipe.ensemble, *sorted(recipe.members)]
     if server:

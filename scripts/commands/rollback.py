@@ -1,4 +1,4 @@
-"""Goes back to the version that served before, with the same care as a rollout.
+"""Returns to the previous version, with the same checks as a rollout.
 
 make rollback [MODEL=birds]
 """

@@ -1,14 +1,14 @@
-"""Puts the last published version in the place of the one that serves, while it serves.
+"""Switches from the live version to the last published one with no downtime.
 
-    make rollout              proved on a server of its own, tried beside the old one, then switched
-    make rollout VERSION=3    that one
-    make rollout CANARY=10    before, ten in a hundred requests go to it for a while
-    make rollout MODEL=birds  of a pipeline that was added
+    make rollout              check it on a separate server, try it beside the live one, switch
+    make rollout VERSION=3    switch to version 3
+    make rollout CANARY=10    first send it 10% of the requests for a while
+    make rollout MODEL=birds  for another pipeline
 
-    make rollout ANYWAY=1     though it is untrained, or hardly says what the live version does
+    make rollout ANYWAY=1     even if it is untrained, or hardly agrees with the live version
 
-Errors, wrong answers or a p99 past MAX_P99_RATIO bring the old version back by themselves; so do
-labels that agree with the live version's on fewer than MIN_AGREEMENT percent of the pictures.
+Errors, wrong answers, a p99 above MAX_P99_RATIO times the live version's, or labels that agree with
+the live version's on fewer than MIN_AGREEMENT percent of the pictures roll it back automatically.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Can the repository on S3 be reached, and may both keys do there what they must?
+"""Checks that the repository on S3 is reachable and that both keys have the right permissions.
 
     make s3-check REPOSITORY=s3://bucket/path [S3_SERVER_CREDENTIALS=FILE]
 
-One line says what is wrong, where Triton would say the same of everything.
+Reports the cause in one line, where Triton has the same message for every problem.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main() -> int:
     wished_for = settings.load()
     location = wished(wished_for)
     if location is None:
-        raise UserError("REPOSITORY is not set", f"name the place: {EXAMPLES}")
+        raise UserError("REPOSITORY is not set", f"set it: {EXAMPLES}")
     with console.waiting(f"asking {location}"):
         check.examine(location, wished_for)
     return 0

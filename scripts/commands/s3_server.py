@@ -1,7 +1,7 @@
-"""An S3 server of one's own, in a container, to try the bundle's repository on S3 with.
+"""An S3 server in a container, to try the model repository on S3.
 
-make s3-up      starts it, with keys of its own, and says what to do with them
-make s3-down    stops it; what it holds stays, until make clean
+make s3-up      starts it, creates its keys, and says how to use them
+make s3-down    stops it; its data is kept until make clean
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NEXT = """To use it, write into .env:
     S3_PORT={port}
     REPOSITORY=s3://http://127.0.0.1:{port}/{bucket}/live
     S3_SERVER_CREDENTIALS={server}
-and say once in this shell:
+and run once in this shell:
     export AWS_SHARED_CREDENTIALS_FILE={operator}"""
 
 

@@ -1,7 +1,7 @@
-"""Prints the pictures of a folder that are most like one, best first; brings the service of
-embeddings up if it is not.
+"""Prints the pictures of a folder that are most like a given one, best first; starts the
+embeddings service if it is not running.
 
-    make similar IMG=photo.jpg IN=photos        TOP=5, and JSON=1 for one line of JSON a picture
+    make similar IMG=photo.jpg IN=photos        TOP=5, and JSON=1 for one line of JSON per picture
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def best_first(wanted: Embedding, found: list[Embedding]) -> list[tuple[float, Embedding]]:
-    """With the cosine of the angle between the two vectors: 1 is the same picture."""
+    """Each with its cosine similarity: 1 is the same picture."""
     compared = [(float(wanted.vector @ each.vector), each) for each in found if not each.error]
     return sorted(compared, key=lambda pair: -pair[0])
 
@@ -77,7 +77,7 @@ def _asked(asked: Arguments) -> tuple[str, Path]:
     if not folder.is_dir():
         raise UserError(
             f"IN={asked.in_} is not a folder",
-            "name one with pictures in it: make similar IMG=photo.jpg IN=photos",
+            "give a folder of pictures: make similar IMG=photo.jpg IN=photos",
         )
     return picture, folder
 
@@ -87,7 +87,7 @@ def _same(each: Source, picture: str) -> bool:
 
 
 def _compared(client: Client, others: list[Source]) -> Iterator[Embedding]:
-    with console.waiting(f"looking at {len(others)} pictures") as waiting:
+    with console.waiting(f"comparing {len(others)} pictures") as waiting:
         for number, each in enumerate(client.embed_many(others), 1):
             if isinstance(each.error, CONCERNS_ALL):
                 raise UserError(each.error.cause, each.error.remedy)

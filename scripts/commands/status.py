@@ -1,8 +1,8 @@
-"""Tells whether the server answers, what it serves, and what that was made from.
+"""Shows whether the server answers, what it serves, and what that was built from.
 
     make status
 
-Exit 0 when a picture is answered, 1 when not.
+Exit 0 if it answers a request, otherwise 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 REMEDY = "start one: make up"
-MOST_EVENTS = 5  # of what the keeper restored
+MOST_EVENTS = 5  # of the keeper's restorations
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
     lost = _lost_gpu(known)
     if reason:
         raise UserError(
-            f"{version.serving}, does not answer on the {known.flavour} server ({reason})",
+            f"{version.serving} does not answer on the {known.flavour} server ({reason})",
             lost or REMEDY,
         )
     console.note(f"answers: {described(known, version)}")
@@ -45,7 +45,7 @@ def main() -> int:
         console.note(
             f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"
         )
-    if lost:  # what it has open it keeps; it can open nothing more
+    if lost:  # what is open keeps working; nothing more can be opened
         console.note(f"warning: {lost}")
     console.out.print(_models(known.http))
     return 0
@@ -54,7 +54,7 @@ def main() -> int:
 def _lost_gpu(known: State) -> str | None:
     if known.flavour != "gpu":
         return None
-    # What talks to Docker takes a third of a second to load.
+    # The code that talks to Docker takes a third of a second to import.
     from scripts.stacks.gpu import GpuStack
 
     return GpuStack(known.started_with).lost()

@@ -1,13 +1,12 @@
-"""Looks for the settings that suit this machine best, and writes them into .env.
+"""Finds the best settings for this machine and writes them to .env.
 
-    make tune                     for the most pictures a second
-    make tune LATENCY_MS=50       for as many as there can be with 95% of the answers within 50 ms
-    make tune IMAGES=photos       for pictures of yours; MINUTES=10 for a longer search
+    make tune                     for the most pictures per second
+    make tune LATENCY_MS=50       for the most with 95% of the answers within 50 ms
+    make tune IMAGES=photos       for your pictures; MINUTES=10 for a longer search
 
-Tried are the precisions that are proved accurate, and the processes and threads of both steps,
-each on a server of its own, of the flavour that serves. The server that is up shares their cores,
-and its work would be in every figure: STOP=1 stops it for the search and brings it up again as it
-was. The next `make up` serves what was found.
+It tries the precisions that prove accurate, and the processes and threads of decoding and network,
+each on a temporary server of the same flavour. A running server would distort the figures: STOP=1
+stops it during the search and restarts it as it was. The next `make up` applies what was found.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from bundle_serving.pictures import Transform
 from scripts.base import console, files, lock
-from scripts.base.errors import AlreadyTold, UserError
+from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import ROOT
 from scripts.measuring import photos
 from scripts.measuring.perf_analyzer import at_hand, require
@@ -47,12 +46,12 @@ from scripts.tuning.search import Candidate, axes, descend
 
 HERE = ROOT / "build" / "tune"
 
-# Of the last comparison, whose figures are written down.
+# Of the final comparison, whose figures are recorded.
 FINAL_ROUNDS = 3
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     asked, wished = arguments.load(), settings.load()
     goal, seconds = Goal(asked.latency_ms), 60 * asked.minutes
     if seed := serving(pipelines.first()):
@@ -76,17 +75,17 @@ def main() -> int:
 
 @contextmanager
 def stopped(server: State | None) -> Iterator[None]:
-    """What it answers meanwhile would be in every figure, and nobody is cut off without a word."""
+    """A running server would distort the figures, but it is stopped only with STOP=1."""
     if server is None or not flavour.stack(server.flavour, server.started_with).alive():
         yield
         return
     if not arguments.load().stop:
         raise UserError(
-            f"the {server.flavour} server that is up shares the cores that are measured",
-            "make tune STOP=1 stops it for the search and brings it up again, or make down first",
+            f"the running {server.flavour} server uses the cores to be measured",
+            "make tune STOP=1 stops it during the search and restarts it; or run make down first",
         )
     console.note(
-        f"the {server.flavour} server is stopped for the search, and then brought up again"
+        f"stopping the {server.flavour} server during the search; it is restarted afterwards"
     )
     with lock.one_at_a_time():
         flavour.stack(server.flavour, server.started_with).stop()
@@ -116,7 +115,7 @@ def tune(stack: Stack, wished: Settings, goal: Goal, seconds: float) -> int:
     with Arena(stack, lay_out_candidate, goal, wished.cores, pictures, analyzer, HERE) as arena:
 
         def time_is_left() -> bool:
-            """For one more duel, and for the last one, which counts."""
+            """Enough for one more comparison and the final one, which counts."""
             left = began + seconds - time.monotonic()
             console.note(f"{max(0, left):.0f} s of the search left")
             return left > arena.duel_seconds * (1 + FINAL_ROUNDS / ROUNDS)
@@ -129,8 +128,8 @@ def tune(stack: Stack, wished: Settings, goal: Goal, seconds: float) -> int:
 
 
 def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
-    """The precisions that may be served, each with what its proof needs; the first is what is set.
-    One that was named stays: only with `auto` others are tried."""
+    """The precisions that may be served, each with what its check needs; the first is the current
+    one. Others are tried only with PRECISION=auto."""
     chosen = wished.precision
     made = {chosen: Workspace(HERE / chosen)}
     if seed := serving(pipelines.first()):
@@ -146,7 +145,7 @@ def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
             files.link_tree(made[chosen].folder, tried.folder)
             engines.prove(stack, wished.replaced(PRECISION=other), pipelines.first(), tried)
             made[other] = tried
-        except AlreadyTold:
+        except AlreadyReported:
             console.note(f"{other} is skipped")
         except UserError as fault:
             console.note(f"{other} is skipped: {fault.cause}; {fault.remedy}")
@@ -168,13 +167,13 @@ def conclude(
     new, old = scores[winner], scores[start]
     if not goal.met(new):
         raise UserError(
-            f"nothing answers 95% within {goal.latency_ms:g} ms (the best: {new.p95:.0f} ms)",
+            f"no settings answer 95% within {goal.latency_ms:g} ms (best: {new.p95:.0f} ms)",
             "allow more time, or use a smaller network; .env is unchanged",
         )
     if not goal.beats(new, old):
         console.note(f"nothing beats the current settings ({old}); .env is unchanged")
         return 0
-    figures = f"{new}, where it was {old}"
+    figures = f"{new}, was {old}"
     change = {name: value for name, value in winner.settings.items() if value != wished[name]}
     circumstances = f"{manifest.describe()}; {processor()}, {wished.cores} cores"
     dotenv_file.change(change, f"make tune: {date.today()}: {figures} ({goal}; {circumstances})")

@@ -1,4 +1,4 @@
-"""Unloads a model that no picture needs; of an ensemble, also the models that only it takes.
+"""Unloads a model that no pipeline needs; with an ensemble, also the models that only it uses.
 
 make unload TRITON_MODEL=another
 """
@@ -19,7 +19,7 @@ def main() -> int:
     name = model_control.named(server)
     if name in model_control.pipeline(server):
         raise UserError(
-            f"without {live.called(name)}, no picture is answered",
+            f"{live.called(name)} is needed to answer pictures",
             "change it and make load it, or stop serving with make down",
         )
     extra.forget(name)

@@ -1,9 +1,9 @@
-"""Brings the server up: exports, proves and lays out what does not fit yet, then serves it.
+"""Starts the server: exports, checks and lays out what has changed, then serves it.
 
     make up [FLAVOUR=gpu|cpu|local] [ARCH=resnet50] [WEIGHTS=default|random|FILE] [PRECISION=auto]
-    make up MODEL=birds     another pipeline, into the same server
+    make up MODEL=birds     another pipeline, on the same server
 
-What is up and fits already is left alone.
+A running server that fits is left alone.
 """
 
 from __future__ import annotations

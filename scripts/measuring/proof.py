@@ -71,7 +71,7 @@ ROWS = (
     Row("perf_analyzer measures from the sdk image", "bench", r"- report: "),
     Row("TensorRT builds the classifier of texts", "texts", r"- network: top-1"),
     Row("A rollout on a GPU loses no request", "rollout", r"\b0 of [\d,]+ requests failed"),
-    Row("Several GPUs serve together", "up", r"a container sees \d+ x "),
+    Row("Several GPUs serve together", "up", r"containers see \d+ x "),
     Row("cupy compiles, and GPU memory is shared", "scores on the GPU", r"- ensemble: top-1"),
     Row("DALI decodes on the GPU", "dali", r"- ensemble: top-1"),
 )
@@ -113,7 +113,8 @@ class Copy:
 
 @contextmanager
 def _copy() -> Iterator[Copy]:
-    """With ports and a Compose project of its own: what is up here goes on."""
+    """With ports, a repository and a Compose project of its own: what is up here goes on, and
+    nothing reaches the bucket that .env may name."""
     with tempfile.TemporaryDirectory(prefix="triton-bundle-proof-", dir="/tmp") as folder:
         path = Path(folder) / Path(folder).name.replace("_", "-")
         shutil.copytree(ROOT, path, ignore=shutil.ignore_patterns(*NOT_COPIED))
@@ -121,7 +122,8 @@ def _copy() -> Iterator[Copy]:
         mug().save(path / PICTURE)
         (path / ".venv").symlink_to(ROOT / ".venv")
         ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
-        own = {"FLAVOUR": "gpu", "COMPOSE_PROJECT_NAME": path.name.lower(), "COLUMNS": "160"}
+        own = {"FLAVOUR": "gpu", "REPOSITORY": "", "COMPOSE_PROJECT_NAME": path.name.lower()}
+        own |= {"BIND": "127.0.0.1", "COLUMNS": "160"}
         project = Copy(path, os.environ | ports | own)
         try:
             yield project

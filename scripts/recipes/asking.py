@@ -1,5 +1,5 @@
-"""How the bundle's client is asked. Loads nothing that is large: a server that is up answers sooner
-than all kinds of pipelines are loaded."""
+"""Asking a server through the bundle's client. Imports nothing large: a running server answers
+faster than the pipeline kinds can be imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scripts.settings import arguments
 
 @dataclass(frozen=True)
 class Server:
-    """Where a pipeline is asked."""
+    """The server to ask."""
 
     http: str
     client: Callable[[Sequence[str], Sequence[str]], int]  # the client's program: options, pictures

@@ -1,4 +1,4 @@
-"""How one machine serves pipelines, whatever they are: its engine, processes and threads."""
+"""How this machine serves any pipeline: engine, processes and threads."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MOST_INSTANCES = 4
 
 @dataclass(frozen=True)
 class Engine:
-    """A network as one kind of hardware runs it."""
+    """How one kind of hardware runs a network."""
 
-    ending: str  # of its model's name, where the two have folders of their own
-    config: str  # the name of the configs/ that the server is told to take
+    ending: str  # suffix of the model's name, if each engine has its own folder
+    config: str  # which of configs/ the server uses
     file: str
     export: str  # the precision of the graph
 
@@ -26,7 +26,7 @@ GPU = Engine("trt", "gpu", "model.plan", "fp16")  # a plan has the precision of 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How pictures are decoded, whatever the network."""
+    """How pictures are decoded, independent of the network."""
 
     step: str = "python"
     decode: str = "reduced"
@@ -35,15 +35,15 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Share:
-    """How many processes a model runs as, and the threads of each."""
+    """How many processes run a model, and the threads of each."""
 
     instances: int
     threads: int
 
     @classmethod
     def of(cls, cores: int, instances: int | None = None, threads: int | None = None) -> Share:
-        """One process a core while they are few: they share the machine better than threads. Each
-        with the threads of two, since one that waits for work lends its core."""
+        """One process per core while cores are few: processes scale better than threads. Each gets
+        two cores' worth of threads, since an idle process leaves its core to the others."""
         instances = instances or min(cores, MOST_INSTANCES)
         return cls(instances, threads or min(cores, 2 * max(1, cores // instances)))
 
@@ -61,5 +61,5 @@ class Layout:
     engine: Engine
     decoding: Decoding
     preprocessing: Share
-    network: Share  # of each GPU, where there are any; 0 instances: as many as the recipe says
-    scores_stay: bool = False  # on the GPU, for the postprocessing
+    network: Share  # per GPU, if there are any; 0 instances: as many as the recipe says
+    scores_stay: bool = False  # scores stay on the GPU for the postprocessing

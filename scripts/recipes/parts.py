@@ -12,7 +12,7 @@ Channels = tuple[float, float, float]
 
 
 class Part(BaseModel):
-    # Built when a recipe of its kind is read: most commands read one or two.
+    # Built only when a recipe of its kind is read: most commands read one or two.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
@@ -21,7 +21,7 @@ class Ensemble(Part):
 
 
 class Models(Ensemble):
-    """The folders of the repository, in the order of a request."""
+    """The folders of the repository, in the order in which a request passes them."""
 
     preprocessing: Name
     network: Name

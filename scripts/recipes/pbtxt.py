@@ -1,4 +1,4 @@
-"""A model's config.pbtxt, laid out as a person writes it. Pure functions on text."""
+"""A model's config.pbtxt, formatted as a person would write it. Pure functions on text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from scripts.recipes.layout import Share
 
 NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
-# Requests that come together share a batch; none waits for another to come.
+# Requests that arrive together share a batch; none waits for others.
 BATCHES_FORM_THEMSELVES = "dynamic_batching { }"
 LABELS = "labels.txt"
 
@@ -44,7 +44,7 @@ def program(
     given: Sequence[Tensor],
     *blocks: str,
 ) -> str:
-    """A step in Python; the first of the blocks is its instances."""
+    """A model in Python; the first block is its instances."""
     count, *others = blocks
     tensors = inputs(*taken), outputs(*given)
     head = (*tensors, NEWEST_VERSION, count, BATCHES_FORM_THEMSELVES)
@@ -84,7 +84,7 @@ def outputs(*tensors: Tensor) -> str:
 
 
 def picture_network(pixels: Tensor, scores: Tensor) -> tuple[str, str]:
-    """What such a network takes and gives, with all that Triton's own image clients go by."""
+    """Inputs and outputs of an image network, with all that Triton's own image clients need."""
     return (
         inputs(replace(pixels, format="FORMAT_NCHW")),
         outputs(replace(scores, labels=LABELS)),
@@ -115,7 +115,7 @@ def instances(count: int, kind: str, why: str = "") -> str:
 
 
 def share(member: Any, machine: Share) -> None:
-    """Of a parsed config."""
+    """Sets instances and threads in a parsed config."""
     member.instance_group[0].count = machine.instances
     member.parameters["threads"].string_value = str(machine.threads)
 

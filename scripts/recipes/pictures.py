@@ -1,4 +1,4 @@
-"""What pipelines that are asked with pictures have in common."""
+"""What pipelines that classify pictures have in common."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNTRAINED = " (untrained weights)"
 
 
 class OfPictures(Recipe):
-    """Asked with the bytes of an image file."""
+    """Takes the bytes of an image file."""
 
     def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
         return about_pictures(server, self.ensemble, asked, said)
@@ -30,13 +30,13 @@ class OfPictures(Recipe):
         return [self.question(path.read_bytes()) for path in made.pictures]
 
     def expected(self, made: Workspace) -> NDArray[Any]:
-        """The last of the reference's rows are those of the pictures."""
+        """The reference's last rows belong to the golden pictures."""
         scores: NDArray[Any] = np.load(made.onnx / "reference.npz")["scores"]
         return scores[-len(made.pictures) :]
 
 
 def labels_of(made: Workspace) -> str:
-    """One label a line. Untrained weights say so in the label itself: then every client does."""
+    """One label per line. Untrained weights are marked in the label, so every client shows it."""
     mark = UNTRAINED if made.manifest.untrained else ""
     known = (made.onnx / LABELS).read_text().splitlines()
     return "".join(f"{label}{mark}\n" for label in known)

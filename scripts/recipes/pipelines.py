@@ -1,6 +1,6 @@
-"""Every pipeline: the project's, and those of the user's own folder.
+"""Every pipeline: the project's, and those in the user's own folder.
 
-pipeline = pipelines.named("birds")     # what MODEL= calls it; "" is the first
+pipeline = pipelines.named("birds")     # the value of MODEL=; "" is the main one
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pipeline:
 
     @property
     def first(self) -> bool:
-        """The one that the server starts with, which `make up` brings up."""
+        """The main pipeline, which `make up` starts the server with."""
         return not self.name
 
     @property
@@ -61,7 +61,7 @@ def first() -> Pipeline:
 
 
 def recipes() -> dict[str, Path]:
-    """By the names of the pipelines."""
+    """Paths of all recipes by pipeline name."""
     folders = (RECIPES, own().recipes)
     return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
@@ -75,7 +75,7 @@ def every() -> list[Pipeline]:
 
 
 def members() -> set[str]:
-    """Of all of them. Read once for many models: it is a file for each recipe."""
+    """Members of all pipelines. Call once for many models: it reads every recipe."""
     return {model for pipeline in every() for model in pipeline.recipe.members}
 
 
@@ -92,12 +92,12 @@ def named(name: str) -> Pipeline:
 
 
 def asked() -> Pipeline:
-    """The one that MODEL= names, and without it the first."""
+    """The pipeline that MODEL= names; without MODEL, the main one."""
     return named(arguments.load().model)
 
 
 def model_folder(model: str) -> Path:
-    """With its configs and programs."""
+    """The folder with its configs and programs."""
     return model_folders().get(model, MODELS / model)
 
 

@@ -1,4 +1,4 @@
-"""What every kind of pipeline has to tell, so that all commands treat all kinds alike."""
+"""The interface of every kind of pipeline, so that all commands treat all kinds alike."""
 
 from __future__ import annotations
 
@@ -23,47 +23,49 @@ from scripts.steps.infer import Answer, Question
 from scripts.steps.manifest import ExportSpec
 from scripts.steps.workspace import Workspace
 
-# The files of each member's version folder: a file to be taken, or a text.
+# The files of each member's version folder: a file to copy, or text to write.
 Contents = Mapping[str, Mapping[str, Path | str]]
 
 
 @dataclass(frozen=True)
 class Export:
-    """The step that makes the network's ONNX file, and what it is told."""
+    """The step that exports the network to ONNX, and its arguments."""
 
     step: str  # a module of scripts/steps
     words: Sequence[str | Path]
     spec: ExportSpec
-    as_before: bool = False  # its files may be gone, or on another machine
-    layers: tuple[str, ...] = ()  # of requirements/: what the image for exports has not
+    as_before: bool = False  # its source files may be gone, or on another machine
+    layers: tuple[str, ...] = ()  # from requirements/: what the export image lacks
 
 
 class Recipe(Part):
-    """One pipeline. A kind of pipeline is a subclass, alone in scripts/recipes/kinds/KIND.py; its
-    fields are the keys of its recipes. Commands know nothing else of a kind, so that all kinds are
-    exported, proved, versioned, published, rolled out, measured and stored alike:
+    """One pipeline. Each kind of pipeline is a class in scripts/recipes/kinds/KIND.py; its fields
+    are the keys of its recipes. Commands use only this interface, so every kind is exported,
+    checked, versioned, published, rolled out, measured and stored the same way:
 
-    models     files() are the folders of the repository. All of them but the ensemble are members:
-               their version folders come with a version, and hold their programs, the network
+    models     files() are the folders of the repository. All but the ensemble are members: their
+               version folders belong to a version and contain their programs, the network
                (network_model) and additions(). fit() adapts a member's config to the machine.
-    version    export() says how the network is made, computes_in() its precision, shapes() those of
-               its TensorRT plan; require() refuses what cannot be served. `settings` belong to the
-               pipeline, deciding() tell its versions apart. Without a network, versions differ by
-               their programs.
-    answers    ask() is what `make classify` does; question() makes one request of a file or a text.
-               golden() are those whose answers are known, and judge() says how well a server's
-               agree; gist() is what must stay the same from one version to the next.
+    version    export() says how the network is exported, computes_in() its precision on a CPU,
+               shapes() the shapes of its TensorRT plan; require() refuses what cannot be served.
+               `settings` are the pipeline's own; versions differ in deciding(), or, without a
+               network, in their programs.
+    answers    ask() is what `make classify` does; question() turns a file or a text into one
+               request. golden() are requests with known answers, judge() compares a server's
+               answers with them; gist() is what must not change from one version to the next.
     """
 
     kind: str
     models: Ensemble
-    setting: str = ""  # that wins over where the recipe says that the network comes from
+    setting: str = ""  # the setting that overrides the recipe's source
 
-    example: ClassVar[str]  # the recipe that shows every key
-    asked_about: ClassVar[str] = "IMG"  # the setting that names what it is asked about
-    divided: ClassVar[bool] = False  # by a network and one that it borrows: measured beside that
+    example: ClassVar[str]  # a recipe that shows every key
+    asked_about: ClassVar[str] = "IMG"  # the setting that names the input
+    divided: ClassVar[bool] = False  # two networks share the work: measured against the larger one
 
-    _folder: Path = PrivateAttr(default=ROOT / "recipes")  # files are named from where it lies
+    _folder: Path = PrivateAttr(
+        default=ROOT / "recipes"
+    )  # file names in a recipe are relative to it
 
     def lying_in(self, folder: Path) -> Self:
         self._folder = folder
@@ -79,7 +81,7 @@ class Recipe(Part):
         """Path in the repository -> text."""
 
     def shared(self) -> dict[str, str]:
-        """Models of the project -> those of this pipeline that get their programs."""
+        """The project's models -> this pipeline's models that use the same programs."""
         return {}
 
     @property
@@ -92,32 +94,32 @@ class Recipe(Part):
 
     @abstractmethod
     def programs(self, layout: Layout) -> list[str]:
-        """The members that run a program, as this machine serves them."""
+        """The members that run a program on this machine."""
 
     def network_model(self, engine: Engine) -> str | None:
         return None
 
     def borrowed(self, engine: Engine) -> list[str]:
-        """Models of another pipeline, whichever version of them serves."""
+        """Models of another pipeline that this one uses, in whatever version is live."""
         return []
 
     def additions(self, made: Workspace, layout: Layout) -> Contents:
-        """Files of the version folders, beside programs and network."""
+        """Files of the version folders besides programs and network."""
         return {}
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
-        """Changes a model's parsed config; whether there was anything to be changed."""
+        """Adapts a model's parsed config; returns whether anything changed."""
         return False
 
     def label_lines(self, made: Workspace, repository: Path) -> str | None:
-        """The labels.txt of those models whose configs name one: ensemble and network."""
+        """The labels.txt of the models whose configs name one: ensemble and network."""
         return None
 
     # version
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Those that belong to the pipeline, and not to the server."""
+        """The settings that belong to the pipeline and not to the server."""
         return (self.setting,) if self.setting else ()
 
     def said(self, wished: Settings) -> str:
@@ -127,21 +129,21 @@ class Recipe(Part):
         return self.settings
 
     def defaults(self) -> dict[str, str]:
-        """The settings that the recipe says."""
+        """The settings that the recipe sets."""
         return {}
 
     def export(self, wished: Settings, engine: Engine) -> Export | None:
         return None
 
     def computes_in(self, wished: Settings) -> str:
-        """The precision that is proved for a CPU."""
+        """The precision to check on a CPU."""
         return "fp32"
 
     def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
         return {}
 
     def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
-        """UserError where it cannot be served beside what this repository holds."""
+        """Raises UserError if it cannot be served together with what is in this repository."""
 
     def describe(self, made: Workspace, engine: Engine) -> str:
         if not made.onnx.is_dir():
@@ -152,7 +154,7 @@ class Recipe(Part):
 
     @abstractmethod
     def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
-        """Prints what it answers; the exit code."""
+        """Prints the answers; returns the exit code."""
 
     @abstractmethod
     def question(self, source: bytes) -> Question: ...
@@ -165,12 +167,12 @@ class Recipe(Part):
         return agreement.told(self.expected(made), rows)
 
     def expected(self, made: Workspace) -> NDArray[Any]:
-        """The scores of the golden questions."""
+        """The scores of the golden requests."""
         scores: NDArray[Any] = np.load(made.onnx / "golden.npz")["scores"]
         return scores
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
-        """A row; NaN where the answer does not tell."""
+        """One row; NaN where the answer has no value."""
         raise NotImplementedError
 
     def gist(self, answer: Answer) -> Hashable:
@@ -178,10 +180,10 @@ class Recipe(Part):
 
 
 def precision_of(made: Workspace, engine: Engine) -> str:
-    """That a network computes in."""
+    """The precision that a network computes in."""
     if not made.onnx.is_dir():
         return "fp32"
     if engine is not GPU:
         return str(made.decision["precision"])
-    # What TensorRT makes of float32 by itself.
+    # TensorRT's default for float32.
     return "tf32" if made.manifest.identity["precision"] == "fp32" else "fp16"

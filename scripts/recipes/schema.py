@@ -1,4 +1,4 @@
-"""What a pipeline is, read from its recipe, strictly: what is not understood is refused.
+"""Reads recipes strictly: unknown keys are refused.
 
 recipe = load(Path("recipes/resnet50.yaml"))
 """
@@ -25,7 +25,7 @@ Kind = TypeVar("Kind", bound=Recipe)
 def load(path: Path) -> Recipe:
     said = _read(path)
     if not isinstance(said, dict):
-        raise UserError(f"{path} is not a recipe", "see those in recipes/")
+        raise UserError(f"{path} is not a recipe", "see recipes/ for examples")
     kind = kind_named(said.get("kind"), path)
     try:
         return kind.model_validate(said).lying_in(path.parent)
@@ -44,7 +44,7 @@ def load_as(path: Path, kind: type[Kind]) -> Kind:
 
 
 def kind_named(name: Any, path: Path) -> type[Recipe]:
-    """Of the project, or of the folder that the recipe's folder lies in."""
+    """From the project, or from the folder that contains the recipe's folder."""
     own = str(path.resolve().parents[1] / "kinds")
     if own not in kinds.__path__:
         kinds.__path__.append(own)

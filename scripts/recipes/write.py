@@ -2,7 +2,7 @@
 
     python -m scripts.recipes.write --recipe recipes/resnet50.yaml --out model_repository
 
-Writes each model's config.pbtxt, and the files that all pipelines of one kind share.
+Writes each model's config.pbtxt and the files that all pipelines of a kind share.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def write(recipe: Recipe, out: Path) -> None:
-    contents = recipe.files()  # refused before anything is written
+    contents = recipe.files()  # may refuse: before anything is written
     for source, model in recipe.shared().items():
         if (out / model).resolve() != MODELS / source:
             _copy(MODELS / source, out / model, ("1/*.py", "warmup/*"))
     for path, content in contents.items():
         files.write(out / path, content)
-    # Triton wants a version folder of an ensemble, and git a file in it.
+    # Triton needs a version folder for an ensemble, and git needs a file in it.
     files.write(out / recipe.ensemble / "1" / ".gitkeep", "")
 
 

@@ -1,1 +1,1 @@
-"""What was built, laid out as Triton reads it; versions and their history."""
+"""The model repository as Triton reads it; versions and their history."""

@@ -1,9 +1,9 @@
-"""Every version that was made, each in a folder of its own, never changed: the first pipeline's in
-build/versions, those of another in build/versions/NAME.
+"""Every version, each in its own folder, never changed: the main pipeline's in build/versions,
+those of another pipeline in build/versions/NAME.
 
-onnx/ int8/ engine/ plan/    what the steps made
+onnx/ int8/ engine/ plan/    the results of the steps
 models/NAME/                 the version folders of the pipeline's members
-version.json                 what they are, and with which settings they were made
+version.json                 what they are and with which settings they were built
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Version:
     number: int
     made: str
     settings: dict[str, str]
-    models: dict[str, int]  # the members, each with the number of its own version folder
+    models: dict[str, int]  # each member -> the number of its version folder
     hashes: dict[str, dict[str, str]]  # of each member's files
 
     @property
@@ -52,7 +52,7 @@ class Version:
         return self.folder / "models" / model
 
     def sound(self) -> bool:
-        """Whether its files are still those that it was made with."""
+        """Whether its files are still intact."""
         return hashes_of(self.folder / "models") == self.hashes
 
     @property
@@ -66,7 +66,7 @@ class Version:
 
     @property
     def named(self) -> str:
-        """As it is spoken of."""
+        """Its name in messages."""
         return f"{self.pipeline.name} version {self.number}".strip()
 
     def describe(self) -> str:
@@ -74,14 +74,14 @@ class Version:
 
     @property
     def serving(self) -> str:
-        """The API's name, which stays whatever network serves under it, and that network."""
+        """The name in the API, which is the same for every network, and the network behind it."""
         has_network = self.workspace.onnx.is_dir()
         network = self.workspace.manifest.network if has_network else "programs alone"
         return f"{self.pipeline.ensemble}, serving {network}"
 
     @property
     def record(self) -> dict[str, object]:
-        """What is kept of it in its folder, which says of which pipeline it is."""
+        """The content of version.json; the folder says which pipeline it belongs to."""
         told = [each.name for each in fields(self) if each.name != "pipeline"]
         return {name: getattr(self, name) for name in told}
 
@@ -112,9 +112,9 @@ def load(pipeline: Pipeline, number: int) -> Version:
 
 @contextmanager
 def draft(pipeline: Pipeline, seed: Version | None) -> Iterator[Workspace]:
-    """A place to make a version in, with all that an earlier one may lend it."""
+    """A folder to build a version in, with everything that can be reused from an earlier one."""
     folder = home(pipeline) / ".draft"
-    shutil.rmtree(folder, ignore_errors=True)  # of a make that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed make
     if seed:
         files.link_tree(seed.folder, folder)
         shutil.rmtree(folder / "models", ignore_errors=True)
@@ -132,7 +132,7 @@ def keep(
     pipeline: Pipeline,
     seed: Version | None,
 ) -> Version:
-    """The draft as the next version; an earlier one where it came out the same."""
+    """Saves the draft as the next version, or returns an earlier version if that is the same."""
     folder = draft.folder
     for model, content in contents.items():
         for name, source in content.items():
@@ -164,7 +164,7 @@ def keep(
 
 
 def _mend(version: Version, draft: Path) -> None:
-    """What was removed from it or spoilt, and had to be made again, is there again."""
+    """Restores files that were removed or damaged and have been rebuilt in the draft."""
     for path in draft.rglob("*"):
         kept = version.folder / path.relative_to(draft)
         if path.is_file() and not (kept.exists() and kept.samefile(path)):
@@ -172,7 +172,7 @@ def _mend(version: Version, draft: Path) -> None:
 
 
 def hashes_of(models: Path, known: Version | None = None) -> dict[str, dict[str, str]]:
-    """Of every file of every member; what is the very file of a known version is not read again."""
+    """Hashes of every member's files; a hard link to a known version's file is not read again."""
     hashes: dict[str, dict[str, str]] = {}
     for path in files_of(models):
         model, _, name = str(path.relative_to(models)).partition("/")
@@ -191,7 +191,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def _number(pipeline: Pipeline, model: str, hashes: Mapping[str, str], new: int) -> int:
-    """A member that is as it was in some version keeps the number that it had there."""
+    """A member that is unchanged since some version keeps the number it had there."""
     for number in reversed(numbers(pipeline)):
         version = load(pipeline, number)
         if version.hashes.get(model) == hashes:

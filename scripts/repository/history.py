@@ -1,6 +1,6 @@
-"""What happened to a pipeline's versions, in the order of time: history.jsonl beside them.
+"""What happened to a pipeline's versions, in order: history.jsonl beside them.
 
-A switch writes that it begins, and how it ended. One that has not ended was cut off.
+A switch records its beginning and its end. A switch without an end was interrupted.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from scripts.repository import archive
 
 NAME = "history.jsonl"
 
-# What ends a switch that has begun.
+# How a switch ends.
 SERVES, STAYED = "serves", "stayed"
 BEGINS = "begins"
 PUBLISHED = "published"
-# Why a version stayed where nothing spoke against it.
+# Why a version was not switched to, though it was not rejected.
 INTERRUPTED, CUT_OFF = BROKEN_OFF = "interrupted", "cut off"
 
 
@@ -47,24 +47,24 @@ def read(pipeline: Pipeline) -> list[Event]:
 
 
 def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -> None:
-    """Whole or not at all: a line that is cut off would be read by all who come after."""
+    """Appends atomically: a truncated line would break every later reader."""
     event = Event(datetime.now(UTC).isoformat(timespec="seconds"), what, version, how, note)
     events = [*read(pipeline), event]
     files.write(path(pipeline), "".join(json.dumps(asdict(each)) + "\n" for each in events))
 
 
 def replace(pipeline: Pipeline, told: str) -> None:
-    """By what another machine had to add."""
+    """Replaces it by a history with another machine's additions."""
     files.write(path(pipeline), told)
 
 
 def serving(events: Iterable[Event]) -> int | None:
-    """The version that serves, or would if a server were up."""
+    """The live version, whether or not a server is running."""
     return next((event.version for event in _backwards(events) if event.what == SERVES), None)
 
 
 def before(events: Iterable[Event]) -> int | None:
-    """The version that served before the one that serves: a way back is not itself undone."""
+    """The previous version. A rollback does not count as a step to go back from."""
     served: list[int] = []
     for event in events:
         if event.what != SERVES:
@@ -77,7 +77,7 @@ def before(events: Iterable[Event]) -> int | None:
 
 
 def cut_off(events: Iterable[Event]) -> Event | None:
-    """The switch that began and did not end."""
+    """The switch that began and did not end, if any."""
     last = next((e for e in _backwards(events) if e.what in (BEGINS, SERVES, STAYED)), None)
     return last if last and last.what == BEGINS else None
 

@@ -1,5 +1,5 @@
-"""The repository that Triton reads: the version folders of the version that serves, and during a
-switch those of two, beside the models' configs."""
+"""The repository that Triton reads: the models' configs and the version folders of the live
+version, and of the candidate during a switch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPOSITORY = ROOT / "build" / "live"
 
 
 def place(version: Version, repository: Path) -> None:
-    """Beside what is there. Nothing looks at it until it is asked for."""
+    """Adds a version's folders. Triton ignores them until told to load them."""
     for model, number in version.models.items():
         member = version.member(model)
         for source in archive.files_of(member):
@@ -27,20 +27,22 @@ def place(version: Version, repository: Path) -> None:
             if target.exists() and files.sha256(target) == version.hashes[model][name]:
                 continue
             files.place(source, target)
-            if target.suffix == ".py":  # else Python does it at the load, and Triton sees a change
+            if (
+                target.suffix == ".py"
+            ):  # otherwise Python does it during the load, and Triton sees a change
                 py_compile.compile(str(target), doraise=False, quiet=2)
     files.let_all_read(repository)
 
 
 def called(model: str, version: str = "") -> str:
-    """A network's model by its name in the API and what it is: both may be names of networks."""
+    """A network model's name in the API, and the network behind it."""
     number = version or str(max(version_numbers(REPOSITORY / model), default=1))
     manifest = Manifest.load(REPOSITORY / model / number / "manifest.json")
     return f"{model}, serving {manifest.network}" if manifest else model
 
 
 def leave_only(version: Version) -> None:
-    """The folders of all other versions go."""
+    """Removes the folders of all other versions."""
     for model, number in version.models.items():
         for other in version_numbers(REPOSITORY / model):
             if other != number:

@@ -1,8 +1,8 @@
-"""What the steps made + the folders of model_repository -> what Triton serves on this machine.
+"""Results of the steps + folders of model_repository -> what Triton serves on this machine.
 
-Copies the models' configs, and adds what they leave open: the members' version folders, the labels,
-and the members' configs/ with this machine's instance counts. Nothing is served from
-model_repository itself: what is edited there comes to serve with the next version, and not before.
+Copies the models' configs and adds the rest: the members' version folders, the labels, and the
+members' configs/ with this machine's instance counts. Nothing is served from model_repository
+itself: an edit there takes effect with the next version.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from scripts.steps.workspace import Workspace
 if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-HEAD = "# config.pbtxt as this machine runs the model. Written by the command that loads it.\n"
+HEAD = "# config.pbtxt adapted to this machine. Written by the command that loads the model.\n"
 
 
 def contents(pipeline: Pipeline, made: Workspace, layout: Layout) -> Contents:
-    """What the members' version folders hold, of a pipeline with this network in it."""
+    """The content of the members' version folders, for a pipeline with this network."""
     recipe = pipeline.recipe
     found = {model: dict(_programs(model)) for model in recipe.programs(layout)}
     if model := recipe.network_model(layout.engine):
@@ -39,7 +39,7 @@ def contents(pipeline: Pipeline, made: Workspace, layout: Layout) -> Contents:
 
 
 def _programs(model: str) -> Iterator[tuple[str, Path | str]]:
-    """As texts: to a file that someone edits there must be no link."""
+    """Copied as text: a hard link would follow edits of the original."""
     folder = pipelines.model_folder(model) / "1"
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name != ".gitkeep" and "__pycache__" not in path.parts:
@@ -62,7 +62,7 @@ def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
 
 
 def furnish(repository: Path) -> None:
-    """With all that the project and the user have, but the versions of the pipelines' members."""
+    """Copies all models of the project and the user, without the pipelines' versions."""
     models = pipelines.model_folders()
     furnish_with(models, repository)
     for gone in repository.iterdir():
@@ -71,21 +71,21 @@ def furnish(repository: Path) -> None:
 
 
 def furnish_with(models: Iterable[str], repository: Path) -> bool:
-    """Whether anything changed."""
+    """Returns whether anything changed."""
     members, folders = pipelines.members(), pipelines.model_folders()
     return any([_furnish(folders[model], repository, model in members) for model in models])
 
 
 def _furnish(folder: Path, repository: Path, has_versions: bool) -> bool:
-    """A model's own versions are those of its folder; those of a pipeline's member come from
-    elsewhere."""
+    """A standalone model's versions are in its folder; a pipeline member's come from the
+    archive."""
     changed = False
     own = [] if has_versions else version_numbers(folder)
     for number in version_numbers(repository / folder.name):
         if not has_versions and number not in own:
             shutil.rmtree(repository / folder.name / str(number))
             changed = True
-    for number in own:  # one that holds nothing too, for whoever loads it to say so
+    for number in own:  # empty ones too: the load then reports it
         (repository / folder.name / str(number)).mkdir(parents=True, exist_ok=True)
     for source in sorted(folder.rglob("*")):
         name = source.relative_to(folder)
@@ -101,7 +101,7 @@ def _furnish(folder: Path, repository: Path, has_versions: bool) -> bool:
 
 
 def lay_out(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Path) -> None:
-    """All of it, each member as its first version."""
+    """Lays out everything, each member as its version 1."""
     furnish(repository)
     for model, content in contents(pipeline, made, layout).items():
         for name, source in content.items():
@@ -114,7 +114,7 @@ def lay_out(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Pat
 
 
 def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Path) -> None:
-    """The labels, and the models' configs as this machine runs them."""
+    """Writes the labels and the models' configs adapted to this machine."""
     from google.protobuf import text_format
 
     recipe = pipeline.recipe
@@ -130,7 +130,7 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
 
 
 def write_labels(pipeline: Pipeline, made: Workspace, engine: Engine, repository: Path) -> bool:
-    """Whether other ones are there now."""
+    """Returns whether the labels changed."""
     recipe = pipeline.recipe
     lines = recipe.label_lines(made, repository)
     if lines is None:
@@ -145,24 +145,24 @@ def write_labels(pipeline: Pipeline, made: Workspace, engine: Engine, repository
 
 
 def version_numbers(model: Path) -> list[int]:
-    """As Triton sees them: folders that are named by a number."""
+    """As Triton sees them: folders whose name is a number."""
     found = (path.name for path in model.glob("[1-9]*") if path.is_dir())
     return sorted(int(name) for name in found if name.isdecimal())
 
 
 def config(model: Path) -> ModelConfig:
-    """As it is committed."""
+    """The config as committed."""
     return _parsed(model / "config.pbtxt")
 
 
 def config_in_use(repository: Path, model: str, engine: Engine) -> ModelConfig:
-    """As the server reads it."""
+    """The config as the server reads it."""
     named = repository / model / "configs" / f"{engine.config}.pbtxt"
     return _parsed(named) if named.exists() else config(repository / model)
 
 
 def _parsed(path: Path) -> ModelConfig:
-    # Half a second to load, and whoever only asks reads no config.
+    # Half a second to import, and commands that only ask read no config.
     from google.protobuf import text_format
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 

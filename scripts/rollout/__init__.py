@@ -1,1 +1,1 @@
-"""From one version to another while the server answers, and back."""
+"""Switching versions while the server answers, and switching back."""

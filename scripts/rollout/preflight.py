@@ -1,4 +1,4 @@
-"""What can be seen of a version before anything is started with it."""
+"""Checks of a version before anything is started with it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from scripts.recipes.layout import Engine
 from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
 
-STAYS = "the version that serves stays"
-ANYWAY = "to roll it out all the same: make rollout ANYWAY=1"
+STAYS = "the live version keeps serving"
+ANYWAY = "to roll it out anyway: make rollout ANYWAY=1"
 
 
 def require_sound(old: Version, new: Version, engine: Engine) -> None:
-    """The files are those that were published, and they fit the pipeline that is up."""
+    """Its files are intact, and it fits the running pipeline."""
     if new.models.keys() != old.models.keys():
         raise UserError(
             f"{new.named} consists of other models ({', '.join(new.models)}) than the live "
-            f"serve ({', '.join(old.models)})",
+            f"version ({', '.join(old.models)})",
             f"{STAYS}; start it with that version's settings: {_brought_up(new)}",
         )
     found = archive.hashes_of(new.folder / "models")
@@ -25,14 +25,14 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
         for name, digest in wanted.items():
             has = found.get(model, {}).get(name)
             if has != digest:
-                what = "is not the file that was published" if has else "is gone"
+                what = "is not the file that was published" if has else "is missing"
                 raise UserError(
                     f"{name} of {model} in {new.named} {what}",
                     f"{STAYS}; publish it again: make publish",
                 )
     for model in (*new.models, new.pipeline.ensemble):
         model_folders.config_in_use(live.REPOSITORY, model, engine)
-        model_folders.config(pipelines.model_folder(model))  # what make up would take
+        model_folders.config(pipelines.model_folder(model))  # what make up would use
     takes, serves = (_network_takes(version) for version in (new, old))
     if takes != serves:
         raise UserError(
@@ -49,7 +49,7 @@ def _network_takes(version: Version) -> object:
 def require_trained(old: Version, new: Version) -> None:
     if untrained(new) and not untrained(old):
         raise UserError(
-            f"{new.named} has untrained weights, and the live version trained ones",
+            f"{new.named} has untrained weights, but the live version has trained ones",
             f"{STAYS}; {ANYWAY}",
         )
 
@@ -66,7 +66,7 @@ def _brought_up(version: Version) -> str:
 
 
 def require_room(needed: int, room: int | None, new: Version) -> None:
-    """For both versions at once, as long as the switch takes."""
+    """Enough memory for both versions during the switch."""
     if room is not None and needed > room:
         raise UserError(
             f"{new.named} needs {needed / 2**20:.0f} MiB beside the live version, but only "

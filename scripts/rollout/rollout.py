@@ -1,4 +1,4 @@
-"""The way from one version to another, with proof: what `make rollout` and `make rollback` do."""
+"""Switching to another version with checks: `make rollout` and `make rollback`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from scripts.rollout.preflight import (
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import Agreement, Figures, objection
+from scripts.rollout.verdict import Agreement, Figures, objection, undecided
 from scripts.server import engines, served, up
 from scripts.server.control import Control
-from scripts.server.recover import restore
+from scripts.server.recover import recover
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
@@ -38,15 +38,15 @@ from scripts.steps.infer import Question, ask
 from scripts.steps.samples import MOST_PICTURES
 from scripts.storage.shared import Shared
 
-# How much longer a canary is watched: few requests go there.
+# A canary is watched this many times longer, because few requests go there.
 CANARY_TIMES = 10
-# So often what speaks against a version is looked at again, on a machine that is busy with more.
+# An objection is checked again this many times, because the machine may be busy.
 MOST_LOOKS = 4
 
 
 @dataclass(frozen=True)
 class Up:
-    """The server that is up, and the version that it serves; `wished` is for this command."""
+    """The running server and its live version; `wished` are this command's settings."""
 
     server: State
     stack: Stack
@@ -60,7 +60,7 @@ class Up:
 
 
 def found(pipeline: Pipeline) -> Up:
-    """What is up; put in order first, where a switch was cut off."""
+    """The running server; recovered first if a switch was interrupted."""
     server = state.load()
     if server is None:
         raise UserError("no server is running", "start one: make up")
@@ -70,7 +70,7 @@ def found(pipeline: Pipeline) -> Up:
     wished = up.of_the_server(pipeline).over(server.settings)
     stack = flavour.stack(server.flavour, server.started_with)
     found = Up(server, stack, wished, version, shared)
-    restore(server, version, shared)
+    recover(server, version, shared)
     if reason := reason_not_to_trust(f"http://{server.http}", pipeline.ensemble):
         raise UserError(f"the server does not answer ({reason})", served.brings_up(pipeline))
     return found
@@ -79,8 +79,8 @@ def found(pipeline: Pipeline) -> Up:
 def to(
     target: int, how: str, up_now: Up, canary: float | None = None, judge_labels: bool = True
 ) -> None:
-    """Ends with the new version serving, or with the old one and the reason. The way back to a
-    version that served before is not judged by its labels: they may be why it is gone back."""
+    """Ends with the new version live, or with the old one and the reason. A rollback is not judged
+    by its labels: they may be the reason for it."""
     old = up_now.version
     new = archive.load(old.pipeline, target)
     served_with = up_now.server.started_with.over(new.settings)
@@ -103,7 +103,7 @@ def to(
     recipe = new.pipeline.recipe
     questions = _many_questions(up_now.wished, new)
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
-    # What untrained weights say is no measure of anyone.
+    # The answers of untrained weights mean nothing.
     judge_labels = judge_labels and not untrained(old)
     least = up_now.wished.min_agreement if judge_labels else 0
     with lock.hands_off():
@@ -111,7 +111,7 @@ def to(
             with stream:
                 proof = _turn(switch, stream, up_now, canary, least)
         except BaseException as fault:
-            # A second Ctrl-C does not leave the way back half gone.
+            # A second Ctrl-C must not interrupt the way back.
             with interrupts.ignored():
                 _go_back(switch, how, fault)
             raise
@@ -120,7 +120,7 @@ def to(
     up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
     if new.pipeline.first:
         _remember(up_now, new, how)
-    console.note(f"{new.named} serves; {done}")
+    console.note(f"{new.named} is live; {done}")
 
 
 def _turn(
@@ -128,7 +128,7 @@ def _turn(
 ) -> str:
     seconds, max_p99_ratio = up_now.wished.watch_seconds, up_now.wished.max_p99_ratio
     old, new = switch.old.number, switch.new.number
-    before = _watch(stream, seconds, f"version {old} alone, to compare with")
+    before = _watch(stream, seconds, f"version {old} alone, for comparison")
     with console.waiting(f"loading version {new} alongside") as waiting:
         switch.beside(canary or 0)
         loaded = waiting.seconds
@@ -138,16 +138,14 @@ def _turn(
     stream.candidate, stream.share = (switch.candidate, new), (canary or 50) / 100
     seconds_beside = seconds * CANARY_TIMES if canary else seconds
     share = f"{100 * stream.share:g}% of the requests"
-    _judge(stream, f"version {new} beside it, {share}", new, seconds_beside, max_p99_ratio)
+    _judge(stream, f"version {new} alongside, {share}", new, seconds_beside, max_p99_ratio)
     stream.share = 0
 
     began = time.monotonic()
     switch.turn()
     stream.serves, stream.candidate = new, None
     switched = time.monotonic() - began
-    after = _judge(
-        stream, f"version {new} in its place, on trial", new, seconds, max_p99_ratio, before
-    )
+    after = _judge(stream, f"version {new} live, on trial", new, seconds, max_p99_ratio, before)
     switch.settle()
     took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
     return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
@@ -161,17 +159,21 @@ def _judge(
     max_p99_ratio: float,
     before: Figures | None = None,
 ) -> Figures:
-    """By what it answers beside the old one, where the old one is asked as well, or else by what
-    was before. A failure counts at once; all else must go on for a while to be believed."""
+    """Compares it with the old version's requests at the same time, or else with earlier ones. A
+    failure counts at once; everything else only if it persists."""
     mark = stream.taken()
-    for _ in range(MOST_LOOKS):
+    looks = 0
+    while looks < MOST_LOOKS:
         _watch(stream, seconds, what)
         answers = stream.since(mark)
         of_new = Figures.of([answer for answer in answers if answer.version == new])
         of_old = before or Figures.of([answer for answer in answers if answer.version != new])
+        if undecided(of_old, of_new, max_p99_ratio):
+            continue
         reason = objection(of_old, of_new, max_p99_ratio)
         if reason is None or of_new.failed or of_old.failed:
             break
+        looks += 1
     console.note(f"live: {of_old}; candidate: {of_new}")
     if reason:
         raise Refused(new, reason)
@@ -180,7 +182,7 @@ def _judge(
 
 class Refused(UserError):
     def __init__(self, version: int, reason: str, remedy: str = STAYS) -> None:
-        super().__init__(f"version {version} is refused: {reason}", remedy)
+        super().__init__(f"version {version} is rejected: {reason}", remedy)
 
 
 def _watch(stream: Stream, seconds: float, what: str) -> Figures:
@@ -193,8 +195,7 @@ def _watch(stream: Stream, seconds: float, what: str) -> Figures:
 
 
 def _many_questions(wished: Settings, version: Version) -> list[Question]:
-    """Those whose answers PyTorch gave, and photos of the user's, where there are some; pictures
-    that are missing to enough are drawn."""
+    """The golden requests and the user's photos, if any, filled up with drawn pictures."""
     recipe, made = version.pipeline.recipe, version.workspace
     questions = recipe.golden(made)
     if recipe.asked_about != "IMG":
@@ -211,23 +212,23 @@ def _many_questions(wished: Settings, version: Version) -> list[Question]:
 def _compare_answers(
     switch: Switch, up_now: Up, questions: Sequence[Question], least_percent: float
 ) -> None:
-    """Each question asked of both versions: a network that says nearly nothing of what the live one
-    does is another network, or none."""
+    """Sends each request to both versions: a network that hardly ever agrees with the live one is a
+    different network, or a broken one."""
     with console.waiting(f"comparing both versions on {len(questions)} requests"):
         old = _answers(up_now, switch.pipeline, switch.old, questions)
         new = _answers(up_now, switch.candidate, switch.new, questions)
     found = Agreement.of(old, new)
     console.note(str(found))
     if not found.enough(least_percent):
-        reason = f"{found}, and MIN_AGREEMENT={least_percent:g} asks for {least_percent:g}%"
-        own = "judge it on photos of your own: SAMPLES=photos"
+        reason = f"{found}, but MIN_AGREEMENT requires {least_percent:g}%"
+        own = "compare on your own photos: SAMPLES=photos"
         raise Refused(switch.new.number, reason, f"{STAYS}; {own}, or {ANYWAY}")
 
 
 def _answers(
     up_now: Up, model: str, version: Version, questions: Sequence[Question]
 ) -> list[Hashable]:
-    """As labels, where there are some: another network may have them in another order."""
+    """As labels, if there are any: another network may order its classes differently."""
     recipe, listed = version.pipeline.recipe, version.workspace.onnx / "labels.txt"
     labels = listed.read_text().splitlines() if listed.exists() else []
     connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
@@ -241,7 +242,7 @@ def _answers(
 
 
 def _ask_golden(switch: Switch, up_now: Up) -> None:
-    """The new version, where it will serve, against what PyTorch said of the same questions."""
+    """Compares the new version, on the running server, with PyTorch's answers."""
     made, recipe = switch.new.workspace, switch.new.pipeline.recipe
     connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
     try:
@@ -271,7 +272,7 @@ def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
 
 
 def _remember(up_now: Up, new: Version, how: str) -> None:
-    """Where later commands look: else `make up` would find another version than it expects."""
+    """For later commands: otherwise `make up` would find a version that it does not expect."""
     decided = new.settings
     remembered = up_now.server.settings | decided
     fingerprint = up.fingerprint(up_now.stack, up_now.server.started_with)

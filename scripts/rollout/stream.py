@@ -1,4 +1,4 @@
-"""A light stream of real requests while a version is switched: what came of each of them."""
+"""A light stream of real requests during a switch, with the result of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = 30
 
 @dataclass(frozen=True)
 class Answer:
-    version: int  # that was asked
+    version: int  # the version asked
     question: int
     ms: float
     gist: Hashable | None  # None: it failed
@@ -28,15 +28,15 @@ class Answer:
 
 @dataclass
 class Stream:
-    """Asks until the block ends. The share of the candidate may be changed while it runs."""
+    """Sends requests until the block ends. The candidate's share may change meanwhile."""
 
     address: str
     model: str
     questions: Sequence[Question]
     gist: Callable[[infer.Answer], Hashable]
     serves: int
-    candidate: tuple[str, int] | None = None  # its model, and its version
-    share: float = 0.0  # of the requests that go to the candidate
+    candidate: tuple[str, int] | None = None  # its model and version
+    share: float = 0.0  # of the requests go to the candidate
     _answers: list[Answer] = field(default_factory=list, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _threads: list[threading.Thread] = field(default_factory=list, init=False)
@@ -57,7 +57,7 @@ class Stream:
         return list(self._answers)
 
     def taken(self) -> int:
-        """A mark, for what comes since."""
+        """A mark: how many results there are so far."""
         return len(self._answers)
 
     def since(self, mark: int) -> list[Answer]:

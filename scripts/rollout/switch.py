@@ -1,12 +1,12 @@
-"""From one version to another in a server that serves, with a way back at every point.
+"""Switches a running server from one version to another, reversible at every point.
 
-    pin      the ensemble's steps are fixed to the old version of each member
-    beside   the new version's folders are placed, and loaded beside the old ones
-    turn     the ensemble's steps are fixed to the new version: from one request to the next
-    settle   what no longer serves is removed and unloaded, and nothing is fixed any more
+    pin      pins the ensemble's steps to the old version of each member
+    beside   adds the new version's folders and loads them beside the old ones
+    turn     pins the ensemble's steps to the new version, between two requests
+    settle   unloads and removes the old version, and unpins the steps
 
-The candidate is an ensemble of its own, with its steps fixed to the new version, so that it can be
-asked before anyone else is sent there.
+The candidate is a separate ensemble, pinned to the new version, so that it can be tried before any
+client is sent there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Switch:
 
     @property
     def pipeline(self) -> str:
-        """The ensemble."""
+        """The ensemble's name."""
         return self.new.pipeline.ensemble
 
     @property
@@ -48,7 +48,7 @@ class Switch:
         return [m for m, number in self.new.models.items() if self.old.models[m] != number]
 
     def beside(self, share: float) -> None:
-        """`share` is what clients read in the candidate's config that may send it some requests."""
+        """`share` is in the candidate's config, for clients that may send it some requests."""
         ensemble = self._config(self.pipeline)
         self.control.load(self.pipeline, pinned(ensemble, self.old.models))
         live.place(self.new, live.REPOSITORY)
@@ -59,7 +59,7 @@ class Switch:
         candidate = pinned(ensemble, self.new.models)
         candidate.name = self.candidate
         candidate.parameters["share"].string_value = f"{share:g}"
-        # An ensemble needs a version folder, and a folder a file.
+        # An ensemble needs a version folder, and a folder needs a file.
         files = {"1/none": b"none"}
         recipe, made = self.new.pipeline.recipe, self.new.workspace
         if labels := recipe.label_lines(made, live.REPOSITORY):
@@ -74,9 +74,9 @@ class Switch:
         self._leave_only(self.new)
 
     def back(self) -> None:
-        """From wherever it stands to the old version alone."""
+        """Returns to the old version alone, from any point."""
         if self._turned:
-            with suppress(UserError):  # of an old version that is gone; it comes back below
+            with suppress(UserError):  # the old version may be gone; it comes back below
                 self._fix(self.old)
         self._leave_only(self.old)
 
@@ -90,7 +90,7 @@ class Switch:
     def _leave_only(self, version: Version) -> None:
         live.leave_only(version)
         self.shared.push_live()
-        with suppress(UserError):  # it may not have come so far
+        with suppress(UserError):  # it may not be loaded yet
             self.control.unload(self.candidate)
         as_committed(self.control, self.engine, [*self.changed, self.pipeline])
 

@@ -1,4 +1,4 @@
-"""May a new version take the place of the old one? Pure functions on what was asked of both."""
+"""Decides whether a new version may replace the old one. Pure functions on measurements."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from scripts.rollout.stream import Answer
 
-# Fewer answers tell nothing of the slowest in a hundred.
+# With fewer answers, p99 means nothing.
 FEW = 50
-# A few milliseconds more are no harm to anyone, however many times the few there were.
+# A few milliseconds more do no harm, even if that is many times as much.
 SLACK_MS = 20
 
 
@@ -35,25 +35,33 @@ class Figures:
         )
 
 
+def undecided(old: Figures, new: Figures, max_p99_ratio: float) -> bool:
+    """On a slow or busy machine answers are few, which is neither version's fault."""
+    if new.failed or old.failed or new.asked >= FEW:
+        return False
+    return not new.asked or new.p50 <= _allowed(old, max_p99_ratio)
+
+
 def objection(old: Figures, new: Figures, max_p99_ratio: float) -> str | None:
-    """None when nothing speaks against the new version; else what does, in one line."""
+    """None if the new version is fine; otherwise the objection in one line."""
     if new.failed:
         return f"{new.failed} of {new.asked:,} requests failed"
     if old.failed:
-        return f"{old.failed} of {old.asked:,} requests to the version that serves failed"
-    allowed = max_p99_ratio * old.p99 + SLACK_MS
-    few = new.asked < FEW
-    if few and new.p50 <= allowed:
-        return f"only {new.asked} requests were answered, too few to judge by"
+        return f"{old.failed} of {old.asked:,} requests to the live version failed"
+    allowed = _allowed(old, max_p99_ratio)
     if new.p99 > allowed:
         bound = f"MAX_P99_RATIO={max_p99_ratio:g} allows {allowed:.0f}"
         return f"p99 {old.p99:.0f} -> {new.p99:.0f} ms, and {bound}"
     return None
 
 
+def _allowed(old: Figures, max_p99_ratio: float) -> float:
+    return max_p99_ratio * old.p99 + SLACK_MS
+
+
 @dataclass(frozen=True)
 class Agreement:
-    """Of what both versions answered to the same questions."""
+    """How both versions answered the same requests."""
 
     same: int
     questions: int
@@ -63,7 +71,7 @@ class Agreement:
         return cls(sum(one == other for one, other in zip(old, new, strict=True)), len(old))
 
     def __str__(self) -> str:
-        return f"the same answer to {self.same} of {self.questions} questions"
+        return f"the same answer to {self.same} of {self.questions} requests"
 
     def enough(self, least_percent: float) -> bool:
         return 100 * self.same >= least_percent * self.questions

@@ -1,1 +1,1 @@
-"""The server that is up: brought up, asked, told to load, put in order."""
+"""The running server: starting, asking, loading, recovering."""

@@ -1,4 +1,4 @@
-"""Asks the running server by the bundle's client, where that runs."""
+"""Asks the running server with the bundle's client."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def _client(server: State, options: Sequence[str], pictures: Sequence[str]) -> i
     program = ["python3", "-m", "bundle_client", "--url", side.http, *options, "--", *pictures]
     try:
         return side.run(program, reads=pictures).returncode
-    except KeyboardInterrupt:  # the client got it too, and has said how far it came
+    except KeyboardInterrupt:  # the client got it too, and has reported it
         return INTERRUPTED

@@ -1,4 +1,4 @@
-"""Loading and unloading in the server that runs, by configs that hold until the next load."""
+"""Loading and unloading in the running server, with configs that last until the next load."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from scripts.server import loading
 
 @dataclass(frozen=True)
 class Control:
-    address: str  # for gRPC
-    limit: float  # seconds that one call may take
+    address: str  # gRPC
+    limit: float  # seconds per call
 
     def load(
         self,
@@ -26,7 +26,7 @@ class Control:
         files: Mapping[str, bytes] | None = None,
     ) -> None:
         text = json_format.MessageToJson(config, preserving_proto_field_name=True)
-        # The server would go on with it, and what is removed meanwhile would hang it.
+        # The server would continue, and removing files meanwhile would hang it.
         with interrupts.deferred("the server has finished this load"):
             loading.load(self.address, model, self.limit, text, files)
 
@@ -34,7 +34,7 @@ class Control:
         loading.unload(self.address, model, self.limit)
 
     def wait_for(self, models: Iterable[str]) -> None:
-        """Until the server is through with loads whose command is gone."""
+        """Waits for loads whose command is gone."""
         deadline = time.monotonic() + self.limit
         while at_work := loading.at_work(self.address, self.limit) & set(models):
             if time.monotonic() > deadline:
@@ -46,7 +46,7 @@ class Control:
 
 
 def pinned(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:
-    """The ensemble with each step of these taken of one version, whatever else is loaded."""
+    """The ensemble with each of these steps pinned to one version."""
     config = ModelConfig()
     config.CopyFrom(ensemble)
     for step in config.ensemble_scheduling.step:

@@ -1,6 +1,6 @@
-"""The service of embeddings, beside the server or alone: brought up, found, stopped.
+"""The embeddings service, beside the server or alone: starting, finding, stopping it.
 
-Whatever the flavour it computes on the processor, from the environment that serves there.
+It computes on the CPU, whatever the flavour.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scripts import bootstrap
 from scripts.base import console, files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
-from scripts.server.embeddings_keeper import STARTED_AFRESH, STOP_S
+from scripts.server.embeddings_keeper import RESTARTED, STOP_S
 from scripts.settings.settings import EMBEDDINGS, Settings, names
 from scripts.stacks import flavour, state
 from scripts.stacks.containers import DockerStack, last_line
@@ -35,15 +35,15 @@ MODEL = "embedding"
 MADE = ROOT / "build" / "embeddings"
 STATE = ROOT / "build" / "run" / "embeddings.json"
 LOG = ROOT / "build" / "run" / "embeddings.log"
-# Short, for PyTriton's sockets are in it, whose names may have 107 letters. It marks the processes.
+# Short, because PyTriton's socket paths may have 107 characters. It also marks the processes.
 RUN = Path(tempfile.gettempdir()) / f"embeddings_{MARK}"
 
-# The settings that the network was made with, for a command that does not name them.
+# The settings that the network was exported with, for commands that omit them.
 MADE_WITH = MADE / "settings.json"
 
 
 def ensure(wished: Settings) -> State:
-    """What is up and fits is left alone. What is not said stays as it is in the one that is up."""
+    """Leaves a running service that fits alone. Omitted settings keep its values."""
     known = state.load(STATE)
     server = state.load()
     wished = wished.over(known.settings if known else _made_with())
@@ -58,7 +58,7 @@ def ensure(wished: Settings) -> State:
     try:
         _start(wanted)
         _wait(wanted, wished.start_timeout)
-    except BaseException:  # Ctrl-C too: none is left that nobody knows to work
+    except BaseException:  # Ctrl-C too: leave no service behind that may not work
         stop()
         raise
     console.note(f"embeddings: {_network()}, on http://{where(wanted)}")
@@ -74,7 +74,7 @@ def why_not(known: State) -> str | None:
 
 
 def stop() -> bool:
-    """Whether there was one."""
+    """Returns whether there was one."""
     known = state.load(STATE)
     found = _stop_processes()
     if known and known.flavour != "local":
@@ -151,7 +151,7 @@ def _start_process(wanted: State) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C in this terminal is not meant for the service
+            start_new_session=True,  # Ctrl-C in this terminal must not reach the service
         )
     started = psutil.Process(keeper.pid).create_time()
     replace(wanted, pid=keeper.pid, started=started).save(STATE)
@@ -170,17 +170,17 @@ def _wait(wanted: State, limit: float) -> None:
 
 
 def _looked_at(wanted: State) -> tuple[bool, str, str]:
-    """Whether it has ended, its log, and where that is to be seen."""
+    """Whether it has ended, its log, and where to find that."""
     if wanted.flavour != "local":
         stack = DockerStack(wanted.started_with)
         log = stack.log("embeddings")
-        return not stack.alive("embeddings"), log, "see it whole: docker compose up embeddings"
+        return not stack.alive("embeddings"), log, "see the whole log: docker compose up embeddings"
     log = LOG.read_text(errors="replace")
-    return STARTED_AFRESH in log, log, f"the whole log is in {LOG.relative_to(ROOT)}"
+    return RESTARTED in log, log, f"the whole log is in {LOG.relative_to(ROOT)}"
 
 
 def _stop_processes() -> bool:
-    """The keeper first, which ends what it keeps; then what a killed one left."""
+    """Ends the keeper first, which ends its program; then what a killed keeper left behind."""
     found = [process for process in psutil.process_iter() if _is_ours(process)]
     keepers = [process for process in found if _is_keeper(process)]
     for process in keepers:

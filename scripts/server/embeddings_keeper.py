@@ -1,5 +1,5 @@
-"""Keeps a program up, as Docker does with `restart: unless-stopped`: starts it afresh whenever it
-ends, until it is told to stop itself.
+"""Keeps a program running, like Docker's `restart: unless-stopped`: restarts it whenever it ends,
+until the keeper itself is told to stop.
 
     python -m scripts.server.embeddings_keeper COMMAND …
 """
@@ -16,9 +16,9 @@ from contextlib import suppress
 from bundle_serving import leftovers
 
 STOP_S = 20
-# Of one that cannot start, the log shall stay short.
+# Keeps the log short if it cannot start.
 PAUSE_S = 0.5
-STARTED_AFRESH = "it is restarted"
+RESTARTED = "restarting it"
 
 
 def main(command: Sequence[str]) -> int:
@@ -29,7 +29,7 @@ def main(command: Sequence[str]) -> int:
             code = program.wait()
         finally:
             _end(program)
-        print(f"exited with {code}: {STARTED_AFRESH}", file=sys.stderr, flush=True)
+        print(f"exited with {code}: {RESTARTED}", file=sys.stderr, flush=True)
         time.sleep(PAUSE_S)
 
 
@@ -39,7 +39,7 @@ def _end(program: subprocess.Popen[bytes]) -> None:
         program.wait(STOP_S)
     program.kill()
     program.wait()
-    leftovers.remove(f"pytrtion{program.pid}-")  # as PyTriton spells it
+    leftovers.remove(f"pytrtion{program.pid}-")  # sic: PyTriton's spelling
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The steps of a version, each run where what is there does not fit: weights -> ONNX -> engine."""
+"""The steps of a version, each run only if its result does not fit: weights -> ONNX -> engine."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from scripts.steps import engine, gate, golden, plan, quantise
 from scripts.steps.manifest import why_export
 from scripts.steps.workspace import Workspace
 
-# The last outcome of each step: of a make that failed later, or of `make tune`.
+# The last result of each step, from a make that failed later or from `make tune`.
 CACHE = ROOT / "build" / "cache"
 TIMING_CACHE = CACHE / "timing.cache"
 CANDIDATE = ROOT / "build" / "candidate"
-GATE = "gate.txt"  # beside a plan: what of it has passed the gate
+GATE = "gate.txt"  # beside a plan: which combinations have passed the gate
 
 
 def of(stack: Stack) -> Engine:
@@ -38,7 +38,7 @@ def of(stack: Stack) -> Engine:
 def make(
     stack: Stack, wished: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
 ) -> None:
-    """The network, made ready for the hardware of a flavour and proved there."""
+    """Exports the network, prepares it for the flavour's hardware, and checks it there."""
     if not export(stack, wished, pipeline, made):
         return
     if isinstance(stack, GpuStack):
@@ -49,7 +49,7 @@ def make(
 
 
 def export(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -> bool:
-    """Whether the pipeline has a network."""
+    """Returns whether the pipeline has a network."""
     export = pipeline.recipe.export(wished, of(stack))
     if export:
         run = run_here if export.layers else stack.run_step
@@ -67,7 +67,7 @@ def export(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) 
 
 
 def prove(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -> None:
-    """How a CPU runs the network: with what precision, and that it answers as PyTorch does."""
+    """Chooses the precision on a CPU, and checks that the network answers as PyTorch does."""
     precision = pipeline.recipe.computes_in(wished)
     if precision == "int8":
         _quantise(stack, wished.photos("CALIBRATION"), pipeline, made)
@@ -76,7 +76,7 @@ def prove(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -
         pipeline,
         made.engine,
         "engine",
-        lambda out: None if engine.fits(network, precision, out) else "not proved yet",
+        lambda out: None if engine.fits(network, precision, out) else "not checked yet",
         lambda: stack.run_step(
             "engine", "--onnx", network, "--precision", precision, "--out", made.engine
         ),
@@ -90,7 +90,7 @@ def _step(
     why: Callable[[Path], str | None],
     run: Callable[[], None],
 ) -> None:
-    """Runs a step where its outcome does not fit, and says why; the last one that did may."""
+    """Runs a step if its result does not fit, and says why; the last cached result may fit."""
     reason = why(out)
     if reason is None:
         return
@@ -141,8 +141,8 @@ def _build_plan(stack: GpuStack, wished: Settings, pipeline: Pipeline, made: Wor
 def _pass_the_gate(
     stack: GpuStack, wished: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
 ) -> None:
-    """Serves the plan from a repository of its own, and asks it, before anyone else can. One
-    that has passed need not do so again."""
+    """Serves the plan from a separate repository and compares its answers. A plan that has passed
+    is not checked again."""
     if has_passed(made, layout):
         return
     console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
@@ -161,7 +161,7 @@ def note_passed(made: Workspace, layout: Layout) -> None:
 
 
 def _asked(made: Workspace, layout: Layout) -> str:
-    """What the gate proves: this plan, among these steps."""
+    """What the gate checks: this plan together with these steps."""
     plan_hash = json.loads((made.plan / "manifest.json").read_text())["plan"]["sha256"]
     after = " before scores that stay" if layout.scores_stay else ""
     return f"{plan_hash} behind {layout.decoding.step}{after}"
@@ -175,8 +175,7 @@ def prove_served(
     made: Workspace,
     lay_out: Callable[[Path], None],
 ) -> int:
-    """The whole ensemble, on a server of its own that nobody else asks. The bytes of memory that it
-    takes."""
+    """Checks the whole ensemble on a temporary server. Returns the memory that it takes."""
     recipe, repository = pipeline.recipe, CANDIDATE / "repository"
     precision, borrowed = precision_of(made, layout.engine), recipe.borrowed(layout.engine)
     words: list[str | Path] = [word for model in borrowed for word in ("--load", model)]
@@ -200,7 +199,7 @@ def prove_served(
 def lay_out_candidate(
     layout: Layout, pipeline: Pipeline, made: Workspace, lay_out: Callable[[Path], None]
 ) -> None:
-    """What the gate serves, and what it asks of that."""
+    """Writes what the gate serves, and the requests that it sends."""
     with files.whole_folder(CANDIDATE) as draft:
         lay_out(draft / "repository")
         for model in pipeline.recipe.borrowed(layout.engine):
@@ -209,7 +208,7 @@ def lay_out_candidate(
 
 
 def judge_candidate(layout: Layout, pipeline: Pipeline, made: Workspace) -> None:
-    """By what the gate was answered."""
+    """Judges the answers that the gate got."""
     agreement = pipeline.recipe.judge(made, golden.load(CANDIDATE / "answers.npz"))
     bound = gate.BOUNDS[precision_of(made, layout.engine)]
     gate.judge("ensemble", agreement, gate.for_the_ensemble(bound, agreement.pictures))

@@ -1,5 +1,5 @@
-"""What is loaded into the server beside the first pipeline, which it starts with; and into the next
-server again."""
+"""Pipelines and models that are loaded besides the main pipeline, and loaded again after a
+restart."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from scripts.server import loading
 from scripts.stacks.state import State
 from scripts.storage.shared import Shared
 
-# A network is read, compiled and warmed up in so long at most.
+# The most that reading, compiling and warming up a network takes.
 LOAD_TIMEOUT_S = 120
 
-# The pipelines' ensembles and the user's models that were loaded into the last server.
+# The ensembles and the user's models that were loaded into the last server.
 LOADED = ROOT / "build" / "run" / "beside.json"
 
 
 def load(server: State, pipeline: str, changed: bool) -> None:
-    """What an ensemble is made of comes with it."""
+    """Loads an ensemble, and its models with it."""
     url = f"http://{server.http}"
     if changed or reason_not_to_trust(url, pipeline):
         with console.waiting(f"loading {pipeline}"):
@@ -36,10 +36,10 @@ def load(server: State, pipeline: str, changed: bool) -> None:
 
 
 def load_again(server: State) -> None:
-    """What the server before this one had. The first pipeline serves without it."""
+    """Loads what the previous server had. A failure does not affect the main pipeline."""
     asked = {pipeline.ensemble for pipeline in pipelines.others()}
     for model in _loaded():
-        if not (live.REPOSITORY / model).is_dir():  # its recipe and its folders were removed
+        if not (live.REPOSITORY / model).is_dir():  # the pipeline was removed
             forget(model)
             continue
         try:

@@ -1,4 +1,4 @@
-"""Is the server that was brought up whole? Asked, and as its keeper knows it."""
+"""Is the running server healthy, by its answers and by its keeper's notes?"""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from scripts.stacks.state import State
 
 
 def unhealthy_reason(stack: Stack, server: State, pipeline: str) -> str | None:
-    """None of one that answers pictures, with whoever restores it at work."""
+    """None if it answers requests and its keeper is running."""
     if reason := reason_not_to_trust(f"http://{server.http}", pipeline):
         return reason
     if not stack.alive():
         return "it answers, but its keeper is gone"
-    if server.flavour == "gpu":  # which has no keeper of ours
+    if server.flavour == "gpu":  # which has no keeper
         return None
     kept = stack.kept()
-    return None if kept.get("ready") else str(kept.get("reason", "its keeper has noted nothing"))
+    if lacking := kept.get("lacking"):
+        return f"{', '.join(lacking)} lacks a process, which the keeper restores"
+    return None if kept.get("ready") else str(kept.get("reason", "its keeper has written no notes"))

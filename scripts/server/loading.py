@@ -1,7 +1,6 @@
-"""Loads and unloads models in the server that runs, as its operator.
+"""Loads and unloads models in the running server, with the admin key.
 
-Over gRPC: over HTTP one of the server's few threads does nothing else until the model is loaded,
-and every connection of that thread waits as long.
+Over gRPC: over HTTP, a load blocks one of the server's few threads and all of its connections.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from scripts.base import lock
 from scripts.base.errors import UserError
 from scripts.stacks import admin_key
 
-# As the door says it, and as NVIDIA's server does.
+# The door's message, and that of NVIDIA's server.
 REFUSED = re.compile("the admin key|This protocol is restricted")
 
 
@@ -30,8 +29,8 @@ def load(
     config: str | None = None,
     files: Mapping[str, bytes] | None = None,
 ) -> None:
-    """As the repository has it; or with this config, and for a model that is not there, with these
-    files. Neither outlives the server."""
+    """Loads a model from the repository; or with this config and, for a model that is not in the
+    repository, with these files. Neither outlives the server."""
     with lock.hands_off(), _asked(address, f"the load of {model}", limit) as (client, key):
         named = {f"file:{name}": content for name, content in (files or {}).items()}
         client.load_model(model, headers=key, config=config, files=named, client_timeout=limit)
@@ -43,7 +42,7 @@ def unload(address: str, model: str, limit: float) -> None:
 
 
 def at_work(address: str, limit: float) -> set[str]:
-    """The models that are being loaded."""
+    """The models that are loading."""
     with _asked(address, "what it loads", limit) as (client, key):
         index = client.get_model_repository_index(headers=key, client_timeout=limit)
     return {model.name for model in index.models if model.state == "LOADING"}
@@ -51,7 +50,7 @@ def at_work(address: str, limit: float) -> set[str]:
 
 class _Client(tritonclient.grpc.InferenceServerClient):  # type: ignore[misc]
     def __del__(self) -> None:
-        """It is closed below; the inherited one complains of what Ctrl-C left half made."""
+        """Closed below; the inherited one complains if Ctrl-C interrupted the constructor."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the operator asks of the server that is up, and tells it to do."""
+"""Asking about and controlling the models of the running server."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from scripts.settings import arguments
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
-# A model that hangs while it loads keeps the call open for good.
+# A model that hangs while loading keeps the call open forever.
 LONGEST_S = 60
 
 
 @dataclass(frozen=True)
 class Model:
-    """One version, as Triton's index has it; of one that was never loaded it knows the name."""
+    """One version in Triton's index; of a model that was never loaded, only the name is known."""
 
     name: str
     version: str = ""
@@ -42,25 +42,25 @@ def index(server: State) -> list[Model]:
 
 
 def in_memory(server: State, name: str) -> list[Model]:
-    """The versions that are ready, or on their way in or out."""
+    """The versions that are ready, loading or unloading."""
     versions = [each for each in index(server) if each.name == name]
     return [each for each in versions if each.state not in ("", "UNAVAILABLE")]
 
 
 def config(server: State, model: str) -> ModelConfig:
-    """As this server's flavour takes it."""
+    """The config for this server's flavour."""
     engine = engines.of(flavour.stack(server.flavour, server.started_with))
     return config_in_use(live.REPOSITORY, model, engine)
 
 
 def pipeline(server: State) -> set[str]:
-    """The ensemble that is served and its members, whether they are loaded or not."""
+    """The main ensemble and its members, loaded or not."""
     steps = config(server, PIPELINE).ensemble_scheduling.step
     return {PIPELINE} | {step.model_name for step in steps}
 
 
 def loaded_steps(server: State) -> dict[str, set[str]]:
-    """The ensembles in memory, and the models that each of them takes."""
+    """The ensembles in memory, and the models that each uses."""
     loaded = {each.name for each in index(server) if each.state == "READY"}
     configs = {name: triton_api.get(server.http, f"/models/{name}/config") for name in loaded}
     return {
@@ -71,7 +71,7 @@ def loaded_steps(server: State) -> dict[str, set[str]]:
 
 
 def only_of(ensemble: str, steps: Mapping[str, set[str]]) -> list[str]:
-    """The models that this ensemble takes, and no other in memory does."""
+    """The models that only this ensemble uses, of those in memory."""
     others = {model for name, taken in steps.items() if name != ensemble for model in taken}
     return sorted(steps.get(ensemble, set()) - others)
 
@@ -81,6 +81,6 @@ def named(server: State) -> str:
     name = arguments.load().triton_model
     known = sorted({each.name for each in index(server)})
     if name not in known:
-        said = f"there is no model {name} in the repository" if name else "no model is named"
+        said = f"there is no model {name} in the repository" if name else "no TRITON_MODEL given"
         raise UserError(said, f"choose one: TRITON_MODEL={', '.join(known)}")
     return name

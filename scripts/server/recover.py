@@ -1,4 +1,4 @@
-"""A switch that was cut off (by kill -9, or the machine) is undone by whoever comes next."""
+"""Undoes a switch that was interrupted, by kill -9 or a power failure say."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from scripts.stacks.state import State
 from scripts.storage.shared import Shared
 
 
-def restore(server: State | None, version: Version, shared: Shared) -> bool:
-    """Says what it found. False where the server that is up cannot be put in order."""
+def recover(server: State | None, version: Version, shared: Shared) -> bool:
+    """Reports what it found. False if the running server cannot be recovered."""
     cut = history.cut_off(history.read(version.pipeline))
     if cut is None:
         return True
@@ -31,7 +31,7 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
             limit = server.started_with.start_timeout
             engine = engines.of(flavour.stack(server.flavour, server.started_with))
             with lock.hands_off():
-                mend(Control(server.admin, limit), engine, version, shared)
+                _recover(Control(server.admin, limit), engine, version, shared)
     except UserError as fault:
         console.note(f"the server cannot be recovered ({fault.cause})")
         return False
@@ -39,17 +39,17 @@ def restore(server: State | None, version: Version, shared: Shared) -> bool:
     return True
 
 
-def mend(control: Control, engine: Engine, version: Version, shared: Shared) -> None:
-    """After a switch that was cut off, wherever that was: this version alone, and nothing fixed."""
-    # Were a folder removed while it is loaded, the model's process would end without a word, and
-    # Triton would wait for it for ever.
+def _recover(control: Control, engine: Engine, version: Version, shared: Shared) -> None:
+    """From any point of a switch: this version alone, and nothing pinned."""
+    # If a folder were removed while it is loading, the model's process would end silently, and
+    # Triton would wait for it forever.
     control.wait_for(version.models)
     live.place(version, live.REPOSITORY)
     live.leave_only(version)
     model_folders.write_labels(version.pipeline, version.workspace, engine, live.REPOSITORY)
     shared.push_live()
     as_committed(control, engine, [*version.models, version.pipeline.ensemble])
-    with suppress(UserError):  # there may be none
+    with suppress(UserError):  # there may be no candidate
         control.unload(candidate_of(version.pipeline))
 
 
@@ -58,7 +58,7 @@ def candidate_of(pipeline: Pipeline) -> str:
 
 
 def as_committed(control: Control, engine: Engine, models: Iterable[str]) -> None:
-    """The configs are given, though they are those of the repository: a load without one does
-    nothing where no file is newer than before, and leaves what was fixed as it is."""
+    """Passes the repository's own configs explicitly: a load without a config does nothing if no
+    file is newer, and would keep the steps pinned."""
     for model in models:
         control.load(model, model_folders.config_in_use(live.REPOSITORY, model, engine))

@@ -1,4 +1,4 @@
-"""The server that is up and answers for a pipeline, or brought up for whoever asks."""
+"""Finds the running server for a pipeline, or starts one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def running_server(wished: Settings | None = None) -> State:
-    """The server that is up, if it is what is asked for; else it is brought up."""
+    """The running server if it matches the request; otherwise starts it."""
     wished = wished or settings.load()
     known = state.load()
     warning = ""
@@ -31,7 +31,7 @@ def running_server(wished: Settings | None = None) -> State:
             if asked == now:
                 return known
             warning = restart(now, asked)
-    # Large, and seldom needed.
+    # Slow to import, and seldom needed.
     from scripts.base import console
     from scripts.server.up import bring_up
 
@@ -42,7 +42,7 @@ def running_server(wished: Settings | None = None) -> State:
 
 
 def running(pipeline: Pipeline) -> State:
-    """The server, once it answers for this pipeline as it is asked for."""
+    """The server, with this pipeline loaded as requested."""
     if pipeline.first:
         return running_server()
     from scripts.recipes.layout import CPU
@@ -51,7 +51,7 @@ def running(pipeline: Pipeline) -> State:
 
     seed = serving(pipeline)
     known = state.load()
-    if seed is None:  # what cannot be made is refused before a server is started for it
+    if seed is None:  # refused before a server is started in vain
         wished = wished_of(pipeline, known.settings if known else {}, None)
         if export := pipeline.recipe.export(wished, CPU):
             export.spec.identity()
@@ -70,8 +70,8 @@ def answers(server: State, ensemble: str) -> bool:
 
 
 def restart(now: Mapping[str, str], asked: Mapping[str, str]) -> str:
-    """Said before it is done: whoever wants an answer may not expect one that replaces what others
-    are served."""
+    """Reports it first: somebody who only wants an answer may not expect to replace the server that
+    others use."""
     changed = [name for name in asked if asked[name] != now[name]]
     before, after = (
         " ".join(f"{name}={shlex.quote(values[name])}" for name in changed)

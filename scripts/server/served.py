@@ -1,4 +1,4 @@
-"""What is served, as the history tells: for whoever only asks."""
+"""What is being served, read from the history; fast, for commands that only ask."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def serving(pipeline: Pipeline) -> Version | None:
 
 
 def served_version(pipeline: Pipeline | None = None) -> Version:
-    """Of the server that is up; without a name, the first pipeline's."""
+    """The live version; without a name, the main pipeline's."""
     pipeline = pipeline or pipelines.first()
     version = serving(pipeline)
     if version is None:
@@ -25,7 +25,7 @@ def served_version(pipeline: Pipeline | None = None) -> Version:
 
 
 def brings_up(pipeline: Pipeline) -> str:
-    """The command that does."""
+    """The command that starts it."""
     return "make up" if pipeline.first else f"make up MODEL={pipeline.name}"
 
 

@@ -1,4 +1,4 @@
-"""Stops whatever this project serves."""
+"""Stops everything that this project serves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def stop_server() -> None:
     known = state.load()
     if known:
         stacks = [flavour.stack(known.flavour, known.started_with)]
-    else:  # with no record of what was started, every flavour may have left something
+    else:  # without a record, any flavour may have left something
         stacks = [flavour.stack(name, settings.load()) for name in flavour.possible()]
     with console.waiting("stopping the server"):
         stopped = [stack.flavour for stack in stacks if stack.stop()]

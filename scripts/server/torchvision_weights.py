@@ -1,4 +1,4 @@
-"""Can torchvision's weights be downloaded here?"""
+"""Whether torchvision's weights can be downloaded here."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from scripts.settings.settings import Settings
 ANY = "https://download.pytorch.org/models/resnet50-11ad3fa6.pth"
 
 
-def why_out_of_reach(wished: Settings) -> str | None:
-    """None when they can."""
+def why_unavailable(wished: Settings) -> str | None:
+    """None if they can."""
     try:
         trusted = ssl.create_default_context(cafile=wished.ca_bundle or None)
         request = urllib.request.Request(ANY, method="HEAD")

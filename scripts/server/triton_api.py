@@ -1,4 +1,4 @@
-"""What a running Triton tells about itself and can be told to do, over HTTP, by its operator."""
+"""A running Triton's HTTP API, with the admin key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def get(address: str, path: str = "") -> Any:
 
 
 def post(address: str, path: str, body: Any = None, timeout: float = SECONDS) -> Any:
-    """POST /v2/path, with a body that is JSON; None where the answer is empty."""
+    """POST /v2/path with a JSON body; None if the answer is empty."""
     data = json.dumps(body).encode() if body is not None else b""
     return _ask(urllib.request.Request(_url(address, path), data, method="POST"), timeout)
 
@@ -53,7 +53,7 @@ def _ask(request: urllib.request.Request, timeout: float) -> Any:
 
 
 def _said(refusal: urllib.error.HTTPError) -> str:
-    """Triton's own words, in one line."""
+    """Triton's own message in one line."""
     body = refusal.read().decode(errors="replace")
     try:
         body = json.loads(body)["error"]

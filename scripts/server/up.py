@@ -1,7 +1,7 @@
-"""Brings the server up, and every other pipeline into it: exports, proves and lays out what does
-not fit yet, then serves it.
+"""Starts the server, or loads another pipeline into it: exports, checks and lays out what has
+changed, then serves it.
 
-What is up and fits already is left alone.
+A running server that fits is left alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines, extra
 from scripts.server.healthy import unhealthy_reason
-from scripts.server.recover import restore
+from scripts.server.recover import recover
 from scripts.server.served import described, serving
 from scripts.settings import settings
 from scripts.settings.settings import SERVER, Settings, names
@@ -36,15 +36,15 @@ from scripts.stacks.state import State
 from scripts.storage import on_demand
 from scripts.storage.shared import Shared
 
-# That a server which does not answer is left to its keeper.
+# Seconds that the keeper gets to restore a server that does not answer.
 KEEPERS_S = 15
 
-# A network's hash stands in the manifest beside it.
+# The network's hash is in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".pyc")
 
 
 def bring_up(wished: Settings) -> State:
-    """Settings that are not given keep the live version's values."""
+    """Omitted settings keep the live version's values."""
     first = pipelines.first()
     with lock.one_at_a_time():
         on_demand.require_reachable(wished)
@@ -54,9 +54,9 @@ def bring_up(wished: Settings) -> State:
         if seed:
             wished = wished.over(seed.settings)
             known = state.load()
-            if not restore(known, seed, shared) and known:
+            if not recover(known, seed, shared) and known:
                 _stop(known)
-                restore(None, seed, shared)
+                recover(None, seed, shared)
         name, why = flavour.choose(wished)
         console.note(f"flavour {name}: {why}")
         if wished.preprocess == "dali" and name != "gpu":
@@ -77,17 +77,17 @@ def bring_up(wished: Settings) -> State:
 
 
 def bring_up_beside(pipeline: Pipeline, server: State) -> State:
-    """Any other pipeline, into the server that is up."""
+    """Loads another pipeline into the running server."""
     with lock.one_at_a_time():
         shared = Shared(server.started_with, pipeline)
         shared.pull()
         seed = serving(pipeline)
         if seed:
-            restore(server, seed, shared)
+            recover(server, seed, shared)
         wished = wished_of(pipeline, server.settings, seed)
         stack = flavour.stack(server.flavour, wished)
         stack.prepare()
-        if pipeline.ensemble not in pipelines.model_folders():  # of a recipe of the user's
+        if pipeline.ensemble not in pipelines.model_folders():  # from a recipe of the user's
             write(pipeline.recipe, pipelines.own().models)
         before = laid_out(pipeline)
         version = made_live(stack, wished, pipeline, seed, shared)
@@ -98,7 +98,7 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
 
 
 def _place_others(wished: Settings, how: Layout) -> None:
-    """What serves of them by another machine's doing must not go from S3 with the next upload."""
+    """Versions that another machine made live must not vanish from S3 with the next upload."""
     for pipeline in pipelines.others():
         Shared(wished, pipeline).pull()
         if version := serving(pipeline):
@@ -112,8 +112,8 @@ def _record(shared: Shared, version: Version, seed: Version | None) -> None:
 
 
 def wished_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | None) -> Settings:
-    """What is given now, and else what the live version was made with. What .env says of a network
-    is said of the first pipeline, where both know the setting."""
+    """What the user sets now, or else the live version's settings. A setting in .env that the main
+    pipeline has too is meant for the main pipeline."""
     before = seed.settings if seed else {}
     if pipeline.first:
         return settings.load().over(dict(server) | before)
@@ -125,13 +125,13 @@ def wished_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | Non
 
 
 def of_the_server(pipeline: Pipeline) -> Settings:
-    """What a command that is about this pipeline says to the server and its first pipeline."""
+    """The settings for the server and its main pipeline, from a command about this pipeline."""
     own = () if pipeline.first else pipeline.recipe.settings
     return settings.load({name: word for name, word in os.environ.items() if name not in own})
 
 
 def made(stack: Stack, wished: Settings, pipeline: Pipeline, seed: Version | None) -> Version:
-    """The version that is wished for: the seed, where all of it fits, or a new one."""
+    """The requested version: the seed if all of it fits, or a new one."""
     how = layout(wished, engines.of(stack))
     with archive.draft(pipeline, seed) as draft:
         engines.make(stack, wished, how, pipeline, draft)
@@ -142,7 +142,7 @@ def made(stack: Stack, wished: Settings, pipeline: Pipeline, seed: Version | Non
 def made_live(
     stack: Stack, wished: Settings, pipeline: Pipeline, seed: Version | None, shared: Shared
 ) -> Version:
-    """The version that is wished for, in the repository that the server reads, alone."""
+    """The requested version, as the only one in the repository that the server reads."""
     version = made(stack, wished, pipeline, seed)
     shared.push_version(version)
     lay_out(version, layout(wished, engines.of(stack)), live.REPOSITORY)
@@ -151,7 +151,7 @@ def made_live(
 
 
 def lay_out(version: Version, how: Layout, target: Path) -> None:
-    """As a version of its pipeline in a repository, and as this machine runs it."""
+    """Lays out a version in a repository, configured for this machine."""
     model_folders.furnish(target)
     live.place(version, target)
     model_folders.configure(version.pipeline, version.workspace, how, target)
@@ -179,7 +179,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
     try:
         stack.start(wanted)
         _wait(stack, wanted, wished.start_timeout, version)
-    except BaseException:  # Ctrl-C too: no server is left that nobody knows to work
+    except BaseException:  # Ctrl-C too: leave no server behind that may not work
         stack.stop()
         raise
     console.note(f"up: {described(wanted, version)}")
@@ -187,8 +187,8 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
 
 
 def _restored(stack: Stack, known: State) -> bool:
-    """Whether its keeper gets it to answer."""
-    if known.flavour == "gpu":  # which has none
+    """Whether its keeper restores it."""
+    if known.flavour == "gpu":  # which has no keeper
         return False
     with console.waiting("the server does not answer; waiting for its keeper") as waiting:
         while reason := unhealthy_reason(stack, known, PIPELINE):
@@ -204,7 +204,7 @@ def _stop(known: State) -> None:
 
 
 def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
-    """Until a picture is answered; readiness alone is green over a pipeline that is not."""
+    """Waits for an answer: Triton's readiness is true even while the pipeline does not work."""
     with console.waiting("starting the server and waiting for its first answer") as waiting:
         while reason := reason_not_to_trust(f"http://{wanted.http}", PIPELINE):
             waiting.show(reason)
@@ -220,15 +220,15 @@ def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
 
 
 def fingerprint(stack: Stack, wished: Settings) -> str:
-    """One hash over all that a running server was started from. Other pipelines are loaded while
-    it runs."""
+    """A hash of everything that a running server was started from, without other pipelines, which
+    are loaded later."""
     started_with = [stack.version(), *(wished[name] for name in names(SERVER))]
     started_with += [str(admin_key.mark()), laid_out(pipelines.first())]
     return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
 
 
 def laid_out(pipeline: Pipeline) -> str:
-    """One hash over what the server reads of a pipeline."""
+    """A hash of a pipeline's files in the server's repository."""
     hasher = hashlib.sha256()
     models = (live.REPOSITORY / model for model in (*pipeline.recipe.members, pipeline.ensemble))
     for path in sorted(path for model in models for path in model.rglob("*")):

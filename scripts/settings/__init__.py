@@ -1,1 +1,1 @@
-"""The settings: what may be set, and where it was set."""
+"""The settings: which there are, and where their values come from."""

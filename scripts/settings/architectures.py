@@ -1,5 +1,5 @@
-"""torchvision's image classifiers: what ARCH may be. Stdlib only: to ask torchvision itself takes
-seconds, and a test holds this list against it."""
+"""torchvision's image classifiers: the values of ARCH. Stdlib only: importing torchvision takes
+seconds. A test compares this list with torchvision's."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NAMES = """
 ARCHITECTURES = NAMES.split()
 
 
-# Ours: trained here, on drawings.
+# The bundle's own: trained here, on drawings.
 DRAWN = "drawn"
 
 
 def known_arch(said: str) -> str:
-    """Of an ONNX file there is none."""
+    """Empty is fine: an ONNX file has no architecture."""
     if said:
         require_known(said)
     return said
@@ -35,7 +35,7 @@ def known_arch(said: str) -> str:
 
 def require_known(arch: str) -> None:
     if arch not in (*ARCHITECTURES, DRAWN):
-        import difflib  # for those who misspell alone
+        import difflib  # only for misspelt names
 
         near = difflib.get_close_matches(arch, ARCHITECTURES, n=3, cutoff=0)
         raise UserError(

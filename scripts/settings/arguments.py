@@ -1,4 +1,4 @@
-"""What single commands take behind them, beside the settings: make classify IMG=photo.jpg TOP=3."""
+"""Arguments of single commands, besides the settings: make classify IMG=photo.jpg TOP=3."""
 
 from __future__ import annotations
 
@@ -22,38 +22,40 @@ from scripts.settings.setting import (
 class Arguments:
     remedy = "fix it here"
 
-    model = text("", "The pipeline that is meant. Empty: the first.")
+    model = text("", "The pipeline. Empty: the main one.")
     img = text("", "A picture, several in quotes, a folder, or a URL.")
-    in_ = text("", "The folder whose pictures are compared.")
-    text_ = text("", "The text to be judged.")
-    top = whole(5, "How many labels, or pictures, are shown.")
-    json = flag("One line of JSON for each answer.")
+    in_ = text("", "The folder of pictures to compare with.")
+    text_ = text("", "The text to classify.")
+    top = whole(5, "How many labels or pictures to show.")
+    json = flag("Print one line of JSON per answer.")
 
-    triton_model = text("", "One model, as Triton knows it.")
+    triton_model = text("", "A model, by its name in Triton.")
 
-    name = text("", "What a new pipeline is called.")
-    onnx = path("A network of one's own.")
-    labels = path("Its labels, one a line.")
+    name = text("", "The name of a pipeline of yours.")
+    onnx = path("Your own network, as an .onnx file.")
+    labels = path("Its labels, one per line.")
 
-    canary = whole_or_none("Percent of the requests that try the candidate first.", most=99)
-    anyway = flag("Though the candidate is untrained, or hardly agrees with the live version.")
+    canary = whole_or_none("Percentage of requests that go to the candidate first.", most=99)
+    anyway = flag(
+        "Roll out even an untrained candidate, or one that hardly agrees with the live version."
+    )
     version = whole_or_none("The version to switch to.")
 
     images = text("", "A folder of pictures to measure with.")
-    quick = flag("What a minute allows.")
+    quick = flag("A short run of about a minute.")
     compare = path("The results.json of an earlier run.")
-    textbook = flag("The textbook recipe too.")
-    only = text("", "Some of the contenders.")
-    latency_ms = number_or_none("The longest that 95% of the answers may take.")
-    minutes = number("5", "How long to search.")
+    textbook = flag("Measure the textbook recipe too.")
+    only = text("", "Only these contenders.")
+    latency_ms = number_or_none("The latency that 95% of the answers must meet.")
+    minutes = number("5", "How long to search, in minutes.")
 
-    stop = flag("Stop the server that is up for as long as it takes.")
+    stop = flag("Stop the running server during the search.")
 
     add = text("", "The client that gets a key.")
     rate = text("", "How many requests a second it may send.")
     revoke = text("", "The client whose key is revoked.")
 
-    args = text("", "What pytest is given.")
+    args = text("", "Options for pytest.")
 
     def __init__(self, values: dict[str, str]) -> None:
         self.values = values

@@ -1,6 +1,6 @@
-"""The names of what was typed behind a make command: make up ARCH=resnet18.
+"""The names of the variables given to a make command: make up ARCH=resnet18.
 
-make passes them on in MAKEFLAGS; in the environment they stand among much that is not meant for us.
+make passes them on in MAKEFLAGS; the environment also has many variables that are not for us.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 
-# A blank or a backslash in a value has a backslash before it.
+# Blanks and backslashes in a value are escaped with a backslash.
 _WORD = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
 _ASSIGNED = re.compile(r"(\w+)(?:\+|\?|!|:{1,3})?=")
 

@@ -1,8 +1,8 @@
-"""What `docker compose` must know of what make does, in lines of .env that make writes: the name of
-the project, which is this checkout's own, and the Compose file of what make started.
+"""Lines that make writes into .env, so that plain `docker compose` finds what make started: the
+project's name, unique to this checkout, and the Compose files.
 
-What the user wrote there is left alone, and a name that the user gave, there or in the environment,
-is the name everywhere.
+The user's own lines are left alone. A project name set by the user, in .env or in the environment,
+is used everywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scripts.settings.dotenv_file import PATH
 
 NAME, FILE = "COMPOSE_PROJECT_NAME", "COMPOSE_FILE"
 
-# At the end of a line: make wrote it, and may change it.
+# Marks a line that make wrote and may change.
 BY_MAKE = "  # written by make"
 
 
@@ -39,12 +39,12 @@ def project_name(environment: Mapping[str, str] = os.environ, dotenv: Path = PAT
 
 
 def folder_name() -> str:
-    """The project's name where nobody gives one: what plain Compose makes of the folder's."""
+    """Compose's default project name, derived from the folder's name."""
     return re.sub(r"[^a-z0-9_-]", "", ROOT.name.lower()).lstrip("_-")
 
 
 def write(name: str = "", file: Path | None = None, dotenv: Path = PATH) -> None:
-    """Without a file, plain `docker compose` reads compose.yaml."""
+    """Without `file`, plain `docker compose` reads compose.yaml."""
     ours = {NAME: name, FILE: str(file.relative_to(ROOT)) if file else ""}
     by_user = _by_user(dotenv)
     lines = _lines_of_user(dotenv) + [

@@ -1,4 +1,4 @@
-"""Changes settings in .env, and leaves all else in it as the user wrote it."""
+"""Changes settings in .env and leaves everything else in it as the user wrote it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def change(values: Mapping[str, str], why: str, path: Path = PATH) -> None:
 
 
 def changed(text: str, values: Mapping[str, str], why: str) -> str:
-    """The lines that set these values, changed where they stand or else added at the end; the
-    reason is a comment above the first of them. What begins with the same word is an older one."""
+    """Sets these values, in place or else at the end, with the reason as a comment above the first.
+    An older comment that begins with the same word is replaced."""
     older = f"# {why.partition(':')[0]}"
     lines: list[str] = []
     left = dict(values)
@@ -37,7 +37,7 @@ def changed(text: str, values: Mapping[str, str], why: str) -> str:
             continue
         if name not in values:
             lines.append(line)
-        elif name in left:  # a second line of the same name would win over ours
+        elif name in left:  # a second line of the same name would override ours
             lines += [] if said else [f"# {why}"]
             lines.append(f"{name}={left.pop(name)}")
             said = True

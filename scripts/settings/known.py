@@ -1,15 +1,17 @@
-"""Refuses what is no setting, before a command does anything."""
+"""Refuses unknown settings and invalid values before a command is even imported, which takes some
+of them seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings import arguments, command_line, settings
 
-# Docker and Compose read .env too.
+# .env may also contain variables of Docker and Compose.
 OF_OTHERS = ("COMPOSE_", "DOCKER_", "BUILDKIT_")
 
 
@@ -17,11 +19,18 @@ class UnknownSetting(UserError):
     exit_code = 2
 
 
-def require_known(typed: Collection[str] | None = None, dotenv: Path = ROOT / ".env") -> None:
-    """What is typed, and what .env has. The environment is full of what is not meant for us."""
+def require_known(
+    typed: Collection[str] | None = None,
+    dotenv: Path = ROOT / ".env",
+    environment: Mapping[str, str] = os.environ,
+) -> None:
+    """Checks the command line and .env; the environment has many variables that are not for us."""
     typed = command_line.typed() if typed is None else typed
+    known = settings.ALL | arguments.ALL
     for name in typed:
-        _require(name, {*settings.ALL, *arguments.ALL}, "")
+        _require(name, known, "")
+        if said := environment.get(name, "").strip():
+            known[name].read(said)
     written = settings.in_dotenv(dotenv)
     for name in written:
         if not name.startswith(OF_OTHERS) and not _named_in(name, written.get("COMPOSE_OVERRIDE")):
@@ -29,7 +38,7 @@ def require_known(typed: Collection[str] | None = None, dotenv: Path = ROOT / ".
 
 
 def _named_in(name: str, override: str | None) -> bool:
-    """Compose fills the variables of the user's own file from .env."""
+    """Variables that the user's own Compose file takes from .env."""
     try:
         return bool(override) and name in (ROOT / str(override)).read_text()
     except OSError:
@@ -39,11 +48,11 @@ def _named_in(name: str, override: str | None) -> bool:
 def _require(name: str, known: Collection[str], where: str) -> None:
     if name in known:
         return
-    import difflib  # for those who misspell alone
+    import difflib  # only for misspelt names
 
     near = difflib.get_close_matches(name, known, n=1)
     if name in arguments.ALL:
-        remedy = f"it belongs behind a command: {name}=…"
+        remedy = f"give it to a command: {name}=…"
     elif near:
         remedy = f"did you mean {near[0]}?"
     else:

@@ -1,6 +1,6 @@
-"""The pictures that IMG= names, however they were quoted."""
+"""The pictures that IMG= names, however they are quoted."""
 
-# os.path says False, or leaves a text as it is, where pathlib would raise.
+# os.path returns False, or the text unchanged, where pathlib would raise.
 # ruff: noqa: PTH110, PTH111, PTH207
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from scripts.base.errors import UserError
 
 
 def named(text: str, command: str = "classify") -> list[str]:
-    """Paths and URLs. A ~ or * that quotes kept from the shell means what it would mean there."""
+    """Paths and URLs. ~ and * inside quotes are expanded as the shell would."""
     if not text:
-        raise UserError("no picture given", f"name one: make {command} IMG=photo.jpg")
+        raise UserError("no picture given", f"try: make {command} IMG=photo.jpg")
     whole = os.path.expanduser(text)
     if os.path.exists(whole):
         return [whole]
@@ -31,7 +31,7 @@ def named(text: str, command: str = "classify") -> list[str]:
 def one(text: str, command: str) -> str:
     found = named(text, command)
     if len(found) != 1:
-        raise UserError(f"IMG={text} names {len(found)} pictures", f"make {command} takes one")
+        raise UserError(f"IMG={text} names {len(found)} pictures", f"make {command} takes only one")
     return found[0]
 
 

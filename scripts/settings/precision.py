@@ -1,3 +1,3 @@
-"""What PRECISION may be. Stdlib only: the steps in containers read it too."""
+"""The values of PRECISION. Stdlib only: the steps in containers read it too."""
 
 PRECISIONS = ("auto", "fp32", "bf16", "int8")

@@ -1,6 +1,6 @@
-"""One setting: its default, how its text is read, what it is part of, and its comment.
+"""One setting: its default, its parser, what it affects, and its comment.
 
-Stdlib only, and little of it: every command reads the settings before it does anything else.
+Stdlib only, and little of it: every command reads the settings first.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Part(Enum):
-    """What a change of a setting changes."""
+    """What a setting affects."""
 
-    VERSION = auto()  # what is served: a new version
-    CHECK = auto()  # how a version is made and checked, and not what it answers
-    SERVER = auto()  # how the server is started: a restart
-    DOOR = auto()  # what the door before the server is told
-    MACHINE = auto()  # how this machine runs it
-    EXTRA = auto()  # a pipeline beside the first
+    VERSION = auto()  # what is served; a change takes a new version
+    CHECK = auto()  # how a version is built and checked, not its answers
+    SERVER = auto()  # how the server is started; a change takes a restart
+    DOOR = auto()  # the door's configuration
+    MACHINE = auto()  # how this machine runs a version
+    EXTRA = auto()  # an additional pipeline
     EMBEDDINGS = auto()  # how the service behind `make similar` is started
-    COMMAND = auto()  # what a command does, and nothing that is served
+    COMMAND = auto()  # only what a command does
 
 
 class Texts(Protocol):
-    """Whatever holds the texts of settings by their names."""
+    """Anything with the settings' texts by name."""
 
     @property
     def values(self) -> dict[str, str]: ...
 
 
 class Setting(Generic[T_co]):
-    """Read off an instance it is the value, read off the class it is the setting itself."""
+    """A descriptor: the value on an instance, the setting itself on the class."""
 
     name: str
     remedy: str
@@ -90,7 +90,7 @@ def whole(default: int, comment: str, *parts: Part) -> Setting[int]:
 def whole_or(
     fallback: Callable[[], T], comment: str, *parts: Part, most: int | None = None
 ) -> Setting[int | T]:
-    """Empty: what the fallback says."""
+    """Empty: the fallback's value."""
 
     def read(said: str) -> int | T:
         return _whole(said, most) if said else fallback()
@@ -126,7 +126,7 @@ def path(comment: str, *parts: Part) -> Setting[Path | None]:
 
 
 def path_or(words: tuple[str, ...], comment: str, *parts: Part) -> Setting[str]:
-    """One of these words, of which the first is the default, or else an absolute path."""
+    """One of these words (the first is the default), or a path, made absolute."""
 
     def read(said: str) -> str:
         return said if said in words else str(absolute(said))
@@ -139,7 +139,7 @@ def absolute(said: str) -> Path:
 
 
 def of_class(owner: type) -> list[Setting[Any]]:
-    """In the order in which they stand."""
+    """In the order of their definition."""
     return [each for each in vars(owner).values() if isinstance(each, Setting)]
 
 
@@ -154,6 +154,6 @@ def _whole(said: str, most: int | None = None) -> int:
 
 
 def _number(said: str) -> float:
-    if not float(said) > 0:  # nor what is no number
+    if not float(said) > 0:  # NaN is refused too
         raise ValueError
     return float(said)

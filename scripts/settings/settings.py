@@ -1,11 +1,11 @@
-"""Every setting, once. A value comes from behind the command or the environment, else from .env,
-else from here.
+"""Every setting, defined once. A value comes from the command line or the environment, else from
+.env, else from the default here.
 
     wished = settings.load()
     wished.http_port                the value: an int
     Settings.http_port.name         the setting itself
 
-.env.example and docs/settings.md are written from this file: python -m scripts.settings.documents
+.env.example and docs/settings.md are generated from this file: python -m scripts.settings.documents
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from scripts.settings.setting import (
 VERSION, CHECK, SERVER, MACHINE = Part.VERSION, Part.CHECK, Part.SERVER, Part.MACHINE
 EXTRA, EMBEDDINGS, COMMAND, DOOR = Part.EXTRA, Part.EMBEDDINGS, Part.COMMAND, Part.DOOR
 
-# What a change of changes the server or its answers.
+# A change of one of these changes the server or its answers.
 SERVED = (VERSION, SERVER, MACHINE)
 
 
@@ -51,7 +51,7 @@ def _gpus(said: str) -> str:
 
 
 class Group:
-    """Settings that stand together in the documents; the docstring is their heading."""
+    """Settings documented together; the docstring is their heading."""
 
     remedy = "fix it here or in .env"
     values: dict[str, str]
@@ -72,61 +72,64 @@ class Served(Group):
     weights = path_or(
         ("default", "random"),
         """default: torchvision's own, downloaded and verified. A .pth or .safetensors file. Or
-        random: untrained, to see it run; every label then says so.""",
+        random: untrained, for a trial run; every label then says so.""",
         VERSION,
     )
     precision = choice(
         PRECISIONS,
-        """fp32, bf16 (faster where the processor supports it), or auto: bf16 where it is proved
-        accurate. int8 is the fastest, and needs CALIBRATION.""",
+        """fp32, bf16 (faster if the CPU supports it), or auto: bf16 if it proves accurate. int8 is
+        the fastest and needs CALIBRATION.""",
         VERSION,
     )
     calibration = path(
-        """A folder with a few hundred photos of the kind that will be sent: int8 takes its scales
-        from most of them, and is judged by the rest.""",
+        """A folder with a few hundred photos like those that will be sent: int8 is calibrated with
+        most of them and checked with the rest.""",
         CHECK,
     )
     decode = choice(
         ("reduced", "full"),
-        """reduced: large JPEGs are decoded at 1/2, 1/4 or 1/8, as far as the network cannot tell.
-        Or full.""",
+        """reduced: large JPEGs are decoded at 1/2, 1/4 or 1/8 of their size, still larger than the
+        network needs. Or full.""",
         VERSION,
         EMBEDDINGS,
     )
     max_megapixels = number(
-        "50", "A picture with more pixels is refused before it is decoded.", VERSION, EMBEDDINGS
+        "50",
+        "Pictures with more megapixels are refused before they are decoded.",
+        VERSION,
+        EMBEDDINGS,
     )
     samples = path(
-        """A folder with a few photos of yours, on which every step is compared with PyTorch.
-        Without it, pictures of noise are used.""",
+        """A folder with a few of your photos, on which every step is compared with PyTorch. Empty:
+        pictures of noise.""",
         CHECK,
     )
     sentiment = text(
         "",
-        """The classifier behind `make sentiment`: a name on the Hugging Face hub, a folder, or
-        minilm: a small one that needs no hub and is trained here in seconds. Empty: the one that
-        recipes/sentiment.yaml names.""",
+        """The classifier of `make sentiment`: a name on the Hugging Face hub, a folder, or minilm,
+        a small one that needs no hub and is trained here in seconds. Empty: the one in
+        recipes/sentiment.yaml.""",
         EXTRA,
     )
     places = path_or(
         ("", "random"),
-        """The weights behind `make classify MODEL=places`: resnet50_places365.pth.tar, with
+        """The weights of `make classify MODEL=places`: resnet50_places365.pth.tar, with
         categories_places365.txt beside it (both from places2.csail.mit.edu); or random.""",
         EXTRA,
     )
     cascade = path_or(
         ("default", "random"),
-        "The weights of the small network behind `make classify MODEL=cascade`: as WEIGHTS.",
+        "The weights of the small network of `make classify MODEL=cascade`; values as for WEIGHTS.",
         EXTRA,
     )
     embeddings = path_or(
         ("default", "random"),
-        "The weights of the network behind `make similar`, a mobilenet_v2: as WEIGHTS.",
+        "The weights of `make similar`, a mobilenet_v2; values as for WEIGHTS.",
         EXTRA,
     )
     own = text(
         "own",
-        "The folder of the pipelines that `make add-model` adds: a repository of your own, say.",
+        "The folder for pipelines that `make add-model` adds; it can be a git repository of yours.",
         COMMAND,
     )
 
@@ -142,21 +145,21 @@ class Place(Group):
     )
     bind = text(
         "127.0.0.1",
-        """The address to open the ports on. Beyond this machine anyone can run inference,
-        unencrypted, and so it takes INSECURE=1 as well; controlling models still requires the admin
-        key.""",
+        """The address to open the ports on. On an address that other machines reach, anyone can run
+        inference, unencrypted, so it also takes INSECURE=1; controlling models still requires the
+        admin key.""",
         SERVER,
         EMBEDDINGS,
     )
     http_port = port(8000, "The port of the HTTP API.", SERVER)
     grpc_port = port(8001, "The port of the gRPC API.", SERVER)
-    metrics_port = port(8002, "The port of the metrics, for Prometheus.", SERVER)
+    metrics_port = port(8002, "The port of the Prometheus metrics.", SERVER)
     embeddings_port = port(
-        8010, "The HTTP port of the service behind `make similar`.", EXTRA, EMBEDDINGS
+        8010, "The HTTP port of the service that `make similar` uses.", EXTRA, EMBEDDINGS
     )
     cores = whole_or(
         lambda: len(os.sched_getaffinity(0)),
-        "The processor cores to use. Empty: all of this machine's.",
+        "How many CPU cores to use. Empty: all.",
         MACHINE,
         EMBEDDINGS,
     )
@@ -165,29 +168,31 @@ class Place(Group):
     )
     preprocess_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
     network_instances = whole_or_none(
-        """Processes that run the network. Empty: derived from CORES. With a GPU: how many times
-        each GPU holds the network; empty: twice.""",
+        """Processes that run the network. Empty: derived from CORES. On a GPU: copies of the
+        network per GPU; empty: two.""",
         MACHINE,
     )
     network_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
     memory = text("4g", "The memory limit of the server's container.", SERVER)
     compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
-    insecure = flag("1: BIND may be an address that other machines reach.", SERVER, DOOR)
+    insecure = flag("1: allow BIND to be an address that other machines reach.", SERVER, DOOR)
     allowed_hosts = text(
-        "", "Host names, beside addresses and localhost, that requests may name: a,b", SERVER, DOOR
+        "", "Host names that requests may use, besides addresses and localhost: a,b", SERVER, DOOR
     )
-    cors_origins = text("", "Origins whose web pages may ask: https://a.example", SERVER, DOOR)
+    cors_origins = text(
+        "", "Origins whose web pages may call the API: https://a.example", SERVER, DOOR
+    )
     max_body_mb = whole(64, "The largest request, in megabytes.", SERVER, DOOR)
-    max_in_flight = whole(1024, "Requests at a time; more are told to come back.", SERVER, DOOR)
-    start_timeout = number(
-        "120", "Seconds that a start may take until a picture is answered.", COMMAND
+    max_in_flight = whole(
+        1024, "Requests handled at once; more are refused with 503.", SERVER, DOOR
     )
+    start_timeout = number("120", "Seconds that a start may take until the first answer.", COMMAND)
 
 
 class Switching(Group):
     """While a version is switched (make rollout, make rollback)"""
 
-    watch_seconds = number("3", "Seconds of requests by which each version is judged.", COMMAND)
+    watch_seconds = number("3", "Seconds of requests that each version is measured with.", COMMAND)
     max_p99_ratio = number(
         "2",
         "A candidate whose p99 is more than this many times the live version's is rejected.",
@@ -195,8 +200,8 @@ class Switching(Group):
     )
     min_agreement = number(
         "20",
-        """The least share of pictures, in percent, that a candidate must label as the live version
-        does.""",
+        """The percentage of pictures on which a candidate must give the same label as the live
+        version.""",
         COMMAND,
     )
 
@@ -217,7 +222,7 @@ class S3(Group):
         SERVER,
     )
     s3_port = port(
-        9000, "The port of `make s3-up`, an S3 server to try it with on one machine.", COMMAND
+        9000, "The port of the S3 server that `make s3-up` starts on this machine.", COMMAND
     )
 
 
@@ -225,28 +230,28 @@ class Gpu(Group):
     """On a GPU"""
 
     triton_tag = text(
-        "26.07", "The release of NVIDIA's images: pytorch, tritonserver and its sdk.", MACHINE
+        "26.07", "The release of NVIDIA's images: pytorch, tritonserver and the SDK.", MACHINE
     )
     gpus = Setting(
         "all",
         _gpus,
         "all, or numbers as in 0,1",
-        "The GPUs that serve, by nvidia-smi's numbers: 0,1. They must be of one kind.",
+        "The GPUs to serve on, by nvidia-smi's numbers: 0,1. They must be of the same model.",
         SERVER,
     )
     opt_batch = whole(
-        32, "The batch size that the plan is fastest for; it takes 1 to 256.", VERSION
+        32, "The batch size that the plan is optimised for; it accepts 1 to 256.", VERSION
     )
     preprocess = choice(
         ("python", "dali"),
-        """python: pictures are decoded on the processor, as without a GPU. dali: on the GPU, faster
-        and less exact; docs/gpu.md has the differences.""",
+        """python: pictures are decoded on the CPU. dali: on the GPU, faster and less exact; see
+        docs/gpu.md.""",
         VERSION,
     )
     postprocess = choice(
         ("cpu", "gpu"),
-        """cpu: the network's scores are copied to the host and become probabilities there. gpu:
-        they become probabilities where they are; docs/gpu.md has the cost.""",
+        """cpu: the network's scores are copied to the host and turned into probabilities there.
+        gpu: this happens on the GPU; see docs/gpu.md for the cost.""",
         MACHINE,
     )
     gpu_memory = text("16g", "The host memory limit of the server's container.", MACHINE)
@@ -257,7 +262,7 @@ class Building(Group):
 
     ca_bundle = text(
         "",
-        "Certificates that image builds and downloads trust, behind a company's proxy.",
+        "Certificates that image builds and downloads trust, for a company proxy.",
         COMMAND,
     )
     torch_index = text(
@@ -267,8 +272,8 @@ class Building(Group):
     )
     python = text(
         "",
-        """The interpreter for .venv. Empty: the first of python3, python3.12, python3.11 that
-        fits.""",
+        """The interpreter for .venv. Empty: the first suitable one of python3, python3.12,
+        python3.11.""",
         COMMAND,
     )
 
@@ -280,24 +285,24 @@ DEFAULTS = {name: setting.default for name, setting in ALL.items()}
 
 
 def names(*parts: Part) -> tuple[str, ...]:
-    """Of the settings that are part of any of these, in the order in which they stand."""
+    """The settings that affect any of these, in the order of their definition."""
     return tuple(name for name, each in ALL.items() if any(part in each.parts for part in parts))
 
 
 class Settings(Served, Place, Switching, S3, Gpu, Building):
     def __init__(self, values: dict[str, str], given: Collection[str] = ()) -> None:
         self.values = values
-        self.given = frozenset(given)  # by the user: not defaults
+        self.given = frozenset(given)  # set by the user, not defaults
 
     def __getitem__(self, name: str) -> str:
-        """The text of a setting, to be compared or passed on."""
+        """The text of a setting, to compare or pass on."""
         return self.values[name]
 
     def value(self, name: str) -> Any:
         return ALL[name].read(self[name])
 
     def photos(self, name: str) -> Path | None:
-        """The folder of photos that a setting names, if it names one."""
+        """The folder of photos that a setting names, if any."""
         folder: Path | None = self.value(name)
         if folder and not folder.is_dir():
             raise UserError(
@@ -307,15 +312,15 @@ class Settings(Served, Place, Switching, S3, Gpu, Building):
 
     @property
     def ports(self) -> dict[str, int]:
-        """The server's."""
+        """The server's ports."""
         return {name: self.value(name) for name in PORTS}
 
     def replaced(self, **values: str) -> Settings:
-        """As if the user had given these."""
+        """A copy, as if the user had set these."""
         return Settings(self.values | values, self.given | values.keys())
 
     def over(self, earlier: Mapping[str, str]) -> Settings:
-        """What the user gives now, and for the rest what was set earlier."""
+        """What the user sets now; for the rest, what was set earlier."""
         given_now = {name: self.values[name] for name in self.given}
         return Settings({**self.values, **earlier, **given_now}, self.given)
 
@@ -339,7 +344,7 @@ def load(
 def in_dotenv(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
-    from dotenv import dotenv_values  # takes longer to import than all of this
+    from dotenv import dotenv_values  # slow to import
 
     return {name: value or "" for name, value in dotenv_values(path).items()}
 

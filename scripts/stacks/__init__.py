@@ -1,1 +1,1 @@
-"""Where a server runs: in containers, on a GPU, or as plain processes."""
+"""Where servers run: in containers, on a GPU, or as plain processes."""

@@ -1,5 +1,5 @@
-"""The admin key of this checkout's servers: made once, kept through `make down`. Where a container
-serves, docker/steps/init.sh makes it."""
+"""The admin key of this checkout's servers: created once, kept by `make down`. For containers,
+docker/steps/init.sh creates it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from scripts.base.paths import ROOT
 PATH = ROOT / "build" / "key" / "admin.key"
 SHOWN = PATH.relative_to(ROOT)
 
-# Who the server is in a container, whoever started it: a user and a group that nobody else has. By
-# the group it reads the key.
+# The server's user and group in a container, shared with nobody else. It reads the key through the
+# group.
 NOBODY = 65532
 
 
 def ensure() -> Path:
-    """The file, made where there is none: its owner's, and the server's in a container."""
+    """The key's file, created if missing; its owner and the server's container can read it."""
     if not PATH.exists():
         files.write(PATH, f"{secrets.token_hex(32)}\n", mode=0o600)
         console.note(f"created the admin key {SHOWN}")
@@ -54,5 +54,5 @@ def load() -> str:
 
 
 def mark() -> int:
-    """Another one where the key is another one, and nothing to guess the key from."""
+    """Changes with the key, and reveals nothing about it."""
     return PATH.stat().st_mtime_ns

@@ -1,5 +1,5 @@
-"""Where the programs run that ask the server: on this machine, or, of the gpu flavour, in NVIDIA's
-sdk image beside it.
+"""Where clients of the server run: on this machine or, with the gpu flavour, in NVIDIA's SDK
+image.
 
     side = client_side.of(server)
     side.run(["perf_analyzer", "-u", side.http, "-f", str(folder / "load.csv")], writes=folder)
@@ -39,7 +39,7 @@ class Host:
         timeout: float | None = None,
         stdin: str | None = None,
     ) -> Done:
-        """Runs a program that is given these files and folders; `quiet` keeps what it says."""
+        """Runs a program with access to these files and folders; `quiet` captures its output."""
         path = f"{VENV / 'bin'}:{os.environ.get('PATH', '')}"
         environment = os.environ | {"PATH": path}
         return subprocess.run(
@@ -65,10 +65,10 @@ class Sdk:
         timeout: float | None = None,
         stdin: str | None = None,
     ) -> Done:
-        """As on the host: files and folders are mounted under the names they have there, and the
-        container's user is whoever asks."""
+        """As on the host: files and folders are mounted under the same names, and the container
+        runs as the calling user."""
         options = ["--workdir", str(Path.cwd()), "--user", f"{os.getuid()}:{os.getgid()}"]
-        if writes:  # with no capabilities even root writes only where it owns
+        if writes:  # without capabilities, even root can write only to its own files
             os.chown(writes, os.getuid(), os.getgid())
         for mount in _mounts(reads, writes):
             options += ["--volume", mount]
@@ -83,14 +83,14 @@ Side = Host | Sdk
 def of(server: State) -> Side:
     if server.flavour != "gpu":
         return Host(server)
-    # What talks to Docker takes a third of a second to load, and a picture is asked in less.
+    # The code that talks to Docker takes a third of a second to import, longer than a request.
     from scripts.stacks.gpu import GpuStack
 
     return Sdk(GpuStack(server.started_with))
 
 
 def _mounts(reads: Sequence[str], writes: Path | None) -> Iterator[str]:
-    """What is not there is not mounted (Docker would make a folder of it): the program says so."""
+    """Missing files are not mounted (Docker would create folders); the program reports them."""
     there = {name: "ro" for name in reads if "://" not in name and Path(name).exists()}
     for name, mode in (there | ({str(writes): "rw"} if writes else {})).items():
         if ":" in name:

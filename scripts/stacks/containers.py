@@ -1,5 +1,5 @@
-"""Flavour cpu: the steps and the server as containers. Compose runs the stack; the Docker SDK
-answers questions about the engine."""
+"""Flavour cpu: the steps and the server as containers. Compose runs the stack; questions about
+the engine go through the Docker SDK."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
 from scripts.base import console, files, lock, ports
-from scripts.base.errors import AlreadyTold, UserError
+from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
 from scripts.recipes.layout import Share
@@ -42,27 +42,27 @@ WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
 INSTALL = "https://docs.docker.com/engine/install"
 
-# What serves, as make up started it: for `docker compose` to find by COMPOSE_FILE in .env.
+# The server as make up started it; `docker compose` finds it through COMPOSE_FILE in .env.
 SERVED = ROOT / "build" / "run" / "compose.yaml"
 
-# What Compose says where a container was started from: make and plain `docker compose` from the
-# checkout, and the latter by way of SERVED.
+# Compose's working directory label: the checkout for make and for plain `docker compose`, or the
+# folder of SERVED.
 OF_CHECKOUT = (str(ROOT), str(SERVED.parent))
 PROJECT, SERVICE, ONE_OFF, FOLDER = (
     f"com.docker.compose.{label}"
     for label in ("project", "service", "oneoff", "project.working_dir")
 )
 
-# They have commands of their own, and stay through `make down`.
+# They have their own commands and are kept by `make down`.
 STAY = ("embeddings", "s3")
 
-# Each Python process and Triton share a region that grows with the tensors that pass through it.
-# The largest picture that is taken as an array, of 50 megapixels, has 600 MB.
+# Each Python process shares a region with Triton that grows with the tensors passed through it. The
+# largest picture accepted as an array, 50 megapixels, takes 600 MB.
 SHM_BASE_MB, SHM_INSTANCE_MB = 768, 64
 
 
 def why_not_docker() -> str | None:
-    """None when containers can be built and run here; else what is missing, and its remedy."""
+    """None if containers can be built and run here; otherwise what is missing, and the remedy."""
     if not shutil.which("docker"):
         return f"Docker is not installed (see {INSTALL})"
     try:
@@ -94,16 +94,16 @@ class DockerStack:
     compose_files: tuple[str, ...] = ("compose.yaml",)
     images: tuple[str, ...] = ("export", "server")
     image_suffix = ""
-    # The service whose container a step runs in, where that has another name.
+    # The service that runs a step, if its name differs.
     places: ClassVar[Mapping[str, str]] = {
         "adopt": "export",
         "places": "export",
         "quantise": "export",
         "gate": "engine",
     }
-    run_dir = "/run/triton"  # in the container: where a server may put its programs together
-    # The log goes with the container, and that goes when it does not start.
-    log_hint = "see it whole: docker compose up server"
+    run_dir = "/run/triton"  # in the container: writable, and programs may run from it
+    # A container that does not start is removed, and its log with it.
+    log_hint = "see the whole log: docker compose up server"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -121,17 +121,17 @@ class DockerStack:
 
     def prepare(self) -> None:
         self._require_own_project()
-        if location := wished(self._settings):  # refused before anything is built or sent there
+        if location := wished(self._settings):  # refused before anything is built or uploaded
             seen_from_containers(location, self._settings)
         self.build("server")
         if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
             self._run("init")
         admin_key.ensure()
-        lock.keepers_hands()
+        lock.hands_off_file()
 
     def _require_own_project(self) -> None:
-        """A name that the user gave may be another checkout's too, and Compose would take its
-        containers for this one's."""
+        """A name that the user chose may also be another checkout's, and Compose would then treat
+        its containers as this one's."""
         for folder in {_folder(each) for each in self._containers()} - {*OF_CHECKOUT}:
             raise UserError(
                 f"the Compose project {self.project} belongs to {folder}",
@@ -139,7 +139,7 @@ class DockerStack:
             )
 
     def _take_down(self, containers: Iterable[Container]) -> None:
-        """With the networks. Some may have been started before the project had its name."""
+        """Removes the networks too. Some may have been started under an earlier project name."""
         going = list(containers)
         names = {each.labels[PROJECT] for each in going} | {self.project}
         for name in sorted(names - {self.project}):
@@ -149,7 +149,7 @@ class DockerStack:
             self.remove_networks(name)
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
-        """A path inside the project is there in the container; another one is mounted."""
+        """Paths inside the project exist in the container; others are mounted."""
         self.prepare_step(step)
         options: list[str] = []
         words: list[str] = []
@@ -169,14 +169,14 @@ class DockerStack:
         self._run(self.places.get(step, step), *command, options=options)
 
     def _run(self, service: str, *command: str, options: Iterable[str] = ()) -> None:
-        self.remove(service)  # of a make that was killed: it would write where this one does
+        self.remove(service)  # left by a killed make: it would write to the same files
         try:
             ran = self.compose("run", "--rm", "--no-deps", "-T", *options, service, *command)
         finally:
-            self.remove(service)  # Ctrl-C ends Compose, and not always the container
+            self.remove(service)  # Ctrl-C ends Compose, but not always the container
         if ran.returncode:
             self.remove_networks(self.project)
-            raise AlreadyTold(ran.returncode)
+            raise AlreadyReported(ran.returncode)
 
     def prepare_step(self, step: str) -> None:
         if step in ("export", "adopt", "places", "quantise"):
@@ -184,7 +184,7 @@ class DockerStack:
             self.build("export")
 
     def disk(self) -> Path | None:
-        """Where the engine keeps its images, if that can be seen from here."""
+        """Where the engine keeps its images, if that is visible from here."""
         root = Path(self._engine.info()["DockerRootDir"])
         return root if root.is_dir() else None
 
@@ -192,7 +192,7 @@ class DockerStack:
         return all(self._engine.images.list(self._image(service)) for service in self.images)
 
     def version(self) -> str:
-        """Of the program that serves, for the fingerprint."""
+        """The server program's version, for the fingerprint."""
         name = self._image("server")
         try:
             return str(self._engine.images.get(name).id)
@@ -219,8 +219,8 @@ class DockerStack:
             )
 
     def _write_served(self, wanted: State) -> None:
-        """The server as it is started now, with all that was said of it, and what stays beside it;
-        not the steps, which have run."""
+        """The server's configuration as started now, and the services beside it, without the build
+        steps."""
         asked = self.compose(
             "--profile", "*", "config", "--format", "json", wanted=wanted, quiet=True
         )
@@ -237,17 +237,10 @@ class DockerStack:
 
     @contextmanager
     def temporary(self, repository: Path, log: Path) -> Iterator[tuple[str, str]]:
-        """A server for as long as a block lasts, and where it is asked over HTTP and gRPC."""
+        """A server for the duration of a block; yields its HTTP and gRPC addresses."""
         http, grpc = free_ports(2)
         name = f"{self.project}-temporary-{http}"
-        options = [
-            "--name",
-            name,
-            "--env",
-            "BIND=127.0.0.1",
-            "--volume",
-            f"{repository}:/models:ro",
-        ]
+        options = ["--name", name, f"--volume={repository}:/models:ro", "--env=BIND=127.0.0.1"]
         options += [f"--publish=127.0.0.1:{http}:8000", f"--publish=127.0.0.1:{grpc}:8001"]
         ran = self.compose("run", "--detach", "--no-deps", *options, "server", quiet=True)
         if ran.returncode:
@@ -277,7 +270,7 @@ class DockerStack:
             self.remove_networks(self.project)
 
     def memory(self) -> tuple[int, int] | None:
-        """Bytes that the server takes, and may take, where Docker can tell."""
+        """Bytes that the server uses, and its limit, if Docker knows them."""
         container = self._container("server")
         seen: Any = container.stats(stream=False) if container else {}
         memory = seen.get("memory_stats", {})
@@ -287,12 +280,12 @@ class DockerStack:
         return int(memory["usage"] - cached), int(memory["limit"])
 
     def room(self) -> int | None:
-        """Bytes of memory that are left to the server."""
+        """Bytes of memory that the server may still use."""
         memory = self.memory()
         return memory[1] - memory[0] if memory else None
 
     def kept(self) -> dict[str, Any]:
-        """What the server's keeper has noted; the gpu flavour has none."""
+        """The keeper's notes; the gpu flavour has no keeper."""
         container = self._container("server")
         if self.flavour == "gpu" or not container or container.status != "running":
             return {}
@@ -302,12 +295,12 @@ class DockerStack:
 
     def alive(self, service: str = "server") -> bool:
         container = self._container(service)
-        # "restarting" is what Docker says between two failures of a server that cannot start.
+        # Docker's status is "restarting" between two failures of a server that cannot start.
         return bool(container and container.status in ("created", "running"))
 
     def stop(self) -> bool:
-        """Removes what was started from this checkout, under whatever name, and its networks;
-        whether a server of this flavour was among it."""
+        """Removes what was started from this checkout under any project name, and its networks;
+        returns whether a server of this flavour was among it."""
         going = [each for each in self._of_checkout() if self._is_to_stop(each)]
         self._take_down(going)
         state.forget()
@@ -331,14 +324,14 @@ class DockerStack:
         return self.compose("logs", "--tail", "200", *options, "server").returncode
 
     def remove_service(self, service: str) -> bool:
-        """Stops one that stands beside the server; whether it was there."""
+        """Stops a service beside the server; returns whether it existed."""
         found = self._container(service) is not None
         self.compose("rm", "--stop", "--force", service, quiet=True)
         return found
 
     def remove_all(self) -> None:
-        """With what stays through `make down`, and the images. What another checkout of the same
-        name uses, Docker keeps."""
+        """Also what `make down` keeps, and the images. Docker keeps what another checkout of the
+        same name uses."""
         self._take_down(self._of_checkout())
         for volume in self._engine.volumes.list(filters={"label": f"{PROJECT}={self.project}"}):
             with suppress(APIError):
@@ -348,7 +341,7 @@ class DockerStack:
                 self._engine.images.remove(self._image(service))
 
     def images_of_folder_name(self) -> list[str]:
-        """Where that alone is the project's name: before make gave it another."""
+        """Images from the time when the folder's name alone was the project's name."""
         if self.project == compose_env.folder_name():
             return []
         services = (*self.images, *(() if self.image_suffix else ("layout", "s3")))
@@ -356,7 +349,7 @@ class DockerStack:
         return [name for name in names if self._engine.images.list(name)]
 
     def _of_checkout(self) -> list[Container]:
-        """Of all names that its project has had."""
+        """This checkout's containers, under any project name."""
         return [each for each in self._list({"label": FOLDER}) if _folder(each) in OF_CHECKOUT]
 
     def _containers(self, *labels: str) -> list[Container]:
@@ -377,7 +370,7 @@ class DockerStack:
                 _remove(container)
 
     def remove_networks(self, project: str) -> None:
-        """But not from under containers, which may be another checkout's, and stopped."""
+        """Skips networks in use, possibly by stopped containers of another checkout."""
         label = f"{PROJECT}={project}"
         if not self._list({"label": label}):
             for network in self._engine.networks.list(filters={"label": label}):
@@ -403,7 +396,7 @@ class DockerStack:
         return f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m"
 
     def _require_readable(self, path: Path) -> None:
-        """By the steps' user, who is another one where make is root's."""
+        """By the steps' user, who differs from root if root runs make."""
         wanted = 0o5 if path.is_dir() else 0o4
         if os.getuid() == 0 and path.exists() and path.stat().st_mode & wanted != wanted:
             raise UserError(
@@ -412,7 +405,7 @@ class DockerStack:
             )
 
     def _environment(self, wanted: State | None) -> dict[str, str]:
-        """The variables that the Compose files are filled in with."""
+        """The values of the variables in the Compose files."""
         own = {
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
@@ -450,12 +443,12 @@ class DockerStack:
 
 
 def _folder(container: Container) -> str:
-    """That it was started from."""
+    """The folder that a container was started from."""
     return str(container.labels[FOLDER])
 
 
 def _remove_containers(containers: Iterable[Container]) -> None:
-    """Each stopped first, in the time that its service gives it."""
+    """Stops each first, within its service's grace period."""
     found = list(containers)
     with ThreadPoolExecutor(max_workers=max(1, len(found))) as together:
         for _ in together.map(_stop_and_remove, found):
@@ -472,15 +465,15 @@ def _remove(container: Container) -> None:
     try:
         container.remove(force=True)
     except APIError as fault:
-        if fault.status_code not in (404, 409):  # gone, or just about to be
+        if fault.status_code not in (404, 409):  # gone already, or being removed
             raise
         with suppress(NotFound):
             container.wait(condition="removed", timeout=30)
 
 
 def _fetch_torch() -> None:
-    """PyTorch's CPU builds for the image, by the host's own pip and its settings: an index that
-    the host reaches, or a folder of wheels, is not always there inside a build."""
+    """Downloads PyTorch's CPU builds for the image with the host's pip: its index, or its folder of
+    wheels, may not be reachable inside a build."""
     if any(WHEELS.glob("torch-*.whl")):
         return
     platforms = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 17)]
@@ -500,4 +493,4 @@ def _fetch_torch() -> None:
 
 def last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no message"

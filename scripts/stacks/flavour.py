@@ -1,4 +1,4 @@
-"""Which of the bundle's flavours this machine serves, and why."""
+"""Which flavour this machine uses, and why."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from scripts.settings.settings import Settings
 from scripts.stacks.local import LocalStack
 from scripts.stacks.state import State
 
-# What talks to Docker takes a third of a second to load, and is not needed where no container is.
+# The code that talks to Docker takes a third of a second to import, so only when needed.
 if TYPE_CHECKING:
     from scripts.stacks.containers import DockerStack
 
 Stack: TypeAlias = "DockerStack | LocalStack"
 
-# Where the NVIDIA driver of a Linux host, or of the Windows around it, shows itself.
+# Where an NVIDIA driver is visible, on Linux or in WSL.
 DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/usr/lib/wsl/lib/nvidia-smi"))
 
 
 def choose(settings: Settings) -> tuple[str, str]:
-    """The flavour's name, and the reason in a few words."""
+    """The flavour's name and the reason for it."""
     wanted = settings.flavour
     if wanted == "local":
-        return "local", "FLAVOUR says so"
+        return "local", "as FLAVOUR says"
     from scripts.stacks.containers import why_not_docker
 
     obstacle = why_not_docker()
     if wanted:
         if obstacle:
             raise UserError(f"FLAVOUR={wanted} needs Docker, but {obstacle}", "or FLAVOUR=local")
-        return wanted, "FLAVOUR says so"
+        return wanted, "as FLAVOUR says"
     if obstacle:
         return "local", obstacle
-    # With a driver there, a GPU that containers do not see is a fault to mend, not to pass over.
+    # If there is a driver, a GPU that containers cannot see is an error, not a reason for the CPU.
     if has_driver():
         return "gpu", "this machine has an NVIDIA driver"
     return "cpu", "Docker and Compose answer, and there is no NVIDIA driver"
 
 
 def serving_or_chosen(settings: Settings, server: State | None) -> tuple[str, str]:
-    """What is measured is what serves, unless another is asked for."""
+    """The running server's flavour, unless another one is requested."""
     if server and not settings.flavour:
         return server.flavour, "it serves"
     return choose(settings)
@@ -52,7 +52,7 @@ def has_driver() -> bool:
 
 
 def possible() -> list[str]:
-    """The flavours whose servers can be asked after on this machine."""
+    """The flavours whose servers may exist on this machine."""
     from scripts.stacks.containers import why_not_docker
 
     return ["local"] if why_not_docker() else ["gpu", "cpu", "local"]

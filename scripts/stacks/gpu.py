@@ -1,4 +1,4 @@
-"""Flavour gpu: the containers of flavour cpu with NVIDIA's images, and a GPU."""
+"""Flavour gpu: like flavour cpu, but with NVIDIA's images and a GPU."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from scripts.stacks.state import State
 from scripts.steps import gpus
 from scripts.steps.gpus import Gpu
 
-# Windows has the driver then, and programs cannot share a GPU's memory with each other (CUDA IPC).
+# In WSL, Windows has the driver, and processes cannot share GPU memory (CUDA IPC).
 WSL = Path("/usr/lib/wsl/lib/nvidia-smi")
 
 
 class GpuStack(DockerStack):
-    """NVIDIA's images, and a GPU that is proved to be seen from a container."""
+    """NVIDIA's images, and a GPU that a container was seen to use."""
 
     flavour = "gpu"
     compose_files = ("compose.yaml", "compose.gpu.yaml")
@@ -37,7 +37,7 @@ class GpuStack(DockerStack):
     }
 
     def prepare(self) -> None:
-        """What cannot be used is refused here, before gigabytes are pulled."""
+        """Refuses what cannot work before gigabytes are pulled."""
         console.note(f"containers see {self.described}")
         for gpu in self.gpus:
             if warning := gpus.require_fit(gpu, self._settings.triton_tag):
@@ -48,19 +48,19 @@ class GpuStack(DockerStack):
 
     @cached_property
     def gpus(self) -> list[Gpu]:
-        """Those that serve, as a container sees them; nothing else is a proof."""
+        """The GPUs to serve on, as seen from a container, the only reliable check."""
         run = self.compose("run", "--rm", "--no-deps", "-T", "probe", *gpus.QUERY, quiet=True)
         self.remove("probe")
         try:
             seen = gpus.parse(run.stdout if run.returncode == 0 else "")
         except ValueError:
-            self.remove_networks(self.project)  # which Compose made for the probe
-            raise UserError(*_why_no_gpu(last_line(run.stderr + run.stdout))) from None
+            self.remove_networks(self.project)  # that Compose created for the probe
+            raise UserError(*why_no_gpu(last_line(run.stderr + run.stdout))) from None
         return gpus.chosen(seen, self._settings.gpus)
 
     @property
     def gpu(self) -> Gpu:
-        """One of them, which stands for all: they are alike."""
+        """One of them; they are all of the same model."""
         return self.gpus[0]
 
     @property
@@ -69,24 +69,24 @@ class GpuStack(DockerStack):
         return self.gpu.name if count == 1 else f"{count} x {self.gpu.name}"
 
     def lost(self) -> str | None:
-        """Why the server's container has no GPU any more, if that is so."""
+        """Why the server's container has lost its GPU, if it has."""
         asked = self.compose("exec", "-T", "server", "nvidia-smi", "-L", quiet=True)
         return LOST if NVML_LOST in asked.stdout + asked.stderr else None
 
     def _environment(self, wanted: State | None) -> dict[str, str]:
         environment = super()._environment(wanted)
-        # One that the user's shell has would choose twice.
+        # The one from the user's shell would select a second time.
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         if self._settings.gpus != gpus.ALL:
             environment["CUDA_VISIBLE_DEVICES"] = self._settings.gpus
         return environment
 
     def tensorrt(self) -> str:
-        """The version that the server's image carries: the only one whose plans it loads."""
+        """The version in the server's image, which loads plans of that version only."""
         asked = self.compose(
             "run", "--rm", "--no-deps", "-T", "server", "printenv", "TRT_VERSION", quiet=True
         )
-        # The image's entrypoint greets first.
+        # The image's entrypoint prints a banner first.
         versions: list[str] = re.findall(r"^\d+\.\d+\.\d+", asked.stdout, re.MULTILINE)
         if not versions:
             raise UserError(
@@ -99,7 +99,7 @@ class GpuStack(DockerStack):
             self.build("export")
 
     def prepare_sdk(self) -> None:
-        """Whoever asks first builds it; for the others nothing is left to do, or to say."""
+        """Builds the image on first use; later calls do nothing and print nothing."""
         there = self._engine.images.list(self._image("sdk"))
         self.build("sdk", announced=not there)
 
@@ -111,7 +111,7 @@ class GpuStack(DockerStack):
         timeout: float | None = None,
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        name = f"{self.project}-sdk-{os.getpid()}"  # others may ask at the same time
+        name = f"{self.project}-sdk-{os.getpid()}"  # others may run at the same time
         try:
             return self.compose(
                 *("run", "--rm", "--no-deps", "--name", name, *options, "sdk", *program),
@@ -120,11 +120,11 @@ class GpuStack(DockerStack):
                 stdin=stdin,
             )
         finally:
-            self.remove("sdk", name)  # Ctrl-C, or the time limit, ends Compose alone
+            self.remove("sdk", name)  # Ctrl-C or the time limit ends only Compose
 
 
 def scores_stay(wished: Settings) -> bool:
-    """Whether the postprocessing takes the scores where TensorRT left them."""
+    """Whether the postprocessing reads the scores from GPU memory."""
     return wished.postprocess == "gpu" and not WSL.exists()
 
 
@@ -132,22 +132,22 @@ NO_TOOLKIT = (
     "install nvidia-container-toolkit, then: "
     "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
 )
-DESCRIBE = "write it anew: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+DESCRIBE = "regenerate it: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 REMEDIES = (
     ("could not select device driver", "Docker has no NVIDIA runtime", NO_TOOLKIT),
-    # Docker 29 asks CDI first, and says so in its own words.
+    # Docker 29 tries CDI first and has its own messages.
     (
         "failed to discover GPU vendor from CDI",
-        "Docker knows of no GPU, neither by CDI nor by NVIDIA's runtime",
+        "Docker knows no GPU, neither through CDI nor through NVIDIA's runtime",
         NO_TOOLKIT,
     ),
-    ("unresolvable CDI devices", "the CDI description has no such GPU, or there is none", DESCRIBE),
+    ("unresolvable CDI devices", "the CDI description lacks this GPU, or is missing", DESCRIBE),
     ("failed to inject CDI devices", "the CDI description does not fit this machine", DESCRIBE),
     (
         NVML_LOST,
-        "its devices are closed to containers",
-        "sudo systemctl restart docker; to keep them open, give them by CDI: docs/gpu.md",
+        "containers may not open its devices",
+        "sudo systemctl restart docker; to prevent it, use CDI: docs/gpu.md",
     ),
     (
         "nvidia-container-cli: initialization error",
@@ -156,7 +156,7 @@ REMEDIES = (
     ),
     (
         "Driver/library version mismatch",
-        "the NVIDIA driver was updated and not loaded anew",
+        "the NVIDIA driver was updated but not reloaded",
         "reboot the machine",
     ),
     (
@@ -167,7 +167,7 @@ REMEDIES = (
 )
 
 
-def _why_no_gpu(said: str) -> tuple[str, str]:
+def why_no_gpu(said: str) -> tuple[str, str]:
     for mark, cause, remedy in REMEDIES:
         if mark in said:
             return f"no container sees a GPU: {cause}", f"{remedy}; or use FLAVOUR=cpu"

@@ -1,4 +1,4 @@
-"""Flavour local: the steps and the server as plain processes, from the project's environment."""
+"""Flavour local: the steps and the server as plain processes in the project's environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bundle_serving import keeper_notes, leftovers, sockets
 from bundle_serving.start_server import STOP_S, StartError, libpython_folder
 from scripts import bootstrap
 from scripts.base import lock, ports
-from scripts.base.errors import INTERRUPTED, AlreadyTold, UserError
+from scripts.base.errors import INTERRUPTED, AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
 from scripts.settings.settings import DOOR, Settings, names
@@ -28,7 +28,7 @@ from scripts.storage.location import wished
 RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
 
-# Marks this project's server and its stubs among all processes, and their shared memory.
+# Identifies this project's server processes and their shared memory.
 SHM_PREFIX = f"triton_bundle_{MARK}_"
 
 LAYERS = {
@@ -43,7 +43,7 @@ LAYERS = {
 
 class LocalStack:
     flavour = "local"
-    run_dir = str(RUN)  # where a server may put its programs together
+    run_dir = str(RUN)  # writable, and programs may run from it
     log_hint = f"the whole log is in {LOG.relative_to(ROOT)}"
 
     def __init__(self, settings: Settings) -> None:
@@ -68,7 +68,7 @@ class LocalStack:
         run_here(step, *arguments)
 
     def version(self) -> str:
-        """Of the program that serves, for the fingerprint."""
+        """The server program's version, for the fingerprint."""
         return _tree_hash(ROOT / "serving")
 
     def start(self, wanted: State) -> None:
@@ -79,7 +79,7 @@ class LocalStack:
         keeper_notes.forget(RUN)
         command: list[str | Path] = [PYTHON, "-m", "bundle_serving.afresh", "--go-on"]
         command += [PYTHON, "-m", "bundle_serving.keeper", "--run-dir", RUN]
-        command += ["--hands-off", lock.keepers_hands(), "--shm-prefix", SHM_PREFIX]
+        command += ["--hands-off", lock.hands_off_file(), "--shm-prefix", SHM_PREFIX]
         command += ["--admin-key-file", admin_key.PATH, "--address", self._settings.bind]
         for name, port in self._settings.ports.items():
             command += [f"--{name.replace('_', '-').lower()}", str(port)]
@@ -96,27 +96,27 @@ class LocalStack:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C in this terminal is not meant for the server
+                start_new_session=True,  # Ctrl-C in this terminal must not reach the server
             )
         replace(wanted, pid=server.pid, started=psutil.Process(server.pid).create_time()).save()
 
     def temporary(self, repository: Path, log: Path) -> AbstractContextManager[tuple[str, str]]:
-        """A server for as long as a block lasts, and where it is asked over HTTP and gRPC."""
+        """A server for the duration of a block; yields its HTTP and gRPC addresses."""
         return temporary.triton("the server", repository, log)
 
     def room(self) -> int | None:
-        """Bytes of memory that are left to the server."""
+        """Bytes of memory that the server may still use."""
         return int(psutil.virtual_memory().available)
 
     def kept(self) -> dict[str, Any]:
-        """What the server's keeper has noted."""
+        """The keeper's notes."""
         return keeper_notes.read(RUN)
 
     def alive(self) -> bool:
         return _server() is not None
 
     def stop(self) -> bool:
-        """Ends the server and all that it left behind; False when there was nothing."""
+        """Ends the server and removes everything that it left; False if there was nothing."""
         server = _server()
         if server:
             server.terminate()
@@ -147,15 +147,15 @@ class LocalStack:
 
 
 def run_here(step: str, *arguments: str | Path) -> None:
-    """In the project's environment."""
+    """Runs a step in the project's environment."""
     command = [PYTHON, "-m", f"scripts.steps.{step}", *arguments]
     environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
     try:
         code = subprocess.run(command, cwd=ROOT, env=environment).returncode
-    except KeyboardInterrupt:  # the step got it too, and has said so
+    except KeyboardInterrupt:  # the step got it too, and has reported it
         code = INTERRUPTED
     if code:
-        raise AlreadyTold(code)
+        raise AlreadyReported(code)
 
 
 def _server() -> psutil.Process | None:

@@ -1,5 +1,5 @@
-"""The stack as the container of the step `layout` sees it: the steps ran before it, each in a
-container of its own, and left what they made in build/cache. None can be run from here."""
+"""The stack as seen from the container of the step `layout`: the earlier steps ran in containers
+of their own and left their results in build/cache. None can be run from here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StepsRanBefore(DockerStack):
 
 
 class StepsRanBeforeOnGpu(StepsRanBefore, GpuStack):
-    """The GPU, and its TensorRT, are those that the plan was just built for."""
+    """The GPU and its TensorRT are those that the plan was just built for."""
 
     @cached_property
     def gpus(self) -> list[Gpu]:

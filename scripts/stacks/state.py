@@ -1,4 +1,4 @@
-"""Which server (or service beside it) was brought up last, and where it is to be asked."""
+"""Which server (or service beside it) was started last, and its addresses."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PATH = RUN / "state.json"
 @dataclass(frozen=True)
 class State:
     flavour: str
-    fingerprint: str  # of all that is served; a change means a restart
+    fingerprint: str  # of everything served; a change means a restart
     settings: dict[str, str]
-    pid: int | None = None  # of the local one
-    started: float | None = None  # tells its process from a later one of the same number
+    pid: int | None = None  # of the local server
+    started: float | None = None  # distinguishes its process from a later one with the same id
 
     @property
     def started_with(self) -> Settings:
@@ -37,8 +37,8 @@ class State:
 
     @property
     def admin(self) -> str:
-        """Where commands load and unload models over gRPC: the socket, which needs neither door nor
-        key, where that is on this machine."""
+        """Where commands load and unload models over gRPC: Triton's own socket if it is on this
+        machine, which needs neither door nor key."""
         if self.flavour == "local":
             return sockets.target(sockets.folder(RUN))
         return self.grpc

@@ -1,4 +1,4 @@
-"""Servers that live as long as a `with` block, on ports of their own, and leave nothing behind."""
+"""Servers for the duration of a `with` block, on free ports, that leave nothing behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scripts.stacks import admin_key
 
 START_TIMEOUT_S = 120
 
-# Not what marks the server of `make up`, whose leftovers `make down` removes.
+# Not the mark of `make up`'s server, whose leftovers `make down` removes.
 SHM_PREFIX = f"triton_temporary_{os.getpid()}_"
 
 
@@ -35,8 +35,9 @@ def running(
     log: Path,
     reason_to_wait: Callable[[], str | None],
     environment: Mapping[str, str] | None = None,
-) -> Iterator[None]:
-    """Starts a server and yields once it answers; ends it and all that it started."""
+) -> Iterator[int]:
+    """Starts a server and yields its process id once it answers; ends it and everything that it
+    started."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as file:
         server = subprocess.Popen(
@@ -46,7 +47,7 @@ def running(
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches it by way of us, once
+            start_new_session=True,  # Ctrl-C reaches it through us, once
         )
     try:
         until_it_answers(
@@ -55,7 +56,7 @@ def running(
             lambda: server.poll() is None,
             lambda: log.read_text(errors="replace"),
         )
-        yield
+        yield server.pid
     finally:
         _end(server)
 
@@ -95,8 +96,8 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 def triton(
     name: str, repository: Path, log: Path, pipeline: str = PIPELINE
 ) -> Iterator[tuple[str, str]]:
-    """The server of the local flavour on a repository, behind a door of its own; where it is asked
-    over HTTP and gRPC."""
+    """The local flavour's server on a repository, behind its own door; yields its HTTP and gRPC
+    addresses."""
     http, grpc, metrics = free_ports(3)
     address = f"127.0.0.1:{http}"
     with TemporaryDirectory() as run:

@@ -54,7 +54,7 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
         model = networks.Pixels(network, wanted.precision).eval()
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
-            _to_onnx(model, network.transform["crop"], draft / "model.onnx")
+            to_onnx(model, network.transform["crop"], draft / "model.onnx")
         made = checked.Made(
             identity=identity,
             untrained=wanted.untrained,
@@ -67,7 +67,7 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
         checked.finish(draft, made, samples, BOUNDS[wanted.precision])
 
 
-def _to_onnx(model: Any, crop: int, path: Path) -> None:
+def to_onnx(model: Any, crop: int, path: Path) -> None:
     import torch
 
     from scripts.steps.onnx_file import BATCH, save

@@ -43,9 +43,7 @@ def examine(location: Location, settings: Settings) -> None:
         _require_read_only(location, server, settings)
         console.note(f"{server.whose} {server.key} lists and reads, and cannot write")
     if not _first(location, operator, settings):
-        raise UserError(
-            f"there is nothing below {location}", "make up fills it; otherwise correct the path"
-        )
+        console.note(f"there is nothing below {location} yet: make up puts it there")
 
 
 def _list_and_read(location: Location, keys: Keys, settings: Settings) -> None:

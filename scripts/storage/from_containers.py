@@ -18,6 +18,7 @@ def seen_from_containers(location: Location, settings: Settings) -> Location:
     if location.port == settings.s3_port and key_files.OPERATOR.exists():
         return location.on_host(OWN_SERVER)
     raise UserError(
-        f"{location.endpoint} is this machine only, which a container cannot reach",
-        "use an address that both reach, make s3-up or FLAVOUR=local",
+        f"containers cannot reach {location.endpoint}, which is this machine itself",
+        f"if make s3-up started it: S3_PORT={location.port}; else give it an address that both "
+        "reach, or take FLAVOUR=local",
     )

@@ -16,6 +16,7 @@ from typing import Any
 from bundle_door.exposure import Exposure
 from bundle_door.keys import CLIENT_HEADER
 from bundle_door.limits import Limits
+from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
 from bundle_serving import sockets
 from bundle_serving.guard import GRPC_HEADER
 
@@ -32,13 +33,14 @@ TYPES = "type.googleapis.com/envoy.extensions."
 TRITON = "/inference.GRPCInferenceService/"
 OPEN_METHODS = [
     *(f"{TRITON}{name}" for name in (
-        "ModelInfer", "ServerLive", "ServerReady", "ModelReady", "ServerMetadata",
+        "ServerLive", "ServerReady", "ModelReady", "ServerMetadata",
         "ModelMetadata", "ModelConfig",
     )),
 ]  # fmt: skip
 # For load balancers, which have no API key.
 HEALTH = ["/v2/health/live", "/v2/health/ready"]
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
+INFER = f"{TRITON}ModelInfer"
 STREAM = f"{TRITON}ModelStreamInfer"
 RESOURCE_EXHAUSTED = "8"
 RETRY = ("retry-after", "1")
@@ -117,6 +119,7 @@ def grpc_routes(limits: Limits, admin_key: str | None) -> list[Config]:
     return [
         refusal(with_header({"prefix": "/"}, "origin", {"present_match": True}), 403, FOREIGN_PAGE),
         without_key(to("triton", {"path": HEALTH_METHOD}, timeout_s=10)),
+        again(to("triton", {"path": INFER}, limits.answer_s)),
         *(to("triton", {"path": path}, limits.answer_s) for path in OPEN_METHODS),
         unbuffered(to("streams", {"path": STREAM}, timeout_s=0)),
         *(route for path in ADMIN_METHODS for route in admin_routes(path, admin_key)),
@@ -260,6 +263,17 @@ def to(name: str, match: Config, timeout_s: float, rewrite: str = "") -> Config:
     return {"match": match, "route": route}
 
 
+def again(route: Config) -> Config:
+    """As Triton.infer does: where one of a model's processes has died."""
+    message = {"name": "grpc-message", "string_match": {"contains": OF_A_DEAD_PROCESS}}
+    policy = {
+        "retry_on": "retriable-headers",
+        "retriable_headers": [message],
+        "num_retries": TRIES - 1,
+    }
+    return {**route, "route": {**route["route"], "retry_policy": policy}}
+
+
 def refusal(match: Config, status: int, why: str) -> Config:
     return {"match": match, "direct_response": {"status": status, "body": {"inline_string": why}}}
 
@@ -335,6 +349,7 @@ def cluster(name: str, path: Path, protocol: Config, most: int) -> Config:
         "max_connections": MOST_CONNECTIONS,
         "max_pending_requests": MOST_CONNECTIONS,
         "max_requests": most,
+        "max_retries": most,
     }
     return {
         "name": name,

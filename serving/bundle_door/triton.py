@@ -32,6 +32,8 @@ STATUS = {
     grpc.StatusCode.UNIMPLEMENTED: 501,
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
+# What Triton says where a model's process is not there to answer, and how often it is asked at all.
+OF_A_DEAD_PROCESS, TRIES = "Stub process '", 8
 DATA_TYPES = pb.model__config__pb2.DataType
 # A model's signature is asked for again after so long: a new version may have another.
 REMEMBERED_S = 1.0
@@ -50,10 +52,19 @@ class Triton:
         await self.channel.close()
 
     async def infer(self, pieces: Sequence[bytes | memoryview]) -> pb.ModelInferResponse:
-        answer: pb.ModelInferResponse = await self._settled(
-            self._call("ModelInfer"), b"".join(pieces)
-        )
-        return answer
+        """Asked again where one of a model's processes has died. Triton takes a second to say so,
+        and goes on sending it requests until the keeper has made the model anew."""
+        request, tries = b"".join(pieces), TRIES
+        while True:
+            try:
+                answer: pb.ModelInferResponse = await self._settled(
+                    self._call("ModelInfer"), request
+                )
+                return answer
+            except Refused as refused:
+                tries -= 1
+                if not tries or OF_A_DEAD_PROCESS not in str(refused):
+                    raise
 
     async def ask(self, method: str, **fields: Any) -> Any:
         """Call a method with a request of these fields."""

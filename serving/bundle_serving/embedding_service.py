@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     cores = int(options.cores) if options.cores else len(os.sched_getaffinity(0))
     shutil.rmtree(options.run_dir, ignore_errors=True)
-    triton = Triton(
+    triton = Server(
         config=TritonConfig(
             http_address=options.address,
             http_port=options.port,
@@ -94,6 +94,13 @@ def main(argv: list[str] | None = None) -> int:
     except SystemExit:
         triton.stop()
         raise
+
+
+class Server(Triton):  # type: ignore[misc]  # PyTriton comes without types
+    """PyTriton would ask on for two minutes whether a server that has died is ready."""
+
+    def _on_tritonserver_exit(self, *_: object) -> None:
+        end("its server has ended")
 
 
 def bind(triton: Triton, network: Network, how: Transform, cores: int) -> None:

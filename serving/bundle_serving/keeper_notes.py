@@ -31,6 +31,7 @@ class Notes:
     reason: str = "it is starting"
     times_ready: int = 0
     extra_pipelines: list[str] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)  # models with fewer processes than they need
     _restored: Counter[str] = field(default_factory=Counter)
     _events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
 
@@ -65,10 +66,16 @@ class Notes:
             self.extra_pipelines = extra_pipelines
             self._save()
 
+    def lacks(self, models: list[str]) -> None:
+        if models != self.lacking:
+            self.lacking = models
+            self._save()
+
     def _save(self) -> None:
         state = {
             "ready": self.ready,
             "reason": self.reason,
+            "lacking": self.lacking,
             "restored": self._restored,
             "events": list(self._events),
             "extra_pipelines": self.extra_pipelines,

@@ -192,6 +192,8 @@ def main(argv: list[str] | None = None) -> int:
         "--strict-readiness=false",  # else a model that loads, or fails to, makes it unready
         *(f"--load-model={name}" for name in options.load_model or [PIPELINE]),
         f"--model-config-name={options.config_name}",
+        # Ours are complete; to complete one, a process is started that takes as long as to load.
+        *([] if is_ngc() else ["--disable-auto-complete-config"]),
         f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         *listens,

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 from typing import NoReturn
 
@@ -21,7 +21,7 @@ from bundle_serving.children import Child
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.pauses import Pauses
-from bundle_serving.processes import TICKS_A_SECOND, Process, family
+from bundle_serving.processes import TICKS_A_SECOND, Process, family, look_at
 from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton, ready
 
 FAMILY_S = 1  # between two looks for processes that are new
@@ -32,9 +32,10 @@ ASK_EVERY_S, ASK_BESIDE_EVERY_S = 5, 30
 QUESTION_S, COMPUTES = 8, 0.05  # of one core
 # And however much is computed:
 PATIENCE_S = 90
-# For what the old processes of a model that was made anew have in hand. Triton ends them then; but
-# where one of them was killed, it waits for that one for ever, and the others stay.
-OLD_S = 10
+# When the old processes of a model that was made anew have nothing in hand, Triton ends them; but
+# where one of them was killed, it waits for that one for ever, and the others stay. So they are
+# ended here: when they compute nothing for a while, or at last.
+OLD_IDLE_S, OLD_S = 2, 30
 
 
 class Watch:
@@ -56,6 +57,7 @@ class Watch:
         self._answered = {self._first: time.monotonic()}  # when we were
         self._wrong: set[str] = set()  # the pipelines that did not answer in the last round
         self._mended: set[str] = set()  # and those whose models were made anew for that
+        self._ending: set[asyncio.Task[None]] = set()  # of processes that were replaced
 
     async def until_it_must_be_started_again(self) -> str:
         """The reason."""
@@ -120,14 +122,16 @@ class Watch:
 
     async def _mend_models(self) -> str | None:
         """Makes anew what lacks processes; a reason where that fails."""
-        if not await self._lacking():
+        lacking = await self._lacking()
+        self._notes.lacks(sorted(lacking))
+        if not lacking:
             return None
         async with self._hands.on():
-            lacking = await self._lacking()
             await asyncio.sleep(SETTLE_S)
             for model in sorted(lacking & await self._lacking()):
                 if reason := await self._make_anew(model, "it lacked a process"):
                     return reason
+        self._notes.lacks(sorted(await self._lacking()))
         self._round_at = 0  # is it all right now?
         return None
 
@@ -171,7 +175,9 @@ class Watch:
         except grpc.aio.AioRpcError as fault:
             return f"{model} could not be made anew ({fault.details()})"
         self._notes.restored(MODEL, f"{model}: {why}; made it anew")
-        asyncio.get_running_loop().call_later(OLD_S, _kill, old)
+        ending = asyncio.create_task(_end_when_idle(old))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
         return None
 
     def _models(self) -> list[Process]:
@@ -262,7 +268,13 @@ class Watch:
         return None
 
 
-def _kill(processes: Iterable[int]) -> None:
-    for process in processes:
+async def _end_when_idle(processes: Collection[int]) -> None:
+    computed, deadline = -1, time.monotonic() + OLD_S
+    while time.monotonic() < deadline:
+        seen = [each for each in map(look_at, processes) if each]
+        if computed == (computed := sum(each.ticks for each in seen)):
+            break
+        await asyncio.sleep(OLD_IDLE_S)
+    for each in processes:
         with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+            os.kill(each, signal.SIGKILL)

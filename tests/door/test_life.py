@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -10,10 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 
+import grpc
 import psutil
 import pytest
 
 from bundle_serving.keeper_notes import Notes
+from bundle_serving.kserve import pb, stub
+from bundle_serving.processes import family
 from tests.door.servers import Behind, behind_the_door
 from tests.project import wait_until
 
@@ -125,6 +129,20 @@ def test_without_triton_503(own: Behind) -> None:
     status, headers, body = own.ask("POST", INFER, JPEG, RAW)
     assert status == 503 and headers["retry-after"] == "1" and b"try again" in body
     assert own.ask("GET", "/v2/health/live")[0] == 503
+
+
+def test_a_dead_process_of_a_model_fails_nobody(own: Behind) -> None:
+    """The other one answers whoever was sent to it."""
+    victim = next(each.pid for each in family(own.triton.pid) if each.instance)
+    os.kill(victim, signal.SIGKILL)
+    for _ in range(4):
+        assert own.ask("POST", INFER, JPEG, RAW)[0] == 200
+    with grpc.insecure_channel(f"localhost:{own.grpc_port}") as channel:
+        asked = pb.ModelInferRequest(model_name="picture", raw_input_contents=[JPEG])
+        asked.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(JPEG)])
+        for _ in range(4):
+            assert stub(channel).ModelInfer(asked, timeout=60).outputs
+    own.triton.kill()  # it would wait half a minute for its dead
 
 
 def test_a_client_that_hangs_up_is_not_computed_for(small: Behind) -> None:

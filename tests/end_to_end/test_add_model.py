@@ -93,7 +93,7 @@ def test_from_an_onnx_file_to_an_answer_and_to_the_next(own: Project, tmp_path: 
     said = own.made("publish", MODEL="birds", WEIGHTS=str(second))
     assert "next: make rollout MODEL=birds" in said
     said = own.made("rollout", MODEL="birds", WATCH_SECONDS="1", MAX_P99_RATIO="20", ANYWAY="1")
-    assert "birds version 2 serves; 0 of" in said
+    assert "birds version 2 is live; 0 of" in said
     answered(own, second)
     second.unlink()  # of what was published nothing is asked for again
     assert "birds version 2" in own.made("up", MODEL="birds")

@@ -94,7 +94,8 @@ def test_one_command_from_a_fresh_clone_to_an_answer(alone: Alone) -> None:
     asked = alone.run("curl", "--silent", "--data-binary", "@photo.jpg", url)
     assert len(json.loads(asked.stdout)["labels"]) == 3
     said = alone.compose("logs", "--no-log-prefix").stdout
-    for step in ("a new admin key", "exporting to ONNX", "- precision ", "laid out: version 1"):
+    steps = ("created the admin key", "exporting to ONNX", "- precision ", "laid out: version 1")
+    for step in steps:
         assert step in said, said
 
 

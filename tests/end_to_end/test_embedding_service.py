@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -14,38 +16,63 @@ from bundle_serving.health import reason_not_to_trust
 from tests.networks import means
 from tests.project import free_ports, wait_until
 
-# Far more than PyTriton would let one instance wait for the other.
-LATE_S = 4
+pytestmark = pytest.mark.long
+
+# Far more than PyTriton would let the other instances wait. Triton itself holds a process for dead
+# that is stopped for a second: so it is only its Python that takes its time.
+LATE = """
+import sys, time
+from pathlib import Path
+
+class Late:
+    def find_spec(self, name, *_):
+        if name == "zmq":
+            time.sleep(4)
+
+if "embedding_0_0" in Path("/proc/self/cmdline").read_text().split("\\0"):
+    sys.meta_path.insert(0, Late())
+"""
 
 
-def instance(service: psutil.Process, number: int) -> psutil.Process | None:
-    """The python stub of an instance, which is told its name."""
-    for each in service.children(recursive=True):
-        if f"embedding_0_{number}" in each.cmdline():
+@contextmanager
+def service(folder: Path, **environment: str) -> Iterator[tuple[psutil.Popen, str]]:
+    """The process, and where it is asked; its log is beside what it serves."""
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "bundle_serving.embedding_service", "--port", str(port)]
+    command += ["--made", str(means(folder)), "--run-dir", str(folder / "run")]
+    with (folder / "log").open("w") as log:
+        process = psutil.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | environment
+        )
+    try:
+        yield process, f"http://127.0.0.1:{port}"
+    finally:
+        with suppress(psutil.NoSuchProcess):  # it has ended by itself
+            process.terminate()
+        process.wait()
+
+
+def triton(process: psutil.Popen) -> psutil.Process | None:
+    for each in process.children(recursive=True):
+        if each.name() == "tritonserver":
             return each
     return None
 
 
-@pytest.mark.long
 def test_instances_wait_for_the_first_one(tmp_path: Path) -> None:
     """On a busy machine it may be there last."""
-    (port,) = free_ports(1)
-    command = [sys.executable, "-m", "bundle_serving.embedding_service", "--port", str(port)]
-    command += ["--made", str(means(tmp_path)), "--run-dir", str(tmp_path / "run")]
-    with (tmp_path / "log").open("w") as log:
-        service = psutil.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        first = wait_until(lambda: instance(service, 0), "the first instance")
-        first.suspend()
-        wait_until(lambda: instance(service, 1), "the second one")
-        time.sleep(LATE_S)
-        first.resume()
-        url = f"http://127.0.0.1:{port}"
+    (tmp_path / "sitecustomize.py").write_text(LATE)
+    with service(tmp_path, PYTHONPATH=str(tmp_path)) as (process, url):
         wait_until(
-            lambda: service.poll() is not None or reason_not_to_trust(url, "embedding") is None,
+            lambda: process.poll() is not None or reason_not_to_trust(url, "embedding") is None,
             "an embedding, or an end of the service",
         )
-        assert service.poll() is None, (tmp_path / "log").read_text()
-    finally:
-        service.terminate()
-        service.wait()
+        assert process.poll() is None, (tmp_path / "log").read_text()
+
+
+def test_a_server_that_dies_while_it_starts_ends_the_service(tmp_path: Path) -> None:
+    """Whoever keeps it starts it afresh, and does not wait for what will never answer."""
+    with service(tmp_path) as (process, _):
+        wait_until(lambda: triton(process), "a server").kill()
+        wait_until(lambda: process.poll() is not None, "its end")
+    assert "embedding is ended: its server has ended" in (tmp_path / "log").read_text()

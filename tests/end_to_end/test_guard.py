@@ -258,11 +258,11 @@ def test_load_and_unload(served: Project) -> None:
 @pytest.mark.parametrize(
     ("command", "cause", "remedy"),
     [
-        (("load",), "no model is named", "TRITON_MODEL="),
+        (("load",), "no TRITON_MODEL given", "TRITON_MODEL="),
         (("load", "TRITON_MODEL=nothing"), "no model nothing", "resnet50_onnx"),
         (("unload", "TRITON_MODEL=../run"), "no model ../run", "resnet50_onnx"),
-        (("unload", f"TRITON_MODEL={PIPELINE}"), "no picture is answered", "make down"),
-        (("unload", "TRITON_MODEL=preprocessing"), "no picture is answered", "make down"),
+        (("unload", f"TRITON_MODEL={PIPELINE}"), "is needed to answer pictures", "make down"),
+        (("unload", "TRITON_MODEL=preprocessing"), "is needed to answer pictures", "make down"),
         (("load", f"TRITON_MODEL={SPARE}"), "load failed", "make logs"),
     ],
 )

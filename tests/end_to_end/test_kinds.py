@@ -98,7 +98,7 @@ def test_a_kind_is_one_module_and_one_recipe(served: Project) -> None:
         program.write_text(program.read_text() + "# the same, otherwise\n")
         assert "published: sums version 2" in served.made("publish", **model)
         said = served.made("rollout", WATCH_SECONDS="4", MAX_P99_RATIO="20", **model)
-        assert "sums version 2 serves; 0 of " in said
+        assert "sums version 2 is live; 0 of " in said
         assert "live (rollout)" in served.made("history", **model)
         assert "removed: sums" in served.made("remove-model", NAME="sums")
         assert not list(own.glob("*/sums*")) and not list(own.glob("*/adder"))

@@ -277,7 +277,7 @@ def test_a_rollout_and_the_way_back_on_s3(rolled: Project, place: Place, tmp_pat
     assert "published: version" in rolled.made("publish", MAX_MEGAPIXELS="40")
     with clients(rolled.http, rolled.grpc, 2, pause=0.2) as load:
         for command in ("rollout", "rollback"):
-            assert "serves; 0 of " in rolled.made(command)
+            assert "is live; 0 of " in rolled.made(command)
     assert load.faults == [] and load.answered
     assert rolled.served_version.name == first
     live = place.remote("rolled")
@@ -292,7 +292,7 @@ def test_a_rollout_and_the_way_back_on_s3(rolled: Project, place: Place, tmp_pat
         assert other.made("history") == rolled.made("history")
         assert other.served_version.name == first
         assert live.archive.list() == kept, "no version was made anew"
-        assert "serves; 0 of " in other.made("rollout")
+        assert "is live; 0 of " in other.made("rollout")
     finally:
         other.make("down")
 
@@ -341,7 +341,6 @@ def test_each_fault_of_a_key_has_its_own_words(
 
 def test_each_fault_of_a_place_has_its_own_words(place: Place) -> None:
     assert "no bucket elsewhere" in complaint(place, place.url("live", bucket="elsewhere"))
-    assert "nothing below" in complaint(place, place.url("never-filled"))
     https = place.url("live").replace("s3://http:", "s3://https:")
     assert "speaks plain http" in complaint(place, https)
 
@@ -365,9 +364,11 @@ def test_who_may_not_write_is_told_and_so_is_a_server_that_may(
         place.remote("live", "private").read("labels.txt")
 
 
-def test_s3_check_says_that_all_is_well(place: Place, models: Path) -> None:
-    place.remote("live").mirror(models)
+def test_s3_check_before_the_first_up_says_that_all_is_well(place: Place) -> None:
     said = place.project.made(
-        "s3-check", REPOSITORY=place.url("live"), S3_SERVER_CREDENTIALS=str(place.keys("server"))
+        "s3-check",
+        REPOSITORY=place.url("never-filled"),
+        S3_SERVER_CREDENTIALS=str(place.keys("server")),
     )
     assert "lists, reads and writes" in said and "cannot write" in said
+    assert "nothing below" in said and "make up" in said

@@ -14,8 +14,8 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
+from benchmark.torture.odd_pictures import CATALOGUE
 from bundle_client import AsyncClient, Client, PictureRefused
-from tests.odd_pictures import CATALOGUE
 from tests.project import Project, picture
 
 PIPELINE = "ensemble_python_resnet50"

@@ -51,11 +51,14 @@ def test_beside_a_server_it_measures_nothing_and_takes_nothing_from_anyone_unask
     project.made("up")
     began = project.server_began()
     (line,) = error_lines(project.make("tune", FLAVOUR="").stderr)
-    assert "the local server that is up shares the cores" in line and "STOP=1" in line
+    assert "the running local server uses the cores" in line and "STOP=1" in line
     assert project.server_began() == began
     try:
         said = project.made("tune", MINUTES="0.05", STOP="1", FLAVOUR="")
-        assert "flavour local: it serves" in said and "stopped for the search" in said
+        assert (
+            "flavour local: it serves" in said
+            and "stopping the local server during the search" in said
+        )
         assert project.server_began() != began
         project.made("status")
     finally:

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps
 
+from benchmark.torture.odd_pictures import TURNS, difference, landscape, save, scene
 from bundle_serving.pictures import Transform, to_pixels
 from scripts.steps.networks import torchvision
-from tests.odd_pictures import TURNS, difference, landscape, save, scene
 
 HOW = Transform(resize=256, crop=224)
 

@@ -74,7 +74,7 @@ def test_what_is_refused_at_once(
 
 @pytest.mark.parametrize("name", ["", "Pets", "9pets", "../pets"])
 def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(UserError, match="no name"):
+    with pytest.raises(UserError, match=r"valid name|no NAME"):
         require_a_name(name)
 
 

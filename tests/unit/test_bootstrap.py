@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from scripts import bootstrap
 from tests.project import ROOT
 
 
@@ -26,5 +30,29 @@ def test_what_takes_its_time_is_said_before_it_does(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.stdout == f"- making a virtual environment in .venv, with {python} …\n"
-    assert "cannot make a virtual environment" in done.stderr
+    assert done.stdout == f"- creating a virtual environment in .venv with {python} …\n"
+    assert "cannot create a virtual environment" in done.stderr
+
+
+def test_what_pip_is_told_on_this_machine_is_told_to_uv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*filter(re.compile("PIP_").match, os.environ), "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    configured = tmp_path / ".config" / "pip" / "pip.conf"
+    configured.parent.mkdir(parents=True)
+    configured.write_text(
+        "[global]\nindex-url = https://one/simple\ncert = /company.pem\n"
+        "[install]\nextra-index-url =\n    https://two/simple\n    https://three/simple\n"
+    )
+    monkeypatch.setenv("PIP_INDEX_URL", "https://four/simple")
+    told = bootstrap.told_to_pip()
+    assert told
+    options, variables = told
+    assert options[:2] == ["--index-url", "https://four/simple"]
+    assert options[2:6:2] == ["--extra-index-url", "--extra-index-url"]
+    assert options[3:6:2] == ["https://two/simple", "https://three/simple"]
+    assert variables["SSL_CERT_FILE"] == "/company.pem"
+    monkeypatch.setenv("PIP_NO_BINARY", "numpy")  # which has no like in uv
+    assert bootstrap.told_to_pip() is None

@@ -1,9 +1,17 @@
+"""What the comparison counts, and what it lays out for the textbook's server."""
+
 from __future__ import annotations
 
+from pathlib import Path
+
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from benchmark.compare import OURS, Cell, summed_up
 from benchmark.load import Answer, Round, summary
+from benchmark.textbook import layout
+from scripts.steps.manifest import Manifest
 
 
 def test_a_round_counts_between_two_answers() -> None:
@@ -29,3 +37,31 @@ def test_ratios_are_of_medians() -> None:
     figures = summed_up({Cell("photo", 1, OURS): rounds(90, 100, 120), slow: rounds(20, 25, 26)})
     assert figures[slow].bundle_is == pytest.approx(4)
     assert figures[slow].spread == pytest.approx(6 / 25)
+
+
+def test_the_textbook_gets_the_same_network_and_normalises_in_python(tmp_path: Path) -> None:
+    pixels = helper.make_tensor_value_info("pixels", TensorProto.UINT8, ["batch", 3, 8, 8])
+    scores = helper.make_tensor_value_info("output", TensorProto.FLOAT, ["batch", 3])
+    nodes = [
+        helper.make_node("Cast", ["pixels"], ["levels"], to=TensorProto.FLOAT),
+        helper.make_node("Sub", ["levels", "mean"], ["centred"]),
+        helper.make_node("Div", ["centred", "deviation"], ["normalised"]),
+        helper.make_node("ReduceMean", ["normalised", "axes"], ["output"], keepdims=0),
+    ]
+    constants = [
+        helper.make_tensor("mean", TensorProto.FLOAT, [1], [120.0]),
+        helper.make_tensor("deviation", TensorProto.FLOAT, [1], [60.0]),
+        helper.make_tensor("axes", TensorProto.INT64, [2], [2, 3]),
+    ]
+    graph = helper.make_graph(nodes, "means", [pixels], [scores], constants)
+    opsets = [helper.make_opsetid("", 18)]
+    model = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets))
+    onnx.save(model, tmp_path / "model.onnx")
+    manifest = Manifest({"arch": "means"}, True, {"resize": 8, "crop": 8}, {}, {})
+    (tmp_path / "manifest.json").write_text(manifest.dump())
+
+    layout.lay_out(tmp_path, tmp_path / "repository")
+    (taken,) = onnx.load(tmp_path / "repository" / "resnet50" / "1" / "model.onnx").graph.input
+    assert (taken.name, taken.type.tensor_type.elem_type) == ("input", TensorProto.FLOAT)
+    beside = {path.name for path in (tmp_path / "repository" / "preprocessing" / "1").iterdir()}
+    assert beside == {"model.py", "recipe.json", "vision.py"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInput
 
 from bundle_serving.start_server import PIPELINE
 from scripts.settings.settings import DEFAULTS
@@ -115,6 +115,15 @@ def test_every_step_of_the_ensemble_fits_the_next(path: Path) -> None:
 def test_members_are_warmed_up(path: Path) -> None:
     """Triton refuses a warmup on the ensemble; each member has its own."""
     assert bool(config(path).model_warmup) != (path.parent.name in ASKS_OTHERS)
+
+
+@pytest.mark.parametrize("model", [name for name in MADE_HERE if "sentiment" not in name])
+def test_networks_of_pictures_tell_upstreams_image_clients_enough(model: str) -> None:
+    """image_client.py goes by where the channels are, and by the names of the classes."""
+    for path in (REPOSITORY / model).rglob("*.pbtxt"):
+        network = config(path)
+        assert network.input[0].format == ModelInput.FORMAT_NCHW, path
+        assert network.output[0].label_filename == "labels.txt", path
 
 
 def test_the_warmup_picture_is_as_long_as_its_config_says() -> None:

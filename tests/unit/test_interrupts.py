@@ -1,4 +1,4 @@
-"""Ctrl-C, where it must not come at once."""
+"""Ctrl-C while it must not interrupt at once."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bundle_serving.pictures import PictureError, Transform, to_pixels
-from tests.odd_pictures import (
+from benchmark.torture.odd_pictures import (
     CATALOGUE,
     FILES,
     TURNS,
@@ -29,6 +28,7 @@ from tests.odd_pictures import (
     scene,
     turned,
 )
+from bundle_serving.pictures import PictureError, Transform, to_pixels
 
 # pytest shows warnings that the module under test has silenced.
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")
@@ -76,7 +76,7 @@ def in_an_interpreter_of_its_own(script: str) -> str:
     preamble = """
 import contextlib, resource
 from bundle_serving.pictures import PictureError, Transform, to_pixels
-from tests.odd_pictures import CATALOGUE, FILES, attacks, bombs
+from benchmark.torture.odd_pictures import CATALOGUE, FILES, attacks, bombs
 
 def read(data):
     with contextlib.suppress(PictureError):

@@ -81,6 +81,19 @@ def test_the_precision_is_seen_in_both_spellings(
 
 
 @needs_nvidias_builder
+def test_a_plan_is_built_anew_where_it_no_longer_fits(machine: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan"
+    assert plan.why_build(out, {}) == "no plan yet"
+    fits = build(exported(tmp_path, "fp16"))["identity"]
+    assert plan.why_build(out, fits) is None
+    changed = fits | {"TensorRT": "10.16.1", "compute capability": "9.0"}
+    told = "TensorRT: 11.1.0 -> 10.16.1; compute capability: 8.6 -> 9.0"
+    assert plan.why_build(out, changed) == told
+    (out / "model.plan").write_bytes((out / "model.plan").read_bytes()[:-100])
+    assert plan.why_build(out, fits) == "model.plan is not the file that was built"
+
+
+@needs_nvidias_builder
 def test_fp32_is_refused_where_fp16_was_promised(machine: Path, tmp_path: Path) -> None:
     before = build(exported(tmp_path, "fp16"))
     with pytest.raises(UserError, match="came out in fp32: none of its"):

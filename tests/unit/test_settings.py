@@ -113,7 +113,7 @@ def test_arguments_have_types_too(said: dict[str, str], wanted: str) -> None:
         ("IMGS", "", ("unknown setting IMGS", "did you mean IMG?")),
         ("XYZZY", "", ("unknown setting XYZZY", "docs/settings.md lists all of them")),
         ("", "HTTP_PROT=8100", ("unknown setting HTTP_PROT in .env", "did you mean HTTP_PORT?")),
-        ("", "TOP=3", ("unknown setting TOP in .env", "it belongs behind a command: TOP=…")),
+        ("", "TOP=3", ("unknown setting TOP in .env", "give it to a command: TOP=…")),
     ],
 )
 def test_what_is_no_setting_is_refused(
@@ -125,6 +125,12 @@ def test_what_is_no_setting_is_refused(
         require_known([typed] if typed else [], dotenv)
     assert (refused.value.cause, refused.value.remedy) == message
     assert refused.value.exit_code == 2
+
+
+def test_a_typed_value_is_refused_before_the_command_is_imported(tmp_path: Path) -> None:
+    for name, said in {"ARCH": "resnet5", "CANARY": "some"}.items():
+        with pytest.raises(UserError, match=f"{name}={said} "):
+            require_known([name], tmp_path / ".env", {name: said})
 
 
 def test_what_others_read_in_dotenv_is_left_to_them(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Scores that lie on a GPU are computed with on that GPU, which another one may not reach.
+"""Scores that lie on a GPU are computed with on that GPU, which another one may not reach; and what
+keeps a container from its GPU is told with its remedy.
 
 Without a GPU: cupy is stood for by arrays that know their device, as cupy 13.6 treats them.
 """
@@ -7,9 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 import types
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from numpy.typing import NDArray
 from bundle_serving import gpu, health
 from bundle_serving.scores import softmax
 from scripts.settings import settings
-from scripts.stacks.gpu import scores_stay
+from scripts.stacks.gpu import scores_stay, why_no_gpu
 from tests.project import ROOT
 
 GPUS = 2
@@ -146,3 +149,26 @@ def test_a_container_that_lost_its_gpu_is_recognised(
     assert health.main(asked) == 1
     assert "the container has lost its GPU" in (said := capsys.readouterr().err)
     assert "make down && make up" in said and "docs/gpu.md" in said
+
+
+@pytest.mark.parametrize(
+    ("said", "cause", "remedy"),
+    [
+        ('could not select device driver "nvidia"', "no NVIDIA runtime", "nvidia-ctk runtime"),
+        ("failed to discover GPU vendor from CDI", "neither by CDI", "nvidia-ctk runtime"),
+        ("unresolvable CDI devices nvidia.com/gpu=all", "no such GPU", "nvidia-ctk cdi generate"),
+        ("failed to inject CDI devices", "does not fit", "nvidia-ctk cdi generate"),
+        (gpu.NVML_LOST, "closed to containers", "systemctl restart docker"),
+        ("something new", "something new", "FLAVOUR=cpu"),
+    ],
+)
+def test_why_no_container_sees_a_gpu_has_its_remedy(said: str, cause: str, remedy: str) -> None:
+    told = why_no_gpu(f"Error response from daemon: {said}")
+    assert cause in told[0] and remedy in told[1] and "FLAVOUR=cpu" in told[1]
+
+
+def test_cupy_compiles_against_the_headers_of_its_own_wheel() -> None:
+    dockerfile = (ROOT / "docker" / "server" / "gpu.Dockerfile").read_text()
+    (headers,) = re.findall(r"CUDA_PATH=/opt/bundle/(\S+)", dockerfile)
+    wheel = metadata.distribution("nvidia-cuda-runtime-cu12")
+    assert f"{headers}/include/cuda_fp16.h" in map(str, wheel.files or ())

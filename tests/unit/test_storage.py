@@ -85,8 +85,9 @@ def test_versions_lie_beside_what_is_served() -> None:
 
 def test_a_container_sees_this_machine_by_another_name_or_not_at_all() -> None:
     assert seen_from_containers(AWS, wishing()) is AWS
-    with pytest.raises(UserError, match="which a container cannot reach"):
+    with pytest.raises(UserError, match="containers cannot reach") as refused:
         seen_from_containers(parse("s3://http://localhost:9999/models/a"), wishing())
+    assert "if make s3-up started it: S3_PORT=9999" in refused.value.remedy
 
 
 def test_no_half_version_is_ever_seen(tmp_path: Path) -> None:

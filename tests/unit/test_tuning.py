@@ -110,4 +110,4 @@ def test_measured_is_the_flavour_that_serves_unless_another_is_asked_for() -> No
     server = State("cpu", "", DEFAULTS)
     assert flavour.serving_or_chosen(Settings(DEFAULTS), server) == ("cpu", "it serves")
     asked = Settings(DEFAULTS).replaced(FLAVOUR="local")
-    assert flavour.serving_or_chosen(asked, server) == ("local", "FLAVOUR says so")
+    assert flavour.serving_or_chosen(asked, server) == ("local", "as FLAVOUR says")

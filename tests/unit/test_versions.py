@@ -20,7 +20,7 @@ from scripts.repository.archive import Version
 from scripts.repository.history import BEGINS, PUBLISHED, SERVES, STAYED, Event
 from scripts.rollout.preflight import require_trained
 from scripts.rollout.stream import Answer
-from scripts.rollout.verdict import Agreement, Figures, objection
+from scripts.rollout.verdict import Agreement, Figures, objection, undecided
 from scripts.server.control import pinned, serving_both
 from scripts.settings.settings import DEFAULTS
 from scripts.steps import samples
@@ -104,17 +104,25 @@ def test_what_speaks_against_a_version() -> None:
     )
     slow = str(objection(old, Figures.of(answers(2, [40.0] * 90 + [400.0] * 10)), 2))
     assert "p99 40 -> 400 ms" in slow and "MAX_P99_RATIO=2" in slow
-    assert "too few" in str(objection(old, Figures.of(answers(2, [40.0] * 10)), 2))
     hurt = Figures.of(answers(1, [40.0] * 100, failed=3))
-    assert "the version that serves failed" in str(objection(hurt, old, 2))
+    assert "the live version failed" in str(objection(hurt, old, 2))
     # A few milliseconds more are nothing, though they be three times as many.
     quick = Figures.of(answers(1, [5.0] * 100))
     assert objection(quick, Figures.of(answers(2, [15.0] * 100)), 2) is None
 
 
+def test_few_answers_decide_nothing_but_that_it_is_far_too_slow() -> None:
+    old = Figures.of(answers(1, [40.0] * 100))
+    for ms in ([], [40.0] * 10, [40.0] * 9 + [400.0]):
+        assert undecided(old, Figures.of(answers(2, ms)), 2)
+    for ms in ([40.0] * 100, [400.0] * 10):
+        assert not undecided(old, Figures.of(answers(2, ms)), 2)
+    assert not undecided(old, Figures.of(answers(2, [40.0] * 10, failed=1)), 2)
+
+
 def test_labels_must_agree_on_enough_pictures() -> None:
     found = Agreement.of(["mug", "car", "cup", "fox", "mug"], ["mug", "cat", "pen", "hen", "bus"])
-    assert str(found) == "the same answer to 1 of 5 questions"
+    assert str(found) == "the same answer to 1 of 5 requests"
     assert found.enough(20) and not found.enough(21)
     assert Agreement.of(["mug"] * 5, ["pen"] * 5).enough(0)
     assert Figures.of([]).p99 == float("inf")

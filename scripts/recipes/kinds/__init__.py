@@ -1,1 +1,1 @@
-"""One module a kind of pipeline, named as the recipes' `kind`."""
+"""One module per kind of pipeline, named like the recipes' `kind`."""

@@ -1,5 +1,5 @@
-"""Image files -> what is on them, by two networks: a small one answers where it is sure, and that
-of another pipeline for the rest."""
+"""Image files -> what they show, by two networks: a small one where it is confident, and that of
+another pipeline for the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CascadeInstances(Part):
 
 
 class Cascade(OfPictures):
-    """An image file -> the probability of each class, by a small network or a large one."""
+    """An image file -> the probability of each class, from a small network or a large one."""
 
     kind: Literal["cascade"]
     models: CascadeModels
@@ -72,14 +72,14 @@ class Cascade(OfPictures):
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
         if layout.engine is not CPU or member.name != self.network_model(CPU):
             return False
-        # As many processes as the large network has. Threads that share a core cost so small a
-        # network more than they bring.
+        # As many processes as the large network. Threads that share a core slow down a network
+        # this small.
         of_the_large = layout.network
         share(member, Share(of_the_large.instances, max(1, of_the_large.threads // 2)))
         return True
 
     def label_lines(self, made: Workspace, repository: Path) -> str:
-        """Those of the small network; where the large one is untrained, they say so too."""
+        """The small network's labels; if the large one is untrained, they say so too."""
         labels = labels_of(made).splitlines()
         if UNTRAINED not in labels[0] and self._large_is_untrained(repository):
             labels = [label + UNTRAINED for label in labels]
@@ -100,19 +100,19 @@ class Cascade(OfPictures):
         return Export("export", spec.words, spec, self.setting not in wished.given)
 
     def computes_in(self, wished: Settings) -> str:
-        """Eight bits would need photos of yours, and cost the small network most."""
+        """Never int8: it needs your photos, and the small network would lose the most accuracy."""
         return "fp32" if wished.precision == "fp32" else "auto"
 
     def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
         return of_pixels("input", self.crop, self.batch.optimal, self.batch.max)
 
     def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
-        """Both networks are given the same."""
+        """Both networks must get the same pixels."""
         from bundle_serving.pictures import Transform  # which loads Pillow
 
         if wished.preprocess == "dali":
             raise UserError(
-                "the cascade decodes pictures on the processor, and PREPROCESS=dali is served",
+                "the cascade decodes pictures on the CPU, but the server runs with PREPROCESS=dali",
                 "serve with PREPROCESS=python: make up PREPROCESS=python",
             )
         crops = {self.crop, made.manifest.transform["crop"]}
@@ -120,13 +120,13 @@ class Cascade(OfPictures):
         crops |= {Transform.load(path).crop for path in served}
         if len(crops) > 1:
             raise UserError(
-                f"the cascade's networks take different sizes ({' and '.join(map(str, crops))} "
+                f"the cascade's networks need different sizes ({' and '.join(map(str, crops))} "
                 "pixels)",
                 f"serve an ARCH that takes {self.crop}",
             )
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
-        """What the large network says was judged where that was made."""
+        """Only the small network's: the large one was checked in its own pipeline."""
         row: NDArray[Any] = np.nan_to_num(answer["OUTPUT"][0], nan=np.inf)
         own = answer["ANSWERED_BY"].ravel()[0].decode().startswith(self.models.first)
         return row if own else np.full_like(row, np.nan)

@@ -1,4 +1,4 @@
-"""Image files -> what is on them."""
+"""Image files -> what they show."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace
 
 TORCHVISION = "torchvision/"
-# The name of the parameter by which Triton brings a Python model's inputs to the host, or not.
+# Triton's parameter that decides whether a Python model's inputs are copied to the host.
 STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 PREPROCESSING = ROOT / "model_repository" / "preprocessing"
 
@@ -45,7 +45,7 @@ class Image(OfPictures):
     models: Models
     source: str  # torchvision/ARCH, or the path of an .onnx file
     weights: str = "default"
-    labels: str = ""  # torchvision, or the path of a file; else an ONNX file's classes have numbers
+    labels: str = ""  # torchvision, or a file's path; empty: an ONNX file's classes are numbered
     classes: Count
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     pictures: Pictures
@@ -141,11 +141,11 @@ class Image(OfPictures):
 
     @property
     def labels_file(self) -> Path | None:
-        """None where torchvision has them for the architecture, or nobody."""
+        """None if torchvision has labels for the architecture, or nobody has."""
         return None if self.labels in ("torchvision", "") else self.beside(self.labels)
 
     def export(self, wished: Settings, engine: Engine) -> Export:
-        """An .onnx file in the place of weights is somebody's own network, whatever ARCH says."""
+        """An .onnx file as weights is the user's own network, whatever ARCH says."""
         labels = self.labels_file
         words: list[str | Path] = ["--labels", labels] if labels else []
         if samples := wished.photos("SAMPLES"):

@@ -1,4 +1,4 @@
-"""Pixels -> the kind of place that they show."""
+"""Pixels -> the kind of place they show."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANSWERS = "post_output"
 
 
 class Squares(Part):
-    """How arrays of pixels become what the network was trained with."""
+    """How pixels are turned into what the network was trained on."""
 
     side: Count
     mean: Channels
@@ -118,7 +118,7 @@ class Places(Recipe):
         return row
 
 
-# The network sees 256 by 256 of it. As floats, more would be larger than the server takes at once.
+# The network sees 256x256. Sent as floats, more would exceed the size of a request.
 LARGEST = (2048, 2048)
 
 

@@ -1,4 +1,4 @@
-"""Texts -> how they are meant."""
+"""Texts -> their sentiment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scripts.steps.texts.sources import MINILM
 from scripts.steps.workspace import Workspace
 
 QUERY = Tensor("QUERY", "STRING", [1])
-# As long as the longest text of a request, and a multiple of this.
+# Padded to the longest text of a request, rounded up to a multiple of this.
 STEP = 8
 IDS = Tensor("INPUT_IDS", "INT64", [-1])
 MASK = Tensor("ATTENTION_MASK", "INT64", [-1])
@@ -37,7 +37,7 @@ LABEL = Tensor("LABEL", "STRING", [1])
 SCORE = Tensor("SCORE", "FP32", [1])
 
 RECIPE_FILE = "recipe.yaml"
-TOKENIZER = "tokenizer"  # the folder beside it that the export fills
+TOKENIZER = "tokenizer"  # the folder beside the network, written by the export
 
 
 class Words(Part):
@@ -52,11 +52,11 @@ class TextBatch(Batch):
 
 
 class Text(Recipe):
-    """A text -> its label, and how sure that is."""
+    """A text -> its label and score."""
 
     kind: Literal["text"]
     models: Models
-    source: str  # a hub's name, or a folder with what a hub would give
+    source: str  # a name on the hub, or a folder with the same files
     labels: Annotated[tuple[str, ...], Field(min_length=2)]
     words: Words
     batch: TextBatch
@@ -99,7 +99,7 @@ class Text(Recipe):
         return Export("texts.export", spec.words, spec, self.setting not in wished.given, layers)
 
     def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
-        """By the number of texts, and by their length."""
+        """By number of texts and by length."""
 
         def at(texts: int, tokens: int) -> dict[str, tuple[int, int]]:
             return {tensor.name: (texts, tokens) for tensor in (IDS, MASK)}
@@ -142,7 +142,7 @@ def configs(recipe: Text) -> dict[str, str]:
 
 
 def serialised(text: str) -> str:
-    """As Triton reads a string from a file: its length in four bytes goes before it."""
+    """Triton's format for a string in a file: four bytes of length, then the text."""
     return struct.pack("<I", len(text)).decode("ascii") + text
 
 

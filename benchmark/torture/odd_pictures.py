@@ -14,7 +14,7 @@ import random
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -25,6 +25,13 @@ from PIL import ExifTags, Image, ImageChops, ImageCms, ImageDraw, ImageOps, feat
 
 Bytes = Callable[[], bytes]
 Picture = Callable[[], Image.Image]
+
+
+def shown(
+    files: Mapping[str, tuple[Bytes, Picture | None]],
+) -> Iterable[tuple[str, tuple[Bytes, Picture | None]]]:
+    """What each file shows: so that the types are known."""
+    return files.items()
 
 
 @dataclass(frozen=True)
@@ -641,59 +648,72 @@ def bombs() -> Iterator[Odd]:
 
 
 def modes() -> Iterator[Odd]:
-    for name, (data, shows) in {
-        "CMYK JPEG": (cmyk_jpeg, scene),
-        "CMYK JPEG without Adobe's marker": (lambda: adobe_transform(cmyk_jpeg(), None), scene),
-        "YCCK JPEG": (ycck_jpeg, scene),
-        "grey JPEG": (partial(saved, grey_scene, "JPEG", quality=90), grey_scene),
-        "YCbCr TIFF of JPEG strips": (partial(saved, scene, "TIFF", compression="jpeg"), scene),
-        "LAB TIFF": (partial(saved, lab_scene, "TIFF"), scene),
-    }.items():
+    for name, (data, shows) in shown(
+        {
+            "CMYK JPEG": (cmyk_jpeg, scene),
+            "CMYK JPEG without Adobe's marker": (lambda: adobe_transform(cmyk_jpeg(), None), scene),
+            "YCCK JPEG": (ycck_jpeg, scene),
+            "grey JPEG": (partial(saved, grey_scene, "JPEG", quality=90), grey_scene),
+            "YCbCr TIFF of JPEG strips": (partial(saved, scene, "TIFF", compression="jpeg"), scene),
+            "LAB TIFF": (partial(saved, lab_scene, "TIFF"), scene),
+        }
+    ):
         yield Odd(name, data, shows=shows, within=3)
     clear = partial(Image.new, "RGBA", (9, 9))
     palette_without_5 = palette_scene_without_colour_5
-    for name, (data, shows) in {
-        "CMYK TIFF": (lambda: save(scene().convert("CMYK"), "TIFF"), scene),
-        "grey PNG": (partial(saved, grey_scene, "PNG"), grey_scene),
-        "interlaced PNG": (interlaced_png, scene),
-        "1-bit PNG": (partial(saved, two_colours, "PNG"), two_colours),
-        "1-bit fax TIFF": (partial(saved, two_colours, "TIFF", compression="group4"), two_colours),
-        "palette PNG": (partial(saved, palette_scene, "PNG"), palette_scene),
-        "palette PNG with a transparent colour": (
-            partial(saved, palette_scene, "PNG", transparency=5),
-            palette_without_5,
-        ),
-        "palette PNG with an alpha for each colour": (
-            partial(saved, palette_scene, "PNG", transparency=bytes([255] * 5 + [0])),
-            palette_without_5,
-        ),
-        "palette PNG without a palette": (
-            lambda: png((9, 9), "P", 8, zlib.compress(bytes(90))),
-            partial(plain, (9, 9), "black"),
-        ),
-        "RGB PNG with a transparent colour": (
-            partial(saved, scene, "PNG", transparency=scene().getpixel((280, 200))),
-            scene_without_navy,
-        ),
-        "grey PNG with alpha": (partial(saved, see_through_grey, "PNG"), see_through_grey),
-        "RGBA PNG": (partial(saved, see_through, "PNG"), see_through),
-        "RGBA PNG, wholly transparent": (partial(saved, clear, "PNG"), clear),
-        "RGBA WEBP": (partial(saved, see_through, "WEBP", lossless=True, exact=True), see_through),
-        "RGBA TIFF": (partial(saved, see_through, "TIFF"), see_through),
-        "16-bit grey PNG": (lambda: png_16_bits(grey_scene()), grey_scene),
-        "16-bit RGB PNG": (lambda: png_16_bits(scene()), scene),
-        "16-bit RGBA PNG": (lambda: png_16_bits(see_through()), see_through),
-        "16-bit grey TIFF, little-endian": (lambda: tiff_16_bits("<"), grey_scene),
-        "16-bit grey TIFF, big-endian": (lambda: tiff_16_bits(">"), grey_scene),
-        "32-bit TIFF of 8-bit values": (lambda: int_tiff(1), grey_scene),
-        "32-bit TIFF of 16-bit values": (lambda: int_tiff(257), grey_scene),
-        "32-bit TIFF of any values": (lambda: int_tiff(8_000_000, -(10**9)), stretched_grey_scene),
-        "float TIFF from 0 to 1": (lambda: float_tiff(grey_values() / 255), grey_scene),
-        "float TIFF from 0 to 255": (lambda: float_tiff(grey_values()), grey_scene),
-        "float TIFF with NaN and infinity": (lambda: float_tiff(holed_values()), grey_scene),
-        "float TIFF of one huge value": (lambda: float_tiff(np.full((9, 9), 3e38)), None),
-        "float TIFF of NaN": (lambda: float_tiff(np.full((9, 9), np.nan)), None),
-    }.items():
+    for name, (data, shows) in shown(
+        {
+            "CMYK TIFF": (lambda: save(scene().convert("CMYK"), "TIFF"), scene),
+            "grey PNG": (partial(saved, grey_scene, "PNG"), grey_scene),
+            "interlaced PNG": (interlaced_png, scene),
+            "1-bit PNG": (partial(saved, two_colours, "PNG"), two_colours),
+            "1-bit fax TIFF": (
+                partial(saved, two_colours, "TIFF", compression="group4"),
+                two_colours,
+            ),
+            "palette PNG": (partial(saved, palette_scene, "PNG"), palette_scene),
+            "palette PNG with a transparent colour": (
+                partial(saved, palette_scene, "PNG", transparency=5),
+                palette_without_5,
+            ),
+            "palette PNG with an alpha for each colour": (
+                partial(saved, palette_scene, "PNG", transparency=bytes([255] * 5 + [0])),
+                palette_without_5,
+            ),
+            "palette PNG without a palette": (
+                lambda: png((9, 9), "P", 8, zlib.compress(bytes(90))),
+                partial(plain, (9, 9), "black"),
+            ),
+            "RGB PNG with a transparent colour": (
+                partial(saved, scene, "PNG", transparency=scene().getpixel((280, 200))),
+                scene_without_navy,
+            ),
+            "grey PNG with alpha": (partial(saved, see_through_grey, "PNG"), see_through_grey),
+            "RGBA PNG": (partial(saved, see_through, "PNG"), see_through),
+            "RGBA PNG, wholly transparent": (partial(saved, clear, "PNG"), clear),
+            "RGBA WEBP": (
+                partial(saved, see_through, "WEBP", lossless=True, exact=True),
+                see_through,
+            ),
+            "RGBA TIFF": (partial(saved, see_through, "TIFF"), see_through),
+            "16-bit grey PNG": (lambda: png_16_bits(grey_scene()), grey_scene),
+            "16-bit RGB PNG": (lambda: png_16_bits(scene()), scene),
+            "16-bit RGBA PNG": (lambda: png_16_bits(see_through()), see_through),
+            "16-bit grey TIFF, little-endian": (lambda: tiff_16_bits("<"), grey_scene),
+            "16-bit grey TIFF, big-endian": (lambda: tiff_16_bits(">"), grey_scene),
+            "32-bit TIFF of 8-bit values": (lambda: int_tiff(1), grey_scene),
+            "32-bit TIFF of 16-bit values": (lambda: int_tiff(257), grey_scene),
+            "32-bit TIFF of any values": (
+                lambda: int_tiff(8_000_000, -(10**9)),
+                stretched_grey_scene,
+            ),
+            "float TIFF from 0 to 1": (lambda: float_tiff(grey_values() / 255), grey_scene),
+            "float TIFF from 0 to 255": (lambda: float_tiff(grey_values()), grey_scene),
+            "float TIFF with NaN and infinity": (lambda: float_tiff(holed_values()), grey_scene),
+            "float TIFF of one huge value": (lambda: float_tiff(np.full((9, 9), 3e38)), None),
+            "float TIFF of NaN": (lambda: float_tiff(np.full((9, 9), np.nan)), None),
+        }
+    ):
         yield Odd(name, data, shows=shows)
 
 
@@ -727,14 +747,15 @@ def orientations() -> Iterator[Odd]:
 
 def animations() -> Iterator[Odd]:
     """The first frame is meant."""
-    for name, options in {
+    coded: dict[str, dict[str, Any]] = {
         "GIF": {},
         "WEBP": {"lossless": True},
         "PNG": {},
         "TIFF": {},
         "MPO": {"quality": 90},
         "AVIF": {"quality": 90},
-    }.items():
+    }
+    for name, options in coded.items():
         if name in FILES or name == "MPO":
             within = 6 if name == "GIF" else 2
             data = partial(frames, name, **options)
@@ -748,27 +769,29 @@ def animations() -> Iterator[Odd]:
 
 def odd_but_right() -> Iterator[Odd]:
     for name, file in FILES.items():
-        shows = palette_scene if name == "GIF" else scene
-        data = partial(padded, file, 100_000)
-        yield Odd(f"{name} padded with zeros", data, shows=shows, within=2)
+        shows_it = palette_scene if name == "GIF" else scene
+        zeros = partial(padded, file, 100_000)
+        yield Odd(f"{name} padded with zeros", zeros, shows=shows_it, within=2)
     film = b"\0\0\0\x18ftypmp42" + random.Random(3).randbytes(3_000_000)
     text = png_chunk(b"tEXt", b"Comment\0" + b"x" * 8_000_000)
     small_screen = partial(gif_claiming, (9, 9), scene().size)
     upside_down = partial(bmp, 400, -300, 8, grey_scene().tobytes())
-    for name, (data, shows) in {
-        "JPEG before a film": (lambda: jpeg() + film, scene),
-        "progressive JPEG before a film": (lambda: jpeg(progressive=True) + film, scene),
-        "JPEG with restart markers": (partial(jpeg, restart_marker_blocks=1), scene),
-        "JPEG with a colour profile of 1 MB": (partial(jpeg, icc_profile=bytes(10**6)), scene),
-        "JPEG with a flipped bit": (lambda: flipped_bit(jpeg(), 5000), None),
-        "JPEG that claims more rows than it has": (lambda: jpeg_claiming(400, 900), None),
-        "PNG with a wrong checksum of its pixels": (lambda: png_with_wrong_crc(b"IDAT"), scene),
-        "PNG with 8 MB of text": (lambda: scene_png_with(text), scene),
-        "GIF frame larger than its screen": (small_screen, palette_scene),
-        "run-length coded BMP": (run_length_bmp, partial(plain, (9, 9), "#070707")),
-        "BMP from the top down": (upside_down, grey_scene),
-        "TIFF whose directory is its own next": (looped_tiff, partial(plain, (9, 9), "black")),
-    }.items():
+    for name, (data, shows) in shown(
+        {
+            "JPEG before a film": (lambda: jpeg() + film, scene),
+            "progressive JPEG before a film": (lambda: jpeg(progressive=True) + film, scene),
+            "JPEG with restart markers": (partial(jpeg, restart_marker_blocks=1), scene),
+            "JPEG with a colour profile of 1 MB": (partial(jpeg, icc_profile=bytes(10**6)), scene),
+            "JPEG with a flipped bit": (lambda: flipped_bit(jpeg(), 5000), None),
+            "JPEG that claims more rows than it has": (lambda: jpeg_claiming(400, 900), None),
+            "PNG with a wrong checksum of its pixels": (lambda: png_with_wrong_crc(b"IDAT"), scene),
+            "PNG with 8 MB of text": (lambda: scene_png_with(text), scene),
+            "GIF frame larger than its screen": (small_screen, palette_scene),
+            "run-length coded BMP": (run_length_bmp, partial(plain, (9, 9), "#070707")),
+            "BMP from the top down": (upside_down, grey_scene),
+            "TIFF whose directory is its own next": (looped_tiff, partial(plain, (9, 9), "black")),
+        }
+    ):
         yield Odd(name, data, shows=shows, within=2)
 
 
@@ -840,7 +863,8 @@ CATALOGUE = (
 
 def difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> NDArray[np.int16]:
     assert one.shape == other.shape
-    return np.abs(one.astype(np.int16) - other)
+    distance: NDArray[np.int16] = np.abs(one.astype(np.int16) - other)
+    return distance
 
 
 @cache

@@ -8,12 +8,11 @@ import random
 import re
 import socket
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-INFER = "/v2/models/echo/infer"
-FLOATS = {"name": "IN_FP32", "datatype": "FP32", "shape": [1, 5], "data": [1, 2, 3, 4, 5]}
+RAW = {"Inference-Header-Content-Length": "0"}
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Hostile:
     status: int
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
-    path: str = INFER
+    path: str = "/"
     method: str = "POST"
     # One chunk of this many bytes after the other.
     chunk: int | None = None
@@ -49,30 +48,65 @@ class Hostile:
         yield b"0\r\n\r\n"
 
 
-def asked(**changes: object) -> bytes:
-    return json.dumps({"inputs": [{**FLOATS, **changes}]}).encode()
+@dataclass(frozen=True)
+class Target:
+    """A model, and an input that it answers."""
+
+    model: str
+    tensor: Mapping[str, Any]
+    binary: bytes  # the same, behind a request's JSON
+
+    def request(
+        self, status: int, body: bytes, headers: dict[str, str] | None = None, **how: Any
+    ) -> Hostile:
+        return Hostile(status, body, headers or {}, f"/v2/models/{self.model}/infer", **how)
+
+    def asked(self, **changes: object) -> bytes:
+        return json.dumps({"inputs": [{**self.tensor, **changes}]}).encode()
+
+    def seeds(self) -> list[Hostile]:
+        """What is answered, and the small ones of what is not: for mutants."""
+        asked, binary = self.asked(), self._with_binary()
+        length = {"Inference-Header-Content-Length": str(len(binary))}
+        return [
+            self.request(200, asked),
+            self.request(200, binary + self.binary, length),
+            self.request(200, gzip.compress(asked), {"Content-Encoding": "gzip"}),
+            self.request(200, zlib.compress(asked), {"Content-Encoding": "deflate"}),
+            Hostile(200, path=f"/v2/models/{self.model}", method="GET"),
+            *(request for request in attacks(self).values() if len(request.body) < 10_000),
+        ]
+
+    def _with_binary(self) -> bytes:
+        tensor = {name: value for name, value in self.tensor.items() if name != "data"}
+        tensor["parameters"] = {"binary_data_size": len(self.binary)}
+        parameters = {"binary_data_output": True}
+        return json.dumps({"inputs": [tensor], "parameters": parameters, "id": "1"}).encode()
 
 
-# The table that the door was built for; each of them ended or filled the server behind it.
-ATTACKS = {
-    "a weight beyond all numbers": Hostile(400, asked(), {"Accept-Encoding": "gzip;q=1e999"}),
-    "a shape of a terabyte": Hostile(400, asked(shape=[1, 2**40])),
-    "a shape of 12 GB": Hostile(400, asked(shape=[1, 3_000_000_000])),
-    "its key in escapes": Hostile(
-        400, asked(shape=[1, 2**40]).replace(b'"shape"', b'"\\u0073hape"')
-    ),
-    "600,000 chunks": Hostile(400, b"x" * 600_000, chunk=1),
-    "1 MB of brackets": Hostile(400, b"[" * 1_000_000),
-    "180 kB of brackets in data": Hostile(400, asked(data=0)[:-4] + b"[" * 180_000),
-    "brackets from a foreign page": Hostile(
-        403, b"[" * 200_000, {"Origin": "https://example.org", "Content-Type": "text/plain"}
-    ),
-    "a gigabyte in gzip": Hostile(413, gzip.compress(bytes(2**30)), {"Content-Encoding": "gzip"}),
-    "chunks for the admin": Hostile(403, b"x" * 300_000, path="/v2/repository/index", chunk=1),
-    "a gigabyte": Hostile(413, bytes(1 << 20), {"Content-Length": str(2**30)}),
-    "chunks without end": Hostile(413, bytes(150_000_000), chunk=1 << 20),
-    "a name that points here": Hostile(403, asked(), {"Host": "rebound.example.org"}),
-}
+def attacks(target: Target) -> dict[str, Hostile]:
+    """What the door was built for: each of them ended or filled the server behind it."""
+    request, asked = target.request, target.asked
+    terabyte = asked(shape=[1, 2**40])
+    return {
+        "a weight beyond all numbers": request(400, asked(), {"Accept-Encoding": "gzip;q=1e999"}),
+        "a shape of a terabyte": request(400, terabyte),
+        "a shape of 12 GB": request(400, asked(shape=[1, 3_000_000_000])),
+        "its key in escapes": request(400, terabyte.replace(b'"shape"', b'"\\u0073hape"')),
+        "600,000 chunks": request(400, b"x" * 600_000, chunk=1),
+        "1 MB of brackets": request(400, b"[" * 1_000_000),
+        "180 kB of brackets in data": request(400, asked(data=0)[:-4] + b"[" * 180_000),
+        "brackets from a foreign page": request(
+            403, b"[" * 200_000, {"Origin": "https://example.org", "Content-Type": "text/plain"}
+        ),
+        "a gigabyte in gzip": request(
+            413, gzip.compress(bytes(2**30)), {"Content-Encoding": "gzip"}
+        ),
+        "chunks for the admin": Hostile(403, b"x" * 300_000, path="/v2/repository/index", chunk=1),
+        "a gigabyte": request(413, bytes(1 << 20), {"Content-Length": str(2**30)}),
+        "chunks without end": request(413, bytes(150_000_000), chunk=1 << 20),
+        "a name that points here": request(403, asked(), {"Host": "rebound.example.org"}),
+    }
 
 
 def status_of(request: Hostile, port: int) -> int | None:
@@ -101,33 +135,8 @@ def final_status(answer: BinaryIO) -> int | None:
 
 # Mutants
 
-JPEG = b"\xff\xd8" + bytes(range(256))
-RAW = {"Inference-Header-Content-Length": "0"}
-_BINARY = json.dumps(
-    {
-        "inputs": [
-            {
-                "name": "IN_FP32",
-                "datatype": "FP32",
-                "shape": [1, 5],
-                "parameters": {"binary_data_size": 20},
-            }
-        ],
-        "parameters": {"binary_data_output": True},
-        "id": "1",
-    }
-).encode()
-SEEDS = [
-    Hostile(200, asked()),
-    Hostile(200, asked(datatype="BYTES", name="IN_STRING", data=["a", "b", "c", "d", "e"])),
-    Hostile(200, _BINARY + bytes(20), {"Inference-Header-Content-Length": str(len(_BINARY))}),
-    Hostile(200, JPEG, RAW, "/v2/models/picture/infer"),
-    Hostile(200, b"text", RAW, "/v2/models/text/infer"),
-    Hostile(200, gzip.compress(asked()), {"Content-Encoding": "gzip"}),
-    Hostile(200, zlib.compress(asked()), {"Content-Encoding": "deflate"}),
-    Hostile(200, path="/v2/models/echo", method="GET"),
-    *(request for request in ATTACKS.values() if len(request.body) < 10_000),
-]
+# What a server of no fault of its own answers to anybody; None: the connection was closed.
+HARMLESS = {None, 200, 400, 403, 404, 405, 408, 411, 413, 415, 417, 426, 431, 501}
 
 NUMBERS = [
     "-1", "0", "1e999", "1e308", "-0.0", "18446744073709551616", "9223372036854775807", "1.5",
@@ -160,18 +169,18 @@ PATHS = [
 ]  # fmt: skip
 
 
-def mutants(count: int, seed: int) -> Iterator[Hostile]:
+def mutants(seeds: Sequence[Hostile], count: int, seed: int) -> Iterator[Hostile]:
     """The same ones for the same seed; the status that each is said to get means nothing."""
     chance = random.Random(seed)
     for _ in range(count):
-        mutant = chance.choice(SEEDS)
+        mutant = chance.choice(seeds)
         for _ in range(chance.randint(1, 4)):
             mutant = chance.choice(MUTATIONS)(mutant, chance)
         yield mutant
 
 
 def _with(request: Hostile, **changes: object) -> Hostile:
-    return Hostile(**{**vars(request), **changes})  # type: ignore[arg-type]
+    return Hostile(**{**vars(request), **changes})
 
 
 def _bytes(request: Hostile, chance: random.Random) -> Hostile:

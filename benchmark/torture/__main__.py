@@ -1,0 +1,156 @@
+"""Harms a server in every way that was thought of, and sees whether it comes back.
+
+    make torture            (QUICK=1: a shorter form)
+
+On a server of its own, with the live version's models; what serves is left alone. Before it:
+make up. Exit 1 where something did not come back or was answered as it should not be.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from benchmark.torture.bystanders import GRACE_S, Bystanders
+from benchmark.torture.own_server import served
+from benchmark.torture.subject import Subject
+from benchmark.torture.trials import Harmed, Told, Trial, trials
+from bundle_serving.start_server import PIPELINE
+from scripts import bootstrap
+from scripts.base import console
+from scripts.base.errors import UserError, guarded
+from scripts.base.paths import ROOT
+from scripts.repository import live
+from scripts.settings import arguments
+
+LOG = ROOT / "build" / "run" / "torture.log"
+SHORTER = 0.1
+
+# Beyond it a server is not restored by itself.
+RESTORED_S = 120
+MEMORY_BACK_S = 60
+KEPT_BYTES = 100_000_000
+# That bystanders may wait longer than usual while nothing of the server's own is taken away.
+LONGER_S = 1.0
+USUAL_S = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    said: str
+    fault: str
+    asked: int
+    failed: int
+    failed_later: int
+    longest: float
+    memory: tuple[int, int, int]  # before, at most, after
+    restored: float | None
+
+
+def main() -> int:
+    if not (live.REPOSITORY / PIPELINE).is_dir():
+        raise UserError("there is no version to serve", "make one: make up")
+    bootstrap.ensure("serve")
+    scale = SHORTER if arguments.load().quick else 1.0
+    rows: list[Row] = []
+    with served(LOG) as (subject, own):
+        if own is None:
+            console.note("the kernel allows no mounts: no disk and no shared memory is filled")
+        before = subject.numbers()
+        usual = _usual(subject)
+        for trial in trials(sorted(before), own, scale):
+            rows.append(_tried(subject, trial, before, usual))
+            console.note(_told(rows[-1]))
+            if rows[-1].restored is None:
+                break
+    console.out.print(_table(rows, usual))
+    faults = [row for row in rows if row.fault]
+    for row in faults:
+        console.note(f"{row.name}: {row.fault}")
+    if faults:
+        raise UserError(f"{len(faults)} of {len(rows)} trials harmed the server", f"see {LOG}")
+    return 0
+
+
+def _usual(subject: Subject) -> float:
+    """The longest wait of bystanders while nothing is done."""
+    with console.waiting("what is usual here"), Bystanders(subject) as undisturbed:
+        time.sleep(USUAL_S)
+    return undisturbed.longest
+
+
+def _tried(subject: Subject, trial: Trial, before: Mapping[str, int], usual: float) -> Row:
+    fault, said, held = "", "", subject.memory()
+    with console.waiting(trial.name) as waiting, Bystanders(subject) as bystanders:
+        began = time.monotonic()
+        try:
+            said = trial.run(subject, _seldom(waiting.show))
+        except Harmed as harmed:
+            fault = str(harmed)
+        restored = subject.until_whole(before, RESTORED_S)
+    after = _until_back(subject, held) if restored is not None else 0
+    later = bystanders.failed(since=began + GRACE_S)
+    if restored is None:
+        fault = fault or f"not restored within {RESTORED_S} s"
+    elif after > held + KEPT_BYTES:
+        fault = fault or f"{(after - held) / 1e6:.0f} MB of memory did not come back"
+    elif not trial.takes_something and bystanders.failed():
+        fault = fault or f"{bystanders.failed()} bystanders failed"
+    elif not trial.takes_something and bystanders.longest > usual + LONGER_S:
+        fault = fault or f"a bystander waited {bystanders.longest:.1f} s"
+    memory = held, max(bystanders.peak, held), after
+    asked, failed = len(bystanders.waits), bystanders.failed()
+    return Row(trial.name, said, fault, asked, failed, later, bystanders.longest, memory, restored)
+
+
+def _seldom(show: Told) -> Told:
+    shown = 0.0
+
+    def told(text: str) -> None:
+        nonlocal shown
+        if time.monotonic() > shown + 0.2:
+            shown = time.monotonic()
+            show(text)
+
+    return told
+
+
+def _until_back(subject: Subject, before: int) -> int:
+    deadline = time.monotonic() + MEMORY_BACK_S
+    while (held := subject.memory()) > before + KEPT_BYTES and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return held
+
+
+def _told(row: Row) -> str:
+    restored = "not restored" if row.restored is None else f"whole after {row.restored:.1f} s"
+    return f"{row.name}: {row.fault or row.said}; {restored}"
+
+
+def _table(rows: list[Row], usual: float) -> Table:
+    title = f"bystanders wait at most {1000 * usual:.0f} ms where nothing is done"
+    table = Table(title=title, box=None)
+    table.add_column("what was done", overflow="fold")
+    for heading in ("asked", "failed", "later*", "longest wait", "MB before/peak/after", "whole"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        memory = "/".join(f"{held / 1e6:.0f}" for held in row.memory)
+        restored = "never" if row.restored is None else f"{row.restored:.1f} s"
+        table.add_row(
+            row.name,
+            *(str(count) for count in (row.asked, row.failed, row.failed_later)),
+            f"{row.longest:.2f} s",
+            memory,
+            restored,
+        )
+    table.caption = f"* of those who asked {GRACE_S} s after it began"
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,138 @@
+"""A server that is harmed: its processes, what they hold, and whether it is whole."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmark.torture.pictures import good
+from benchmark.torture.requests import RAW, Target
+from bundle_serving import processes
+from bundle_serving.health import PICTURE as WHITE
+from bundle_serving.kserve import pb
+from bundle_serving.start_server import PIPELINE
+
+ANSWER_S = 60
+# More than the instances of any of its models, which take turns.
+TURNS = 8
+PICTURE = good()
+INPUT = "INPUT"
+NOT_RUNNING = psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE
+
+
+@dataclass(frozen=True)
+class Subject:
+    root: int  # the process that started all others
+    http: str
+    grpc: str
+    pipeline: str = PIPELINE
+
+    def running(self) -> dict[str, list[psutil.Process]]:
+        """Those that could compute if they were asked, by their kind."""
+        found: dict[str, list[psutil.Process]] = {}
+        for process in psutil.Process(self.root).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                name = kind(process)
+                if name and process.status() not in NOT_RUNNING:
+                    found.setdefault(name, []).append(process)
+        return found
+
+    def numbers(self) -> dict[str, int]:
+        return {name: len(processes) for name, processes in self.running().items()}
+
+    def memory(self) -> int:
+        """Bytes; what processes share is counted once."""
+        family = [psutil.Process(self.root), *psutil.Process(self.root).children(recursive=True)]
+        return sum(map(_memory, family))
+
+    def status(self, path: str, body: bytes | None = None, **headers: str) -> int:
+        """0 where there was no answer."""
+        connection = http.client.HTTPConnection(self.http, timeout=ANSWER_S)
+        try:
+            connection.request("GET" if body is None else "POST", f"/v2{path}", body, headers)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+        except (OSError, http.client.HTTPException):
+            return 0
+        finally:
+            connection.close()
+
+    def asked(self, picture: bytes = PICTURE) -> int:
+        return self.status(f"/models/{self.pipeline}/infer", picture, **RAW)
+
+    def target(self) -> Target:
+        """To be attacked: the pipeline, by an input that it answers."""
+        tensor = {"name": INPUT, "datatype": "UINT8", "shape": [1, len(WHITE)]}
+        return Target(self.pipeline, tensor | {"data": list(WHITE)}, WHITE)
+
+    def message(self, picture: bytes) -> Any:
+        """A question over gRPC."""
+        asked = pb.ModelInferRequest(model_name=self.pipeline, raw_input_contents=[picture])
+        asked.inputs.add(name=INPUT, datatype="UINT8", shape=[1, len(picture)])
+        return asked
+
+    def is_whole(self, before: Mapping[str, int]) -> bool:
+        """Everyone is there, and whoever is asked answers, each of them in its turn."""
+        if self.numbers() != before or self.status("/health/ready") != 200:
+            return False
+        return all(self.asked() == 200 for _ in range(TURNS))
+
+    def until_whole(self, before: Mapping[str, int], seconds: float) -> float | None:
+        """How many it took; None where they were not enough."""
+        began = time.monotonic()
+        while not self.is_whole(before):
+            if time.monotonic() > began + seconds:
+                return None
+            time.sleep(0.1)
+        return time.monotonic() - began
+
+
+def kind(process: psutil.Process) -> str | None:
+    """A model's name, or what else a process of the server's is."""
+    words = process.cmdline()
+    if not words:
+        return None
+    seen = processes.Process(process.pid, "", 0, tuple(words))
+    if seen.instance:
+        return seen.instance[0].removesuffix("_0")
+    if words[0].endswith("tritonserver"):
+        return "server"
+    if "envoy" in Path(words[0]).name:
+        return "envoy"
+    if "bundle_serving.keeper" in words and "bundle_serving.afresh" not in words:
+        return "keeper"
+    return "door" if "bundle_door" in words else None
+
+
+def stands_still(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def harm(process: psutil.Process, how: signal.Signals) -> None:
+    """Until it is seen to have happened."""
+    process.send_signal(how)
+    if how == signal.SIGKILL:
+        with suppress(psutil.TimeoutExpired):
+            process.wait(10)
+
+
+def _memory(process: psutil.Process) -> int:
+    try:
+        for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return 1024 * int(line.split()[1])
+    except OSError:  # ended meanwhile
+        pass
+    return 0

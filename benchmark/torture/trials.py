@@ -1,0 +1,261 @@
+"""What is done to a server. Each trial says what it did and saw, and raises `Harmed` where an
+answer was not what it should be; whether the server is whole afterwards is for others to see."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import selectors
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from benchmark.torture import flood, messages, pictures
+from benchmark.torture.own_server import Own
+from benchmark.torture.requests import HARMLESS, RAW, Hostile, attacks, mutants, status_of
+from benchmark.torture.subject import Subject, harm
+
+SEED = 15
+TOLD_S = 5
+HEALED_S = 60
+SOME = 16
+LARGE = pictures.of_a_megabyte()
+
+Told = Callable[[str], None]
+
+
+class Harmed(Exception):
+    """The server answered what it should not, or nothing."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    name: str
+    run: Callable[[Subject, Told], str]
+    # Whether bystanders may be refused or fail meanwhile: something of the server's own is gone.
+    takes_something: bool = False
+
+
+def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]:
+    """All of them; `scale` is 1, or less for a shorter form."""
+    yield Trial("requests that ended it once", _attacks)
+    yield Trial("mutated requests over HTTP", lambda s, t: _over_http(s, t, round(5000 * scale)))
+    yield Trial("mutated messages over gRPC", lambda s, t: _over_grpc(s, t, round(3000 * scale)))
+    yield Trial("broken and hostile pictures", lambda s, t: _pictures(s, t, round(2000 * scale)))
+    yield Trial("idle connections", lambda s, t: _idle(s, t, 2000))
+    yield Trial("slow clients", lambda s, t: _slow(s, t, round(200 * scale), 12))
+    yield Trial("clients that hang up", lambda s, t: _hang_up(s, t, round(1000 * scale)))
+    yield Trial("a flood", lambda s, t: _flood(s, t, round(10_000 * scale)), True)
+    for how, victim in itertools.product((signal.SIGKILL, signal.SIGSTOP), victims):
+        yield Trial(f"{victim}: {how.name}", _harms(victim, how), True)
+    yield Trial("no file descriptors left", _no_files, True)
+    if own:
+        yield Trial("a full disk", _full_disk(own.disk), True)
+        yield Trial("a full /dev/shm", _full_memory(own.shared_memory), True)
+
+
+def _attacks(subject: Subject, told: Told) -> str:
+    port = int(subject.http.rpartition(":")[2])
+    for name, attack in (every := attacks(subject.target())).items():
+        told(name)
+        if (status := status_of(attack, port)) != attack.status:
+            raise Harmed(f"{name}: {status}, not {attack.status}")
+    return f"{len(every)} requests, each refused"
+
+
+def _over_http(subject: Subject, told: Told, count: int) -> str:
+    port = int(subject.http.rpartition(":")[2])
+    seeds = subject.target().seeds()
+    seen: Counter[object] = Counter()
+
+    def one(mutant: Hostile) -> None:
+        status = status_of(mutant, port)
+        if status not in HARMLESS:
+            raise Harmed(f"{status} for {mutant}"[:500])
+        seen[status] += 1
+        told(f"{seen.total()} of {count}")
+
+    with ThreadPoolExecutor(2) as threads:
+        for _ in threads.map(one, mutants(seeds, count, SEED)):
+            pass
+    return f"{count} requests: {_listed(seen)}"
+
+
+def _over_grpc(subject: Subject, told: Told, count: int) -> str:
+    seen: Counter[object] = Counter()
+    for message, code, said in messages.answers(subject.grpc, subject.target(), count, SEED):
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            raise Harmed(f"{code.name} ({said}) for {message[:200]!r}")
+        seen[code.name] += 1
+        told(f"{seen.total()} of {count}")
+    return f"{count} messages: {_listed(seen)}"
+
+
+def _pictures(subject: Subject, told: Told, count: int) -> str:
+    seen: Counter[object] = Counter()
+
+    def one(picture: bytes) -> None:
+        status = subject.asked(picture)
+        if status not in (200, 400):
+            raise Harmed(f"{status} for a picture that begins with {picture[:60]!r}")
+        seen[status] += 1
+        told(f"{seen.total()}")
+
+    with ThreadPoolExecutor(2) as threads:
+        for _ in threads.map(one, pictures.hostile(count, SEED)):
+            pass
+    return f"{seen.total()} pictures: {_listed(seen)}"
+
+
+@contextmanager
+def _connections(subject: Subject, count: int) -> Iterator[list[socket.socket]]:
+    host, _, port = subject.http.rpartition(":")
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(count)
+        ]
+
+
+def _idle(subject: Subject, told: Told, count: int) -> str:
+    _raise_file_limit()
+    with _connections(subject, count):
+        for _ in range(TOLD_S):
+            told(f"{count} connections")
+            time.sleep(1)
+    return f"{count} connections that say nothing"
+
+
+def _slow(subject: Subject, told: Told, count: int, seconds: int) -> str:
+    """Half of them with their headers, half with their body."""
+    begun = b"POST /classify HTTP/1.1\r\nHost: localhost\r\n"
+    with _connections(subject, count) as connections, selectors.DefaultSelector() as ended:
+        for number, connection in enumerate(connections):
+            length = b"Content-Length: 1000\r\n\r\n" if number % 2 else b""
+            connection.sendall(begun + length)
+            ended.register(connection, selectors.EVENT_READ)
+        for second in range(seconds):
+            told(f"{second} of {seconds} s")
+            for key, _ in ended.select(0):
+                ended.unregister(key.fileobj)
+            for key in ended.get_map().values():
+                _drip(key.fileobj)  # type: ignore[arg-type]
+            time.sleep(1)
+        left = len(ended.get_map())
+    return f"{count} clients of a byte a second; after {seconds} s {count - left} were dropped"
+
+
+def _drip(connection: socket.socket) -> None:
+    with suppress(OSError):  # dropped: the selector will say so
+        connection.send(b"x")
+
+
+def _hang_up(subject: Subject, told: Told, count: int) -> str:
+    request = Hostile(200, LARGE, RAW, f"/v2/models/{subject.pipeline}/infer")
+    wire = b"".join(request.pieces())
+    host, _, port = subject.http.rpartition(":")
+    for number in range(count):
+        told(f"{number} of {count}")
+        client = socket.create_connection((host, int(port)))
+        with client, suppress(OSError):  # refused already
+            client.sendall(wire)
+    return f"{count} pictures of 1 MB whose clients were gone at once"
+
+
+def _flood(subject: Subject, told: Told, count: int) -> str:
+    _raise_file_limit()
+    began = time.monotonic()
+    seen = flood.statuses(subject, count, told)
+    if seen.keys() - {200, flood.REFUSED}:
+        raise Harmed(f"{_listed(Counter(seen))} (0: no answer within {flood.DEADLINE_S} s)")
+    took = time.monotonic() - began
+    return f"{count:,} at once: {_listed(Counter(seen))}; the last after {took:.0f} s"
+
+
+def _harms(victim: str, how: signal.Signals) -> Callable[[Subject, Told], str]:
+    def run(subject: Subject, told: Told) -> str:
+        process = subject.running()[victim][0]
+        told(f"process {process.pid}")
+        harm(process, how)
+        return f"one process of {len(subject.running().get(victim, [])) + 1}"
+
+    return run
+
+
+def _no_files(subject: Subject, told: Told) -> str:
+    """None of them may open another one, for some seconds."""
+    before = {}
+    for name in ("door", "envoy", "server"):
+        for process in subject.running()[name]:
+            soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+            before[process] = soft, hard
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (process.num_fds(), hard))
+    try:
+        with _connections(subject, 100):
+            for second in range(TOLD_S):
+                told(f"{second} of {TOLD_S} s")
+                time.sleep(1)
+    finally:
+        for process, limits in before.items():
+            if process.is_running():
+                resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
+    return f"{TOLD_S} s, in which 100 clients came"
+
+
+def _full_disk(disk: Path) -> Callable[[Subject, Told], str]:
+    """And a model's process is killed meanwhile."""
+
+    def run(subject: Subject, told: Told) -> str:
+        before, victim = subject.numbers(), subject.running()["postprocessing"][0]
+        with _filled(disk):
+            told("a model's process is killed")
+            harm(victim, signal.SIGKILL)
+            seconds = subject.until_whole(before, HEALED_S)
+            for _ in range(SOME):
+                subject.asked(LARGE)
+        healed = "never" if seconds is None else f"after {seconds:.1f} s"
+        return f"a model's process, killed meanwhile, was back {healed}"
+
+    return run
+
+
+def _full_memory(folder: Path) -> Callable[[Subject, Told], str]:
+    """And pictures come that want more of it."""
+
+    def run(subject: Subject, told: Told) -> str:
+        seen: Counter[object] = Counter()
+        with _filled(folder), ThreadPoolExecutor(SOME) as threads:
+            for status in threads.map(subject.asked, [LARGE] * SOME):
+                seen[status] += 1
+                told(f"{seen.total()} of {SOME} pictures of 1 MB")
+        return f"pictures of 1 MB: {_listed(seen)}"
+
+    return run
+
+
+@contextmanager
+def _filled(folder: Path) -> Iterator[None]:
+    file = folder / "filler"
+    try:
+        with suppress(OSError), file.open("wb", buffering=0) as filler:
+            while filler.write(bytes(4096)):
+                pass
+        yield
+    finally:
+        file.unlink()
+
+
+def _listed(seen: Counter[object]) -> str:
+    return ", ".join(f"{count} x {what}" for what, count in seen.most_common())
+
+
+def _raise_file_limit() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
