@@ -1,10 +1,10 @@
-# Every command of the bundle; `make` alone lists them. Settings go behind the command
-# (make up ARCH=resnet18) or into .env; .env.example explains each.
+# All commands of the bundle; `make` alone lists them. Give settings on the command line
+# (make up ARCH=resnet18) or in .env; .env.example explains each.
 
 RUN := @.venv/bin/python -m scripts.commands
 PYTEST := .venv/bin/python -m pytest
 
-# As they were typed: make would take the $ in a file's name or a text for one of its variables.
+# Passed on as typed: make would expand a $ in a file name or a text.
 $(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
 
 # Whoever sets it would have every command compile anew all that it imports: seconds each.
@@ -12,11 +12,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
-	torture tune publish rollout rollback history s3-check s3-up s3-down status models load unload logs \
+	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
+	logs \
 	down clean check test test-all lint prove
 
-# A layer of the environment, installed before the command that names it and whenever requirements/
-# has changed since. What only a few runs of a command need, that command installs itself.
+# Layers of the environment: installed before the first command that needs them, and again when
+# requirements/ has changed. Layers that a command needs only sometimes, it installs itself.
 LAYER := .venv/layers
 $(LAYER)/%: $(wildcard requirements/*.txt)
 	@python3 scripts/bootstrap.py $*
@@ -24,103 +25,106 @@ APART := $(LAYER)/perf_analyzer $(LAYER)/minilm
 
 ##@ First steps
 
-help: ## This list
+help: ## List all commands
 	@[ ! -t 1 ] || { bold='\033[1m'; plain='\033[0m'; }; \
 	awk -F ':.*## ' -v bold="$$bold" -v plain="$$plain" \
 		'/^##@ / {printf "\n%s\n", substr($$0, 5)} \
 		/^[a-z0-9-]+:.*## / {printf "  %smake %-12s%s %s\n", bold, $$1, plain, $$2}' Makefile
 
-demo: $(LAYER)/tools ## The whole walk at once: a network, a server, a picture, an answer
+demo: $(LAYER)/tools ## See it work: a network, a server, a picture, an answer
 	$(RUN) demo
 
-doctor: $(LAYER)/tools ## Find what usually goes wrong, each with its fix
+doctor: $(LAYER)/tools ## Find common problems, with the fix for each
 	$(RUN) doctor
 
-version: ## The bundle's version
+version: ## Print the bundle's version
 	@sed -n 's/^__version__ = "\(.*\)"$$/\1/p' client/bundle_client/__init__.py
 
 ##@ Serve and ask
 
-up: $(LAYER)/tools ## Bring the server up (exports the network first, where that is needed)
+up: $(LAYER)/tools ## Start the server; exports the network first if needed (ARCH=, WEIGHTS=)
 	$(RUN) up
 
-classify: $(LAYER)/tools ## Name what is on a picture: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, cascade or your own)
+classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places)
 	$(RUN) ask
 
 sentiment: export MODEL := $(or $(MODEL),sentiment)
 sentiment: $(LAYER)/tools ## Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
 	$(RUN) ask
 
-similar: $(LAYER)/tools ## Find the pictures of a folder that are most like one: IMG=photo.jpg IN=photos (TOP=5, JSON=1)
+similar: $(LAYER)/tools ## Find similar pictures in a folder: IMG=photo.jpg IN=photos (TOP=5, JSON=1)
 	$(RUN) similar
 
-add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, WEIGHTS=)
+add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=)
 	$(RUN) add_model
 
-remove-model: $(LAYER)/tools ## Remove a network of yours: NAME=birds (without NAME: which there are)
+remove-model: $(LAYER)/tools ## Remove it again: NAME=birds (without NAME: list yours)
 	$(RUN) remove_model
 
-models: $(LAYER)/tools ## The models that the server knows: version, state, and what each was made from
+models: $(LAYER)/tools ## List the models that the server knows
 	$(RUN) models
 
-load: $(LAYER)/tools ## Load a model of the repository, or what has changed of it: TRITON_MODEL=resnet50_onnx
+load: $(LAYER)/tools ## Load or reload a Triton model: TRITON_MODEL=resnet50_onnx
 	$(RUN) load
 
-unload: $(LAYER)/tools ## Unload a model that no pipeline needs: TRITON_MODEL=another
+unload: $(LAYER)/tools ## Unload a Triton model that no pipeline needs: TRITON_MODEL=another
 	$(RUN) unload
 
 ##@ Versions
 
-publish: $(LAYER)/tools ## Make a new version beside the live one (ARCH=, WEIGHTS=, PRECISION=)
+publish: $(LAYER)/tools ## Build a new version while the live one serves (ARCH=, WEIGHTS=, PRECISION=)
 	$(RUN) publish
 
-rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automatically (CANARY=10, VERSION=, ANYWAY=1)
+rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automatically (CANARY=10, VERSION=3)
 	$(RUN) rollout
 
-rollback: $(LAYER)/tools ## Return to the version that was live before, the same way
+rollback: $(LAYER)/tools ## Return to the previous version, with no downtime
 	$(RUN) rollback
 
-history: $(LAYER)/tools ## Which version was live when, and what became of each
+history: $(LAYER)/tools ## Show which version was live when
 	$(RUN) history
 
 ##@ Measure
 
-bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## How fast it answers, and where the time goes: a report (MODEL=, QUICK=1, IMAGES=, TEXTBOOK=1, COMPARE=)
+bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Measure the speed and write a report (QUICK=1, MODEL=, IMAGES=, COMPARE=)
 	$(RUN) bench
 
 rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
 	@.venv/bin/python -m benchmark.compare
 
-torture: $(LAYER)/tools ## Harm a server of its own in every known way; does it come back? (QUICK=1)
+torture: $(LAYER)/tools ## Break a separate server in every known way and check that it recovers (QUICK=1)
 	@.venv/bin/python -m benchmark.torture
 
-tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine, into .env (LATENCY_MS=50, IMAGES=, MINUTES=5, STOP=1)
+tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine (LATENCY_MS=50, IMAGES=, MINUTES=5)
 	$(RUN) tune
 
-prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: the whole flow, and a report of what works, to attach to an issue
+prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: run everything and write a report to attach to an issue
 	$(RUN) prove
 
-##@ Care
+##@ Operate
 
-status: $(LAYER)/tools ## Does it answer, what does it serve, what was that made from
+status: $(LAYER)/tools ## Show whether the server answers, and what it serves
 	$(RUN) status
 
-logs: $(LAYER)/tools ## The server's log
+keys: $(LAYER)/tools ## API keys of clients on other machines: list, ADD=ann (RATE=10 a second), REVOKE=ann
+	$(RUN) keys
+
+logs: $(LAYER)/tools ## Show the server's log
 	$(RUN) logs
 
-s3-check: $(LAYER)/tools $(LAYER)/s3 ## Can the repository on S3 be reached, and who may do what there
+s3-check: $(LAYER)/tools $(LAYER)/s3 ## Check the repository on S3 and what each key may do there
 	$(RUN) s3_check
 
-s3-up: $(LAYER)/tools ## Start an S3 server in a container, to try REPOSITORY=s3://… with
+s3-up: $(LAYER)/tools ## Start an S3 server in a container, to try REPOSITORY=s3://…
 	$(RUN) s3_server up
 
-s3-down: $(LAYER)/tools ## Stop that S3 server; what it holds stays
+s3-down: $(LAYER)/tools ## Stop that S3 server; its data is kept
 	$(RUN) s3_server down
 
 down: $(LAYER)/tools ## Stop the server
 	$(RUN) down
 
-clean: $(LAYER)/tools ## Stop it, and remove all that was made here
+clean: $(LAYER)/tools ## Stop the server and remove everything that was built
 	$(RUN) clean
 
 ##@ Work on the bundle
@@ -128,10 +132,10 @@ clean: $(LAYER)/tools ## Stop it, and remove all that was made here
 check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests, without a server (ARGS="-k exif")
 	@$(PYTEST) tests/unit tests/client $(ARGS)
 
-test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## That, and every pipeline end to end on a real server (ARGS="-k exif")
+test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipeline end to end on a real server (ARGS="-k exif")
 	@$(PYTEST) $(or $(ARGS),-m "not long")
 
-test-all: test ## That, and the long ones: rollouts under load, S3's faults, rehearsals, rivals
+test-all: test ## The same, plus the long tests: rollouts under load, S3 faults, rehearsals
 	@$(PYTEST) -m long
 
 lint: $(LAYER)/check

@@ -91,7 +91,7 @@ def main() -> int:
     asked = wanted(said.only)
     with our_server() as server, lock.one_at_a_time(), others(asked) as up:
         pictures = photos.given_or_drawn(said.images)
-        ours = contenders.triton(OURS, server.http)
+        ours = contenders.triton(OURS, str(server.http))
         labels = {
             inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (ours, *up)}
             for inputs in pictures

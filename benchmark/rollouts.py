@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         command("publish", PRECISION=precision, DECODE=decode)
     made = archive.numbers(pipeline)
     others = itertools.cycle([number for number in made if number != first][-3:])
-    with clients(server.http, server.grpc, options.clients) as load:
+    with clients(str(server.http), str(server.grpc), options.clients) as load:
         for _ in range(options.times - 1):
             command("rollout", VERSION=str(next(others)))
         command("rollout", VERSION=str(first))

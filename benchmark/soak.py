@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     rows = [row for each in sent for row in each.rows]
     path = f"/v2/models/{up.version.pipeline.ensemble}/infer"
-    question = Question(up.server.http, path, RAW, rows)
+    question = Question(str(up.server.http), path, RAW, rows)
     began, answered = time.monotonic(), 0
     while (passed := time.monotonic() - began) < 60 * options.minutes:
         tell(stack, passed, answered)

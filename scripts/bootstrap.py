@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.base.errors import UserError, guarded
-from scripts.base.paths import CPU_TORCH, PYTHON, REQUIREMENTS, ROOT, VENV
+from scripts.base.paths import CPU_TORCH, DOTENV, PYTHON, REQUIREMENTS, ROOT, VENV
 
 # One file per installed layer, with the digest of its requirements. make compares the timestamps.
 STAMPS = VENV / "layers"
@@ -197,7 +197,7 @@ def _setting(name: str) -> str:
     if name in os.environ:
         return os.environ[name]
     try:
-        lines = (ROOT / ".env").read_text().splitlines()
+        lines = DOTENV.read_text().splitlines()
     except OSError:
         return ""
     return next(

@@ -1,0 +1,10 @@
+"""Before anything is imported that reads it: what the checkout's .env says changes no result."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from scripts.base import paths
+
+paths.DOTENV = Path(os.devnull)

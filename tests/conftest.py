@@ -23,10 +23,10 @@ from tests.project import ASSETS, ROOT, Project, picture
 # What the caller has set for this project, for Compose or for a make around this one changes no
 # result; but for what this machine needs to install anything at all.
 OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "BUNDLE_URL")
-OF_PYTHON = ("PYTHONDONTWRITEBYTECODE",)
+OF_OTHERS = ("PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
 OF_THE_MACHINE = {"CA_BUNDLE", "TORCH_INDEX", "PYTHON"}
 for name in list(os.environ):
-    ours = {*settings.ALL, *arguments.ALL, *OF_MAKE, *OF_PYTHON} - OF_THE_MACHINE
+    ours = {*settings.ALL, *arguments.ALL, *OF_MAKE, *OF_OTHERS} - OF_THE_MACHINE
     if name in ours or name.startswith(("COMPOSE_", "AWS_")):
         del os.environ[name]
 sys.dont_write_bytecode = False
@@ -126,16 +126,27 @@ def require_docker() -> None:
         pytest.skip(f"no containers here: {obstacle}")
 
 
-@pytest.fixture(scope="session", params=["local", "cpu"])
+# What holds however a server was started is asked of the one by processes; `make test-all` asks the
+# one by containers too.
+FLAVOURS = ["local", pytest.param("cpu", marks=pytest.mark.long)]
+
+# What may differ between them is asked of both in `make test`.
+everywhere = pytest.mark.parametrize("served", ["local", "cpu"], indirect=True)
+
+
+@pytest.fixture(scope="session", params=FLAVOURS)
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Project]:
-    """A server brought up from nothing by `make up`: once by processes, once by containers."""
-    if request.param == "cpu":
-        require_docker()
+    """A server brought up by `make up`: by processes, of what was exported for all, and by
+    containers from nothing."""
     project = Project.copy(
         tmp_path_factory.mktemp(f"served-{request.param}"), FLAVOUR=request.param
     )
+    if request.param == "cpu":
+        require_docker()
+    else:
+        project.take(request.getfixturevalue("exported"))
     try:
         project.made("up")
         yield project
@@ -185,7 +196,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights for ARCH=drawn, trained without any download."""
     with once(tmp_path_factory, "drawn.safetensors") as made:
         if not made.exists():
-            command = [sys.executable, "-m", "scripts.steps.drawn.training", "--out", made]
+            command = [sys.executable, "-m", "scripts.steps.drawn.training", "--out", str(made)]
             subprocess.run(command, cwd=ROOT, check=True)
     return made
 

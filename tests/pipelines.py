@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from bundle_serving.start_server import PIPELINE
@@ -44,7 +45,7 @@ def not_ready(project: Project) -> set[str]:
     return set(MODELS) - set(re.findall(r"^ ?(\w+) +\d+ +READY", shown, re.MULTILINE))
 
 
-def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[np.ndarray]:
+def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[NDArray[np.float32]]:
     import torch
 
     with torch.inference_mode():
@@ -54,7 +55,7 @@ def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[np.ndarray]
         ]
 
 
-def pictures_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
+def pictures_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.float32]]:
     """By mobilenet_v2, with torchvision's own transforms."""
     from scripts.steps.manifest import Torchvision
     from scripts.steps.networks import build
@@ -82,7 +83,7 @@ def checkpoint_of_places(folder: Path) -> Path:
     return path
 
 
-def places_by_pytorch(weights: Path, photos: list[Path]) -> list[np.ndarray]:
+def places_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.float32]]:
     """With the transforms that Places365's networks were trained with."""
     from scripts.recipes.kinds.places import Places
     from scripts.recipes.schema import load_as

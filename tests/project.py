@@ -25,6 +25,8 @@ import psutil
 from dotenv import dotenv_values
 from PIL import Image
 
+from scripts.base import files
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # A folder with weights/mobilenet_v2_imagenet.safetensors and images/{mug,car}.jpg, vulture.jpeg.
@@ -100,8 +102,15 @@ class Project:
     settings: dict[str, str] = field(default_factory=default_settings)
 
     @classmethod
-    def copy(cls, path: Path, environment: bool = True, **settings: str) -> Project:
-        """The files that git knows or would take; with this checkout's .venv, if wanted.
+    def copy(cls, path: Path, **settings: str) -> Project:
+        """With this checkout's .venv."""
+        made = cls.bare(path, **settings)
+        (made.path / ".venv").symlink_to(ROOT / ".venv")
+        return made
+
+    @classmethod
+    def bare(cls, path: Path, **settings: str) -> Project:
+        """The files that git knows or would take.
 
         The folder's name is another one for each run of these tests, for whoever looks at what is
         left of one.
@@ -118,11 +127,13 @@ class Project:
             if (ROOT / name).is_file():
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, path / name)
-        if environment:
-            (path / ".venv").symlink_to(ROOT / ".venv")
         for wheel in (ROOT / "docker" / "export" / "wheels").glob("*.whl"):
             os.link(wheel, path / "docker" / "export" / "wheels" / wheel.name)
         return cls(path, default_settings() | settings)
+
+    def take(self, exported: Path) -> None:
+        """What was exported for all, in the place of an export of its own."""
+        files.link_tree(exported / "versions", self.path / "build" / "versions")
 
     def environment(self, **settings: str) -> dict[str, str]:
         return os.environ | self.settings | settings

@@ -4,12 +4,14 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from .canary import Canary
 from .errors import ClientError
 from .faults import no_such_model, translated
+from .patience import patiently_async
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
 from .sources import Source, Sources, expand, name_of, named, read
 from .transport import Connection, Protocol, knock, server
@@ -31,8 +33,11 @@ class AsyncClient:
         model: str = MODEL,
         timeout: float = TIMEOUT_S,
         max_bytes: int = MAX_BYTES,
+        api_key: str | None = None,
+        ca_file: str | None = None,
+        server_name: str | None = None,
     ) -> None:
-        self.server = server(url, protocol, timeout)
+        self.server = server(url, protocol, timeout, api_key, ca_file, server_name)
         self.model = model
         self._canary = Canary(model)
         self._max_bytes = max_bytes
@@ -67,12 +72,18 @@ class AsyncClient:
     async def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
         for model in await self._models(connection):
             try:
-                with translated(self.server.url, self.server.timeout):
-                    return await connection.infer(model, picture, top)
+                return await self._patiently(partial(connection.infer, model, picture, top))
             except ClientError:
                 if model == self.model:
                     raise
                 self._canary.told(None)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        async def once() -> T:
+            with translated(self.server.url, self.server.timeout):
+                return await ask()
+
+        return await patiently_async(once)
 
     async def _models(self, connection: Connection) -> tuple[str, ...]:
         if self._canary.unknown:
@@ -97,8 +108,7 @@ class AsyncClient:
             with of_the_service():
                 connection = await self._connection()
                 started = time.perf_counter()
-                with translated(self.server.url, self.server.timeout):
-                    answer = await connection.embed(model, picture)
+                answer = await self._patiently(lambda: connection.embed(model, picture))
             return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)
 
     def embed_many(self, sources: Sources, concurrency: int = 4) -> AsyncIterator[Embedding]:

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -14,6 +15,7 @@ from .arrays import labels as labels_of_arrays
 from .canary import Canary
 from .errors import ClientError, PictureRefused, TextRefused
 from .faults import no_such_model, translated
+from .patience import patiently
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
 from .sources import Source, Sources, expand, name_of, named, read
 from .texts import MODEL as TEXT_MODEL
@@ -39,8 +41,11 @@ class Client:
         model: str = MODEL,
         timeout: float = TIMEOUT_S,
         max_bytes: int = MAX_BYTES,
+        api_key: str | None = None,
+        ca_file: str | None = None,
+        server_name: str | None = None,
     ) -> None:
-        self.server = server(url, protocol, timeout)
+        self.server = server(url, protocol, timeout, api_key, ca_file, server_name)
         self.model = model
         self._canary = Canary(model)
         self._max_bytes = max_bytes
@@ -77,12 +82,18 @@ class Client:
     def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
         for model in self._models(connection):
             try:
-                with translated(self.server.url, self.server.timeout):
-                    return connection.infer(model, picture, top)
+                return self._patiently(partial(connection.infer, model, picture, top))
             except ClientError:
                 if model == self.model:
                     raise
                 self._canary.told(None)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        def once() -> T:
+            with translated(self.server.url, self.server.timeout):
+                return ask()
+
+        return patiently(once)
 
     def _models(self, connection: Connection) -> tuple[str, ...]:
         if self._canary.unknown:
@@ -111,8 +122,7 @@ class Client:
             with of_the_service():
                 connection = self._connection()
                 started = time.perf_counter()
-                with translated(self.server.url, self.server.timeout):
-                    answer = connection.embed(model, picture)
+                answer = self._patiently(lambda: connection.embed(model, picture))
             return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)
 
     def embed_many(self, sources: Sources, concurrency: int = 4) -> Iterator[Embedding]:
@@ -124,8 +134,7 @@ class Client:
         """How each of the texts is meant; raises a `ClientError`."""
         connection = self._connection()
         try:
-            with translated(self.server.url, self.server.timeout):
-                answer = connection.judge(model, texts)
+            answer = self._patiently(lambda: connection.judge(model, texts))
         except PictureRefused as exc:
             raise TextRefused(exc.cause, exc.remedy) from exc
         return sentiments(texts, answer)
@@ -134,8 +143,7 @@ class Client:
         """The likeliest classes of pixels [height, width, 3], from 0 to 255; raises a
         `ClientError`."""
         connection = self._connection()
-        with translated(self.server.url, self.server.timeout):
-            answer = connection.place(model, pixels)
+        answer = self._patiently(lambda: connection.place(model, pixels))
         return labels_of_arrays(answer)
 
     def _many(self, sources: Sources, ask: Ask[T], concurrency: int) -> Iterator[T]:

@@ -43,7 +43,15 @@ def run(argv: Sequence[str] | None) -> int:
     named = [sys.stdin.buffer if source == "-" else source for source in options.sources]
     try:
         with uninterrupted():
-            client = Client(options.url, options.protocol, options.model, options.timeout)
+            client = Client(
+                options.url,
+                options.protocol,
+                options.model,
+                options.timeout,
+                api_key=options.api_key,
+                ca_file=options.ca_file,
+                server_name=options.server_name,
+            )
         sources = list(expand(named))
         answers = client.classify_many(sources, options.top, options.concurrency)
     except ValueError as exc:
@@ -126,6 +134,24 @@ def arguments() -> argparse.ArgumentParser:
         "--url",
         default=os.environ.get("BUNDLE_URL"),
         help=f"the server's host:port; $BUNDLE_URL if that is set, else {ports}",
+    )
+    add(
+        "--api-key",
+        default=os.environ.get("BUNDLE_API_KEY"),
+        metavar="KEY",
+        help="where the server wants one; better in $BUNDLE_API_KEY, for others see options",
+    )
+    add(
+        "--ca-file",
+        default=os.environ.get("BUNDLE_CA_FILE"),
+        metavar="FILE",
+        help="certificates to trust (or the server's own); $BUNDLE_CA_FILE if that is set",
+    )
+    add(
+        "--server-name",
+        default=os.environ.get("BUNDLE_SERVER_NAME"),
+        metavar="NAME",
+        help="the name in its certificate, if not the one in its address; $BUNDLE_SERVER_NAME",
     )
     add("--protocol", choices=PROTOCOLS, default="http", help="default: %(default)s")
     add("--model", default=MODEL, metavar="NAME", help="default: %(default)s")

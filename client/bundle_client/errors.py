@@ -40,8 +40,21 @@ class ServerFault(ClientError):
     """The server was reached and then failed, or did not answer in time."""
 
 
+class ServerBusy(ServerFault):
+    """The server takes no more for now, or not from this client; it was asked again in vain."""
+
+    def __init__(self, cause: str, remedy: str, source: str = "", seconds: float = 0) -> None:
+        super().__init__(cause, remedy, source)
+        # That the server wants to be left alone.
+        self.seconds = seconds
+
+
+class KeyRefused(ClientError):
+    """The server wants an API key, and this one is not valid."""
+
+
 # The other pictures of a run would meet the same.
-CONCERNS_ALL = (ModelUnavailable, ServerUnreachable)
+CONCERNS_ALL = (ModelUnavailable, ServerUnreachable, KeyRefused)
 
 
 def too_large(max_bytes: int) -> SourceError:

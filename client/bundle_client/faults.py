@@ -6,13 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .errors import ClientError, ModelUnavailable, PictureRefused, ServerFault, ServerUnreachable
+from .errors import (
+    ClientError,
+    KeyRefused,
+    ModelUnavailable,
+    PictureRefused,
+    ServerBusy,
+    ServerFault,
+    ServerUnreachable,
+)
 
 START_IT = "start the server (`make up`) or give the address of the one that runs"
 SEE_LOGS = "look at the server's log (`make logs`)"
 SEE_MODELS = "see what is loaded (`make status`) or name another model"
 
+LONGEST_PAUSE_S = 30
 REFUSED = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT}
+
+# Of OpenSSL and of gRPC's BoringSSL.
+NOT_TRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED|[Pp]eer name .* is not in peer certificate")
 
 # Triton puts these in front of what a model says.
 PREFIX = re.compile(r"^(\[request id: [^]]*\] )?(in ensemble '[^']*', )?")
@@ -58,6 +70,8 @@ def fault(exc: Exception, url: str, timeout: float) -> ClientError | None:
 
     if isinstance(exc, InferenceServerException):
         return from_status(exc, url, timeout)
+    if NOT_TRUSTED.search(str(exc)):
+        return not_trusted(url)
     if isinstance(exc, TimeoutError):
         return no_answer(timeout)
     if isinstance(exc, OSError):
@@ -76,6 +90,8 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
     lines = str(exc.message()).strip().splitlines() or [""]
     said = PREFIX.sub("", lines[0])
     if status == "UNAVAILABLE" and said.startswith(("failed to connect", "errors resolving")):
+        if NOT_TRUSTED.search(said):
+            return not_trusted(url)
         if "remote host: " in said or "lookup" in said:
             reason = said.rpartition(": ")[2].rstrip("]").lower()
             return ServerUnreachable(f"{url}: {reason}", START_IT)
@@ -84,7 +100,12 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
         return hung_up()
     if status == "DEADLINE_EXCEEDED":
         return no_answer(timeout)
-    if status == "413":
+    if status in ("401", "UNAUTHENTICATED"):
+        return KeyRefused(
+            f"{url}: no valid API key",
+            "give one that its operator made: BUNDLE_API_KEY (there: make keys)",
+        )
+    if status in ("413", "RESOURCE_EXHAUSTED"):
         return PictureRefused("larger than the server takes", "use a smaller picture")
     if not said or said.startswith(FOREIGN):
         return ServerFault(
@@ -93,12 +114,28 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
         )
     if status in ("404", "NOT_FOUND") or "unknown model" in said:
         return ModelUnavailable(f"{url}: {said}", SEE_MODELS)
+    if status in ("503", "429", "UNAVAILABLE"):
+        cause, _, remedy = said.partition("; ")
+        return ServerBusy(cause, remedy or "try again later", seconds=seconds(exc))
     if status in ("400", "INVALID_ARGUMENT"):
         if SIGNATURE.search(said):
             return ModelUnavailable(f"{url}: {said}", "name a model that takes a picture as INPUT")
         cause, _, remedy = said.partition("; ")
         return PictureRefused(cause, remedy or "try another picture")
     return ServerFault(f"{said} ({status})", SEE_LOGS)
+
+
+def seconds(exc: Any) -> float:
+    """That the server wants to be left alone, as far as it says and is waited for."""
+    said = getattr(exc, "retry_after", None) or ""
+    return float(min(int(said), LONGEST_PAUSE_S)) if said.isdecimal() else 0.0
+
+
+def not_trusted(url: str) -> ServerUnreachable:
+    return ServerUnreachable(
+        f"{url}: its certificate is not trusted",
+        "give the file that vouches for it, or itself: BUNDLE_CA_FILE",
+    )
 
 
 def unreachable(url: str, exc: OSError) -> ServerUnreachable:

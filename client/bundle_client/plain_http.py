@@ -7,23 +7,36 @@ thread that still waits for an answer when Python ends (after Ctrl-C) ends it wi
 
 import json
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPResponse, RemoteDisconnected
-from typing import Any
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection, RemoteDisconnected
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from .transport import Server
 
 
 class PlainHttp:
     """Stands in for `tritonclient.http.InferenceServerClient` as far as it is needed here."""
 
-    def __init__(self, tensors: Any, host: str, port: int, timeout: float) -> None:
+    def __init__(self, tensors: Any, server: "Server", context: Any) -> None:
         self._messages = tensors.InferenceServerClient
         self._failure = tensors.InferenceServerException
-        self._line = HTTPConnection(host, port, timeout=timeout)
+        self._line = HTTPConnection(server.host, server.port, timeout=server.timeout)
+        if context:
+            self._line = HTTPSConnection(
+                server.host, server.port, timeout=server.timeout, context=context
+            )
 
-    def infer(self, model_name: str, inputs: list[Any], outputs: list[Any]) -> Any:
+    def infer(
+        self,
+        model_name: str,
+        inputs: list[Any],
+        outputs: list[Any],
+        headers: dict[str, str] | None = None,
+    ) -> Any:
         body, header_length = self._messages.generate_request_body(inputs, outputs=outputs)
         path = f"{self._path(model_name)}/infer"
-        headers = {"Inference-Header-Content-Length": str(header_length)}
+        headers = {"Inference-Header-Content-Length": str(header_length), **(headers or {})}
         used_before = self._line.sock is not None
         try:
             return self._exchange(path, body, headers)
@@ -33,8 +46,9 @@ class PlainHttp:
                 raise
             return self._exchange(path, body, headers)
 
-    def get_model_config(self, model_name: str) -> Any:
-        return json.loads(self._request("GET", f"{self._path(model_name)}/config")[1])
+    def get_model_config(self, model_name: str, headers: dict[str, str] | None = None) -> Any:
+        path = f"{self._path(model_name)}/config"
+        return json.loads(self._request("GET", path, headers=headers)[1])
 
     @staticmethod
     def _path(model_name: str) -> str:
@@ -58,7 +72,9 @@ class PlainHttp:
             self._line.close()
             raise
         if response.status != 200:
-            raise self._failure(words(content), str(response.status))
+            failure = self._failure(words(content), str(response.status))
+            failure.retry_after = response.headers.get("Retry-After")
+            raise failure
         return response, content
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal, get_args
@@ -36,6 +36,12 @@ class Server:
     host: str
     port: int
     timeout: float
+    tls: bool = False
+    # Whose certificates are trusted; None: those that this machine trusts.
+    ca_file: str | None = None
+    # In its certificate, where it is asked under another one.
+    server_name: str | None = None
+    api_key: str | None = field(default=None, repr=False)
 
     @property
     def url(self) -> str:
@@ -43,8 +49,16 @@ class Server:
         return f"{host}:{self.port}"
 
 
-def server(url: str | None, protocol: Protocol, timeout: float) -> Server:
-    """Read an address: host or host:port, with or without http:// or grpc:// in front."""
+def server(
+    url: str | None,
+    protocol: Protocol,
+    timeout: float,
+    api_key: str | None = None,
+    ca_file: str | None = None,
+    server_name: str | None = None,
+) -> Server:
+    """Read an address: host or host:port, with or without http:// or grpc:// in front; encrypted
+    with https:// or grpcs://, or where certificates are named."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol {protocol!r} is not one of {', '.join(PROTOCOLS)}")
     if timeout <= 0:
@@ -55,9 +69,11 @@ def server(url: str | None, protocol: Protocol, timeout: float) -> Server:
         host, port = parts.hostname, parts.port or PORTS[protocol]
     except ValueError as exc:
         raise ValueError(f"address {url!r}: {exc}") from None
-    if not host or scheme not in ("", protocol) or parts.path.strip("/"):
+    encrypted = f"{protocol}s"
+    if not host or scheme not in ("", protocol, encrypted) or parts.path.strip("/"):
         raise ValueError(f"address {url!r} is not host:port or {protocol}://host:port")
-    return Server(protocol, host, port, timeout)
+    tls = scheme == encrypted or (not scheme and ca_file is not None)
+    return Server(protocol, host, port, timeout, tls, ca_file, server_name, api_key)
 
 
 def load(protocol: Protocol) -> ModuleType:
@@ -88,11 +104,29 @@ class AskingAgain:
         except (ClientOSError, ServerDisconnectedError):
             return await self._stub.infer(**question)
 
-    async def get_model_config(self, model: str) -> Any:
-        return await self._stub.get_model_config(model)
+    async def get_model_config(self, model: str, **options: Any) -> Any:
+        return await self._stub.get_model_config(model, **options)
 
     async def close(self) -> None:
         await self._stub.close()
+
+
+def trusted(server: Server) -> Any:
+    """A context for TLS; None without."""
+    if not server.tls:
+        return None
+    from .tls import context
+
+    return context(server.ca_file, server.server_name)
+
+
+def over_grpc(home: ModuleType, server: Server) -> Any:
+    options: list[tuple[str, Any]] = [*GRPC_OPTIONS]
+    if server.server_name:
+        options.append(("grpc.ssl_target_name_override", server.server_name))
+    return home.InferenceServerClient(
+        server.url, ssl=server.tls, root_certificates=server.ca_file, channel_args=options
+    )
 
 
 class Connection:
@@ -101,22 +135,30 @@ class Connection:
     def __init__(self, server: Server, *, asynchronous: bool) -> None:
         self._tensors = tensors = load(server.protocol)
         home = import_module(".aio", tensors.__name__) if asynchronous else tensors
-        self._limits: dict[str, float] = {}
+        self._limits: dict[str, Any] = {}
+        if server.api_key:
+            self._limits["headers"] = {"authorization": f"Bearer {server.api_key}"}
         self._as_json: dict[str, Any] = {}
         self._stub: Any
         if server.protocol == "grpc":
-            self._stub = home.InferenceServerClient(server.url, channel_args=GRPC_OPTIONS)
-            self._limits = {"client_timeout": server.timeout}
-            self._as_json = {"as_json": True, **self._limits}
+            self._stub = over_grpc(home, server)
+            self._limits["client_timeout"] = server.timeout
+            self._as_json = {"as_json": True}
         elif asynchronous:
             # How many requests run at once is decided by the caller, not by the connector.
             self._stub = AskingAgain(
-                home.InferenceServerClient(server.url, conn_limit=0, conn_timeout=server.timeout)
+                home.InferenceServerClient(
+                    server.url,
+                    conn_limit=0,
+                    conn_timeout=server.timeout,
+                    ssl=server.tls,
+                    ssl_context=trusted(server),
+                )
             )
         else:
             from .plain_http import PlainHttp
 
-            self._stub = PlainHttp(tensors, server.host, server.port, server.timeout)
+            self._stub = PlainHttp(tensors, server, trusted(server))
 
     def infer(self, model: str, picture: bytes, top: int) -> Any:
         return self._stub.infer(**question(self._tensors, model, picture, top), **self._limits)
@@ -132,7 +174,7 @@ class Connection:
 
     def config(self, model: str) -> Any:
         """What the server says of a model, as a dict; raises where there is none."""
-        return self._stub.get_model_config(model, **self._as_json)
+        return self._stub.get_model_config(model, **self._as_json, **self._limits)
 
     def close(self) -> Any:
         return self._stub.close()

@@ -1,19 +1,26 @@
 #!/bin/sh
-# Makes the folders of build/ and the admin key. They belong to the owner of this checkout; where
+# Makes the folders of build/, the admin key, and a certificate for a server that other machines
+# reach. They belong to the owner of this checkout; where
 # that is root, to nobody, for neither steps nor server run as root. The server, which is nobody
 # too, reads the key by its group.
 set -eu
 nobody=65532
-key=build/key/admin.key
+key=build/key/admin.key certificate=build/tls/key.pem
 user=$(stat -c %u docker) group=$(stat -c %g docker)
 [ "$user" != 0 ] || user=$nobody group=$nobody
 
-mkdir -p build/cache build/key build/live build/versions
+mkdir -p build/cache build/key build/live build/tls build/versions
 if [ ! -e "$key" ]; then
     (umask 077 && od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' > "$key.tmp")
     mv "$key.tmp" "$key"
     echo "- created the admin key $key"
 fi
+refused=
+if python3 -c "import bundle_door" 2> /dev/null; then  # NVIDIA's server has no door
+    TLS_FOLDER=build/tls API_KEYS=build/key/api.keys python3 -m bundle_door.prepare || refused=1
+fi
 find build ! -uid "$user" -exec chown --no-dereference "$user:$group" {} +
-chown "$user:$nobody" "$key"
-chmod 640 "$key"
+for secret in "$key" "$certificate"; do
+    [ ! -e "$secret" ] || { chown "$user:$nobody" "$secret" && chmod 640 "$secret"; }
+done
+[ -z "$refused" ]

@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = ROOT / "requirements"
+DOTENV = ROOT / ".env"
 
 # Distinguishes this checkout from every other one on this machine, even of the same name.
 MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]

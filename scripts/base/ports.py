@@ -16,7 +16,8 @@ CANDIDATES = range(20_000, 30_000)
 
 def holder(address: str, port: int) -> str | None:
     """None when the port is free; otherwise who listens there, as far as that is visible."""
-    with socket.socket() as probe:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
@@ -26,7 +27,8 @@ def holder(address: str, port: int) -> str | None:
         except OSError as fault:
             if fault.errno == errno.EADDRNOTAVAIL:
                 raise UserError(
-                    f"BIND={address} is not an address of this machine", "use 127.0.0.1 or 0.0.0.0"
+                    f"BIND={address} is not an address of this machine",
+                    "use 127.0.0.1, or 0.0.0.0 (:: with IPv6)",
                 ) from None
     return _process(port) or "another program (another user's, or in a container)"
 

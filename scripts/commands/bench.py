@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 
 from rich.table import Table
 
+from bundle_serving.address import Address
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
 from scripts.base import console, files, lock
@@ -128,7 +129,8 @@ def contenders(server: State) -> Iterator[list[Target]]:
 
     console.note("starting the textbook recipe …")
     with textbook.served() as (http, grpc):
-        yield [Target.asked(workload.TEXTBOOK, PIPELINE, http, grpc)]
+        where = Address.of(http), Address.of(grpc)
+        yield [Target.asked(workload.TEXTBOOK, PIPELINE, *where)]
 
 
 def show(measurements: list[Measurement], comparison: compare.Comparison | None) -> None:

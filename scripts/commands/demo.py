@@ -44,7 +44,7 @@ def main() -> int:
             "classes: make up ARCH=resnet50 WEIGHTS=resnet50.pth (or online, without WEIGHTS)"
         )
     console.out.print(
-        f"\nIt runs on:     http://{server.http} (gRPC: {server.grpc})\n"
+        f"\nIt runs on:     {server.http.url} (gRPC: {server.grpc})\n"
         "Now yours:      make classify IMG=photo.jpg\n"
         "What is up:     make status\n"
         "Stop it:        make down\n"

@@ -19,7 +19,7 @@ from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.base.streams import all_output_on_stderr
 from scripts.base.text import printable
-from scripts.server import embeddings
+from scripts.server import ask, embeddings
 from scripts.settings import arguments, pictures, settings
 from scripts.settings.arguments import Arguments
 
@@ -38,7 +38,7 @@ def main() -> int:
     with all_output_on_stderr():
         with lock.one_at_a_time():
             known = embeddings.ensure(settings.load())
-        with Client(embeddings.where(known), timeout=60) as client:
+        with Client(**ask.known(embeddings.where(known)), timeout=60) as client:
             try:
                 wanted = client.embed(picture)
             except ClientError as fault:

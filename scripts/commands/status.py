@@ -12,6 +12,7 @@ import time
 
 from rich.table import Table
 
+from bundle_serving.address import Address
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.repository import live
@@ -69,7 +70,7 @@ def _engine(known: State, version: Version) -> str:
     return f"precision {proved['precision']}: {proved['why']}"
 
 
-def _models(address: str) -> Table:
+def _models(address: Address) -> Table:
     table = Table("model", "version", "answered", "failed", "ms each", box=None)
     for model in triton_api.get(address, "/models/stats")["model_stats"]:
         counts = model["inference_stats"]

@@ -1,1 +1,1 @@
-"""How fast a server answers, and where the time goes: perf_analyzer's figures and Triton's own."""
+"""How fast a server answers and where the time goes: perf_analyzer's and Triton's own figures."""

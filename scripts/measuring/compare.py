@@ -7,14 +7,14 @@ from typing import Any
 
 from scripts.steps.manifest import differences
 
-# Other differences than these are what a user changed on purpose, and compares.
+# Other differences are what the user changed on purpose and wants to compare.
 CIRCUMSTANCES = ("machine", "sent")
 CAUSES = ("served", "settings", "models", "versions")
 
 
 @dataclass(frozen=True)
 class Change:
-    """New over old: a throughput above 1 is faster, a latency below 1 is."""
+    """Ratio of new to old: throughput above 1 or latency below 1 is faster."""
 
     name: str
     throughput: float | None
@@ -26,8 +26,8 @@ class Change:
 class Comparison:
     when: str
     changes: list[Change]
-    warnings: list[str]  # the runs cannot be compared fairly
-    causes: list[str]  # what was set otherwise
+    warnings: list[str]  # why a comparison would not be fair
+    causes: list[str]  # settings that differ
 
 
 def compare(old: dict[str, Any], new: dict[str, Any]) -> Comparison:

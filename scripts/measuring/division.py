@@ -1,5 +1,5 @@
-"""The cascade beside the ensemble of its large network: how it divides pictures between its
-networks, and whether it says what the large one says."""
+"""The cascade compared with the ensemble of its large network: how it divides pictures between its
+networks, and whether it agrees with the large one."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from scripts.measuring.subject import Subject
 from scripts.measuring.workload import Target
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.server import triton_api
+from scripts.server import triton_api, triton_grpc
 from scripts.stacks.state import State
 
 UNTRAINED = {"source": "random"}
 
-# More than a picture ever takes, even beside others.
+# More than any request takes, even under load.
 TIMEOUT_S = 60
 
 
 @dataclass(frozen=True)
 class Division:
-    """Of pictures of one kind."""
+    """The result for pictures of one kind."""
 
     pictures: int
     passed_on: int  # to the large network
-    agree: int  # top-1 is the large network's, asked alone
+    agree: int  # same top-1 as the large network alone
 
     @classmethod
     def of(
@@ -45,7 +45,7 @@ class Division:
         cascade: NDArray[np.float32],
         alone: NDArray[np.float32],
     ) -> Division:
-        """Of the probabilities [pictures, classes] of both."""
+        """From the probabilities [pictures, classes] of both."""
         return cls(
             len(answered_by),
             sum(name == large for name in answered_by),
@@ -55,12 +55,12 @@ class Division:
     def __str__(self) -> str:
         return (
             f"{self.passed_on} of {self.pictures} passed on to the large network, "
-            f"top-1 as it says alone on {self.agree} of {self.pictures}"
+            f"same top-1 on {self.agree} of {self.pictures}"
         )
 
 
 def measured(server: State, cascade: Pipeline) -> Subject:
-    """The cascade, and the pipeline whose network it borrows."""
+    """The cascade and the pipeline whose network it uses."""
     ours = subject.asked(server, cascade, workload.CASCADE)
     said = choice(ours)
     lender = next(each for each in pipelines.every() if said["then"] in each.recipe.members)
@@ -77,18 +77,18 @@ def measured(server: State, cascade: Pipeline) -> Subject:
 
 
 def choice(cascade: Target) -> dict[str, str]:
-    """What the config of its last step says: both networks, and the threshold."""
+    """The config of its last step: both networks and the threshold."""
     config = triton_api.get(cascade.http, f"/models/{cascade.steps[-1]}/config")
     return {name: value["string_value"] for name, value in config["parameters"].items()}
 
 
 def of(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
-    """Each picture asked once of both, for the report."""
+    """Sends each picture once to both, for the report."""
     cascade, ensemble = asked.pipelines
     said = choice(cascade)
     found = {}
     for inputs in pictures:
-        with console.waiting(f"asking the cascade and its large network about {inputs.name}"):
+        with console.waiting(f"sending to the cascade and to its large network: {inputs.name}"):
             answers = _ask(cascade, inputs, "OUTPUT", "ANSWERED_BY")
             alone = _ask(ensemble, inputs, "OUTPUT")["OUTPUT"]
         by = [name.decode() for (name,) in answers["ANSWERED_BY"]]
@@ -111,21 +111,26 @@ def of(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
 
 
 def untrained(served: Mapping[str, Any]) -> list[str]:
-    """The networks whose labels are chance."""
+    """The networks with untrained weights."""
     networks = (("small network", "small weights"), ("network", "weights"))
     return [str(served[name]) for name, weights in networks if served[weights] == UNTRAINED]
 
 
 def _ask(target: Target, inputs: Inputs, *outputs: str) -> dict[str, NDArray[Any]]:
-    """The named outputs, a row for each picture."""
-    client = tritonclient.grpc.InferenceServerClient(target.grpc)
+    """The outputs by name, one row per picture."""
+    client = triton_grpc.client(target.grpc)
     rows: dict[str, list[NDArray[Any]]] = {name: [] for name in outputs}
     try:
         for file in inputs.rows:
             data = np.frombuffer(file, np.uint8)[None]
             tensor = tritonclient.grpc.InferInput(target.input, data.shape, "UINT8")
             tensor.set_data_from_numpy(data)
-            answer = client.infer(target.model, [tensor], client_timeout=TIMEOUT_S)
+            answer = client.infer(
+                target.model,
+                [tensor],
+                client_timeout=TIMEOUT_S,
+                headers=triton_grpc.headers(target.grpc),
+            )
             for name in outputs:
                 rows[name].append(answer.as_numpy(name))
     except InferenceServerException as fault:

@@ -1,4 +1,4 @@
-"""What was measured, and on what: a figure without it is worth nothing."""
+"""What was measured, and on which machine: without that, a figure means nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scripts.settings.settings import SERVED, names
 from scripts.stacks.state import State
 from scripts.steps.manifest import pinned
 
-# Of the processor's abilities, those that decide how fast a network runs.
+# The CPU features that decide how fast a network runs.
 ABILITIES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 

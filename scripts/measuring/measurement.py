@@ -1,4 +1,4 @@
-"""What came of measuring one configuration in several rounds. Pure functions on numbers."""
+"""The result of measuring one configuration in several rounds. Pure functions on numbers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scripts.measuring import waterfall
 from scripts.measuring.waterfall import Counters, Waterfall
 from scripts.measuring.workload import CASCADE, ENSEMBLE, NETWORK, Configuration
 
-# Rounds that differ by more than this share of their median are no measurement of the server:
-# something else was at work on the machine.
+# If rounds differ by more than this share of their median, something else was using the machine,
+# and the measurement says nothing about the server.
 MOST_SPREAD = 0.15
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One round: pictures a second, latencies in milliseconds, and what the server counted."""
+    """One round: pictures per second, latencies in milliseconds, and the server's counters."""
 
     throughput: float = 0.0
     mean: float = 0.0
@@ -31,7 +31,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of the rounds, between the least and the most."""
+    """The median of the rounds, with minimum and maximum."""
 
     median: float
     low: float
@@ -53,7 +53,7 @@ class Measurement:
 
     @property
     def why_unstable(self) -> str:
-        """Empty where the rounds agree, and every request was answered."""
+        """Empty if the rounds agree and every request was answered."""
         failures = [sample.failure for sample in self.samples if sample.failure]
         if failures:
             return failures[0]
@@ -104,14 +104,14 @@ class Measurement:
         return Spread.of([getattr(sample, name) for sample in self._good] or [0.0])
 
 
-# What each is held against.
+# What each is compared with.
 BESIDE = {ENSEMBLE: NETWORK, CASCADE: ENSEMBLE}
 
 
 @dataclass(frozen=True)
 class Against:
-    """The ensemble beside the bare network, or the cascade beside the ensemble of its large
-    network, asked alike in the same run."""
+    """The ensemble compared with the bare network, or the cascade with the ensemble of its large
+    network, with the same requests in the same run."""
 
     share: float  # of its throughput
     added: float  # to its median latency, in milliseconds
@@ -136,10 +136,10 @@ def against(one: Measurement, others: Sequence[Measurement]) -> Against | None:
 
 
 def _sends_alike(one: Configuration, other: Configuration) -> bool:
-    """A network is fed pixels, whatever the pictures were."""
+    """A bare network gets pixels, whatever the pictures were."""
     return other.target.label == NETWORK or one.inputs is other.inputs
 
 
 def held_against(measurements: Sequence[Measurement]) -> str:
-    """What the first of them is."""
+    """What the first of them is compared with."""
     return BESIDE.get(measurements[0].configuration.target.label, NETWORK)

@@ -1,4 +1,4 @@
-"""NVIDIA's perf_analyzer: where it is, how it is called, and what it says."""
+"""NVIDIA's perf_analyzer: where it is, how to call it, how to read its output."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bundle_serving.address import Address
 from bundle_serving.guard import GRPC_HEADER, HEADER
 from bundle_serving.hidden_arguments import PLACE
 from scripts import bootstrap
@@ -28,22 +29,22 @@ BINARY = VENV / "perf_analyzer" / "bin" / "perf_analyzer"
 LIBB64 = "libb64.so.0d"
 LIBB64_REMEDY = "apt-get install libb64-0d"
 
-# perf_analyzer reports the mean of its last three windows, once they agree within what it is told.
-# Our rounds judge that, farther apart in time: so it is told to be content with any first three.
+# perf_analyzer reports the mean of its last three windows once they agree within a tolerance. Our
+# rounds check that over a longer time, so it gets a tolerance that any three windows meet.
 WINDOWS = 3
 CONTENT = ["--stability-percentage", "999", "--max-trials", str(WINDOWS)]
 
-# Around each window it reads the server's statistics, which are the operator's; the key it takes as
-# an argument.
+# It reads the server's statistics around each window, which requires the admin key; it takes that
+# only as an argument.
 HIDING = ["python3", "-m", "bundle_serving.hidden_arguments"]
 HEADERS = {"http": HEADER, "grpc": GRPC_HEADER}
 
-# What it says of a window in which nothing was answered, and how long a run is then tried at most.
+# Its message for a window without any answer; and how long a run is then retried at most.
 TOO_SHORT = "No valid requests recorded"
 TELLS = re.compile(f"error:|{TOO_SHORT}")
 LONGEST_S = 20
 
-# Beyond the measurement itself: reading the inputs, and the last requests that are on their way.
+# Besides the measurement itself: reading the inputs, and waiting for the last requests.
 LONGEST_EXTRA_S = 60
 
 
@@ -52,12 +53,12 @@ class Failed(Exception):
 
 
 class Unexplained(Failed):
-    """It ended without one, as by a signal: on a busy machine that happens, and not twice."""
+    """It ended without a reason, by a signal say: that happens on a busy machine, but not twice."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run: pictures a second, latencies in milliseconds, requests."""
+    """One run: pictures per second, latencies in milliseconds, requests."""
 
     throughput: float
     mean: float
@@ -69,16 +70,18 @@ class Figures:
 
 @dataclass(frozen=True)
 class PerfAnalyzer:
-    """How the program is reached: on this machine, or in the sdk image of the gpu flavour."""
+    """The program, on this machine or in the gpu flavour's SDK image."""
 
     side: Side
     command: list[str]
     version: str
     folder: Path  # for what it reads and writes
-    addresses_there: Mapping[str, str] = field(default_factory=dict)  # where it is known by others
+    addresses_there: Mapping[Address, Address] = field(
+        default_factory=dict
+    )  # the addresses inside the container, if they differ
 
     def run(self, configuration: Configuration, seconds: float) -> Figures:
-        """Longer where a request takes longer than a window."""
+        """Runs longer if a request takes longer than a window."""
         try:
             return self._run(configuration, seconds)
         except Unexplained:
@@ -92,13 +95,15 @@ class PerfAnalyzer:
         data = self._data(configuration.inputs, configuration.target.input, configuration.batch)
         report = self.folder / "report.csv"
         report.unlink(missing_ok=True)
-        address = getattr(configuration.target, configuration.protocol)
+        address: Address = getattr(configuration.target, configuration.protocol)
         command = [
             *self.command,
             *("-m", configuration.target.model),
             *("-i", configuration.protocol),
-            *("-u", self.addresses_there.get(address, address)),
+            *("-u", _url(configuration.protocol, self.addresses_there.get(address, address))),
             *("-H", f"{HEADERS[configuration.protocol]}:{PLACE}"),
+            *(("-H", f"authorization:Bearer {PLACE}") if address.api_key else ()),
+            *(_tls(configuration.protocol, address.certificate) if address.certificate else ()),
             *("-b", str(configuration.batch)),
             *("--concurrency-range", str(configuration.concurrency)),
             *("--input-data", str(data)),
@@ -124,7 +129,7 @@ class PerfAnalyzer:
         return parse(report.read_text(), ran.stdout)
 
     def _data(self, inputs: Inputs, name: str, batch: int) -> Path:
-        """Written once for each kind of input; the pictures of one request share one length."""
+        """Written once per kind of input; the pictures of one request are padded to one length."""
         padded = "padded" if batch > 1 else "whole"
         path = self.folder / f"{re.sub(r'[^a-zA-Z0-9]+', '-', inputs.name)}-{name}-{padded}.json"
         if not path.exists():
@@ -132,12 +137,23 @@ class PerfAnalyzer:
         return path
 
 
+def _url(protocol: str, address: Address) -> str:
+    return address.url if protocol == "http" and address.certificate else str(address)
+
+
+def _tls(protocol: str, certificate: Path) -> list[str]:
+    """Over gRPC it compares the certificate's name, and cannot be told another one."""
+    if protocol == "grpc":
+        return ["--ssl-grpc-use-ssl", "--ssl-grpc-root-certifications-file", str(certificate)]
+    return ["--ssl-https-ca-certificates-file", str(certificate), "--ssl-https-verify-host", "0"]
+
+
 def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     """Ready to measure this server; `folder` takes its files."""
     side = client_side.of(server)
     if isinstance(side, Sdk):
         addresses = {server.http: side.http, server.grpc: side.grpc}
-        version = f"of the sdk image {server.started_with.triton_tag}"
+        version = f"from the sdk image {server.started_with.triton_tag}"
         analyzer = PerfAnalyzer(side, [*HIDING, IN_THE_SDK], version, folder, addresses)
     else:
         (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
@@ -157,14 +173,14 @@ def _installed() -> list[str]:
 
 
 def require(flavour: str) -> None:
-    """Asked before anything takes its time; of the gpu flavour it runs in an image that has it."""
+    """Checked before anything slow starts; the gpu flavour's image has everything."""
     if flavour != "gpu":
         require_libb64()
 
 
 def require_libb64() -> None:
     if not has_libb64():
-        raise UserError(f"perf_analyzer needs {LIBB64}, which is not here", LIBB64_REMEDY)
+        raise UserError(f"perf_analyzer needs {LIBB64}, which is missing", LIBB64_REMEDY)
 
 
 def has_libb64() -> bool:
@@ -197,7 +213,7 @@ def input_data(inputs: Inputs, name: str, padded: bool) -> str:
 
 
 def parse(report: str, said: str) -> Figures:
-    """Its CSV has everything but the number of requests."""
+    """Its CSV has everything except the number of requests."""
     (row,) = csv.DictReader(report.splitlines())
     requests = re.search(r"Request count: (\d+)", said)
     return Figures(
@@ -211,8 +227,8 @@ def parse(report: str, said: str) -> Figures:
 
 
 def reason(said: str) -> str:
-    """The line of its output that tells why it gave up."""
+    """The line of its output that says why it failed."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     telling = [line for line in lines if TELLS.search(line)]
-    found = (telling or lines or ["it said nothing"])[0]
+    found = (telling or lines or ["no message"])[0]
     return re.sub(r"^(error:|Thread \[\d+\] had error:) ", "", found)[:300]

@@ -1,7 +1,7 @@
-"""The pictures that are sent: the user's own, or photos of two sizes that are drawn here.
+"""The pictures that are sent: the user's own, or generated photos of two sizes.
 
-A drawn photo has what makes a real one cost what it costs to send and to decode: detail at every
-scale, edges, and a sensor's noise. A flat drawing would be a tenth of the size.
+A generated photo costs as much to send and decode as a real one: it has detail at every scale,
+edges, and sensor noise. A flat drawing would be a tenth of the size.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from scripts.steps.workspace import Workspace
 
 DRAWN = ROOT / "build" / "cache" / "photos"
 SIZES = {"8.5 MP": (3361, 2521), "500x375": (500, 375)}
-OF_EACH = 3  # so that no cache holds the one picture
+OF_EACH = 3  # so that caching a single picture does not help
 QUALITY = 90
 
-# Each octave of detail is this much fainter than the one twice its size.
+# Each octave of detail is fainter by this factor than the next coarser one.
 FADING = 1.5
 SENSOR_NOISE = 5
-# Finer than this the eye, and so a JPEG, keeps brightness alone.
+# Detail finer than this has only brightness, as in a JPEG.
 FINEST_COLOUR = 100
 
-# Of a folder, so many bytes are sent in turn: perf_analyzer reads them anew for every measurement.
+# At most this many bytes of a folder are used: perf_analyzer reads them for every measurement.
 MOST_BYTES = 32_000_000
 
 
-# Whether a file is a picture shows at any size.
+# Enough to see whether a file is a picture.
 ANY = Transform(resize=8, crop=8)
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What is sent in turn: the bytes of image files, or of tensors of one shape, or texts."""
+    """Inputs sent in turn: image files, tensors of one shape, or texts."""
 
     name: str
     rows: tuple[bytes, ...]
@@ -61,7 +61,7 @@ class Inputs:
 
     @classmethod
     def of(cls, name: str, questions: Sequence[Question]) -> list[Inputs]:
-        """One for each shape that there is, but for those that are too large to be read anew."""
+        """One for each shape, without inputs that are too large to read for every measurement."""
         tensors = [next(iter(question.values()))[0] for question in questions]
         if tensors[0].dtype.kind == "S":
             return [cls(name, tuple(bytes(each[0]) for each in tensors), (1,), texts=True)]
@@ -78,7 +78,7 @@ class Inputs:
 
 
 def sent_to(recipe: Recipe, made: Workspace, images: str) -> list[Inputs]:
-    """What this pipeline is asked about: pictures, or questions of its own."""
+    """The inputs for this pipeline: pictures, or its own kind of request."""
     if recipe.asked_about != "IMG":
         return Inputs.of("known questions", recipe.golden(made))
     pictures = given_or_drawn(images)
@@ -94,7 +94,7 @@ def given_or_drawn(images: str, transform: Transform = ANY) -> list[Inputs]:
 
 
 def pixels_of(pictures: Inputs, transform: Transform) -> Inputs:
-    """The same pictures as the network is fed them."""
+    """The same pictures, as pixels for the bare network."""
     arrays = [to_pixels(row, transform) for row in pictures.rows]
     return Inputs("pixels", tuple(array.tobytes() for array in arrays), arrays[0].shape)
 
@@ -105,25 +105,25 @@ def _from_disk(path: Path, transform: Transform) -> Inputs:
     for file in found:
         data = file.read_bytes()
         if rows and sum(map(len, rows)) + len(data) > MOST_BYTES:
-            console.note(f"the first {len(rows)} pictures of {path} are sent, of {len(found)}")
+            console.note(f"using the first {len(rows)} of {len(found)} pictures in {path}")
             break
         try:
             to_pixels(data, transform)
         except PictureError as fault:
-            console.note(f"left out: {file.name}: {fault}")
+            console.note(f"skipped {file.name}: {fault}")
         else:
             rows.append(data)
     if not rows:
-        raise UserError(f"no picture at {path}", "name a folder: make bench IMAGES=photos")
+        raise UserError(f"no pictures at {path}", "give a folder: make bench IMAGES=photos")
     return Inputs(path.resolve().name, tuple(rows))
 
 
 def _drawn() -> list[Inputs]:
-    """Drawn once, and kept."""
+    """Generated once and cached."""
     recipe = json.dumps([SIZES, OF_EACH, QUALITY, FADING, SENSOR_NOISE, FINEST_COLOUR])
     made_by = DRAWN / "recipe.json"
     if not made_by.exists() or made_by.read_text() != recipe:
-        with console.waiting("drawing photos"), files.whole_folder(DRAWN) as draft:
+        with console.waiting("generating photos"), files.whole_folder(DRAWN) as draft:
             for name, size in SIZES.items():
                 for seed in range(OF_EACH):
                     (draft / f"{name} {seed}.jpg").write_bytes(draw(size, seed))
@@ -135,7 +135,7 @@ def _drawn() -> list[Inputs]:
 
 
 def draw(size: tuple[int, int], seed: int) -> bytes:
-    """A JPEG of a scene that nobody has seen."""
+    """A JPEG of a random scene."""
     random = np.random.default_rng(seed)
     scene = Image.fromarray(_landscape(size, random))
     for _ in range(14):
@@ -148,7 +148,7 @@ def draw(size: tuple[int, int], seed: int) -> bytes:
 
 
 def _landscape(size: tuple[int, int], random: np.random.Generator) -> NDArray[np.uint8]:
-    """Random shades from coarse to fine, as clouds and foliage have them."""
+    """Random shades from coarse to fine, like clouds and foliage."""
     width, height = size
     total = np.zeros((height, width, 3), np.float32)
     cells, amplitude = 3, 1.0

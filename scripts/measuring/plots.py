@@ -1,4 +1,4 @@
-"""The results as plots. A measurement that was unstable is marked, and has no figure."""
+"""The results as plots. Unstable measurements are marked and have no figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scripts.measuring.workload import NETWORK
 
 STYLE = Path(__file__).with_suffix(".mplstyle")
 
-# Told apart by colour-blind readers too (Okabe and Ito's palette).
+# Distinguishable for colour-blind readers (Okabe and Ito's palette).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 NETWORK_COLOUR = "#64748b"
 PARTS = {"queue": "#e69f00", "input": "#56b4e9", "compute": "#0072b2", "output": "#009e73"}
@@ -29,7 +29,7 @@ UNSTABLE: dict[str, Any] = {"marker": "x", "alpha": 0.5, "linestyle": "none"}
 
 
 def svg(figure: Figure) -> str:
-    """For a page: the drawing alone, without the head of a file."""
+    """SVG to embed in a page, without the file header."""
     file = io.StringIO()
     with style.context(STYLE):
         figure.savefig(file, format="svg")
@@ -42,7 +42,7 @@ def png(figure: Figure, path: Path) -> None:
 
 
 def throughput(measurements: Sequence[Measurement]) -> Figure:
-    """Pictures a second over latency, a line for each thing that was asked, a dot a concurrency."""
+    """Pictures per second over latency: a line per target and input, a dot per concurrency."""
     shown = [one for one in measurements if one.configuration.batch == 1]
     colours = _colours(shown)
     with style.context(STYLE):
@@ -88,10 +88,10 @@ def throughput(measurements: Sequence[Measurement]) -> Figure:
                         fontweight="bold",
                     )
         if any(not one.stable and one.requests for one in shown):
-            label = "unstable: from the least to the most of its rounds"
+            label = "unstable: from minimum to maximum of its rounds"
             axes.plot([], [], color="#334155", label=label, **UNSTABLE)
         axes.set_xlabel("median latency, ms (left is better)")
-        axes.set_ylabel("pictures a second (up is better)")
+        axes.set_ylabel("pictures per second (up is better)")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.margins(x=0.08, y=0.12)
@@ -99,7 +99,7 @@ def throughput(measurements: Sequence[Measurement]) -> Figure:
         marks, names = axes.get_legend_handles_labels()
         order = sorted(range(len(marks)), key=lambda at: isinstance(marks[at], Line2D))
         axes.legend(
-            [marks[at] for at in order],  # what was measured, and then what was unstable
+            [marks[at] for at in order],  # stable measurements first
             [names[at] for at in order],
             loc="upper center",
             bbox_to_anchor=(0.5, -0.14),
@@ -110,7 +110,7 @@ def throughput(measurements: Sequence[Measurement]) -> Figure:
 
 
 def _unstable_point(axes: Axes, one: Measurement, colour: str) -> None:
-    """Where it may be; one of which no round was answered is told in the legend."""
+    """The range where it may be; one without any answer appears only in the legend."""
     if not one.requests:
         label = f"{one.configuration.name}: {one.why_unstable}"
         axes.plot([], [], color=colour, label=label, **UNSTABLE)
@@ -128,7 +128,7 @@ def _unstable_point(axes: Axes, one: Measurement, colour: str) -> None:
 
 
 def latencies(measurements: Sequence[Measurement]) -> Figure:
-    """p50, p95 and p99 of each configuration, on one line."""
+    """p50, p95 and p99 of each configuration on one line."""
     shown = measurements
     colours = _colours(shown)
     with style.context(STYLE):
@@ -159,7 +159,7 @@ def latencies(measurements: Sequence[Measurement]) -> Figure:
         axes.margins(x=0.18)
         axes.set_xlim(left=0)
         axes.set_xlabel("latency, ms (left is better)")
-        axes.set_title("Latency: half, 95 % and 99 % of the requests were answered by", pad=26)
+        axes.set_title("Latency: 50 %, 95 % and 99 % of the requests were answered within", pad=26)
         for label, marker in (("p50", "o"), ("p95", "|"), ("p99", "D")):
             axes.plot([], [], marker, color="#334155", label=label)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=9, borderpad=0.2)
@@ -181,7 +181,7 @@ def _unstable_row(axes: Axes, row: int, one: Measurement, colour: str) -> None:
 
 
 def waterfall(measurements: Sequence[Measurement]) -> Figure:
-    """A panel for each measurement: a request's way through the server, step after step."""
+    """A panel per measurement: a request's way through the server, step by step."""
     panels = [one for one in measurements if one.waterfall or not one.stable]
     with style.context(STYLE):
         if not panels:

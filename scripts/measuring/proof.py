@@ -1,4 +1,4 @@
-"""The whole gpu flow in a copy of the project, and what it confirms of docs/gpu.md's table."""
+"""Runs the whole gpu flow in a copy of the project and checks the claims in docs/gpu.md."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from scripts.base.ports import free_ports
 from scripts.settings.settings import PORTS
 from scripts.steps.picture import mug
 
-# What is made here, or of no use to the flow.
+# Generated files, and what the flow does not need.
 NOT_COPIED = (".git", ".venv", "build", "docs", "tests", "__pycache__", ".*_cache", "*.whl")
-LINES = 40  # of what a step said, its last ones
+LINES = 40  # the last lines of a step's output
 
 
 @dataclass(frozen=True)
 class Step:
     name: str
-    target: str  # of make
+    target: str  # the make target
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -43,7 +43,7 @@ STEPS = (
     Step("classify", "classify", {"IMG": PICTURE, "JSON": "1"}),
     Step("bench", "bench", {"QUICK": "1"}),
     Step("texts", "sentiment", {"TEXT": "What a day!", "SENTIMENT": "minilm"}),
-    Step("publish", "publish", {"MAX_MEGAPIXELS": "49"}),  # which changes no answer
+    Step("publish", "publish", {"MAX_MEGAPIXELS": "49"}),  # a new version with the same answers
     Step("rollout", "rollout"),
     Step("rollback", "rollback"),
     Step("scores on the GPU", "up", {"POSTPROCESS": "gpu"}),
@@ -54,9 +54,9 @@ STEPS = (
 
 @dataclass(frozen=True)
 class Row:
-    """Confirmed if a step ended well and said a line like this."""
+    """Confirmed if the step succeeded and printed a line like this."""
 
-    claim: str  # as it stands in docs/gpu.md
+    claim: str  # as in docs/gpu.md
     step: str
     sign: str
 
@@ -93,7 +93,7 @@ class Verdict:
 
 
 def prove() -> dict[str, Any]:
-    """Goes on whatever fails, and leaves nothing behind."""
+    """Continues after failures, and leaves nothing behind."""
     with _copy() as project:
         outcomes = [_ran(step, project) for step in STEPS]
         about = _versions(project.path)
@@ -113,7 +113,7 @@ class Copy:
 
 @contextmanager
 def _copy() -> Iterator[Copy]:
-    """With ports, a repository and a Compose project of its own: what is up here goes on, and
+    """With its own ports, repository and Compose project: the running server is left alone, and
     nothing reaches the bucket that .env may name."""
     with tempfile.TemporaryDirectory(prefix="triton-bundle-proof-", dir="/tmp") as folder:
         path = Path(folder) / Path(folder).name.replace("_", "-")
@@ -148,7 +148,7 @@ def _ran(step: Step, project: Copy) -> Outcome:
 
 
 def anonymous(text: str, folder: Path) -> str:
-    """Without what tells whose machine it was."""
+    """Without host names and paths."""
     own = (str(folder), str(folder.parent), str(ROOT), str(Path.home()), platform.node())
     for word in (*own, getpass.getuser()):
         if len(word) > 1:
@@ -162,7 +162,7 @@ def _judged(row: Row, outcomes: Sequence[Outcome]) -> Verdict:
     if outcome.exit_code == 0 and line:
         return Verdict(row.claim, True, line.strip())
     if outcome.exit_code == 0:
-        return Verdict(row.claim, False, f"`{outcome.step}` ended well, and did not say so")
+        return Verdict(row.claim, False, f"`{outcome.step}` succeeded, but did not print this")
     errors = [each for each in outcome.said if each.startswith("error: ")] or outcome.said[-1:]
     return Verdict(row.claim, False, " ".join(errors) or f"exit code {outcome.exit_code}")
 

@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing beside it, the plots as PNG files, JSON and CSV."""
+"""The report: one self-contained page, the plots as PNG files, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scripts.measuring.workload import CASCADE, ENSEMBLE, NETWORK
 
 TEMPLATE = Path(__file__).with_name("report.html")
 
-# Where the waterfall is drawn: alone, and with company enough to queue.
+# The concurrencies to draw waterfalls for: one request alone, and enough to queue.
 WATERFALL_AT = (1, 4)
 
 
@@ -71,10 +71,10 @@ def for_the_waterfall(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def headlines(measurements: Sequence[Measurement]) -> list[Headline]:
-    """What each kind of photo reached, all with as many requests at a time: else the one whose
-    other figures were unstable would seem the slower."""
+    """What each kind of photo reached, all at the same concurrency: otherwise one with unstable
+    figures would seem slower."""
     asked: dict[tuple[str, str], dict[int, Measurement]] = {}
-    for one in sorted(measurements, key=lambda one: one.stable):  # of two alike the stable one
+    for one in sorted(measurements, key=lambda one: one.stable):  # of two alike, the stable one
         of = one.configuration
         if of.batch == 1 and of.protocol == "grpc":
             asked.setdefault((of.target.label, of.inputs.name), {})[of.concurrency] = one
@@ -90,7 +90,7 @@ def headlines(measurements: Sequence[Measurement]) -> list[Headline]:
 
 
 def _compared_at(groups: Sequence[Mapping[int, Measurement]]) -> int:
-    """Where most of them are stable, and of those where the first reached most."""
+    """The concurrency at which most are stable; of those, the fastest for the first."""
     measured = Counter(at for group in groups for at in group)
     stable = Counter(at for group in groups for at, one in group.items() if one.stable)
 

@@ -1,4 +1,4 @@
-"""A run's figures as files: JSON that a later run is compared with, CSV for a spreadsheet."""
+"""A run's figures as files: JSON for later comparisons, CSV for spreadsheets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def as_dict(when: str, about: dict[str, Any], measurements: list[Measurement]) -
 
 
 def _measurement(one: Measurement) -> dict[str, Any]:
-    """What is unstable has its range, and no figure that could be taken for a result."""
+    """An unstable measurement has a range, but no figure that could be taken for a result."""
     asked = one.configuration
     flow = one.waterfall
     return {
@@ -80,7 +80,7 @@ OF_A_CASCADE = ("threshold", "passed_on", "top1_agreement")  # the last two are 
 
 
 def as_csv(results: dict[str, Any]) -> str:
-    """Empty cells where a measurement was unstable."""
+    """Unstable measurements have empty cells."""
     text = io.StringIO()
     columns = (*COLUMNS, *(OF_A_CASCADE if "cascade" in results else ()))
     table = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Measures configurations in turn, several times over: what disturbs the machine hits all alike."""
+"""Measures configurations in turn, several times: disturbances then affect all of them alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scripts.measuring.measurement import Measurement, Sample
 from scripts.measuring.perf_analyzer import Failed, PerfAnalyzer
 from scripts.measuring.workload import Configuration
 
-# Of each run, beside the measuring itself.
+# Seconds per run, besides the measurement itself.
 START_S = 0.5
 WARM_UP_S = 1.0
 
@@ -26,7 +26,7 @@ def measure(
     rounds: int,
     seconds: float,
 ) -> list[Measurement]:
-    """Each configuration `rounds` times for `seconds`; what is asked first is warmed up before."""
+    """Measures each configuration `rounds` times for `seconds`, after a warm-up."""
     samples: list[list[Sample]] = [[] for _ in configurations]
     warm_ups = _hardest_of_each(configurations)
     work = len(warm_ups) * WARM_UP_S + rounds * len(configurations) * seconds
@@ -49,13 +49,13 @@ def measure(
 
 
 def seconds_each(budget: float, configurations: Sequence[Configuration], rounds: int) -> float:
-    """How long each may be measured for all of them to be done within the budget."""
+    """How long to measure each, so that all fit into the budget."""
     free = budget - len(_hardest_of_each(configurations)) * (WARM_UP_S + START_S)
     return max(1.0, free / (rounds * len(configurations)) - START_S)
 
 
 def _hardest_of_each(configurations: Sequence[Configuration]) -> list[Configuration]:
-    """Of each target and kind of input, the one with the most requests at a time."""
+    """The highest concurrency of each target and kind of input."""
     hardest = {
         (one.target.label, one.inputs.name): one
         for one in sorted(configurations, key=lambda one: one.concurrency)
@@ -80,7 +80,7 @@ def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float
 
 
 class _Shown:
-    """A line that moves in a terminal; elsewhere a line a round."""
+    """An animated line in a terminal; elsewhere a line per round."""
 
     def __init__(self, progress: Progress, task: TaskID, total: float) -> None:
         self._progress, self._task, self._total = progress, task, total

@@ -1,4 +1,4 @@
-"""Which pipeline is measured, and what its server and its versions tell of it."""
+"""The pipeline to measure, and what its server and versions say about it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from scripts.stacks.state import State
 @dataclass(frozen=True)
 class Subject:
     title: str
-    pipelines: tuple[Target, ...]  # that are sent the same, the one that was named first
-    network: Target | None  # that is fed pixels, where its pipeline is measured alone
-    transform: Transform | None  # of pictures, before that network
+    pipelines: tuple[Target, ...]  # that get the same inputs; the requested one first
+    network: Target | None  # gets pixels; only if its pipeline is measured alone
+    transform: Transform | None  # from pictures to that network's pixels
     served: Mapping[str, Any]
-    models: tuple[str, ...]  # whose configurations decide how fast it is
+    models: tuple[str, ...]  # whose configs affect the speed
 
 
 def of(server: State, pipeline: Pipeline) -> Subject:
-    """A pipeline, beside its network where that can be fed pixels."""
+    """A pipeline, together with its bare network if that takes pixels."""
     version = served_version(pipeline)
     served = machine.served(server, pipeline)
     ensemble = asked(server, pipeline)

@@ -13,7 +13,7 @@ from scripts.measuring.measurement import Measurement, against, held_against
 from scripts.measuring.waterfall import Waterfall
 from scripts.measuring.workload import NETWORK
 
-# What the figures of the waterfall leave of a line is for its bars.
+# The width of a line that the figures leave for the bars.
 FIGURES, LONGEST_BAR = 64, 40
 
 
@@ -49,7 +49,7 @@ def _cells(one: Measurement, measurements: list[Measurement]) -> list[str | Text
 
 
 def waterfalls(shown: Sequence[Measurement]) -> Table:
-    """Each line begins where the one above it ended, as the request goes its way."""
+    """Each bar begins where the one above it ended, following the request."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("a request's way", no_wrap=True)
     for heading in ("queue", "input", "compute", "output", "ms", "batch"):

@@ -1,4 +1,4 @@
-"""Where the time of a request goes, from Triton's own counters before and after a measurement."""
+"""Where a request's time goes, from Triton's counters before and after a measurement."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
+from bundle_serving.address import Address
 from scripts.server import triton_api
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What Triton counts of one model since its start; durations are nanoseconds."""
+    """Triton's counters of one model since its start; durations in nanoseconds."""
 
     requests: int = 0
     failed: int = 0
@@ -50,7 +51,7 @@ def parse(statistics: dict[str, Any]) -> dict[str, Counters]:
     return {model["name"]: Counters.parse(model) for model in statistics["model_stats"]}
 
 
-def fetch(address: str) -> dict[str, Counters]:
+def fetch(address: Address) -> dict[str, Counters]:
     return parse(triton_api.get(address, "/models/stats"))
 
 
@@ -68,14 +69,14 @@ def together(rounds: Iterable[Mapping[str, Counters]]) -> dict[str, Counters]:
 
 @dataclass(frozen=True)
 class Step:
-    """Of one model, in milliseconds a request of the whole."""
+    """One model's share, in milliseconds per request."""
 
     name: str
     queue: float
     input: float
     compute: float
     output: float
-    batch: float  # pictures that were computed together, on average
+    batch: float  # average batch size
 
     @property
     def total(self) -> float:
@@ -84,10 +85,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """A request's mean way through a server, in milliseconds."""
+    """The average request's way through a server, in milliseconds."""
 
-    client: float  # as the client saw it, from end to end
-    server: float  # within the server
+    client: float  # end to end, as the client saw it
+    server: float  # inside the server
     steps: tuple[Step, ...]
 
     @property
@@ -97,7 +98,7 @@ class Waterfall:
 
     @property
     def overhead(self) -> float:
-        """What leading a request from step to step takes."""
+        """Passing a request from step to step."""
         return max(0.0, self.server - sum(step.total for step in self.steps))
 
     def as_dict(self) -> dict[str, Any]:
@@ -107,8 +108,8 @@ class Waterfall:
 def of(
     model: str, steps: Sequence[str], counted: Mapping[str, Counters], client: float
 ) -> Waterfall | None:
-    """None where the server counted nothing. A step that not every request takes counts as much
-    less."""
+    """None if the server counted nothing. A step that only some requests take counts
+    proportionally."""
     whole = counted.get(model, Counters())
     if not whole.requests:
         return None

@@ -1,10 +1,11 @@
-"""What is measured: which models, asked with what, over which protocol, by how many at a time."""
+"""What to measure: which models, inputs, protocols and concurrencies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bundle_serving.address import Address
 from scripts.measuring.photos import Inputs
 from scripts.server import triton_api
 
@@ -14,17 +15,19 @@ CASCADE = "cascade"
 
 @dataclass(frozen=True)
 class Target:
-    """A model of a server, and what the server tells about it."""
+    """A model on a server, and what the server says about it."""
 
     label: str
     model: str
-    http: str
-    grpc: str
+    http: Address
+    grpc: Address
     input: str
-    steps: tuple[str, ...]  # of an ensemble, in the order of its configuration; else itself
+    steps: tuple[
+        str, ...
+    ]  # an ensemble's models in the order of its config; otherwise the model itself
 
     @classmethod
-    def asked(cls, label: str, model: str, http: str, grpc: str) -> Target:
+    def asked(cls, label: str, model: str, http: Address, grpc: Address) -> Target:
         config = triton_api.get(http, f"/models/{model}/config")
         steps = config.get("ensemble_scheduling", {}).get("step", [])
         names = tuple(step["model_name"] for step in steps) or (model,)
@@ -37,7 +40,7 @@ class Configuration:
     inputs: Inputs
     protocol: str  # grpc or http
     batch: int  # pictures in one request
-    concurrency: int  # requests on their way at any time
+    concurrency: int  # requests in flight
 
     @property
     def name(self) -> str:
@@ -71,7 +74,7 @@ def a_few(
     pictures: Sequence[Inputs],
     pixels: Inputs,
 ) -> list[Configuration]:
-    """What a minute allows."""
+    """A selection for a run of a minute."""
     found = []
     for sent in pictures:
         found += [Configuration(ensemble, sent, "grpc", 1, each) for each in (1, 4)]
@@ -83,7 +86,7 @@ def a_few(
 def side_by_side(
     pipelines: Sequence[Target], pictures: Sequence[Inputs], concurrencies: Sequence[int]
 ) -> list[Configuration]:
-    """Each alike."""
+    """The same measurements for each."""
     return [
         Configuration(pipeline, sent, "grpc", 1, each)
         for sent in pictures

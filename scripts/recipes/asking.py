@@ -5,15 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from scripts.settings import arguments
+
+
+class Known(TypedDict, total=False):
+    """What the bundle's client is told of a server."""
+
+    url: str
+    api_key: str
+    ca_file: str
+    server_name: str
 
 
 @dataclass(frozen=True)
 class Server:
     """The server to ask."""
 
-    http: str
+    known: Known
     client: Callable[[Sequence[str], Sequence[str]], int]  # the client's program: options, pictures
 
 

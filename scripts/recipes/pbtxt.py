@@ -9,8 +9,21 @@ from typing import Any
 from scripts.recipes.layout import Share
 
 NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
-# Requests that arrive together share a batch; none waits for others.
-BATCHES_FORM_THEMSELVES = "dynamic_batching { }"
+# Beyond this many a request is refused at once; after this long its client has given up.
+MOST_WAITING, LONGEST_WAIT_S = 512, 30
+QUEUE_ENDS = f"""\
+  default_queue_policy {{
+    max_queue_size: {MOST_WAITING}
+    default_timeout_microseconds: {LONGEST_WAIT_S * 1_000_000}
+  }}
+"""
+QUEUED = f"dynamic_batching {{\n{QUEUE_ENDS}}}"
+# Requests that arrive together share a batch; none waits for others. On a CPU larger batches take
+# more memory and no less time.
+MOST_TOGETHER = 16
+BATCHES_FORM_THEMSELVES = (
+    f"dynamic_batching {{\n  preferred_batch_size: [ {MOST_TOGETHER} ]\n{QUEUE_ENDS}}}"
+)
 LABELS = "labels.txt"
 
 
@@ -125,6 +138,7 @@ def preferred_batches(sizes: Sequence[int], delay_us: int) -> str:
         "dynamic_batching {\n"
         f"  preferred_batch_size: {_list(sizes)}\n"
         f"  max_queue_delay_microseconds: {delay_us}\n"
+        f"{QUEUE_ENDS}"
         "}"
     )
 

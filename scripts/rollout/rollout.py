@@ -71,7 +71,7 @@ def found(pipeline: Pipeline) -> Up:
     stack = flavour.stack(server.flavour, server.started_with)
     found = Up(server, stack, wished, version, shared)
     recover(server, version, shared)
-    if reason := reason_not_to_trust(f"http://{server.http}", pipeline.ensemble):
+    if reason := reason_not_to_trust(server.http, pipeline.ensemble):
         raise UserError(f"the server does not answer ({reason})", served.brings_up(pipeline))
     return found
 
@@ -231,7 +231,7 @@ def _answers(
     """As labels, if there are any: another network may order its classes differently."""
     recipe, listed = version.pipeline.recipe, version.workspace.onnx / "labels.txt"
     labels = listed.read_text().splitlines() if listed.exists() else []
-    connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
+    connection = up_now.server.http.connection(timeout=60)
     try:
         said = [recipe.gist(ask(connection, model, question)) for question in questions]
     except (OSError, http.client.HTTPException, ValueError) as fault:
@@ -244,7 +244,7 @@ def _answers(
 def _ask_golden(switch: Switch, up_now: Up) -> None:
     """Compares the new version, on the running server, with PyTorch's answers."""
     made, recipe = switch.new.workspace, switch.new.pipeline.recipe
-    connection = http.client.HTTPConnection(up_now.server.http, timeout=60)
+    connection = up_now.server.http.connection(timeout=60)
     try:
         answers = [ask(connection, switch.candidate, each) for each in recipe.golden(made)]
     except (OSError, http.client.HTTPException, ValueError) as fault:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+from bundle_serving.address import Address
 from scripts.steps import infer
 from scripts.steps.infer import Question
 
@@ -30,7 +31,7 @@ class Answer:
 class Stream:
     """Sends requests until the block ends. The candidate's share may change meanwhile."""
 
-    address: str
+    address: Address
     model: str
     questions: Sequence[Question]
     gist: Callable[[infer.Answer], Hashable]
@@ -64,7 +65,7 @@ class Stream:
         return self._answers[mark:]
 
     def _ask_on(self, offset: int) -> None:
-        connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT_S)
+        connection = self.address.connection(TIMEOUT_S)
         owed = 0.0
         asked: Counter[int] = Counter({self.serves: offset})
         while True:

@@ -5,22 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from bundle_serving.address import Address
 from scripts.base.errors import INTERRUPTED
 from scripts.base.streams import all_output_on_stderr
-from scripts.recipes.asking import Server
-from scripts.stacks import client_side
+from scripts.recipes.asking import Known, Server
+from scripts.stacks import client_side, exposure
 from scripts.stacks.state import State
 
 
 def of(server: State) -> Server:
-    return Server(server.http, partial(_client, server))
+    return Server(known(server.http), partial(_client, server))
+
+
+def known(address: Address) -> Known:
+    told = Known(url=address.url)
+    if address.api_key:
+        told["api_key"] = address.api_key
+    if address.certificate:
+        told["ca_file"] = str(address.certificate)
+        told["server_name"] = exposure.name_in(address.certificate)
+    return told
 
 
 def _client(server: State, options: Sequence[str], pictures: Sequence[str]) -> int:
     with all_output_on_stderr():
         side = client_side.of(server)
-    program = ["python3", "-m", "bundle_client", "--url", side.http, *options, "--", *pictures]
+    program = ["python3", "-m", "bundle_client", *options, "--", *pictures]
+    told = {f"BUNDLE_{name.upper()}": str(value) for name, value in known(side.http).items()}
     try:
-        return side.run(program, reads=pictures).returncode
+        return side.run(program, reads=pictures, told=told).returncode
     except KeyboardInterrupt:  # the client got it too, and has reported it
         return INTERRUPTED

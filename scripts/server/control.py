@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from google.protobuf import json_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from bundle_serving.address import Address
 from scripts.base import interrupts
 from scripts.base.errors import UserError
 from scripts.server import loading
@@ -16,7 +17,7 @@ from scripts.server import loading
 
 @dataclass(frozen=True)
 class Control:
-    address: str  # gRPC
+    address: Address | str  # gRPC
     limit: float  # seconds per call
 
     def load(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from scripts import bootstrap
@@ -61,16 +62,16 @@ def ensure(wished: Settings) -> State:
     except BaseException:  # Ctrl-C too: leave no service behind that may not work
         stop()
         raise
-    console.note(f"embeddings: {_network()}, on http://{where(wanted)}")
+    console.note(f"embeddings: {_network()}, on {where(wanted).url}")
     return wanted
 
 
-def where(known: State) -> str:
+def where(known: State) -> Address:
     return known.where(known.started_with.embeddings_port)
 
 
 def why_not(known: State) -> str | None:
-    return reason_not_to_trust(f"http://{where(known)}", MODEL)
+    return reason_not_to_trust(where(known), MODEL)
 
 
 def stop() -> bool:

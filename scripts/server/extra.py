@@ -25,12 +25,11 @@ LOADED = ROOT / "build" / "run" / "beside.json"
 
 def load(server: State, pipeline: str, changed: bool) -> None:
     """Loads an ensemble, and its models with it."""
-    url = f"http://{server.http}"
-    if changed or reason_not_to_trust(url, pipeline):
+    if changed or reason_not_to_trust(server.http, pipeline):
         with console.waiting(f"loading {pipeline}"):
             Shared(server.started_with, pipelines.first()).push_live()
             loading.load(server.admin, pipeline, LOAD_TIMEOUT_S)
-        if reason := reason_not_to_trust(url, pipeline):
+        if reason := reason_not_to_trust(server.http, pipeline):
             raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
     remember(pipeline)
 

@@ -9,7 +9,7 @@ from scripts.stacks.state import State
 
 def unhealthy_reason(stack: Stack, server: State, pipeline: str) -> str | None:
     """None if it answers requests and its keeper is running."""
-    if reason := reason_not_to_trust(f"http://{server.http}", pipeline):
+    if reason := reason_not_to_trust(server.http, pipeline):
         return reason
     if not stack.alive():
         return "it answers, but its keeper is gone"

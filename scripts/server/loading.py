@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import tritonclient.grpc
 from tritonclient.utils import InferenceServerException
 
+from bundle_serving.address import Address
 from bundle_serving.guard import GRPC_HEADER
 from scripts.base import lock
 from scripts.base.errors import UserError
+from scripts.server import triton_grpc
 from scripts.stacks import admin_key
 
 # The door's message, and that of NVIDIA's server.
@@ -23,7 +24,7 @@ REFUSED = re.compile("the admin key|This protocol is restricted")
 
 
 def load(
-    address: str,
+    address: Address | str,
     model: str,
     limit: float,
     config: str | None = None,
@@ -36,35 +37,32 @@ def load(
         client.load_model(model, headers=key, config=config, files=named, client_timeout=limit)
 
 
-def unload(address: str, model: str, limit: float) -> None:
+def unload(address: Address | str, model: str, limit: float) -> None:
     with lock.hands_off(), _asked(address, f"the unload of {model}", limit) as (client, key):
         client.unload_model(model, headers=key, client_timeout=limit)
 
 
-def at_work(address: str, limit: float) -> set[str]:
+def at_work(address: Address | str, limit: float) -> set[str]:
     """The models that are loading."""
     with _asked(address, "what it loads", limit) as (client, key):
         index = client.get_model_repository_index(headers=key, client_timeout=limit)
     return {model.name for model in index.models if model.state == "LOADING"}
 
 
-class _Client(tritonclient.grpc.InferenceServerClient):  # type: ignore[misc]
-    def __del__(self) -> None:
-        """Closed below; the inherited one complains if Ctrl-C interrupted the constructor."""
-
-
 @contextmanager
-def _asked(address: str, what: str, limit: float) -> Iterator[tuple[Any, dict[str, str]]]:
-    client = _Client(address)
+def _asked(address: Address | str, what: str, limit: float) -> Iterator[tuple[Any, dict[str, str]]]:
+    client = triton_grpc.client(address)
     try:
-        yield client, {GRPC_HEADER: admin_key.load()}
+        yield client, {GRPC_HEADER: admin_key.load(), **triton_grpc.headers(address)}
     except InferenceServerException as fault:
         raise _refusal(address, what, limit, fault) from None
     finally:
         client.close()
 
 
-def _refusal(address: str, what: str, limit: float, fault: InferenceServerException) -> UserError:
+def _refusal(
+    address: Address | str, what: str, limit: float, fault: InferenceServerException
+) -> UserError:
     said = " ".join(str(fault.message()).split())[:400].rstrip("; ")
     if REFUSED.search(said):
         return UserError(

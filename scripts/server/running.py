@@ -66,7 +66,7 @@ def running(pipeline: Pipeline) -> State:
 
 
 def answers(server: State, ensemble: str) -> bool:
-    return reason_not_to_trust(f"http://{server.http}", ensemble) is None
+    return reason_not_to_trust(server.http, ensemble) is None
 
 
 def restart(now: Mapping[str, str], asked: Mapping[str, str]) -> str:

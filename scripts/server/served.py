@@ -30,6 +30,6 @@ def brings_up(pipeline: Pipeline) -> str:
 
 
 def described(server: State, version: Version) -> str:
-    asked = f"http://{server.http}/v2/models/{version.pipeline.ensemble}, gRPC {server.grpc}"
+    asked = f"{server.http.url}/v2/models/{version.pipeline.ensemble}, gRPC {server.grpc}"
     what = f"{version.pipeline.ensemble}, serving {version.what} ({version.named})"
     return f"{what}, flavour {server.flavour}, {asked}"

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from bundle_serving.address import Address
 from bundle_serving.guard import HEADER
 from scripts.base.errors import UserError
 from scripts.stacks import admin_key
@@ -15,26 +16,27 @@ from scripts.stacks import admin_key
 SECONDS = 10
 
 
-def get(address: str, path: str = "") -> Any:
-    """GET /v2/path of the server at host:port."""
-    return _ask(urllib.request.Request(_url(address, path)), SECONDS)
+def get(address: Address, path: str = "") -> Any:
+    """GET /v2/path."""
+    return _ask(address, urllib.request.Request(_url(address, path)), SECONDS)
 
 
-def post(address: str, path: str, body: Any = None, timeout: float = SECONDS) -> Any:
+def post(address: Address, path: str, body: Any = None, timeout: float = SECONDS) -> Any:
     """POST /v2/path with a JSON body; None if the answer is empty."""
     data = json.dumps(body).encode() if body is not None else b""
-    return _ask(urllib.request.Request(_url(address, path), data, method="POST"), timeout)
+    request = urllib.request.Request(_url(address, path), data, method="POST")
+    return _ask(address, request, timeout)
 
 
-def _url(address: str, path: str) -> str:
-    return f"http://{address}/v2{path}"
+def _url(address: Address, path: str) -> str:
+    return f"{address.url}/v2{path}"
 
 
-def _ask(request: urllib.request.Request, timeout: float) -> Any:
+def _ask(address: Address, request: urllib.request.Request, timeout: float) -> Any:
     where = f"{request.host} does not answer {request.selector}"
     request.add_header(HEADER, admin_key.load())
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
+        with address.open(request, timeout) as answer:
             return json.loads(answer.read() or b"null")
     except urllib.error.HTTPError as refusal:
         if refusal.code == http.client.FORBIDDEN:

@@ -30,7 +30,7 @@ from scripts.server.recover import recover
 from scripts.server.served import described, serving
 from scripts.settings import settings
 from scripts.settings.settings import SERVER, Settings, names
-from scripts.stacks import admin_key, flavour, gpu, state
+from scripts.stacks import admin_key, exposure, flavour, gpu, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import on_demand
@@ -206,7 +206,7 @@ def _stop(known: State) -> None:
 def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
     """Waits for an answer: Triton's readiness is true even while the pipeline does not work."""
     with console.waiting("starting the server and waiting for its first answer") as waiting:
-        while reason := reason_not_to_trust(f"http://{wanted.http}", PIPELINE):
+        while reason := reason_not_to_trust(wanted.http, PIPELINE):
             waiting.show(reason)
             if not stack.alive():
                 said = first_error(stack.log()) or reason
@@ -223,7 +223,7 @@ def fingerprint(stack: Stack, wished: Settings) -> str:
     """A hash of everything that a running server was started from, without other pipelines, which
     are loaded later."""
     started_with = [stack.version(), *(wished[name] for name in names(SERVER))]
-    started_with += [str(admin_key.mark()), laid_out(pipelines.first())]
+    started_with += [str(admin_key.mark()), exposure.mark(wished), laid_out(pipelines.first())]
     return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
 
 

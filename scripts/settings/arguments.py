@@ -52,7 +52,7 @@ class Arguments:
     stop = flag("Stop the running server during the search.")
 
     add = text("", "The client that gets a key.")
-    rate = text("", "How many requests a second it may send.")
+    rate = number_or_none("How many requests a second it may send.")
     revoke = text("", "The client whose key is revoked.")
 
     args = text("", "Options for pytest.")

@@ -17,8 +17,7 @@ from dotenv import dotenv_values
 
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.base.paths import MARK, ROOT
-from scripts.settings.dotenv_file import PATH
+from scripts.base.paths import DOTENV, MARK, ROOT
 
 NAME, FILE = "COMPOSE_PROJECT_NAME", "COMPOSE_FILE"
 
@@ -26,7 +25,7 @@ NAME, FILE = "COMPOSE_PROJECT_NAME", "COMPOSE_FILE"
 BY_MAKE = "  # written by make"
 
 
-def project_name(environment: Mapping[str, str] = os.environ, dotenv: Path = PATH) -> str:
+def project_name(environment: Mapping[str, str] = os.environ, dotenv: Path = DOTENV) -> str:
     name = environment.get(NAME) or _by_user(dotenv).get(NAME)
     if not name:
         return f"{folder_name() or 'bundle'}-{MARK}"
@@ -43,7 +42,7 @@ def folder_name() -> str:
     return re.sub(r"[^a-z0-9_-]", "", ROOT.name.lower()).lstrip("_-")
 
 
-def write(name: str = "", file: Path | None = None, dotenv: Path = PATH) -> None:
+def write(name: str = "", file: Path | None = None, dotenv: Path = DOTENV) -> None:
     """Without `file`, plain `docker compose` reads compose.yaml."""
     ours = {NAME: name, FILE: str(file.relative_to(ROOT)) if file else ""}
     by_user = _by_user(dotenv)

@@ -9,16 +9,14 @@ from pathlib import Path
 from dotenv import dotenv_values
 
 from scripts.base import files
-from scripts.base.paths import ROOT
-
-PATH = ROOT / ".env"
+from scripts.base.paths import DOTENV
 
 
-def read(path: Path = PATH) -> dict[str, str]:
+def read(path: Path = DOTENV) -> dict[str, str]:
     return {name: value or "" for name, value in dotenv_values(path).items()}
 
 
-def change(values: Mapping[str, str], why: str, path: Path = PATH) -> None:
+def change(values: Mapping[str, str], why: str, path: Path = DOTENV) -> None:
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     text = path.read_text() if path.exists() else ""
     files.write(path, changed(text, values, why), mode)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
+from scripts.base.paths import DOTENV, ROOT
 from scripts.settings import arguments, command_line, settings
 
 # .env may also contain variables of Docker and Compose.
@@ -21,7 +21,7 @@ class UnknownSetting(UserError):
 
 def require_known(
     typed: Collection[str] | None = None,
-    dotenv: Path = ROOT / ".env",
+    dotenv: Path = DOTENV,
     environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Checks the command line and .env; the environment has many variables that are not for us."""

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from scripts.base.errors import UserError
-from scripts.base.paths import CPU_TORCH, ROOT
+from scripts.base.paths import CPU_TORCH, DOTENV
 from scripts.settings.architectures import known_arch
 from scripts.settings.precision import PRECISIONS
 from scripts.settings.setting import (
     Part,
     Setting,
     choice,
-    flag,
     number,
     of_class,
     path,
@@ -145,9 +144,8 @@ class Place(Group):
     )
     bind = text(
         "127.0.0.1",
-        """The address to open the ports on. On an address that other machines reach, anyone can run
-        inference, unencrypted, so it also takes INSECURE=1; controlling models still requires the
-        admin key.""",
+        """The address to open the ports on. If other machines can reach it, the door requires TLS
+        and an API key (`make keys`).""",
         SERVER,
         EMBEDDINGS,
     )
@@ -175,7 +173,19 @@ class Place(Group):
     network_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
     memory = text("4g", "The memory limit of the server's container.", SERVER)
     compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
-    insecure = flag("1: allow BIND to be an address that other machines reach.", SERVER, DOOR)
+    tls_cert = path(
+        """A certificate, with its chain, for TLS. Empty: `make up` makes one if other machines can
+        reach the ports.""",
+        SERVER,
+        DOOR,
+    )
+    tls_key = path("The private key of TLS_CERT.", SERVER)
+    insecure = choice(
+        ("", "1"),
+        "1: neither TLS nor API keys, wherever BIND opens the ports: anyone there can ask.",
+        SERVER,
+        DOOR,
+    )
     allowed_hosts = text(
         "", "Host names that requests may use, besides addresses and localhost: a,b", SERVER, DOOR
     )
@@ -327,7 +337,7 @@ class Settings(Served, Place, Switching, S3, Gpu, Building):
 
 def load(
     environment: Mapping[str, str] | None = None,
-    dotenv: Path = ROOT / ".env",
+    dotenv: Path = DOTENV,
     not_in_dotenv: Collection[str] = (),
 ) -> Settings:
     typed = os.environ if environment is None else environment

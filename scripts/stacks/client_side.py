@@ -2,7 +2,7 @@
 image.
 
     side = client_side.of(server)
-    side.run(["perf_analyzer", "-u", side.http, "-f", str(folder / "load.csv")], writes=folder)
+    side.run(["perf_analyzer", "-u", str(side.http), "-f", str(folder / "load.csv")], writes=folder)
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bundle_serving.address import Address
 from scripts.base.errors import UserError
 from scripts.base.paths import VENV
 from scripts.stacks.state import State
@@ -38,10 +39,12 @@ class Host:
         quiet: bool = False,
         timeout: float | None = None,
         stdin: str | None = None,
+        told: Mapping[str, str] | None = None,
     ) -> Done:
-        """Runs a program with access to these files and folders; `quiet` captures its output."""
+        """Runs a program with access to these files, folders and variables; `quiet` captures its
+        output."""
         path = f"{VENV / 'bin'}:{os.environ.get('PATH', '')}"
-        environment = os.environ | {"PATH": path}
+        environment = os.environ | {"PATH": path, **(told or {})}
         return subprocess.run(
             program, env=environment, text=True, capture_output=quiet, timeout=timeout, input=stdin
         )
@@ -50,7 +53,7 @@ class Host:
 class Sdk:
     """A container on the server's network."""
 
-    http, grpc = "server:8000", "server:8001"
+    http, grpc = Address("server", 8000), Address("server", 8001)
 
     def __init__(self, stack: GpuStack) -> None:
         self._stack = stack
@@ -64,10 +67,13 @@ class Sdk:
         quiet: bool = False,
         timeout: float | None = None,
         stdin: str | None = None,
+        told: Mapping[str, str] | None = None,
     ) -> Done:
         """As on the host: files and folders are mounted under the same names, and the container
         runs as the calling user."""
         options = ["--workdir", str(Path.cwd()), "--user", f"{os.getuid()}:{os.getgid()}"]
+        for name, value in (told or {}).items():
+            options += ["--env", f"{name}={value}"]
         if writes:  # without capabilities, even root can write only to its own files
             os.chown(writes, os.getuid(), os.getgid())
         for mount in _mounts(reads, writes):

@@ -20,6 +20,7 @@ from docker.models.containers import Container
 
 import docker
 from bundle_serving import keeper_notes
+from bundle_serving.exposure import PRIVATE_KEY
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
@@ -31,7 +32,7 @@ from scripts.recipes.layout import Share
 from scripts.repository import live
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
-from scripts.stacks import admin_key, state, temporary
+from scripts.stacks import admin_key, exposure, state, temporary
 from scripts.stacks.state import State
 from scripts.steps.manifest import pinned
 from scripts.storage import on_demand
@@ -101,6 +102,7 @@ class DockerStack:
         "quantise": "export",
         "gate": "engine",
     }
+    has_door = True
     run_dir = "/run/triton"  # in the container: writable, and programs may run from it
     # A container that does not start is removed, and its log with it.
     log_hint = "see the whole log: docker compose up server"
@@ -123,9 +125,13 @@ class DockerStack:
         self._require_own_project()
         if location := wished(self._settings):  # refused before anything is built or uploaded
             seen_from_containers(location, self._settings)
+        exposure.require_keys(self._settings, self.has_door)
         self.build("server")
-        if not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
-            self._run("init")
+        exposure.place_certificate(self._settings)
+        needs_certificate = exposure.of(self._settings).certificate is not None
+        if needs_certificate or not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
+            hosts = f"ALLOWED_HOSTS={','.join(exposure.names(self._settings))}"
+            self._run("init", options=["--env", hosts])
         admin_key.ensure()
         lock.hands_off_file()
 
@@ -163,8 +169,7 @@ class DockerStack:
                 inside = f"/inputs/{number}/{argument.name}"
                 options += ["--volume", f"{argument}:{inside}:ro"]
                 words.append(inside)
-        if os.getuid() == 0:  # what root has written since is not the steps' to change
-            self._run("init")
+        _give(ROOT / "build")
         command = ("as-owner", "python3", "-m", f"scripts.steps.{step}", *words)
         self._run(self.places.get(step, step), *command, options=options)
 
@@ -240,7 +245,8 @@ class DockerStack:
         """A server for the duration of a block; yields its HTTP and gRPC addresses."""
         http, grpc = free_ports(2)
         name = f"{self.project}-temporary-{http}"
-        options = ["--name", name, f"--volume={repository}:/models:ro", "--env=BIND=127.0.0.1"]
+        options = ["--name", name, f"--volume={repository}:/models:ro"]
+        options += ["--env=BIND=127.0.0.1", "--env=TLS_CERT="]
         options += [f"--publish=127.0.0.1:{http}:8000", f"--publish=127.0.0.1:{grpc}:8001"]
         ran = self.compose("run", "--detach", "--no-deps", *options, "server", quiet=True)
         if ran.returncode:
@@ -259,7 +265,7 @@ class DockerStack:
         try:
             temporary.until_it_answers(
                 "the server",
-                lambda: reason_not_to_trust(f"http://{address}", PIPELINE),
+                lambda: reason_not_to_trust(address, PIPELINE),
                 alive,
                 lambda: container.logs().decode(errors="replace"),
             )
@@ -440,6 +446,20 @@ class DockerStack:
             timeout=timeout,
             input=stdin,
         )
+
+
+def _give(folder: Path) -> None:
+    """Lets the steps, which never run as root, write to a folder that root created."""
+    folder.mkdir(exist_ok=True)
+    if os.getuid() == 0:
+        checkout = ROOT.stat()
+        owner = (checkout.st_uid, checkout.st_gid) if checkout.st_uid else (admin_key.NOBODY,) * 2
+        (folder / "cache").mkdir(exist_ok=True)
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, *owner)
+        for secret in (admin_key.PATH, exposure.FOLDER / PRIVATE_KEY):
+            if secret.exists():
+                os.chown(secret, owner[0], admin_key.NOBODY)
 
 
 def _folder(container: Container) -> str:

@@ -30,6 +30,7 @@ class GpuStack(DockerStack):
     compose_files = ("compose.yaml", "compose.gpu.yaml")
     images = ("export", "server", "sdk")
     image_suffix = "-gpu"
+    has_door = False
     places: ClassVar[Mapping[str, str]] = {
         "adopt": "export",
         "places": "export",

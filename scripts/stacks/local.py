@@ -20,7 +20,7 @@ from scripts.base.errors import INTERRUPTED, AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
 from scripts.settings.settings import DOOR, Settings, names
-from scripts.stacks import admin_key, state, temporary
+from scripts.stacks import admin_key, exposure, state, temporary
 from scripts.stacks.state import State
 from scripts.storage import key_files, on_demand
 from scripts.storage.location import wished
@@ -62,6 +62,9 @@ class LocalStack:
             raise UserError(cause, remedy) from None
         bootstrap.ensure("serve")
         admin_key.ensure()
+        exposure.require_keys(self._settings)
+        exposure.place_certificate(self._settings)
+        exposure.make_certificate(self._settings)
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         bootstrap.ensure(LAYERS[step])
@@ -88,11 +91,12 @@ class LocalStack:
             command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
         else:
             command += ["--repository", live.REPOSITORY]
-        with LOG.open("w") as log:
+        told = {name: self._settings[name] for name in names(DOOR)} | exposure.told(self._settings)
+        with LOG.open("a") as log:  # which the door keeps short
             server = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=os.environ | {name: self._settings[name] for name in names(DOOR)},
+                env=os.environ | told,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

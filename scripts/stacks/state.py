@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bundle_serving import sockets
+from bundle_serving.address import Address
 from scripts.base import files
 from scripts.base.paths import ROOT
 from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks import exposure
 
 RUN = ROOT / "build" / "run"
 PATH = RUN / "state.json"
@@ -28,24 +30,26 @@ class State:
         return Settings(DEFAULTS | self.settings)
 
     @property
-    def http(self) -> str:
+    def http(self) -> Address:
         return self.where(self.started_with.http_port)
 
     @property
-    def grpc(self) -> str:
+    def grpc(self) -> Address:
         return self.where(self.started_with.grpc_port)
 
     @property
-    def admin(self) -> str:
+    def admin(self) -> Address | str:
         """Where commands load and unload models over gRPC: Triton's own socket if it is on this
         machine, which needs neither door nor key."""
         if self.flavour == "local":
             return sockets.target(sockets.folder(RUN))
         return self.grpc
 
-    def where(self, port: int) -> str:
-        address = self.started_with.bind
-        return f"{'127.0.0.1' if address == '0.0.0.0' else address}:{port}"
+    def where(self, port: int) -> Address:
+        found = exposure.address(self.started_with, port)
+        if self.flavour == "gpu":  # which has no door
+            return replace(found, certificate=None, api_key="")
+        return found
 
     def save(self, path: Path = PATH) -> None:
         files.write(path, json.dumps(asdict(self), indent=2) + "\n")

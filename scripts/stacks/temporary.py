@@ -107,7 +107,5 @@ def triton(
         command += ["--http-port", str(http), "--grpc-port", str(grpc)]
         command += ["--metrics-port", str(metrics), "--shm-prefix", SHM_PREFIX + f"{http}_"]
         command += ["--admin-key-file", admin_key.ensure()]
-        with running(
-            name, command, log, lambda: reason_not_to_trust(f"http://{address}", pipeline)
-        ):
+        with running(name, command, log, lambda: reason_not_to_trust(address, pipeline)):
             yield address, f"127.0.0.1:{grpc}"

@@ -1,9 +1,9 @@
-"""Somebody's own ONNX file -> one that takes pixels as ours do, checked against the original.
+"""A user's ONNX model -> one that takes uint8 pixels as ours do, checked against the original.
 
     python -m scripts.steps.adopt --network birds.onnx --labels birds.txt \
         --pictures '{"resize": 256, "crop": 224, …}' --out build/onnx
 
-Out: what export makes too. The original answers in ONNX Runtime, on pixels normalised here.
+Out: the same files as from export. The original runs in ONNX Runtime, on pixels normalised here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scripts.steps.agreement import Bound
 from scripts.steps.manifest import Foreign, lines_of, why_export
 from scripts.steps.progress import step
 
-# The same arithmetic on the same numbers, but for the order of it.
+# The same arithmetic on the same numbers, in a different order.
 BOUND = Bound(0.001)
 
 
@@ -87,7 +87,7 @@ def require_a_label_each(
 
 
 class Original:
-    """The network as it came: normalised floats -> scores, or probabilities."""
+    """The original network: normalised floats -> scores or probabilities."""
 
     def __init__(self, path: Path, how: dict[str, Any]) -> None:
         import numpy as np
@@ -97,7 +97,7 @@ class Original:
 
         try:
             self._session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        except Exception as fault:  # ONNX Runtime's own, of no common kind
+        except Exception as fault:  # ONNX Runtime's exceptions have no common base class
             said = " ".join(str(fault).split())[:200]
             raise UserError(
                 f"{path.name} cannot be run: {said}",
@@ -114,7 +114,7 @@ class Original:
         normalised = (pixels.astype(np.float32) / 255 - self._mean) / self._std
         name = self._session.get_inputs()[0].name
         (scores,) = self._session.run(None, {name: normalised})
-        # The logarithm of probabilities serves as scores: softmax gives them back.
+        # Logarithms of probabilities work as scores: softmax inverts them.
         return np.log(np.maximum(scores, 1e-30)) if self._gives_probabilities else scores
 
 

@@ -1,4 +1,4 @@
-"""Do two runs of one network agree? Pure functions on their scores."""
+"""Whether two runs of a network agree. Pure functions on their scores."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from bundle_serving.scores import softmax
 
-# Two classes this close in the reference are a tie: which of them comes first says nothing.
+# Two classes this close in the reference are a tie: their order means nothing.
 TIE = 0.02
 
 
 @dataclass(frozen=True)
 class Bound:
-    """How far a network may be from its reference and still be trusted."""
+    """How far a network may deviate from its reference."""
 
-    difference: float  # of any class's probability on any picture
-    top1: float = 1.0  # the share of pictures that keep their label
+    difference: float  # between probabilities, over all classes and pictures
+    top1: float = 1.0  # the share of pictures with the same label
 
     def __str__(self) -> str:
         share = "" if self.top1 == 1 else f"top-1 on {self.top1:.0%}, "
@@ -30,7 +30,7 @@ class Bound:
 class Agreement:
     pictures: int
     top1_equal: int
-    max_difference: float  # of any class's probability on any picture
+    max_difference: float  # between probabilities, over all classes and pictures
 
     def within(self, bound: Bound) -> bool:
         enough = self.top1_equal >= bound.top1 * self.pictures
@@ -47,7 +47,7 @@ class Agreement:
 
 
 def compare(reference: NDArray[Any], scores: NDArray[Any]) -> Agreement:
-    """Scores [pictures, classes] of the reference and of what is to be trusted."""
+    """Compares scores [pictures, classes] with the reference's."""
     if not np.isfinite(scores).all():
         return Agreement(len(reference), 0, float("inf"))
     expected, actual = softmax(reference), softmax(scores)
@@ -57,8 +57,8 @@ def compare(reference: NDArray[Any], scores: NDArray[Any]) -> Agreement:
 
 
 def told(reference: NDArray[Any], probabilities: NDArray[Any]) -> Agreement:
-    """As compare, of probabilities of which an answer may tell some: NaN stands for the others. An
-    answer that tells nothing is not judged."""
+    """Like compare, for probabilities of which an answer may have only some; the others are NaN. An
+    answer without any is not judged."""
     judged = ~np.isnan(probabilities).all(axis=1)
     expected, actual = softmax(reference)[judged], probabilities[judged]
     if np.isinf(actual).any():

@@ -1,7 +1,7 @@
-"""An ONNX file that was just made -> the folder that all later steps take.
+"""A freshly exported ONNX file -> the folder that all later steps read.
 
-Compares it with what it was made of, and puts beside it: labels.txt, reference.npz (pixels, and the
-original's scores on them), pictures/ and manifest.json.
+Compares it with its original and adds labels.txt, reference.npz (pixels and the original's scores),
+pictures/ and manifest.json.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scripts.steps.samples import noise, pictures
 
 @dataclass(frozen=True)
 class Made:
-    """What is known of a network before it is compared."""
+    """A network before the comparison."""
 
     identity: dict[str, Any]
     untrained: bool
@@ -46,7 +46,7 @@ def finish(draft: Path, made: Made, samples: Path | None, bound: Bound) -> None:
         reference = np.concatenate([made.original(each[None]) for each in pixels])
         agreement = _compared(path, pixels, reference, bound, made.called)
     print(f"  {agreement}")
-    # The last of the reference's rows are those of the pictures, in this order.
+    # The reference's last rows belong to the pictures, in this order.
     np.savez_compressed(draft / "reference.npz", pixels=pixels, scores=reference)
     (draft / "pictures").mkdir()
     for number, (file, _) in enumerate(shown):
@@ -71,7 +71,7 @@ def _compared(
     path: Path, pixels: NDArray[Any], reference: NDArray[Any], bound: Bound, called: str
 ) -> Agreement:
     options = onnxruntime.SessionOptions()
-    # onnxruntime 1.31 dies of its further ones on vit_b_16 in half precision.
+    # onnxruntime 1.31 crashes with more optimisations on vit_b_16 in half precision.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     (scores,) = session.run(["output"], {"input": pixels})

@@ -1,9 +1,9 @@
-"""A network without its last layer -> ONNX that gives vectors of length 1, checked against PyTorch.
+"""A network without its last layer -> ONNX with vectors of length 1, checked against PyTorch.
 
     python -m scripts.steps.embeddings --weights default --out build/embeddings
 
-Out: model.onnx (uint8 NCHW `input` -> FP32 `embedding`), network.txt (what every answer says it is
-of) and manifest.json.
+Out: model.onnx (uint8 NCHW `input` -> FP32 `embedding`), network.txt (the network's name, included
+in every answer) and manifest.json.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from scripts.base.errors import NoWeights, UserError, guarded
 from scripts.steps.manifest import Manifest, Torchvision, why_export
 from scripts.steps.progress import step
 
-# Beside resnet18 a sixth of the arithmetic and a fifth of the weights.
+# A sixth of resnet18's arithmetic and a fifth of its weights.
 ARCH = "mobilenet_v2"
-# The most that any dimension of a vector may differ from PyTorch's.
+# The largest difference from PyTorch's, over all dimensions.
 BOUND = 0.001
 WAYS_OUT = (
-    f"give a file of {ARCH}'s (EMBEDDINGS=mine.pth or .safetensors), or try it untrained "
+    f"give a file with {ARCH}'s weights (EMBEDDINGS=mine.pth or .safetensors), or try it untrained "
     "(EMBEDDINGS=random)"
 )
 
@@ -79,7 +79,7 @@ def _vectors(network: Any) -> Any:
     from scripts.steps.networks import Pixels
 
     class Vectors(nn.Module):  # type: ignore[misc]  # torch comes without types here
-        """uint8 pixels -> what the last layer would be given, at length 1."""
+        """uint8 pixels -> the input of the last layer, at length 1."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -118,7 +118,7 @@ def _check(model: Any, transform: dict[str, Any], path: Path) -> float:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (vectors,) = session.run(["embedding"], {"input": pixels})
     difference = float(np.abs(expected - vectors).max())
-    if not difference <= BOUND:  # not a number is no agreement either
+    if not difference <= BOUND:  # NaN does not agree either
         raise UserError(
             f"the ONNX graph disagrees with PyTorch (vectors differ by {difference:.2g}; "
             f"bound: {BOUND})",

@@ -1,8 +1,8 @@
-"""ONNX -> how this machine's CPU shall run it: the precision that was proved on reference scores.
+"""ONNX -> the precision for this machine's CPU, checked on reference scores.
 
     python -m scripts.steps.engine --onnx build/onnx --precision auto --out build/engine
 
-Out: engine.json (precision, and what the proof showed). Runs in the environment that serves.
+Out: engine.json (precision, and the result of the check). Runs in the server's environment.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from scripts.steps.agreement import Bound, compare
 from scripts.steps.infer import Question
 from scripts.steps.manifest import pinned
 
-# Against PyTorch in float32. Eight bits move probabilities; what counts is that labels stay, on
-# pictures that the quantisation has not seen.
+# Compared with PyTorch in float32. int8 shifts probabilities; what counts is that labels stay the
+# same, on pictures that were not used for calibration.
 BOUNDS = {"fp32": Bound(0.001), "bf16": Bound(0.1), "int8": Bound(1, top1=0.9)}
-# Inputs that bear another name in the file than in the graph.
+# Inputs whose name in the file differs from that in the graph.
 TENSORS = {"pixels": "input"}
 REMEDIES = {"int8": "calibrate on more pictures, or serve with PRECISION=auto"}
 
 
 def identity(onnx: Path, precision: str) -> dict[str, Any]:
-    """All that the decision depends on."""
+    """Everything that the decision depends on."""
     return {
         "onnx": json.loads((onnx / "manifest.json").read_text())["onnx"]["sha256"],
         "wanted": precision,
@@ -72,14 +72,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def decide(onnx: Path, precision: str) -> dict[str, Any]:
-    """The precision to serve with, and why; raises when the one asked for fails its proof."""
+    """The precision to serve with, and why; raises if the requested one fails its check."""
     from bundle_serving.openvino_engine import has_bf16
 
     if precision == "auto":
         if not has_bf16():
-            return _proof(onnx, "fp32", "this processor has no bfloat16")
+            return _proof(onnx, "fp32", "this CPU has no bfloat16")
         try:
-            return _proof(onnx, "bf16", "this processor has bfloat16")
+            return _proof(onnx, "bf16", "this CPU has bfloat16")
         except UserError as refusal:
             return _proof(onnx, "fp32", refusal.cause)
     return _proof(onnx, precision, "as asked")
@@ -91,7 +91,7 @@ def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
     asked = references(onnx)
     try:
         engine = Engine(onnx / "model.onnx", precision, threads=0)
-    except RuntimeError as fault:  # an operator that it does not know
+    except RuntimeError as fault:  # an unknown operator
         said = " ".join(str(fault).split())[:300]
         raise UserError(
             f"OpenVINO cannot run this network: {said}", "export it with standard ONNX operators"
@@ -112,8 +112,7 @@ def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
 
 
 def references(made: Path) -> list[tuple[Question, NDArray[Any]]]:
-    """What an export kept of its network: inputs by their names, one at a time, and PyTorch's
-    scores."""
+    """The reference of an export: inputs by name, one at a time, and PyTorch's scores."""
     found: list[tuple[Question, NDArray[Any]]] = []
     for path in sorted(made.glob("reference*.npz")):
         kept = {TENSORS.get(name, name): each for name, each in np.load(path).items()}

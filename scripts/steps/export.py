@@ -1,9 +1,9 @@
-"""Weights -> ONNX, checked against PyTorch and put in place whole or not at all.
+"""Weights -> ONNX, checked against PyTorch and installed atomically.
 
     python -m scripts.steps.export --arch resnet50 --weights default --out build/onnx
 
 Out: model.onnx (uint8 NCHW `input` -> FP32 scores `output`, dynamic batch), labels.txt,
-reference.npz (pixels, and PyTorch's scores on them), pictures/ and manifest.json.
+reference.npz (pixels and PyTorch's scores), pictures/ and manifest.json.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from scripts.steps.agreement import Bound
 from scripts.steps.manifest import Torchvision, why_export
 from scripts.steps.progress import step
 
-# The most that any class's probability may differ from PyTorch's in float32: the same arithmetic,
-# and half the digits.
+# The largest difference from PyTorch's probabilities in float32: the same arithmetic, with half of
+# the digits correct.
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 
 

@@ -1,4 +1,4 @@
-"""A foreign network -> the same that takes uint8 pixels and gives scores, as ours do."""
+"""A foreign network -> the same network with uint8 pixels in and scores out, like ours."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from scripts.steps.signature import read, signature
 
 
 def adopted(path: Path, mean: Sequence[float], std: Sequence[float]) -> onnx.ModelProto:
-    """Cast and normalisation become the first nodes of its graph; a softmax at its end goes, since
-    the step after it makes one."""
+    """Cast and normalisation become the first nodes of its graph; a final softmax is removed, since
+    the postprocessing applies one."""
     facts, model = signature(path), read(path)
     graph = model.graph
     _rename(graph, {facts.input: "_normalised", facts.output: "_answer"})
@@ -43,7 +43,7 @@ def adopted(path: Path, mean: Sequence[float], std: Sequence[float]) -> onnx.Mod
 
 
 def gives_probabilities(path: Path) -> bool:
-    """Whether it ends in the softmax that the step after it would make."""
+    """Whether it ends in a softmax, which the postprocessing would repeat."""
     graph = read(path).graph
     last = next(node for node in graph.node if graph.output[0].name in node.output)
     return bool(last.op_type == "Softmax")
@@ -61,7 +61,7 @@ def _rename(graph: Any, names: dict[str, str]) -> None:
 
 
 def _without_softmax(graph: Any, answer: str) -> str:
-    """The name of the scores that the last step would have made probabilities of."""
+    """Removes the final softmax; returns the name of its input, the scores."""
     for node in graph.node:
         if answer in node.output and node.op_type == "Softmax":
             graph.node.remove(node)

@@ -1,13 +1,13 @@
-"""Does a candidate repository, served, answer as PyTorch did? Nothing is published that does not.
+"""Serves a candidate repository and compares its answers with PyTorch's before it is published.
 
     python -m scripts.steps.gate --repository build/candidate/repository --config gpu \
         --ensemble ensemble_python_resnet50 --questions build/candidate/questions.npz \
         --network resnet50_trt --reference build/versions/1/onnx --precision fp16 \
         --run-dir /run/triton --out build/candidate
 
-Starts the server on the candidate, inside the environment that serves. The network's scores are
-compared with PyTorch's here. Out: what the ensemble answered, which whoever knows its kind judges,
-and the memory that the candidate's models take.
+Starts the server on the candidate, in the server's environment, and compares the network's scores
+with PyTorch's. Out: the ensemble's answers, which are judged by code that knows the pipeline's
+kind, and the memory that the candidate's models take.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from scripts.steps import engine, golden
 from scripts.steps.agreement import Agreement, Bound, compare
 from scripts.steps.infer import Answer, Question, ask
 
-# The most that any class's probability may differ from PyTorch's in float32, by the arithmetic of
-# the network: TensorRT's (which rounds float32 to TF32 where the GPU can), or a CPU's.
+# The largest difference from PyTorch's probabilities in float32, by the network's arithmetic:
+# TensorRT's (which rounds float32 to TF32 if the GPU can), or a CPU's.
 BOUNDS = {"fp16": Bound(0.05), "tf32": Bound(0.01)} | engine.BOUNDS
-# And what decoding at reduced scale may add.
+# Added for decoding at reduced scale.
 DECODING = 0.05
 
-# Triton's Python backend now and then aborts the whole server where many processes share a core
-# (github.com/triton-inference-server/server/issues/8882). A version that is broken does so again.
+# Triton's Python backend occasionally aborts the whole server if many processes share a core
+# (github.com/triton-inference-server/server/issues/8882). A broken version fails again.
 STARTS = 2
 
-# Of this server's shared memory, and so in the command line of each of its models.
+# Names this server's shared memory, and is in the command line of each of its models.
 MARK = f"triton_gate_{os.getpid()}_"
 
 
@@ -57,8 +57,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repository", type=Path, required=True)
     parser.add_argument("--ensemble", required=True)
-    parser.add_argument("--load", action="append", default=[], help="a model that it asks")
-    parser.add_argument("--questions", type=Path, required=True, help="for the ensemble")
+    parser.add_argument("--load", action="append", default=[], help="the model to ask")
+    parser.add_argument("--questions", type=Path, required=True, help="requests for the ensemble")
     parser.add_argument("--network", help="the model to compare with --reference")
     parser.add_argument(
         "--reference", type=Path, help="the directory that export or quantise wrote"
@@ -66,7 +66,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--config", required=True)
     parser.add_argument("--run-dir", required=True)
-    parser.add_argument("--limit", type=float, default=120, help="seconds until it must answer")
+    parser.add_argument(
+        "--limit", type=float, default=120, help="seconds within which it must answer"
+    )
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     if not options.repository.exists():
@@ -92,7 +94,7 @@ def prove(options: argparse.Namespace) -> None:
 
 
 def for_the_ensemble(bound: Bound, pictures: int) -> Bound:
-    """Where not every picture must keep its label, one may lose it however few there are."""
+    """If not every picture must keep its label, one may differ even if there are few pictures."""
     top1 = 1.0 if bound.top1 == 1 else min(bound.top1, 1 - 1 / max(1, pictures))
     return Bound(bound.difference + DECODING, top1)
 
@@ -101,7 +103,7 @@ def judge(step: str, agreement: Agreement, bound: Bound) -> None:
     print(f"- {step}: {agreement}", flush=True)
     if not agreement.within(bound):
         raise UserError(
-            f"the accuracy gate stops at the {step}: {agreement}, {bound}",
+            f"the accuracy gate failed at the {step}: {agreement}, {bound}",
             "nothing was published; the live version keeps serving",
         )
 
@@ -144,8 +146,8 @@ def served(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
 
 
 def _where(run: Path) -> tuple[http.client.HTTPConnection, list[str]]:
-    """How it is asked, and what it is told for that: NVIDIA's server is in a container without a
-    network, and PyPI's on the bare host too, where no other user may send it anything."""
+    """How to reach it, and its options for that: NVIDIA's server runs in a container without
+    network; PyPI's may run on the host, where no other user may send it anything."""
     if is_ngc():
         asked, grpc, metrics = free_ports(3)
         ports = [f"--http-port={asked}", f"--grpc-port={grpc}", f"--metrics-port={metrics}"]
@@ -163,22 +165,22 @@ def _start(command: list[str], log: IO[str]) -> subprocess.Popen[bytes]:
 
 def _why_it_ended(log: str, code: int | None) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    last = lines[-1][:300] if lines else "it said nothing"
+    last = lines[-1][:300] if lines else "no message"
     return first_error(log) or f"the server ended with code {code}: {last}"
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """At once, with all its models: nobody else asks it, and a stop in peace takes four seconds."""
+    """Kills it with all its models: a graceful stop takes four seconds."""
     server.kill()
     server.wait()
     for pid in _models():
-        with suppress(ProcessLookupError):  # it ends by itself once it misses its server
+        with suppress(ProcessLookupError):  # it ends by itself without its server
             os.kill(pid, 9)
     leftovers.remove(MARK)
 
 
 def memory_of_models() -> int:
-    """Bytes of the processes that the models run in; what they share is counted once."""
+    """Bytes used by the models' processes; shared memory counts once."""
     total = 0
     for pid in _models():
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
@@ -203,7 +205,7 @@ def _ask(connection: http.client.HTTPConnection, model: str, question: Question)
         return ask(connection, model, question)
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise UserError(
-            f"the accuracy gate stops: {model} does not answer: {fault}",
+            f"the accuracy gate failed: {model} does not answer: {fault}",
             "nothing was published; with PREPROCESS=dali, SAMPLES must be what DALI reads",
         ) from None
 

@@ -1,4 +1,4 @@
-"""Questions and answers of a whole ensemble, in one file."""
+"""Requests and answers of a whole ensemble, in one file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The GPUs that a container sees, those of them that serve, and what a release's images ask of
-them. Pure functions on what nvidia-smi prints."""
+"""The GPUs that a container sees, those to serve on, and what a release's images require. Pure
+functions on nvidia-smi's output."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ALL = "all"
 # runs every CUDA of that major version ("Minor Version Compatibility" in NVIDIA's docs).
 CUDA_SINCE = {(25, 8): 13, (0, 0): 12}
 OLDEST_DRIVER = {13: 580, 12: 525}
-# Turing: the oldest for which TensorRT 10.16 and 11 build.
+# Turing: the oldest that TensorRT 10.16 and 11 support.
 OLDEST_CAPABILITY = 7.5
 
-# Of all others, which are for data centres, an older driver may do: by forward compatibility.
+# All others are data-centre GPUs, for which an older driver may work by forward compatibility.
 FOR_A_DESK = re.compile("GeForce|RTX|Quadro|TITAN", re.IGNORECASE)
 
 
@@ -38,12 +38,12 @@ class Gpu:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """A plan fits every GPU of one kind."""
+        """A plan fits every GPU of the same kind."""
         return self.name, self.compute_capability
 
 
 def parse(rows: str) -> list[Gpu]:
-    """ValueError where nvidia-smi told of no GPU."""
+    """ValueError if nvidia-smi lists no GPU."""
     found = list(csv.reader(rows.splitlines(), skipinitialspace=True))
     if not found or any(len(row) != 5 for row in found):
         raise ValueError(rows)
@@ -51,7 +51,7 @@ def parse(rows: str) -> list[Gpu]:
 
 
 def chosen(seen: Sequence[Gpu], wanted: str) -> list[Gpu]:
-    """Those that GPUS names, in its order; refused where one plan would not fit them all."""
+    """The GPUs in GPUS, in that order; refused if one plan would not fit all of them."""
     by_index = {gpu.index: gpu for gpu in seen}
     indices = list(by_index) if wanted == ALL else wanted.split(",")
     if missing := [index for index in indices if index not in by_index]:
@@ -76,12 +76,12 @@ def _listed(gpus: Sequence[Gpu]) -> str:
 
 
 def require_fit(gpu: Gpu, tag: str) -> str | None:
-    """Refuses one that the images of a release cannot use; a warning where they only may not."""
+    """Refuses a GPU that a release's images cannot use; a warning if that is uncertain."""
     cuda = _cuda(tag)
     if number(gpu.compute_capability) < OLDEST_CAPABILITY:
         raise UserError(
-            f"{gpu.name} is of compute capability {gpu.compute_capability}, and TensorRT begins "
-            f"at {OLDEST_CAPABILITY}",
+            f"{gpu.name} is of compute capability {gpu.compute_capability}, and TensorRT requires "
+            f"{OLDEST_CAPABILITY}",
             "use FLAVOUR=cpu",
         )
     oldest = OLDEST_DRIVER[cuda]
@@ -91,10 +91,10 @@ def require_fit(gpu: Gpu, tag: str) -> str | None:
     if FOR_A_DESK.search(gpu.name):
         raise UserError(
             cause,
-            "update the driver (forward compatibility, which would make up for it, is for "
-            "data-centre GPUs alone); or use FLAVOUR=cpu",
+            "update the driver (forward compatibility, the alternative, is for "
+            "data-centre GPUs only); or use FLAVOUR=cpu",
         )
-    return f"{cause}: forward compatibility must make up for it (NVIDIA Container Toolkit 1.17.8)"
+    return f"{cause}: this relies on forward compatibility (NVIDIA Container Toolkit 1.17.8)"
 
 
 def _cuda(tag: str) -> int:
@@ -106,6 +106,6 @@ def _cuda(tag: str) -> int:
 
 
 def number(text: str) -> float:
-    """That a text begins with: 610.43.02 -> 610.43, 24576 MiB -> 24576."""
+    """The number at the start of a text: 610.43.02 -> 610.43, 24576 MiB -> 24576."""
     found = re.match(r"\d+(\.\d+)?", text)
     return float(found[0]) if found else 0.0

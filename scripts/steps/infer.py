@@ -1,5 +1,5 @@
-"""One request over HTTP, by KServe's protocol with binary tensors. NVIDIA's server image has no
-client of Triton's, and a rollout's requests are to cost the client next to nothing."""
+"""One request over HTTP, in KServe's protocol with binary tensors. NVIDIA's server image has no
+Triton client, and a rollout's requests should cost next to nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Tensors by their names, a batch of one.
+# Tensors by name, a batch of one.
 Question = Mapping[str, NDArray[Any]]
 Answer = Mapping[str, NDArray[Any]]
 
@@ -22,7 +22,7 @@ LENGTH = "Inference-Header-Content-Length"
 
 
 def ask(connection: http.client.HTTPConnection, model: str, question: Question) -> Answer:
-    """ValueError with what the server says where it gives no answer."""
+    """Raises ValueError with the server's message if there is no answer."""
     contents = {name: _encoded(tensor) for name, tensor in question.items()}
     head = json.dumps(
         {

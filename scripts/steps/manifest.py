@@ -1,4 +1,4 @@
-"""What an ONNX file was made from, and whether it still fits what is wanted. Stdlib only."""
+"""What an ONNX file was exported from, and whether it still fits the settings. Stdlib only."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class ExportSpec(Protocol):
-    """What is to be exported."""
+    """What to export."""
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
-        """All that the artefact depends on, told apart without loading any of it. `before` is what
-        was told when all its files were there."""
+        """Everything that the artefact depends on, without loading any of it. `before` is an
+        earlier identity, used for files that are missing now."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Torchvision:
 
     arch: str
     weights: str  # "default" (torchvision's own), "random", or a file
-    precision: str = "fp32"  # or "fp16": half precision inside, as a strongly typed engine wants it
+    precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
     labels: Path | None = None  # None: torchvision's own
 
     @property
@@ -43,13 +43,13 @@ class Torchvision:
 
     @property
     def words(self) -> list[str | Path]:
-        """As the step takes them."""
+        """The step's arguments."""
         weights = self.weights if self.named else Path(self.weights)
         return ["--arch", self.arch, "--weights", weights, "--precision", self.precision]
 
     @property
     def named(self) -> bool:
-        """Whether the weights are a word, and no file."""
+        """Whether the weights are a keyword, not a file."""
         return self.weights in ("default", "random")
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
@@ -75,10 +75,10 @@ class Torchvision:
 
 @dataclass(frozen=True)
 class Foreign:
-    """An ONNX file of the user's own."""
+    """The user's own ONNX file."""
 
     network: Path
-    labels: Path | None  # None: its classes have numbers
+    labels: Path | None  # None: its classes are numbered
     pictures: dict[str, Any]  # how they are resized, cropped and normalised
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Foreign:
 
 
 def of_file(path: Path, before: Mapping[str, Any] | None) -> dict[str, str]:
-    """What tells a file from others; of one that is gone, what was told when it was there."""
+    """Identifies a file; for a missing file, its earlier identity."""
     if path.is_file():
         return {"source": path.name, "sha256": files.sha256(path)}
     if before and before.get("source") == path.name:
@@ -112,7 +112,7 @@ def of_labels(path: Path, before: Mapping[str, Any]) -> dict[str, str]:
 
 
 def lines_of(labels: Path | None) -> list[str]:
-    """One label a line; none where there is no file of one's own."""
+    """One label per line; empty if the user has no file."""
     if labels is None:
         return []
     try:
@@ -131,7 +131,7 @@ def pinned(*names: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Beside the artefact: what it was made from, and what came of it."""
+    """Stored beside the artefact: what it was exported from, and the result."""
 
     identity: dict[str, Any]
     untrained: bool
@@ -155,14 +155,14 @@ class Manifest:
 
     def describe(self) -> str:
         said = self.network
-        if weights := self.identity.get("weights"):  # a classifier of texts comes with its own
+        if weights := self.identity.get("weights"):  # a text classifier comes with its own
             said += f", weights {weights['source']}"
         return said + (" (untrained)" if self.untrained else "")
 
 
 def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str | None:
-    """None when the artefact fits; else what changed, in one line. Of weights that are wanted as
-    before, the file may be gone, or on another machine."""
+    """None if the artefact fits; otherwise what changed, in one line. If the weights are the same
+    as before, their file may be missing, or on another machine."""
     manifest = Manifest.load(artefact / "manifest.json")
     if manifest is None:
         return "nothing exported yet"
@@ -171,7 +171,7 @@ def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str
     if not changes:
         onnx = artefact / "model.onnx"
         if not onnx.exists():
-            changes = ["model.onnx is gone"]
+            changes = ["model.onnx is missing"]
         elif files.sha256(onnx) != manifest.onnx["sha256"]:
             changes = ["model.onnx is not the file that was checked"]
     return "; ".join(changes) or None

@@ -1,4 +1,4 @@
-"""torchvision's ImageNet classifiers: architecture, weights, and the recipe of their pictures."""
+"""torchvision's ImageNet classifiers: architecture, weights, and picture sizes."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _of_torchvision(wanted: Torchvision) -> Network:
 
 
 WAYS_OUT = (
-    "give a file (WEIGHTS=resnet50.pth or .safetensors), or see it run with a small network that "
+    "give a file (WEIGHTS=resnet50.pth or .safetensors), or try a small network that "
     "is trained here (ARCH=drawn)"
 )
 
@@ -141,7 +141,7 @@ def _download(arch: str, published: Any) -> tuple[nn.Module, Any, dict[str, str]
         raise NoWeights(
             f"torchvision's weights for {arch} cannot be downloaded ({fault.reason})", WAYS_OUT
         ) from None
-    except (OSError, RuntimeError) as fault:  # cut off, disk full, hash that does not match
+    except (OSError, RuntimeError) as fault:  # truncated, disk full, wrong hash
         raise NoWeights(f"the download of {arch}'s weights failed ({fault})", WAYS_OUT) from None
     module = torchvision.models.get_model(arch, weights=None)
     module.load_state_dict(state)
@@ -166,8 +166,8 @@ def _from_file(
 
 
 def _recipe_of(digest: str, published: Any) -> Any:
-    """torchvision names its files by their hash; a file of somebody's own gets the recipe that
-    the architecture was first published with (short side 256, crop 224 for most)."""
+    """torchvision's files have their hash in the name; other files get the picture sizes that the
+    architecture was first published with (short side 256, crop 224 for most)."""
     for entry in published:
         if digest.startswith(Path(entry.url).stem.rsplit("-", 1)[-1]):
             return entry
@@ -182,7 +182,7 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
             state: dict[str, torch.Tensor] = load_file(path)
             return state
         loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # torch and safetensors raise a dozen kinds for a file that is not theirs
+    except Exception:  # torch and safetensors raise a dozen different exceptions for other files
         raise UserError(
             f"{path.name} cannot be read as weights",
             "give a state dict saved as .pth (weights only) or .safetensors",
@@ -197,7 +197,7 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
 
 
 def digest_of(module: nn.Module) -> str:
-    """One hash over all weights as they were loaded, wherever they came from."""
+    """A hash of all weights as loaded, wherever they came from."""
     hasher = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         hasher.update(name.encode())

@@ -1,4 +1,4 @@
-"""A PyTorch module -> an ONNX file that is checked, and the same whenever it is made."""
+"""A PyTorch module -> an ONNX file, checked and reproducible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def save(
     output: str,
     path: Path,
 ) -> None:
-    """The examples bear the inputs' names; what is dynamic of each stands in their order."""
+    """`examples` maps the inputs' names to examples; `dynamic` is in the same order."""
+    for each in module.modules():
+        if hasattr(each, "inplace"):  # an in-place activation costs the exporter half a second
+            each.inplace = False
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -37,7 +40,7 @@ def save(
             verbose=False,
         )
     graph = onnx.load(path)
-    # The exporter's notes hold paths of this machine, and make equal networks differ in hash.
+    # The exporter's notes contain local paths, which would change the hash.
     for node in graph.graph.node:
         del node.metadata_props[:]
     onnx.save(graph, path)

@@ -1,4 +1,4 @@
-"""Draws a picture with something on it that ImageNet's classes know: a coffee mug.
+"""Draws a picture of something that is an ImageNet class: a coffee mug.
 
 python -m scripts.steps.picture --out build/mug.jpg
 """

@@ -1,11 +1,11 @@
-"""A Places365 checkpoint -> ONNX, checked against PyTorch, and the names of its classes.
+"""A Places365 checkpoint -> ONNX, checked against PyTorch, with the names of its classes.
 
     python -m scripts.steps.places --source torchvision/resnet50 --classes 365 \
         --pictures '{"side": 256, …}' --weights resnet50_places365.pth.tar --out build/places
 
 Out: model.onnx (input_0 [batch, 3, side, side] -> output_0, scores), labels.txt, reference.npz
-(pixels, and PyTorch's scores of them), golden.npz (pictures of any size, and PyTorch's scores) and
-manifest.json. Without --categories classes have numbers.
+(pixels and PyTorch's scores), golden.npz (pictures of any size and PyTorch's scores) and
+manifest.json. Without --categories, classes are numbered.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Checkpoint:
     source: str
     weights: str  # a file, or "random"
     classes: int
-    pictures: Mapping[str, Any]  # their side, mean and deviation
-    precision: str = "fp32"  # or "fp16": half precision inside, as a strongly typed engine wants it
+    pictures: Mapping[str, Any]  # side, mean and standard deviation
+    precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
     categories: Path | None = None
 
     @property
@@ -46,7 +46,7 @@ class Checkpoint:
 
     @property
     def words(self) -> list[str | Path]:
-        """As the step takes them."""
+        """The step's arguments."""
         weights = self.weights if self.untrained else Path(self.weights)
         words = ["--source", self.source, "--weights", weights, "--precision", self.precision]
         words += ["--classes", str(self.classes), "--pictures", json.dumps(self.pictures)]
@@ -123,7 +123,7 @@ def export(spec: Checkpoint, out: Path) -> None:
 
 
 def _ask_golden(module: Any, pictures: Mapping[str, Any], out: Path) -> None:
-    """Pictures of several shapes, as callers send them."""
+    """Pictures of several shapes, like those that callers send."""
     import numpy as np
     import torch
 
@@ -153,7 +153,7 @@ def names(spec: Checkpoint) -> list[str]:
     except KeyError as missing:
         raise UserError(
             f"{spec.categories} has no name for class {missing.args[0]}",
-            f"give all {spec.classes}, one a line: /a/airfield 0",
+            f"give all {spec.classes}, one per line: /a/airfield 0",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""ONNX -> TensorRT plan for this GPU, by trtexec; put in place whole or not at all.
+"""ONNX -> TensorRT plan for this GPU, built with trtexec and installed atomically.
 
     python -m scripts.steps.plan --onnx build/onnx --out build/plan --batch 32 256
     python -m scripts.steps.plan --onnx build/onnx --out build/plan \
@@ -28,21 +28,21 @@ from scripts.steps import gpus, shapes
 from scripts.steps.gpus import Gpu
 from scripts.steps.manifest import Manifest, differences
 
-# On PATH in NVIDIA's pytorch image; the second is where older ones keep it.
+# On PATH in NVIDIA's pytorch image; the second is its place in older ones.
 TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")
 
 
-# What tells a tensor's type in the layer information of TensorRT 11, and of 10.16: "Half", or
-# "Channel major FP16 format where channel % 8 == 0".
+# A tensor's type in the layer information of TensorRT 11 ("Half") and of 10.16 ("Channel major FP16
+# format where channel % 8 == 0").
 TYPED = ("Datatype", "Format/Datatype")
 HALF = re.compile("half|fp16", re.IGNORECASE)
 
-# In trtexec's log: the line that the other errors follow from.
+# In trtexec's log: the line with the root cause.
 TELLING = re.compile(r"Error Code \d+: (?!Cuda Runtime)|Assertion failed|Unknown option")
 
 
 def gpu_seen_here() -> Gpu:
-    """The one that trtexec takes: the first of those that CUDA shows it."""
+    """The GPU that trtexec uses: the first that is visible to CUDA."""
     try:
         asked = subprocess.run(gpus.QUERY, capture_output=True, text=True)
     except OSError:
@@ -50,13 +50,13 @@ def gpu_seen_here() -> Gpu:
     try:
         seen = gpus.parse(asked.stdout if asked.returncode == 0 else "")
     except ValueError:
-        said = (asked.stdout + asked.stderr).strip().splitlines() or ["it said nothing"]
+        said = (asked.stdout + asked.stderr).strip().splitlines() or ["no message"]
         raise UserError(f"nvidia-smi sees no GPU: {said[-1]}", "make doctor shows why") from None
     return gpus.chosen(seen, os.environ.get("CUDA_VISIBLE_DEVICES", gpus.ALL))[0]
 
 
 def tensorrt_version() -> str:
-    """Major.minor.patch, from trtexec's own banner: [TensorRT v110100]."""
+    """Major.minor.patch, from trtexec's banner: [TensorRT v110100]."""
     asked = subprocess.run([_trtexec(), "--help"], capture_output=True, text=True)
     banner = re.search(r"\[TensorRT v(\d+)\]", asked.stdout + asked.stderr)
     if not banner:
@@ -73,8 +73,8 @@ def _trtexec() -> str:
 
 
 def identity(onnx: Path, gpu: Gpu, tensorrt: str, profile: Mapping[str, str]) -> dict[str, Any]:
-    """All that a plan depends on. It loads only under the TensorRT that built it, and only on the
-    compute capability it was built for."""
+    """Everything that a plan depends on. It loads only in the TensorRT version that built it, and
+    only on the compute capability that it was built for."""
     return {
         "onnx": manifest_of(onnx).onnx["sha256"],
         "TensorRT": tensorrt,
@@ -92,7 +92,7 @@ def manifest_of(onnx: Path) -> Manifest:
 
 
 def why_build(out: Path, wanted: dict[str, Any]) -> str | None:
-    """None when the plan fits; else what does not, in one line."""
+    """None if the plan fits; otherwise what changed, in one line."""
     try:
         manifest = json.loads((out / "manifest.json").read_text())
         plan_is_whole = files.sha256(out / "model.plan") == manifest["plan"]["sha256"]
@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
         "--onnx", type=Path, required=True, help="the fp16 directory that export wrote"
     )
     for option in shapes.OPTIONS:
-        parser.add_argument(f"--{option}", help="as trtexec takes it")
+        parser.add_argument(f"--{option}", help="in trtexec's syntax")
     parser.add_argument("--batch", nargs=2, type=int, metavar=("OPT", "MAX"), help="of pictures")
     parser.add_argument("--timing-cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -135,7 +135,7 @@ def build(onnx: Path, gpu: Gpu, wanted: dict[str, Any], timing_cache: Path, out:
     timing_cache.parent.mkdir(parents=True, exist_ok=True)
     flags = [
         f"--onnx={onnx / 'model.onnx'}",
-        # fp16 comes from the graph itself: TensorRT 11 has no --fp16 any more.
+        # fp16 comes from the graph itself: TensorRT 11 no longer has --fp16.
         "--stronglyTyped",
         *(f"--{name}={value}" for name, value in wanted["shapes"].items()),
         "--skipInference",
@@ -160,19 +160,19 @@ def build(onnx: Path, gpu: Gpu, wanted: dict[str, Any], timing_cache: Path, out:
 
 
 def is_half(onnx: Path) -> bool:
-    """Whether the export promised half precision. Somebody's own network comes as it is."""
+    """Whether the export is in half precision. A user's own network is used as it is."""
     manifest = Manifest.load(onnx / "manifest.json")
     return manifest is not None and manifest.identity["precision"] == "fp16"
 
 
 def _precision(flags: list[str], folder: Path) -> tuple[int, int]:
-    """Layers in half precision, and all whose type is told. Strong typing fixes the precision; this
-    is the proof of it, by a second build that is thrown away: a plan that was built to be described
-    in detail is slower to enqueue (ProfilingVerbosity in NVIDIA's docs). The timing cache makes
-    that build short."""
+    """The number of layers in half precision, and of all with a known type. Strong typing fixes the
+    precision; this verifies it with a second, temporary build: a plan built with detailed layer
+    information is slower to enqueue (ProfilingVerbosity in NVIDIA's docs). The timing cache makes
+    the build short."""
     described = folder / "layers.json"
     detailed = ["--profilingVerbosity=detailed", f"--exportLayerInfo={described}"]
-    print("  looking at the types of its layers", flush=True)
+    print("  checking the types of its layers", flush=True)
     try:
         _run([*flags, *detailed], folder / "layers.log", shown=False)
         halves, layers = count_halves(json.loads(described.read_text()))
@@ -180,17 +180,20 @@ def _precision(flags: list[str], folder: Path) -> tuple[int, int]:
         print(f"  warning: its layers cannot be described ({fault})", flush=True)
         return 0, 0
     if not layers:
-        print("  warning: no layer tells its type; strong typing alone vouches for it", flush=True)
+        print(
+            "  warning: no layer reports its type; only strong typing guarantees the precision",
+            flush=True,
+        )
     elif not halves:
         raise UserError(
             f"the plan came out in fp32: none of its {layers} layers is half precision",
-            "nothing was put in place; export in fp16",
+            "nothing was changed; export in fp16",
         )
     return halves, layers
 
 
 def _run(options: list[str], log: Path, shown: bool = True) -> float:
-    """trtexec with its log kept, and shown as it comes; its own reason where it fails."""
+    """Runs trtexec, saving and showing its log; reports its own reason if it fails."""
     began = time.monotonic()
     with (
         log.open("w") as kept,
@@ -205,20 +208,20 @@ def _run(options: list[str], log: Path, shown: bool = True) -> float:
                 print(f"  {line.rstrip()}", flush=True)
     if run.returncode:
         reason = why_it_failed(log.read_text()) or f"it exited with {run.returncode}"
-        raise UserError(f"trtexec failed: {reason}", "nothing was put in place")
+        raise UserError(f"trtexec failed: {reason}", "nothing was changed")
     return time.monotonic() - began
 
 
 def why_it_failed(log: str) -> str:
-    """In TensorRT's own words; empty where it has none."""
+    """TensorRT's own message; empty if there is none."""
     errors = [line for line in log.splitlines() if "[E]" in line or TELLING.search(line)]
     told = next(filter(TELLING.search, errors), errors[0] if errors else "")
     return re.sub(r"^(\[[^]]*\] )*", "", told.strip())
 
 
 def count_halves(information: dict[str, Any]) -> tuple[int, int]:
-    """Of an --exportLayerInfo file: the layers that put out half precision, and all of those whose
-    outputs' types are told."""
+    """From an --exportLayerInfo file: the number of layers with outputs in half precision, and of
+    all with known output types."""
     layers = [layer for layer in information.get("Layers", ()) if isinstance(layer, dict)]
     told = [list(_types(layer.get("Outputs", ()))) for layer in layers]
     return sum(any(map(HALF.search, types)) for types in told), sum(map(bool, told))

@@ -1,4 +1,4 @@
-"""A step's one line: what it is at, and the seconds that it took."""
+"""One line per step: what it does, and the seconds that it took."""
 
 from __future__ import annotations
 

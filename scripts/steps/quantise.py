@@ -1,10 +1,10 @@
-"""ONNX -> the same network in eight bits, for processors; its scales come from pictures.
+"""ONNX -> the same network in int8, for CPUs, calibrated with pictures.
 
     python -m scripts.steps.quantise --onnx build/onnx --calibration photos --out build/int8
 
 Out: model.onnx (quantise and dequantise nodes around every layer), manifest.json, and reference.npz
-(the pixels of pictures that were held back, and what the network in float32 says of them). Whether
-it is good enough is judged on those by the engine's step, where it will run.
+(held-out pictures and the float32 network's scores), with which the engine step checks the accuracy
+where the network will run.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from scripts.base.errors import UserError, guarded
 from scripts.steps.manifest import Manifest, differences, pinned
 from scripts.steps.progress import step
 
-# Of every so many pictures one is held back for the judgement.
+# One in this many pictures is held out for the check.
 HELD_BACK = 4
-# More sharpen neither the scales nor the judgement, and cost a second each few.
+# More pictures improve neither calibration nor check, and cost time.
 MOST_PICTURES = 400
-# Fewer calibration pictures are shown again closer up and mirrored, to make as many views.
+# Fewer calibration pictures are reused, cropped and mirrored, to make this many views.
 ENOUGH_VIEWS = 100
 CLOSER = (1.0, 1.25, 1.5, 2.0)
 
@@ -47,8 +47,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def why_quantise(out: Path, onnx: Path, calibration: Path | None) -> str | None:
-    """None when the quantised network fits; else what does not, in one line. Without a folder, the
-    pictures that it was calibrated on are good enough."""
+    """None if the quantised network fits; otherwise what changed, in one line. Without a folder,
+    the earlier calibration is used."""
     made, source = (Manifest.load(folder / "manifest.json") for folder in (out, onnx))
     if made is None or source is None:
         return "nothing quantised yet"
@@ -58,7 +58,7 @@ def why_quantise(out: Path, onnx: Path, calibration: Path | None) -> str | None:
     changes = differences(made.identity, wanted)
     model = out / "model.onnx"
     if not changes and not (model.exists() and files.sha256(model) == made.onnx["sha256"]):
-        changes = ["model.onnx is not the file that was made"]
+        changes = ["model.onnx is not the file that was quantised"]
     return "; ".join(changes) or None
 
 
@@ -72,7 +72,7 @@ def _identity(source: Manifest, calibration: Path | None) -> dict[str, Any]:
 
 
 def _digest(folder: Path) -> str:
-    """Of a folder's names and sizes: to read hundreds of photos at each start would be felt."""
+    """A hash of names and sizes: reading hundreds of photos at each start would be slow."""
     names = [f"{p.relative_to(folder)} {p.stat().st_size}" for p in sorted(folder.rglob("*"))]
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
@@ -115,7 +115,7 @@ def quantise(onnx: Path, calibration: Path, out: Path) -> None:
 
 
 def views(photos: list[bytes], how: Any) -> Iterator[Any]:
-    """Each photo's pixels; of few photos also closer up and mirrored, until there are enough."""
+    """Each photo's pixels; if there are few, also cropped and mirrored, until there are enough."""
     from bundle_serving.pictures import to_pixels
 
     count = 0
@@ -149,7 +149,7 @@ def _quantise(onnx: Path, shown: list[Any], target: Path) -> None:
             view = next(self._views, None)
             return None if view is None else {"input": view[None]}
 
-    logging.getLogger().setLevel(logging.ERROR)  # its advice is for other networks
+    logging.getLogger().setLevel(logging.ERROR)  # its advice does not apply here
     prepared = target.with_name("prepared.onnx")
     quant_pre_process(onnx, prepared, skip_symbolic_shape=True)
     quantize_static(
@@ -158,7 +158,7 @@ def _quantise(onnx: Path, shown: list[Any], target: Path) -> None:
         Views(),
         quant_format=QuantFormat.QDQ,
         per_channel=True,
-        activation_type=QuantType.QUInt8,  # as the processors' instructions take them
+        activation_type=QuantType.QUInt8,  # as the CPUs' instructions expect
         weight_type=QuantType.QInt8,
         calibrate_method=CalibrationMethod.MinMax,
     )

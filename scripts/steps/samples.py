@@ -1,4 +1,4 @@
-"""The pictures on which every step is compared with the one before it."""
+"""The pictures on which every step is compared with the previous one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripts.base.errors import UserError
 from scripts.steps.picture import mug
 
 RANDOM_PICTURES = 4
-# More tell nothing new about the arithmetic, and cost seconds.
+# More say nothing new about the arithmetic, and cost seconds.
 MOST_PICTURES = 32
 DRAWN_SIDE = 320
 
@@ -33,7 +33,7 @@ def noise(how: Transform) -> NDArray[np.uint8]:
 
 
 def pictures(folder: Path | None, how: Transform) -> list[tuple[bytes, NDArray[np.uint8]]]:
-    """Image files and their pixels [3, crop, crop]: a drawing, and what the folder holds."""
+    """Image files and their pixels [3, crop, crop]: a drawing, and the folder's pictures."""
     drawing = io.BytesIO()
     mug().save(drawing, "PNG")
     files = [drawing.getvalue(), *(read(folder, MOST_PICTURES, "SAMPLES") if folder else [])]
@@ -41,7 +41,7 @@ def pictures(folder: Path | None, how: Transform) -> list[tuple[bytes, NDArray[n
 
 
 def varied() -> list[bytes]:
-    """Image files for where there are few photos: the mug as one may hold a camera, and noise."""
+    """Image files for when there are few photos: the mug from several angles, and noise."""
     random = np.random.default_rng(0)
     drawing = mug()
     images = [_shot(drawing, random) for _ in range(MOST_PICTURES - 2 * RANDOM_PICTURES)]
@@ -71,7 +71,7 @@ def _file(image: Image.Image) -> bytes:
 
 
 def read(folder: Path, most: int, setting: str) -> list[bytes]:
-    """The image files in a folder and those below it."""
+    """The image files in a folder and its subfolders."""
     if not folder.is_dir():
         raise UserError(f"{setting}={folder} is not a folder", "name a folder that contains photos")
     found: list[bytes] = []
@@ -84,7 +84,7 @@ def read(folder: Path, most: int, setting: str) -> list[bytes]:
 
 
 def _is_picture(file: bytes) -> bool:
-    """A note or a licence may lie among the photos."""
+    """There may be other files among the photos, such as a licence."""
     try:
         to_pixels(file, Transform(resize=8, crop=8))
     except PictureError:

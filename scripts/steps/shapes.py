@@ -1,4 +1,4 @@
-"""The shapes that a TensorRT plan takes, and is fastest for, as trtexec's options say them. Pure
+"""The shapes that a TensorRT plan accepts and is optimised for, as trtexec's options. Pure
 functions."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 OPTIONS = ("minShapes", "optShapes", "maxShapes")
 
-Inputs = Mapping[str, Sequence[int]]  # the whole shape of each
+Inputs = Mapping[str, Sequence[int]]  # name -> full shape
 
 
 def profile(least: Inputs, usual: Inputs, most: Inputs) -> dict[str, str]:
@@ -15,7 +15,7 @@ def profile(least: Inputs, usual: Inputs, most: Inputs) -> dict[str, str]:
 
 
 def of_pixels(name: str, side: int, usual: int, most: int) -> dict[str, str]:
-    """Of a network of pictures, by its batch sizes."""
+    """For an image network, by its batch sizes."""
     least, best, largest = ({name: (batch, 3, side, side)} for batch in (1, usual, most))
     return profile(least, best, largest)
 

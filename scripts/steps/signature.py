@@ -1,4 +1,4 @@
-"""What a foreign ONNX file takes and gives: pixels in, one row of scores out."""
+"""The inputs and outputs of a foreign ONNX file: pixels in, one row of scores out."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def read(path: Path) -> Any:
         model = onnx.load(path, load_external_data=False)
     except OSError as fault:
         raise UserError(f"no network at {path} ({fault.strerror})", "name an .onnx file") from None
-    except Exception:  # protobuf's own errors, which are of no common kind
+    except Exception:  # protobuf's errors have no common base class
         model = None
-    if model is None or not model.graph.node:  # a short text is as good as an empty network
+    if model is None or not model.graph.node:  # a short text parses as an empty network
         raise UserError(f"{path} cannot be read as ONNX", "name an .onnx file")
     if any(map(onnx.external_data_helper.uses_external_data, model.graph.initializer)):
         raise UserError(
@@ -68,7 +68,7 @@ def _classes(path: Path, scores: Any) -> int:
 
 
 def _dims(value: Any) -> list[int | None]:
-    """None where the dimension is dynamic."""
+    """None for a dynamic dimension."""
     dims = value.type.tensor_type.shape.dim
     return [each.dim_value if each.HasField("dim_value") else None for each in dims]
 

@@ -1,4 +1,4 @@
-"""The folders that the steps of one version leave what they made in."""
+"""The folders with the results of one version's steps."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ class Workspace:
 
     @property
     def onnx(self) -> Path:
-        """What export made; its reference is what all that follows is judged by."""
+        """The result of export; its reference is what all later steps are compared with."""
         return self.folder / "onnx"
 
     @property
     def pictures(self) -> list[Path]:
-        """The files that PyTorch was asked about."""
+        """The files that PyTorch's answers belong to."""
         return sorted((self.onnx / "pictures").glob("*"))
 
     @property
     def int8(self) -> Path:
-        """What quantise made of it."""
+        """The result of quantise."""
         return self.folder / "int8"
 
     @property
     def engine(self) -> Path:
-        """What was proved for a CPU."""
+        """The result of the engine step, for a CPU."""
         return self.folder / "engine"
 
     @property
     def plan(self) -> Path:
-        """What trtexec built for a GPU."""
+        """The TensorRT plan, for a GPU."""
         return self.folder / "plan"
 
     @property
@@ -49,11 +49,11 @@ class Workspace:
 
     @property
     def decision(self) -> dict[str, Any]:
-        """How a CPU runs the network, and what proved it."""
+        """The precision on a CPU, with the result of its check."""
         decision: dict[str, Any] = json.loads((self.engine / "engine.json").read_text())
         return decision
 
     @property
     def eight_bits(self) -> bool:
-        """Whether a CPU runs the quantised network."""
+        """Whether the CPU runs the int8 network."""
         return bool(self.decision["precision"] == "int8")

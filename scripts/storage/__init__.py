@@ -1,1 +1,1 @@
-"""The model repository on S3. Only location.py is there for those without: boto3 is a layer."""
+"""The model repository on S3. Without S3, only location.py is used: boto3 is a separate layer."""

@@ -1,4 +1,4 @@
-"""One bucket, request by request, and what it was heard to hold."""
+"""One bucket, request by request, with a cache of its objects' hashes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from scripts.storage.client import STORED_S, connect
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location
 
-if TYPE_CHECKING:  # installed for the type check alone
+if TYPE_CHECKING:  # installed for type checking only
     from types_boto3_s3 import S3Client
 
 Given = TypeVar("Given")
 Got = TypeVar("Got")
 
 AT_ONCE = 8
-# A larger file goes in parts, several at a time, each signed by itself; 8 MB a part suits a slow
-# line too.
+# Larger files are uploaded in parts, several at once, each signed separately; 8 MB also suits a
+# slow connection.
 PARTS = TransferConfig(multipart_threshold=16 << 20, multipart_chunksize=8 << 20)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """An object as a listing tells of it: with other content it has another ETag."""
+    """An object in a listing; its ETag changes with its content."""
 
     key: str
     size: int
@@ -48,7 +48,7 @@ class Bucket:
 
     @cached_property
     def _clients(self) -> tuple[S3Client, S3Client]:
-        """Together: the first listing makes them, before there are threads to make them twice."""
+        """Created together by the first listing, before threads could create them twice."""
         asked = self._location, self._keys, self._settings
         return connect(*asked), connect(*asked, STORED_S)
 
@@ -61,7 +61,7 @@ class Bucket:
         return self._clients[1]
 
     def below(self, prefix: str) -> dict[str, Stored]:
-        """By what is left of each key behind the prefix."""
+        """Objects by the rest of their key after the prefix."""
         pages = self._quick.get_paginator("list_objects_v2").paginate(
             Bucket=self._location.bucket, Prefix=prefix
         )
@@ -74,13 +74,13 @@ class Bucket:
         }
 
     def sums(self, objects: Sequence[Stored]) -> dict[str, str]:
-        """By key, the hashes put beside the objects; S3's own ETag is none where a file went in
-        parts. No object is asked for its hash twice."""
+        """The hashes stored with the objects, by key, cached; S3's own ETag is not a hash for files
+        uploaded in parts."""
         found = at_once(self._sum, objects)
         return {each.key: sha256 for each, sha256 in zip(objects, found, strict=True)}
 
     def newest_with(self, sha256: str, objects: Iterable[Stored]) -> str | None:
-        """The key of the newest that has this content: what is made anew is mostly like that."""
+        """The key of the newest object with this content, the most likely one to be reused."""
         newest_first = sorted(objects, key=lambda each: each.modified, reverse=True)
         return next((each.key for each in newest_first if self._sum(each) == sha256), None)
 
@@ -130,6 +130,6 @@ def in_parts(size: int) -> bool:
 
 
 def at_once(do: Callable[[Given], Got], each_of: Iterable[Given]) -> list[Got]:
-    """In the order in which they are given; the first that fails is raised, when all are done."""
+    """Results in the given order; raises the first error once all are done."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(do, each_of))

@@ -1,4 +1,4 @@
-"""Asks S3 what Triton will ask, with both keys."""
+"""Tries on S3 what Triton will do, with both keys."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from scripts.storage.credentials import Keys
 from scripts.storage.diagnosis import told
 from scripts.storage.location import Location
 
-# Beside the repository, where no server looks.
+# Beside the repository, which no server reads.
 TRIAL = "-write-trial"
 
 
 def require_reachable(location: Location, settings: Settings) -> None:
-    """Quiet when all is well, but for a word on a server that may do more than it needs."""
+    """Silent if all is well, except for a note if the server may do more than it needs."""
     operator = credentials.of_operator(location)
     _list_and_read(location, operator, settings)
     server = credentials.of_server(settings, operator)
     if server == operator:
         console.note(
-            "the server gets your own key for S3, and may write with it: name a file by "
+            "the server gets your own S3 key, which may write; give it a read-only key with "
             "S3_SERVER_CREDENTIALS"
         )
     else:
@@ -32,7 +32,7 @@ def require_reachable(location: Location, settings: Settings) -> None:
 
 
 def examine(location: Location, settings: Settings) -> None:
-    """All of it: also who may write, and whether there is something to be served."""
+    """The full check: also who may write, and whether there is anything to serve."""
     require_reachable(location, settings)
     operator = credentials.of_operator(location)
     with told(location, operator, settings):
@@ -41,7 +41,7 @@ def examine(location: Location, settings: Settings) -> None:
     server = credentials.of_server(settings, operator)
     if server != operator:
         _require_read_only(location, server, settings)
-        console.note(f"{server.whose} {server.key} lists and reads, and cannot write")
+        console.note(f"{server.whose} {server.key} lists and reads, but cannot write")
     if not _first(location, operator, settings):
         console.note(f"there is nothing below {location} yet: make up puts it there")
 

@@ -1,4 +1,4 @@
-"""One connection to S3, that asks as Triton will: where it says, and nowhere else."""
+"""A connection to S3 that behaves like Triton's: exactly the configured address and region."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from scripts.settings.settings import Settings
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location
 
-if TYPE_CHECKING:  # installed for the type check alone
+if TYPE_CHECKING:  # installed for type checking only
     from types_boto3_s3 import S3Client
 
 CONNECT_S = 3
 
-# Twice this, and the pause between, is less than the 10 s in which a fault is to be told.
+# Two attempts and the pause between them must fit into the 10 s for reporting a fault.
 ANSWER_S = 4
-# For a part of a large file, or the copy of a whole one.
+# For a part of a large file, or a server-side copy.
 STORED_S = 60
 
 
@@ -38,10 +38,10 @@ def connect(
             connect_timeout=CONNECT_S,
             read_timeout=answer_s,
             retries={"mode": "standard", "total_max_attempts": 2},
-            # Triton knows nothing of AWS_ENDPOINT_URL (and the types nothing of this option).
+            # Triton ignores AWS_ENDPOINT_URL (and the type stubs lack this option).
             ignore_configured_endpoint_urls=True,  # type: ignore[call-arg]
-            # The sum that every server checks is the one inside the signature; the newer ones,
-            # at the end of a body, many servers other than AWS refuse.
+            # Every server checks the checksum in the signature; the newer ones,
+            # at the end of a body, are rejected by many servers other than AWS.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             s3={
@@ -56,10 +56,10 @@ def connect(
 
 @cache
 def _session() -> boto3.Session:
-    """What is known of S3's interface is read from boto3's files once."""
+    """boto3 reads its description of S3's API only once."""
     return boto3.Session()
 
 
 def _stay_in_the_region(context: dict[str, Any], **_: object) -> None:
-    """boto3 would find the right region by itself, and hide what Triton stumbles over."""
+    """boto3 would correct the region by itself and hide a mistake that breaks Triton."""
     context.setdefault("s3_redirect", {})["redirected"] = True

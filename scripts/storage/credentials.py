@@ -1,4 +1,4 @@
-"""Who asks S3: the operator, who may write, and the server, which needs only to read."""
+"""Credentials for S3: the user's own, which may write, and the server's, which only reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.storage.location import Location
 
-# What a server of one's own takes for its region when nobody gave it one.
+# The usual region of self-hosted servers.
 USUAL_REGION = "us-east-1"
 
 
@@ -26,7 +26,7 @@ class Keys:
     region: str
 
     def file(self) -> str:
-        """As ~/.aws/credentials has it; what start_server reads."""
+        """In the format of ~/.aws/credentials, for start_server."""
         lines = {
             "aws_access_key_id": self.key,
             "aws_secret_access_key": self.secret,
@@ -38,7 +38,7 @@ class Keys:
 
 
 def of_operator(location: Location) -> Keys:
-    """Found where AWS's tools look: environment, profile, shared file, the machine's role."""
+    """From where AWS's tools look: environment, profile, shared file, the machine's role."""
     try:
         session = boto3.Session()
         found = session.get_credentials()
@@ -58,7 +58,7 @@ def of_operator(location: Location) -> Keys:
 
 
 def of_server(settings: Settings, operator: Keys) -> Keys:
-    """From its own file; without one it is given the operator's."""
+    """From its own file; without one, it gets the user's."""
     path = settings.s3_server_credentials
     if path is None:
         return operator

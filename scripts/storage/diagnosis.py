@@ -1,4 +1,4 @@
-"""What went wrong with S3, told apart: cause and remedy. Triton has one text for all of it."""
+"""Diagnoses S3 errors: cause and remedy. Triton has the same message for all of them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ MAY = {
 }
 MAY_WRITE = ("write to", "s3:PutObject")
 
-# A key that no server knows, of the length that AWS's have.
+# A key that no server knows, as long as AWS's keys.
 NOBODY = "NOBODYHASTHISKEYHERE"
 
 
 @contextmanager
 def told(location: Location, keys: Keys, settings: Settings) -> Iterator[None]:
-    """Whatever S3 or the way to it does wrong inside becomes one line."""
+    """Turns any error of S3 or of the connection inside the block into one line."""
     try:
         yield
     except ClientError as fault:
@@ -67,8 +67,8 @@ def _answered(fault: ClientError, location: Location, keys: Keys, settings: Sett
                 "check it, character by character",
             )
         return UserError(
-            f"the secret of {keys.whose} is wrong, or there is no key {keys.key}: this server says "
-            "the same of both",
+            f"the secret of {keys.whose} is wrong, or there is no key {keys.key}: this server "
+            "has the same message for both",
             "check both, character by character",
         )
     if code in ("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"):
@@ -100,7 +100,7 @@ def _answered(fault: ClientError, location: Location, keys: Keys, settings: Sett
 
 
 def _knows_strangers(location: Location, keys: Keys, settings: Settings) -> bool:
-    """Whether this server has other words for a key that it does not know, as AWS has."""
+    """Whether this server has a different message for an unknown key, as AWS does."""
     if location.endpoint is None:
         return True
     stranger = connect(location, replace(keys, key=NOBODY, token=""), settings)
@@ -120,7 +120,8 @@ def _unanswered(fault: Exception, location: Location) -> UserError:
         return _tls(text, location)
     if isinstance(fault, ConnectTimeoutError | ReadTimeoutError):
         return UserError(
-            f"{where} does not answer in time", "is it up, and does a firewall let it through?"
+            f"{where} does not answer in time",
+            "check that it is running and that no firewall blocks it",
         )
     if isinstance(fault, EndpointConnectionError):
         if location.endpoint and not _resolves(location.host):

@@ -1,4 +1,4 @@
-"""The same place as a container sees it."""
+"""The same location as seen from a container."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from scripts.settings.settings import Settings
 from scripts.storage import key_files
 from scripts.storage.location import Location
 
-# Inside a container these are the container.
+# Inside a container, these mean the container.
 THIS_MACHINE = ("localhost", "127.0.0.1")
-OWN_SERVER = "s3"  # its name among the containers of compose.yaml
+OWN_SERVER = "s3"  # its service name in compose.yaml
 
 
 def seen_from_containers(location: Location, settings: Settings) -> Location:

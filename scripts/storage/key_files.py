@@ -1,4 +1,4 @@
-"""Keys on this machine's disk: for its owner's eyes, and for containers that are given them."""
+"""Key files on this machine's disk, readable by their owner and by the containers that get them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from scripts.base.paths import ROOT
 
 FOLDER = ROOT / "build" / "run" / "s3"
 
-# Of make s3-up's own server.
+# For the server of make s3-up.
 OPERATOR = FOLDER / "operator.credentials"
 SERVER = FOLDER / "server.credentials"
 
-# What the Triton server in use was given.
+# For the running Triton server.
 HANDED = FOLDER / "handed.credentials"
 
 
 def write(path: Path, content: str) -> None:
-    """The folder is closed to others, and the file is not: a container is given the file alone,
-    and reads it as another user."""
+    """Others cannot enter the folder but could read the file: a container mounts the file alone and
+    reads it as another user."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     FOLDER.chmod(0o700)
     files.write(path, content, 0o444)

@@ -1,5 +1,5 @@
-"""REPOSITORY=s3://… as Triton writes it, taken apart. What Triton would not understand, or would
-understand otherwise, is refused here with a reason: Triton itself has one text for everything."""
+"""Parses REPOSITORY=s3://… in Triton's syntax. What Triton would misunderstand is refused here with
+a reason, because Triton has the same message for everything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scripts.settings.settings import Settings
 
 EXAMPLES = "s3://bucket/path on AWS, s3://https://host:port/bucket/path elsewhere"
 
-# What Triton's own pattern for such URLs takes.
+# The characters that Triton's own pattern for these URLs accepts.
 HOST = re.compile(r"[0-9a-zA-Z.-]+")
 BUCKET = re.compile(r"[0-9a-z][0-9a-z.-]{1,61}[0-9a-z]")
 FOLDER = re.compile(r"[0-9a-zA-Z._-]+")
@@ -44,12 +44,12 @@ class Location:
 
     @property
     def archive(self) -> Location:
-        """Where the versions are kept: beside what is served, for a server sees all below that."""
+        """Where versions are kept: beside the live folder, all of which a server reads."""
         return replace(self, path=f"{self.path}-versions")
 
 
 def wished(settings: Settings) -> Location | None:
-    """None when the repository is this project's own folder."""
+    """None if the repository is the project's own folder."""
     return parse(settings.repository) if settings.repository else None
 
 
@@ -91,7 +91,7 @@ def parse(url: str) -> Location:
     if not path.strip("/"):
         raise refuse(
             "a folder inside the bucket is missing",
-            f"name one, the versions go beside it: {url.rstrip('/')}/models",
+            f"add one; versions are stored beside it: {url.rstrip('/')}/models",
         )
     if path.endswith("/") or "//" in path:
         tidy = "/".join(filter(None, path.split("/")))

@@ -1,4 +1,4 @@
-"""The door to S3 for all other commands: boto3 is installed and loaded when REPOSITORY is there."""
+"""S3 for all other commands: installs and imports boto3 only if REPOSITORY is set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def require_reachable(settings: Settings) -> None:
-    """Nothing when REPOSITORY is a folder here, or both keys may do there what they must."""
+    """Does nothing if REPOSITORY is a local folder, or if both keys have the right permissions."""
     if location := wished(settings):
         bootstrap.ensure("s3")
         from scripts.storage import check
@@ -22,7 +22,7 @@ def require_reachable(settings: Settings) -> None:
 
 
 def remote(settings: Settings) -> Remote | None:
-    """The live repository on S3; None when it is a folder here."""
+    """The live repository on S3; None if it is a local folder."""
     location = wished(settings)
     if location is None:
         return None
@@ -33,7 +33,7 @@ def remote(settings: Settings) -> Remote | None:
 
 
 def hand_over_keys(settings: Settings) -> None:
-    """Puts the server's key where a server that is started now finds it."""
+    """Writes the server's key to where a newly started server reads it."""
     if location := wished(settings):
         bootstrap.ensure("s3")
         from scripts.storage import credentials, key_files

@@ -1,4 +1,4 @@
-"""A folder on S3: mirrored from a local one, fetched as a whole, or its small files one by one."""
+"""A folder on S3: mirrored from a local one, fetched as a whole, or read file by file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scripts.storage.diagnosis import told
 from scripts.storage.location import Location
 from scripts.storage.upload_order import Local
 
-# What is smaller is sent sooner than S3 is asked whether it has it elsewhere.
+# Smaller files are uploaded faster than it takes to look for a copy on S3.
 WORTH_A_COPY = 64 << 10
 
 
@@ -29,7 +29,7 @@ class Pushed:
     uploaded: int
     skipped: int
     removed: int
-    bytes: int  # that went over the line; what S3 copied by itself did not
+    bytes: int  # uploaded, without server-side copies
 
 
 class Remote:
@@ -51,12 +51,12 @@ class Remote:
 
     @property
     def prefix(self) -> str:
-        """Of every key below this folder, inside the bucket."""
+        """The prefix of every key in this folder."""
         return f"{self.location.path}/"
 
     def mirror(self, folder: Path, to: str = "", delete: bool = True, known: str = "") -> Pushed:
-        """Makes the folder on S3 equal to the local one. Below the prefix `known` S3 may hold the
-        same content already, and then copies it by itself."""
+        """Makes the folder on S3 equal to the local one. Content that S3 already has below the
+        prefix `known` is copied on the server."""
         with told(self.location, self._keys, self._settings):
             base = self._base(to)
             there = self._bucket.below(base)
@@ -75,7 +75,7 @@ class Remote:
         return Pushed(len(changed), len(wanted) - len(changed), removed, went)
 
     def fetch(self, at: str, folder: Path) -> None:
-        """The whole of it, or nothing."""
+        """Fetches all of it or nothing."""
         with told(self.location, self._keys, self._settings), files.whole_folder(folder) as draft:
             base = self._base(at)
             there = self._bucket.below(base)
@@ -92,7 +92,7 @@ class Remote:
                     self._bucket.download(each.key, path, advance)
 
     def read(self, name: str) -> bytes | None:
-        """None where there is no such object."""
+        """None if there is no such object."""
         with told(self.location, self._keys, self._settings):
             try:
                 return self._bucket.read(self.prefix + name)
@@ -106,13 +106,13 @@ class Remote:
             self._bucket.write(self.prefix + name, content)
 
     def list(self, prefix: str = "") -> list[str]:
-        """Every name below this folder that begins so, in order."""
+        """All names in this folder with this prefix, in order."""
         with told(self.location, self._keys, self._settings):
             there = self._bucket.below(self.prefix + prefix)
         return sorted(prefix + name for name in there)
 
     def remove(self, prefix: str) -> None:
-        """Everything whose name begins so."""
+        """Removes everything with this prefix."""
         with told(self.location, self._keys, self._settings):
             base = self.prefix + prefix
             there = self._bucket.below(base)
@@ -135,7 +135,7 @@ class Remote:
         ]
 
     def _copies(self, changed: Sequence[Local], base: str, known: str) -> dict[str, str]:
-        """By hash, where S3 has that content already, and will still have it when it is copied."""
+        """By hash: objects with the same content that will still exist when they are copied."""
         large = {each.sha256: each.size for each in changed if each.size >= WORTH_A_COPY}
         if not known or not large:
             return {}
@@ -156,7 +156,7 @@ class Remote:
         copies: dict[str, str],
         advance: Callable[[int], object],
     ) -> None:
-        """Together only what may become visible in any order; by itself, what goes in parts."""
+        """In parallel only what may become visible in any order; multipart uploads one by one."""
 
         def put(each: Local) -> None:
             key = base + each.name
@@ -178,12 +178,12 @@ class Remote:
             at_once(put, together)
 
     def _renew(self, configs: Iterable[Local], base: str) -> None:
-        """Triton loads afresh when something is newer than before, and what is gone is not: a
-        version that was removed went on being served."""
+        """Rewrites the configs: Triton reloads if a file is newer, but not if one is missing, and
+        would keep serving a removed version."""
         self._put(configs, base, {}, lambda _: None)
 
     def _delete(self, sizes: dict[str, int], base: str) -> None:
-        """The other way round than it came."""
+        """In the reverse order of the upload."""
         order = upload_order.Order(sizes).rank
         last_first = sorted(sizes, key=lambda name: (order(name), -sizes[name]), reverse=True)
         for _, rank in groupby(last_first, key=order):

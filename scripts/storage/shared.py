@@ -1,7 +1,7 @@
-"""A pipeline's versions and what is served, on S3 too where REPOSITORY says so: for the server,
-which reads from there, and for every other machine from which they are published and rolled out.
+"""A pipeline's versions and the live repository, also on S3 if REPOSITORY says so: for the server,
+which reads from there, and for other machines that publish and roll out.
 
-Everything is made in folders here first; S3 is given what has changed of them.
+Everything is built in local folders first; changes are then uploaded to S3.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Shared:
         self._pipeline = pipeline
 
     def pull(self) -> None:
-        """What was published, and what happened, elsewhere."""
+        """Fetches versions and history from other machines."""
         if self._remote is None:
             return
         there = self._remote.archive
@@ -34,13 +34,13 @@ class Shared:
             history.replace(self._pipeline, told.decode())
 
     def push_version(self, version: Version) -> None:
-        """Its record goes last: where that stands, all of it does."""
+        """Uploads its record last: if that exists, the version is complete."""
         if self._remote:
             there = self._remote.archive
             there.mirror(version.folder, self._at(str(version.number)), known=there.prefix)
 
     def push_live(self) -> None:
-        """What the server reads: it looks when it is asked to load."""
+        """Uploads the repository that the server reads on its next load."""
         if self._remote:
             self._remote.mirror(live.REPOSITORY, known=self._remote.archive.prefix)
 
@@ -54,12 +54,12 @@ class Shared:
             self._remote.archive.write(self._at(history.NAME), told)
 
     def forget(self) -> None:
-        """All of its versions."""
+        """Removes all of its versions."""
         if self._remote:
             self._remote.archive.remove(self._at())
 
     def _at(self, name: str = "") -> str:
-        """Its name on S3, which is as it is below archive.HERE."""
+        """Its name on S3, the same as below archive.HERE."""
         return name if self._pipeline.first else f"{self._pipeline.name}/{name}"
 
     def _is_here(self, number: str, told: bytes | None) -> bool:

@@ -1,9 +1,9 @@
-"""In which order files become visible, so that no server that starts meanwhile finds half a
-version: S3 has no rename, and a version is there with its first object.
+"""The order in which files become visible, so that a server that starts meanwhile never finds half
+a version: S3 has no rename, and a version folder exists from its first object on.
 
-What no version needs comes first; then models (a Python model's folder without its model.py makes
-Triton wait for minutes; with it and nothing else, it says what it lacks); then what lies beside
-them; then configurations; last the ensembles, that name them all. Things go the other way round.
+First what no version needs; then models (without model.py, a Python model makes Triton wait for
+minutes; with it alone, Triton reports what is missing); then the files beside them; then configs;
+last the ensembles, which name all the others. Deletion goes in reverse.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from pathlib import Path
 
 from scripts.base import files
 
-# The record of a version that is kept: where it stands, all the rest does.
+# The record of an archived version: if it exists, so does the rest.
 LAST = "version.json"
 
 
 @dataclass(frozen=True)
 class Local:
-    name: str  # below the folder, with slashes
-    path: Path | None  # None: a folder with nothing in it, which S3 knows only by a marker
+    name: str  # relative to the folder, with slashes
+    path: Path | None  # None: an empty folder, which S3 represents by a marker
     size: int
     sha256: str
-    rank: int = 0  # what has the same one may come in any order
+    rank: int = 0  # equal ranks may become visible in any order
 
 
 def contents(folder: Path) -> list[Local]:
-    """What is to be there, in the order in which it is put there."""
+    """The folder's content, in upload order."""
     found = list(_walk(folder, ""))
     order = Order(each.name for each in found)
     ranked = (replace(each, rank=order.rank(each.name)) for each in found)
@@ -37,7 +37,7 @@ def contents(folder: Path) -> list[Local]:
 
 class Order:
     def __init__(self, names: Iterable[str]) -> None:
-        """Of these together: an ensemble is a model with nothing in its version folders."""
+        """Takes all names: an ensemble is a model whose version folders are empty."""
         given = list(names)
         self._members = {name.partition("/")[0] for name in given if _of_a_version(name)}
 

@@ -1,1 +1,1 @@
-"""Looks for the settings that suit this machine best, by trying them."""
+"""Finds the best settings for this machine by trying them."""

@@ -1,4 +1,4 @@
-"""Candidates, served side by side and measured in turns: what disturbs the machine hits both."""
+"""Candidates, served side by side and measured in turn: disturbances then affect both alike."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bundle_serving.address import Address
 from bundle_serving.start_server import PIPELINE
 from scripts.base import console
 from scripts.measuring import rounds
@@ -20,7 +21,7 @@ from scripts.stacks.flavour import Stack
 from scripts.tuning.goal import Goal, Score
 from scripts.tuning.search import Candidate
 
-# Of a duel. What it decides is measured again, longer, before anything is made of it.
+# Seconds of one comparison. Its result is measured again, longer, before it is used.
 ROUNDS = 2
 SECONDS = 2.0
 
@@ -34,8 +35,8 @@ class Arena:
     inputs: Sequence[Inputs]
     analyzer: PerfAnalyzer
     folder: Path
-    scores: dict[Candidate, Score] = field(default_factory=dict)  # the last of each
-    duel_seconds: float = 0.0  # that the last one took
+    scores: dict[Candidate, Score] = field(default_factory=dict)  # the latest of each
+    duel_seconds: float = 0.0  # of the latest comparison
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _up: dict[Candidate, tuple[ExitStack, Target]] = field(default_factory=dict)
 
@@ -71,7 +72,7 @@ class Arena:
             scores[0].append(Score.of(concurrency, measured[:half]))
             scores[1].append(Score.of(concurrency, measured[half:]))
             if not any(self.goal.met(each[-1]) for each in scores):
-                break  # more at a time take longer still
+                break  # higher concurrencies take even longer
         self.scores |= {each: self.goal.best(of) for each, of in zip(pair, scores, strict=True)}
         return self.scores[one], self.scores[other]
 
@@ -86,7 +87,7 @@ class Arena:
                     http, grpc = starting.enter_context(
                         self.stack.temporary(repository, folder / "server.log")
                     )
-                target = Target.asked(str(candidate), PIPELINE, http, grpc)
+                target = Target.asked(str(candidate), PIPELINE, Address.of(http), Address.of(grpc))
                 self._up[candidate] = starting.pop_all(), target
         return self._up[candidate][1]
 

@@ -1,4 +1,4 @@
-"""What is wanted of a server, and which of two comes nearer to it. Pure functions on figures."""
+"""The goal of a search, and which of two servers is closer to it. Pure functions on figures."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from statistics import geometric_mean
 
 from scripts.measuring.measurement import Measurement
 
-# A lead smaller than this is not told from chance.
+# A smaller lead may be chance.
 LEAD = 1.03
 
 
 @dataclass(frozen=True)
 class Score:
-    """Of one server: pictures a second over all kinds of pictures, and the slowest kind's p95."""
+    """One server's pictures per second over all kinds of pictures, and the slowest kind's p95."""
 
     concurrency: int
     throughput: float
@@ -22,13 +22,13 @@ class Score:
 
     def __str__(self) -> str:
         return (
-            f"{self.throughput:.1f} pictures a second at p95 {self.p95:.0f} ms, "
+            f"{self.throughput:.1f} pictures per second at p95 {self.p95:.0f} ms, "
             f"{self.concurrency} at a time"
         )
 
     @classmethod
     def of(cls, concurrency: int, measurements: Sequence[Measurement]) -> Score:
-        """Rounds that failed are left out; with none that did not, it is of no use at all."""
+        """Failed rounds are skipped; if all failed, the score is zero."""
         rates = [each.throughput.median for each in measurements]
         if not all(rates):
             return cls(concurrency, 0.0, float("inf"))
@@ -39,15 +39,15 @@ class Score:
 
 @dataclass(frozen=True)
 class Goal:
-    latency_ms: float | None  # the most that p95 may be; None: as many pictures as there can be
+    latency_ms: float | None  # the limit for p95; None: maximum throughput
 
     def __str__(self) -> str:
         if self.latency_ms is None:
-            return "the most pictures a second"
-        return f"the most pictures a second with 95% of the answers within {self.latency_ms:g} ms"
+            return "the most pictures per second"
+        return f"the most pictures per second with 95% of the answers within {self.latency_ms:g} ms"
 
     def concurrencies(self, cores: int) -> list[int]:
-        """How many are asked at a time: enough to keep a server busy; under a limit, ever more."""
+        """Concurrencies to try: enough to keep a server busy; with a limit, increasing ones."""
         busy = 4 * cores
         return [busy] if self.latency_ms is None else sorted({1, cores, 2 * cores, busy})
 
@@ -55,7 +55,7 @@ class Goal:
         return self.latency_ms is None or score.p95 <= self.latency_ms
 
     def best(self, scores: Sequence[Score]) -> Score:
-        """Of one server at several concurrencies."""
+        """The best of one server's scores at several concurrencies."""
         meeting = [score for score in scores if self.met(score)]
         if meeting:
             return max(meeting, key=lambda score: score.throughput)

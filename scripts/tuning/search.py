@@ -1,4 +1,4 @@
-"""Which settings are tried, and in which order. Pure: who wins is for others to tell."""
+"""Which settings to try, in which order. Pure: the comparison is passed in."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _words(share: Share) -> str:
     return f"{share.instances} x {share.threads}"
 
 
-# What is varied one at a time, the one that changes most first: a field, and what it may be.
+# What is varied, one at a time, the most influential first: a field and its values.
 Axes = Mapping[str, Sequence[Any]]
 
 
@@ -49,8 +49,8 @@ def axes(cores: int, precisions: Sequence[str]) -> Axes:
 
 
 def shares(cores: int) -> Iterator[Share]:
-    """From one process with all threads to one process a core; each also with twice the threads,
-    since a process that waits for work lends its core."""
+    """From one process with all threads to one process per core; each also with twice the threads,
+    since an idle process leaves its core to others."""
     instances = 1
     while instances <= cores:
         threads = max(1, cores // instances)
@@ -66,8 +66,8 @@ def descend(
     beats: Callable[[Candidate, Candidate], bool],
     time_is_left: Callable[[], bool],
 ) -> Candidate:
-    """Along one axis after the other, until none leads on. `beats` is asked about a challenger and
-    the best so far; nobody is a challenger twice."""
+    """Descends along one axis after the other until none improves. `beats` compares a challenger
+    with the best so far; nothing is a challenger twice."""
     best, known = start, {start}
     improved = True
     while improved:

@@ -1,1 +1,1 @@
-"""The door: it listens for requests from outside, checks them, and asks Triton over its socket."""
+"""The door: listens for requests, checks them, and passes them to Triton over its socket."""

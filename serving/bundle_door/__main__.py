@@ -18,10 +18,10 @@ import uvloop
 from bundle_door import key_file
 from bundle_door.door import DoorError, Settings, serve
 from bundle_door.envoy import Ports
-from bundle_door.exposure import Exposure
 from bundle_door.key_file import BadKeys
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_serving import guard
+from bundle_serving.exposure import Exposure
 from bundle_serving.sockets import NotPrivate
 
 
@@ -37,12 +37,12 @@ def main(argv: list[str] | None = None) -> int:
 def settings(options: argparse.Namespace) -> Settings:
     exposure = Exposure(
         bind=options.bind or options.address,
-        tls_cert=options.tls_cert,
-        tls_key=options.tls_key,
-        api_keys=options.api_keys,
+        insecure=options.insecure == "1",
+        certified=bool(options.tls_cert),
+        tls_folder=options.tls_folder,
+        key_file=options.api_keys,
         hosts=options.allowed_hosts,
         origins=options.cors_origins,
-        insecure=options.insecure == "1",
     )
     if problem := exposure.problem():
         raise DoorError(problem)
@@ -86,15 +86,16 @@ def several(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
-# What may be set by option, or by a variable of the same name: TLS_CERT=cert.pem.
+# What may be set by option, or by a variable of the same name: BIND=0.0.0.0.
 SETTINGS: list[tuple[str, Callable[[str], object], object]] = [
     ("bind", str, None),
-    ("tls-cert", Path, None),
-    ("tls-key", Path, None),
-    ("api-keys", Path, None),
+    ("insecure", str, ""),
+    # Whatever it says: TLS also where nobody but this machine can ask.
+    ("tls-cert", str, ""),
+    ("tls-folder", Path, Exposure.tls_folder),
+    ("api-keys", Path, Exposure.key_file),
     ("allowed-hosts", several, ""),
     ("cors-origins", several, ""),
-    ("insecure", str, "0"),
     ("max-body-mb", int, Limits.body_bytes // MEGABYTE),
     ("max-in-flight", int, Limits.in_flight),
     ("max-connections", int, Limits.connections),

@@ -1,4 +1,4 @@
-"""What goes back over HTTP: answers, and refusals with their cause."""
+"""HTTP answers, and refusals with their cause."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ class Answer:
 
 
 class Refused(Exception):
-    """The request gets no answer but this; the message names the cause and, where there is one, a
-    remedy."""
+    """The request is refused; the message gives the cause and, if there is one, the remedy."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)

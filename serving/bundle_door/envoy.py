@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_door.exposure import Exposure
 from bundle_door.keys import CLIENT_HEADER
 from bundle_door.limits import Limits
 from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
 from bundle_serving import sockets
+from bundle_serving.exposure import Exposure
 from bundle_serving.guard import GRPC_HEADER
 
 Config = dict[str, Any]
@@ -153,12 +153,15 @@ def listener(
     exposure: Exposure,
 ) -> Config:
     chain: Config = {"filters": [manager(name, routes, limits, exposure)]}
-    if exposure.tls_cert:
+    if exposure.certificate:
         protocols = ["h2"] if name == "grpc" else ["h2", "http/1.1"]
         chain["transport_socket"] = tls(exposure, protocols)
+    socket_address = {"address": address, "port_value": port}
+    if address == "::":
+        socket_address["ipv4_compat"] = True
     return {
         "name": name,
-        "address": {"socket_address": {"address": address, "port_value": port}},
+        "address": {"socket_address": socket_address},
         # What a connection may have waiting here; more is left to the client's end.
         "per_connection_buffer_limit_bytes": 1 << 20,
         "filter_chains": [chain],
@@ -167,8 +170,8 @@ def listener(
 
 def tls(exposure: Exposure, protocols: list[str]) -> Config:
     certificate = {
-        "certificate_chain": {"filename": str(exposure.tls_cert)},
-        "private_key": {"filename": str(exposure.tls_key)},
+        "certificate_chain": {"filename": str(exposure.certificate)},
+        "private_key": {"filename": str(exposure.private_key)},
     }
     return extension(
         "envoy.transport_sockets.tls",

@@ -1,7 +1,7 @@
-"""An inference over HTTP: its body -> what Triton takes over gRPC, and the answer back.
+"""Inference over HTTP: the body -> a gRPC request for Triton, and the answer back.
 
-Tensors travel as bytes beside Triton's messages, so that a picture is copied once: protobuf puts
-field 7 of a ModelInferRequest behind the others, each with its length before it.
+Tensors are kept as bytes beside the protobuf message, so that a picture is copied only once:
+field 7 of a ModelInferRequest comes after the others, each value preceded by its length.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ RAW_INPUT = bytes([7 << 3 | 2])
 
 @dataclass(frozen=True)
 class Asked:
-    """What Triton is asked, and how the answer wants to be sent."""
+    """The request for Triton, and how to send the answer."""
 
     # The serialised ModelInferRequest, in pieces.
     pieces: Sequence[bytes | memoryview]
-    # Of the outputs that were named: whether their values go behind the JSON.
+    # For the requested outputs: whether their values follow the JSON as binary.
     binary: Mapping[str, bool]
-    # The same for all others.
+    # The same for all other outputs.
     binary_by_default: bool
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The one input of a model, where a body without JSON belongs."""
+    """A model's only input, for bodies without JSON."""
 
     name: str
     datatype: str
-    # Without the batch.
+    # Without the batch dimension.
     dims: tuple[int, ...]
     batches: bool
-    # The output with the labels; else the first.
+    # The output with labels, otherwise the first.
     output: str = ""
 
 
@@ -55,7 +55,7 @@ class Signature:
 
 
 def header_length(header: str | None, size: int) -> int | None:
-    """How much of a body is JSON; None where all of it is one tensor."""
+    """The length of a body's JSON; None if the whole body is one tensor."""
     if header is None:
         return size
     if not (header.isascii() and header.isdigit() and len(header) <= 12):
@@ -69,7 +69,7 @@ def header_length(header: str | None, size: int) -> int | None:
 
 
 def from_body(model: str, version: str, body: bytes, length: int, limits: Limits) -> Asked:
-    """A body that is JSON in its first `length` bytes, with binary tensors behind."""
+    """A body with JSON in its first `length` bytes, followed by binary tensors."""
     asked = parsed(memoryview(body)[:length], Inference, "the request's JSON", limits)
     tensors = list(payloads(asked.inputs, memoryview(body)[length:]))
     message = pb.ModelInferRequest(
@@ -95,7 +95,7 @@ def from_raw(
     signature: Signature,
     outputs: Sequence[pb.ModelInferRequest.InferRequestedOutputTensor] = (),
 ) -> Asked:
-    """A body that is nothing but the model's one tensor."""
+    """A body that is the model's only tensor."""
     size = sum(map(len, chunks))
     if signature.datatype == "BYTES":
         chunks = [LENGTH.pack(size), *chunks]
@@ -114,14 +114,14 @@ def from_raw(
 
 
 def raw_shape(signature: Signature, size: int) -> list[int]:
-    """The shape that a body of `size` bytes has, where only one dimension is open."""
+    """The shape of a body of `size` bytes, if only one dimension is variable."""
     batch = [1] * signature.batches
     if signature.datatype == "BYTES":
         return [*batch, *(1 for _ in signature.dims)]
     item = SIZES[signature.datatype] * math.prod(dim for dim in signature.dims if dim >= 0)
     if signature.dims.count(-1) > 1:
         raise Refused(
-            400, f"a raw body cannot say the shape of '{signature.name}': send JSON with a shape"
+            400, f"a raw body cannot give the shape of '{signature.name}'; send JSON with a shape"
         )
     count, rest = divmod(size, item) if item else (0, size)
     if rest or (count != 1 and -1 not in signature.dims):
@@ -134,7 +134,7 @@ def raw_shape(signature: Signature, size: int) -> list[int]:
 
 
 def payloads(inputs: Sequence[Input], binary: memoryview) -> Iterator[bytes | memoryview]:
-    """The values of each input that does not lie in shared memory."""
+    """The values of each input that is not in shared memory."""
     position = 0
     for tensor in inputs:
         parameters = tensor.parameters
@@ -158,7 +158,7 @@ def payloads(inputs: Sequence[Input], binary: memoryview) -> Iterator[bytes | me
 def framed(
     message: pb.ModelInferRequest, tensors: Iterable[bytes | memoryview]
 ) -> Iterator[bytes | memoryview]:
-    """The serialised message, in pieces, with the tensors as its raw_input_contents."""
+    """The serialised message in pieces, with the tensors as raw_input_contents."""
     yield message.SerializeToString()
     for tensor in tensors:
         yield RAW_INPUT + varint(len(tensor))
@@ -166,7 +166,7 @@ def framed(
 
 
 def varint(value: int) -> bytes:
-    """A number as protobuf writes it: seven bits a byte, the lowest first."""
+    """A number in protobuf's encoding: seven bits per byte, the lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -274,7 +274,7 @@ def _set_parameters(message: Any, parameters: Parameters) -> None:
 
 
 def answered(response: pb.ModelInferResponse, asked: Asked) -> Answer:
-    """The response's JSON, with the tensors that were asked for as binary behind."""
+    """The response's JSON, followed by the tensors requested as binary."""
     raw = list(response.raw_output_contents)
     binary: list[bytes] = []
     outputs = []
@@ -308,7 +308,7 @@ def answered(response: pb.ModelInferResponse, asked: Asked) -> Answer:
 
 
 def values(response: pb.ModelInferResponse) -> dict[str, list[Any]]:
-    """Each output's values, in one list."""
+    """Each output's values in one list."""
     return {
         output.name: to_json(raw, output.datatype)
         for output, raw in zip(response.outputs, response.raw_output_contents, strict=True)

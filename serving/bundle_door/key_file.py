@@ -1,6 +1,8 @@
 """The file of API keys: their hashes, one client a line.
 
 NAME SHA256 [REQUESTS_A_SECOND]
+
+python -m bundle_door.key_file build/key/api.keys [add NAME [RATE] | revoke NAME]
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +24,10 @@ class Client:
     name: str
     # None: as often as it likes.
     per_second: float | None = None
+
+
+# Whoever has the admin key needs no other.
+ADMIN = Client("admin")
 
 
 def hashed(key: str) -> str:
@@ -44,10 +51,10 @@ def read(file: Path) -> dict[str, Client]:
 
 def add(file: Path, client: Client) -> str:
     """The new client's key, which is kept nowhere."""
-    if not re.fullmatch(r"[\w.@-]{1,64}", client.name, re.ASCII):
-        raise BadKeys(f"{client.name!r} is no name; use letters, digits and . @ _ -")
+    if not re.fullmatch(r"[\w.@-]{1,64}", client.name, re.ASCII) or client.name == ADMIN.name:
+        raise BadKeys(f"{client.name!r} is no name; use letters, digits and . @ _ -, not admin")
     clients = read(file) if file.exists() else {}
-    if client in clients.values() or client.name in names(clients):
+    if client.name in names(clients):
         raise BadKeys(f"{client.name} has a key already; revoke it, or choose another name")
     key = secrets.token_urlsafe(32)
     _write(file, {**clients, hashed(key): client})
@@ -68,12 +75,33 @@ def names(clients: dict[str, Client]) -> list[str]:
 def _write(file: Path, clients: dict[str, Client]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".new")
-    unfinished.unlink(missing_ok=True)
-    unfinished.touch(0o600, exist_ok=False)
     unfinished.write_text("".join(_line(digest, client) for digest, client in clients.items()))
+    # Whoever reads it knows no key. In a container the door is another user than who writes it.
+    unfinished.chmod(0o644)
     unfinished.replace(file)
 
 
 def _line(digest: str, client: Client) -> str:
     rate = "" if client.per_second is None else f" {client.per_second:g}"
     return f"{client.name} {digest}{rate}\n"
+
+
+def main(argv: list[str]) -> int:
+    try:
+        match argv:
+            case [file]:
+                print(*names(read(Path(file))), sep="\n")
+            case [file, "add", name, *rate]:
+                print(add(Path(file), Client(name, float(rate[0]) if rate else None)))
+            case [file, "revoke", name]:
+                revoke(Path(file), name)
+            case _:
+                raise BadKeys("say FILE, and add NAME [RATE] or revoke NAME")
+    except (BadKeys, OSError, ValueError) as fault:
+        print(f"error: {fault}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

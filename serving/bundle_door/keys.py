@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bundle_door.answers import Answer, Refused
-from bundle_door.key_file import Client, hashed, read
+from bundle_door.key_file import ADMIN, Client, hashed, read
 from bundle_door.requests import Request
 
 SCHEME = "bearer "
@@ -42,8 +42,9 @@ class Bucket:
 class Keys:
     """What Envoy asks before it lets a request pass."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, admin_key: str | None) -> None:
         self._file = file
+        self._admin = {hashed(admin_key): ADMIN} if admin_key else {}
         self._stamp: tuple[int, int] | None = None
         self._clients: dict[str, Client] = {}
         self._buckets: dict[str, Bucket] = {}
@@ -84,7 +85,7 @@ class Keys:
         stamp = (found.st_mtime_ns, found.st_ino)
         if stamp != self._stamp:
             # A file that is broken leaves the door as it was: closed to keys that are new.
-            self._clients, self._stamp = read(self._file), stamp
+            self._clients, self._stamp = read(self._file) | self._admin, stamp
             self._buckets.clear()
 
 

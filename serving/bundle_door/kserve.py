@@ -1,6 +1,6 @@
-"""The requests of KServe's protocol over HTTP, with Triton's extensions, as JSON has them.
+"""The JSON of requests in KServe's protocol over HTTP, with Triton's extensions.
 
-A field that is unknown is refused: a misspelt one would else be ignored in silence.
+Unknown fields are refused: a misspelt one would otherwise be ignored silently.
 """
 
 from __future__ import annotations
@@ -83,6 +83,6 @@ class CudaRegion(Struct, forbid_unknown_fields=True):
     device_id: Count = 0
 
 
-# A setting that is null goes back to what it was at the start.
+# null resets a setting to its value at the start.
 TraceSettings = dict[str, str | list[str] | None]
 LogSettings = dict[str, bool | int | str | None]

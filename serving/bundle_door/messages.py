@@ -1,4 +1,4 @@
-"""Protobuf messages as the plain values that Triton's own HTTP server makes of them."""
+"""Protobuf messages as plain values, like those of Triton's own HTTP server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from google.protobuf.message import Message
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """Every field but those of a oneof and messages that are not set; 64-bit numbers as numbers.
+    """All fields except unset messages and oneof fields; 64-bit numbers as numbers.
 
-    (json_format would make strings of those.)
+    (json_format would turn those into strings.)
     """
     return {
         field.name: _field(field, getattr(message, field.name))

@@ -13,13 +13,13 @@ from bundle_door.answers import Refused
 
 @dataclass(frozen=True)
 class File:
-    # Empty where it came without one.
+    # Empty if it has none.
     name: str
     content: Sequence[bytes]
 
 
 class _Collector:
-    """What the parser calls back; a part without a file name is a field, which nobody asks for."""
+    """The parser's callbacks; a part without a file name is a form field and is ignored."""
 
     def __init__(self, limit: int) -> None:
         self.files: list[File] = []

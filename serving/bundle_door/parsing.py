@@ -1,4 +1,4 @@
-"""JSON into typed values; what does not fit is refused with the place where it does not."""
+"""JSON -> typed values; mismatches are refused with their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The questions that need no Triton client: a picture or a text in, JSON out.
+"""Requests that need no Triton client: a picture or a text in, JSON out.
 
 curl --data-binary @mug.jpg localhost:8000/classify?top=3
 curl -F file=@mug.jpg -F file=@car.jpg localhost:8000/classify
@@ -32,7 +32,7 @@ class PlainQuestions:
         self._limits = limits
 
     async def classify(self, request: Request, named: Named) -> Answer:
-        """What is on a picture; of several, each has its labels or its own error."""
+        """What a picture shows; with several pictures, each has its labels or its own error."""
         try:
             top, model = top_of(request.query), request.query.get("model", PIPELINE)
             form = request.headers.get("content-type", "").startswith("multipart/")
@@ -45,7 +45,7 @@ class PlainQuestions:
         return several(model, sent, found) if form else one(model, found[0])
 
     async def sentiment(self, request: Request, named: Named) -> Answer:
-        """How a text is meant."""
+        """The sentiment of a text."""
         try:
             check_not_empty(request.chunks)
             signature = await self._triton.signature(SENTIMENT, "")
@@ -93,7 +93,7 @@ def check_takes_pictures(model: str, signature: Signature) -> None:
 
 
 def label(entry: str) -> dict[str, Any]:
-    """Of "probability:index:label", as the classification extension has it."""
+    """From "probability:index:label", the classification extension's format."""
     probability, index, *name = entry.split(":", 2)
     return {"label": "".join(name), "probability": float(probability), "index": int(index)}
 
@@ -121,4 +121,4 @@ def explained(refused: Refused) -> Answer:
 
 def why(refused: Refused) -> dict[str, str]:
     cause, _, remedy = str(refused).partition("; ")
-    return {"cause": cause, "remedy": remedy or "look at the server's log (make logs)"}
+    return {"cause": cause, "remedy": remedy or "see the server's log (make logs)"}

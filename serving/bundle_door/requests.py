@@ -1,4 +1,4 @@
-"""One HTTP request, as the handlers see it."""
+"""An HTTP request as the handlers see it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Request:
     # Names in lower case.
     headers: Mapping[str, str]
     query: Mapping[str, str] = field(default_factory=dict)
-    # The body, decompressed, in the pieces it came in.
+    # The decompressed body, in the pieces in which it arrived.
     chunks: Sequence[bytes] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""Which path is answered by whom, and which of them want the admin key."""
+"""Which handler answers which path, and which paths require the admin key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPOSITORY = r"/v2/repository"
 REGION = r"(?:/region/(?P<region>[^/]+))?"
 
 
-# Of a route that takes every method.
+# For a route that accepts every method.
 ANY = "*"
 
 
@@ -32,7 +32,7 @@ class Route:
 
     @property
     def light(self) -> bool:
-        """Whether it is answered however busy the server is: it has no body."""
+        """Whether it is answered even under overload, because it has no body."""
         return "POST" not in self.handlers
 
     def named(self, match: re.Match[str]) -> dict[str, str]:
@@ -55,7 +55,7 @@ def of_plain_questions(plain: PlainQuestions) -> list[Route]:
 
 
 def of_keys(keys: Keys) -> list[Route]:
-    """Envoy asks with the method and path of the request that it asks about."""
+    """Envoy sends the method and path of the request to be authorised."""
     return [open_to_all("/internal/authorize.*", **{ANY: keys.authorize})]
 
 

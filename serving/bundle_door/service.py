@@ -1,4 +1,4 @@
-"""The HTTP service behind Envoy, an ASGI application: a request is read, checked, answered."""
+"""The HTTP service behind Envoy, an ASGI application: reads, checks and answers requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class HungUp(Exception):
-    """The client is gone, nobody wants the answer."""
+    """The client has disconnected."""
 
 
 class Service:
@@ -76,7 +76,7 @@ class Service:
         return encoded(answer, encoding) if encoding else answer
 
     def _cors(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """For the browser: the pages of these origins may ask, and read the answers."""
+        """For browsers: pages from these origins may send requests and read the answers."""
         origin = headers.get("origin", "")
         if origin not in self._origins:
             return {}
@@ -107,13 +107,13 @@ class Service:
         for chunk in decompressed(chunks, encoding, limit):
             share.take(len(chunk))
             clear.append(chunk)
-            # Of a large body it takes a second, in which others are served too.
+            # Takes a second for a large body, while others are served too.
             await asyncio.sleep(0)
         return clear
 
 
 def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:
-    """A page of another server must not ask this one through a browser that can reach it."""
+    """A page from another server must not reach this one through a user's browser."""
     origin = headers.get("origin")
     if origin is None or origin in allowed:
         return
@@ -124,7 +124,7 @@ def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:
 
 
 async def received(receive: Receive, limit: int, share: Share) -> list[bytes]:
-    """The body as it came; refused as soon as it is too large."""
+    """The body as received; refused as soon as it is too large."""
     chunks: list[bytes] = []
     size = 0
     more = True
@@ -142,7 +142,7 @@ async def received(receive: Receive, limit: int, share: Share) -> list[bytes]:
 
 
 async def unless_hung_up(answer: Awaitable[Answer], receive: Receive) -> Answer:
-    """The answer, given up when the client is gone: Triton is then told to stop too."""
+    """The answer, cancelled if the client disconnects: Triton is then told to stop too."""
     working = asyncio.ensure_future(answer)
     gone = asyncio.ensure_future(disconnected(receive))
     try:

@@ -1,6 +1,6 @@
-"""Streams over gRPC: each message is passed on as it is, once its size is known to be in bounds.
+"""gRPC streams: each message is passed on unchanged, once its size is checked.
 
-Envoy measures what it has buffered whole, and a stream has no end to wait for.
+Envoy can only check complete requests, and a stream is never complete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ METHOD = "ModelStreamInfer"
 
 
 def server(channel: grpc.aio.Channel, socket: Path, limits: Limits) -> grpc.aio.Server:
-    """A gRPC server on `socket` that hands streams on to `channel`."""
+    """A gRPC server on `socket` that forwards streams to `channel`."""
     call = channel.stream_stream(SERVICE + METHOD)
 
     async def passed_on(

@@ -1,4 +1,4 @@
-"""A tensor's values, from JSON to the bytes that Triton takes and back."""
+"""A tensor's values: from JSON to Triton's bytes and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Datatype = Literal[
     "FP16", "BF16", "FP32", "FP64", "BYTES",
 ]  # fmt: skip
 
-# As Python's arrays name them.
+# Type codes of Python's arrays.
 INTEGERS = {
     "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q",
     "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q",
@@ -25,19 +25,20 @@ INTEGERS = {
 FLOATS = {"FP32": "f", "FP64": "d"}
 SIZES = {name: array(code).itemsize for name, code in (INTEGERS | FLOATS).items()}
 SIZES |= {"BOOL": 1, "FP16": 2, "BF16": 2}
-# A string has its length before it.
+# A string is preceded by its length.
 LENGTH = struct.Struct("<I")
 
 assert {*SIZES, "BYTES"} == {*get_args(Datatype)}
 
 
 def from_json(data: bytes, datatype: str, shape: Sequence[int], name: str) -> bytes:
-    """The tensor's bytes, of the text of `data` in a request."""
+    """The tensor's bytes, from the text of `data` in a request."""
     values = _flat(data, datatype, len(shape), name)
     expected = math.prod(shape)
     if len(values) != expected:
         raise Refused(
-            400, f"input '{name}': 'data' has {len(values)} values, but its shape wants {expected}"
+            400,
+            f"input '{name}': 'data' has {len(values)} values, but its shape requires {expected}",
         )
     if datatype == "BYTES":
         return b"".join(_counted(text.encode()) for text in values)
@@ -50,7 +51,7 @@ def from_json(data: bytes, datatype: str, shape: Sequence[int], name: str) -> by
 
 
 def to_json(raw: bytes, datatype: str) -> list[Any]:
-    """The values of a tensor, in one list; None for a datatype that JSON has no numbers for."""
+    """A tensor's values in one list; None for a datatype that JSON has no numbers for."""
     if datatype == "BYTES":
         return [text.decode(errors="replace") for text in strings(raw)]
     if datatype == "BOOL":
@@ -61,7 +62,7 @@ def to_json(raw: bytes, datatype: str) -> list[Any]:
 
 
 def strings(raw: bytes) -> list[bytes]:
-    """The strings of a BYTES tensor that came from Triton."""
+    """The strings of a BYTES tensor from Triton."""
     found = []
     position = 0
     while position < len(raw):
@@ -77,7 +78,7 @@ def _counted(text: bytes) -> bytes:
 
 
 def _flat(data: bytes, datatype: str, dimensions: int, name: str) -> list[Any]:
-    """The values in one list, whether they came in one or nested as the shape is."""
+    """The values in one list, whether flat or nested like the shape."""
     depth = _depth(data)
     if not 1 <= depth <= max(dimensions, 1):
         raise Refused(
@@ -93,7 +94,7 @@ def _flat(data: bytes, datatype: str, dimensions: int, name: str) -> list[Any]:
 
 
 def _depth(data: bytes) -> int:
-    # No value begins with a bracket, so all that stand at the front are the lists around the first.
+    # No value begins with a bracket, so the leading brackets are the lists around the first value.
     squeezed = data[:1000].translate(None, b" \t\r\n")
     return len(squeezed) - len(squeezed.lstrip(b"["))
 

@@ -1,4 +1,4 @@
-"""Triton behind its socket: one channel, and its errors as HTTP has them."""
+"""Triton behind its socket: one channel, and its errors as HTTP statuses."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SERVICE = "/inference.GRPCInferenceService/"
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A server that was started again is found at once, not after minutes.
+    # Find a restarted server at once, not after minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.default_authority", "localhost"),
 ]
 
-# As Triton's own HTTP server maps its errors; whatever is not here is the caller's: 400.
+# As in Triton's own HTTP server; all others are the caller's fault: 400.
 STATUS = {
     grpc.StatusCode.INTERNAL: 500,
     grpc.StatusCode.NOT_FOUND: 404,
@@ -32,15 +32,15 @@ STATUS = {
     grpc.StatusCode.UNIMPLEMENTED: 501,
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
-# What Triton says where a model's process is not there to answer, and how often it is asked at all.
+# Triton's message if a model's process has died, and the number of attempts.
 OF_A_DEAD_PROCESS, TRIES = "Stub process '", 8
 DATA_TYPES = pb.model__config__pb2.DataType
-# A model's signature is asked for again after so long: a new version may have another.
+# How long a model's signature is cached: a new version may have another.
 REMEMBERED_S = 1.0
 
 
 class Triton:
-    """Calls of Triton's gRPC service; every error is a `Refused`."""
+    """Calls Triton's gRPC service; every error becomes a `Refused`."""
 
     def __init__(self, target: str, timeout: float) -> None:
         self.channel = grpc.aio.insecure_channel(target, options=OPTIONS)
@@ -52,8 +52,8 @@ class Triton:
         await self.channel.close()
 
     async def infer(self, pieces: Sequence[bytes | memoryview]) -> pb.ModelInferResponse:
-        """Asked again where one of a model's processes has died. Triton takes a second to say so,
-        and goes on sending it requests until the keeper has made the model anew."""
+        """Retries if one of a model's processes has died. Triton takes a second to report it, and
+        keeps sending it requests until the keeper has reloaded the model."""
         request, tries = b"".join(pieces), TRIES
         while True:
             try:
@@ -67,12 +67,12 @@ class Triton:
                     raise
 
     async def ask(self, method: str, **fields: Any) -> Any:
-        """Call a method with a request of these fields."""
+        """Calls a method with a request with these fields."""
         request = getattr(pb, f"{method}Request")(**fields)
         return await self._settled(self._call(method), request.SerializeToString())
 
     async def signature(self, model: str, version: str) -> Signature:
-        """The one input of a model."""
+        """A model's only input."""
         asked, known = self._signatures.get((model, version), (0.0, None))
         if known and time.monotonic() < asked + REMEMBERED_S:
             return known
@@ -84,7 +84,7 @@ class Triton:
         return signature
 
     def _call(self, method: str) -> Any:
-        """It takes the serialised request, so that a picture need not become a message first."""
+        """Takes the serialised request, so that a picture is not copied into a message first."""
         if method not in self._calls:
             self._calls[method] = self.channel.unary_unary(
                 SERVICE + method,
@@ -103,7 +103,7 @@ def refused(code: grpc.StatusCode, said: str, timeout: float) -> Refused:
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return Refused(504, f"no answer within {timeout:g} s; try again, or allow more time")
     if code == grpc.StatusCode.UNAVAILABLE and "connect" in said.lower():
-        said = "the server is starting, or has ended; try again in a second"
+        said = "the server is starting or has stopped; try again in a second"
     status = STATUS.get(code, 400)
     return Refused(status, said, RETRY_SOON if status == 503 else None)
 
@@ -112,7 +112,7 @@ def signature_of(config: Any) -> Signature:
     if len(config.input) != 1:
         raise Refused(
             400,
-            f"{config.name} has {len(config.input)} inputs, and a raw body is one; send JSON",
+            f"{config.name} has {len(config.input)} inputs, but a raw body is only one; send JSON",
         )
     (tensor,) = config.input
     labelled = [output.name for output in config.output if output.label_filename]

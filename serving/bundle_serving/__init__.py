@@ -1,1 +1,1 @@
-"""What runs inside the server: the pipeline's steps as pure functions, and the glue to Triton."""
+"""Code that runs in the server: the pipelines' steps as pure functions, and the glue to Triton."""

@@ -1,11 +1,11 @@
-"""Starts a program afresh whenever it ends, and wakes it when it is stopped.
+"""Restarts a program whenever it ends, and resumes it if it is stopped (SIGSTOP).
 
     python -m bundle_serving.afresh [--go-on] COMMAND …
 
-Docker does the former with `restart: unless-stopped`; on the bare host nobody does, and the latter
-nobody anywhere. Of a program that was killed or crashed, the next one finds what it had started
-among our children. One that never came up (START_FAILED) is not tried again; one that gave up
-(GIVEN_UP) only with --go-on, where nobody above tries.
+Docker restarts programs (`restart: unless-stopped`), but resumes none; on the bare host nobody does
+either. Children of a killed program become ours, where its successor finds them. A program that
+never came up (START_FAILED) is not restarted; one that gave up (GIVEN_UP) only with --go-on, for
+hosts where nothing else restarts it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from bundle_serving.processes import children_of
 
 START_FAILED, GIVEN_UP = 3, 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30
-LONG_S = 60  # who was up for so long has not failed to start
+LONG_S = 60  # a program that ran this long did not fail to start
 PR_SET_CHILD_SUBREAPER = 36  # from <sys/prctl.h>
 
 
 def main(argv: list[str]) -> int:
     go_on = argv[:1] == ["--go-on"]
     command = argv[1:] if go_on else argv
-    # What the program leaves behind becomes ours to end.
+    # Orphans of the program become our children, and ours to end.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     pause, first = FIRST_PAUSE_S, True
     while True:
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
 
 
 def _one_life(command: list[str]) -> int:
-    """The exit code; negative where a signal ended it, and 0 after SIGTERM to us."""
+    """The exit code; negative after a signal, and 0 after SIGTERM to us."""
     program = os.posix_spawnp(command[0], command, os.environ)
 
     def stop(*_: FrameType | int | None) -> None:

@@ -1,4 +1,4 @@
-"""Pixels of any size -> the square that a network is fed, and its scores -> the likeliest classes.
+"""Pixels of any size -> the network's square input, and its scores -> the likeliest classes.
 Pure functions: no Triton here."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ArrayError(ValueError):
 
 @dataclass(frozen=True)
 class Squares:
-    """Resized to a square, whatever the shape was, as Places365's networks were trained."""
+    """Resizing to a square, whatever the shape, as in the training of Places365's networks."""
 
     side: int
     mean: Sequence[float]
@@ -57,7 +57,7 @@ def to_square(pixels: NDArray[np.float32], how: Squares) -> NDArray[np.float32]:
 
 
 def _levels(pixels: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """A few rows at a time: the largest picture has 600 MB, and is not to be there three times."""
+    """A few rows at a time: the largest picture takes 600 MB and must not be held three times."""
     levels = np.empty(pixels.shape, np.uint8)
     for top in range(0, len(pixels), ROWS):
         some = pixels[top : top + ROWS]

@@ -1,4 +1,4 @@
-"""Wakes processes that were stopped (SIGSTOP), and keeps what passes between them private."""
+"""Resumes processes that were stopped (SIGSTOP), and keeps their shared memory private."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bundle_serving.processes import IS_STOPPED, family, look_at
 
 LOOK_S, FAMILY_S = 0.2, 1
 
-# Triton gives up a model's process that is silent for a second, and takes back the memory in which
-# the question lay. One that is woken later writes there, and the whole server dies of it.
+# Triton gives up on a model's process that is silent for a second and reuses the request's memory.
+# A process resumed later would write there and crash the whole server.
 LONGEST_ASLEEP_S = 0.6
 
 
@@ -43,7 +43,7 @@ async def keep_awake(roots: Callable[[], Iterable[int]], shm_prefix: str, notes:
 
 
 def _shut(shm_prefix: str) -> None:
-    """Triton lets everyone on the machine read the memory that pictures pass through."""
+    """Triton's shared memory, with the pictures in it, is readable by everyone on the machine."""
     for region in Path("/dev/shm").glob(f"{shm_prefix}*"):
         with suppress(FileNotFoundError):
             region.chmod(0o600)

@@ -1,5 +1,5 @@
-"""Two networks, of which the second answers what the first is not sure of. Pure functions, but for
-whom they ask."""
+"""Two networks: the second answers where the first is not confident. Pure functions, except for
+the calls of the networks."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Cascade:
     ask_then: Network
 
     def unsure(self, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Of which pictures the first network is."""
+        """Which pictures the first network is not confident about."""
         below: NDArray[np.bool_] = softmax(scores).max(axis=1) < self.threshold
         return below
 
     def answer(
         self, scores: NDArray[np.float32], pixels: NDArray[np.uint8]
     ) -> dict[str, NDArray[Any]]:
-        """The probabilities of each picture, and the name of the network that gave them."""
+        """The probabilities for each picture, and the name of the network that answered."""
         probabilities = softmax(scores)
         answered_by = np.full((len(scores), 1), self.first.encode(), np.object_)
         unsure = self.unsure(scores)

@@ -1,4 +1,4 @@
-"""Programs that the keeper starts, or finds running where a keeper before it was killed."""
+"""Programs that the keeper starts, or finds running after an earlier keeper was killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bundle_serving.processes import Process, family
 
 
 class Child:
-    """In a group of its own, which ends with it."""
+    """A process in its own group, which ends with it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -24,7 +24,7 @@ class Child:
         def ended() -> None:
             loop.remove_reader(pidfd)
             os.close(pidfd)
-            with suppress(ChildProcessError):  # another's child, who waits for it
+            with suppress(ChildProcessError):  # not our child: its parent waits for it
                 os.waitpid(pid, 0)
             self._ended.set()
 
@@ -37,7 +37,7 @@ class Child:
 
     @classmethod
     def found(cls, is_it: Callable[[Process], bool]) -> Child | None:
-        """Whoever started this process has got it."""
+        """A matching process that is running already, whoever started it."""
         there = (each for each in family(os.getppid()) if each.pid != os.getpid())
         return next((cls(each.pid) for each in there if is_it(each)), None)
 
@@ -49,7 +49,7 @@ class Child:
         await self._ended.wait()
 
     async def end(self, grace: float) -> None:
-        """With all that it started, once the time for what is in flight is over."""
+        """Ends it and everything it started, after the grace period for requests in flight."""
         if grace and self.runs:
             os.kill(self.pid, signal.SIGTERM)
             with suppress(asyncio.TimeoutError):

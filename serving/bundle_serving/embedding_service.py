@@ -1,9 +1,9 @@
-"""Serves the callable of embeddings.py, by PyTriton, until it fails or is told to stop.
+"""Serves the callable of embeddings.py with PyTriton until it fails or is told to stop.
 
     python -m bundle_serving.embedding_service --made build/embeddings --run-dir build/run/service
 
-It ends as soon as one of its processes does, or it gives itself no embedding when it asks for one
-every few seconds: then whoever started it starts it afresh.
+It exits as soon as one of its processes does, or when its own test request, sent every few seconds,
+gets no answer. Its supervisor then restarts it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from threading import Thread
 from typing import NoReturn
 
-# The store for large tensors starts a process of its own from inside Triton's interpreter. Without
-# it files go by a socket.
+# The store for large tensors would start another process inside Triton's interpreter. Without it,
+# tensors go through a socket.
 os.environ["PYTRITON_NO_TENSORSTORE"] = "1"
 
 import numpy as np
@@ -41,7 +41,7 @@ MODEL = "embedding"
 INSTANCES = 2
 MOST_TOGETHER = 64
 EXIT_TIMEOUT_S = 10
-# Between two questions to itself; and how long one may take, behind all that others ask.
+# Between two test requests; and how long one may take, queued behind other requests.
 EVERY_S, PATIENCE_S = 2, 60
 LOOK_MS = 200
 
@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
             exit_timeout_secs=EXIT_TIMEOUT_S,
         ),
         workspace=options.run_dir,
-        # Laid out before the server starts, which loads it then: nothing goes by way of /tmp.
+        # Laid out before the server starts and loads it, so nothing goes through /tmp.
         triton_lifecycle_policy=TritonLifecyclePolicy(
             launch_triton_on_startup=False, local_model_store=True
         ),
@@ -97,14 +97,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class Server(Triton):  # type: ignore[misc]  # PyTriton comes without types
-    """PyTriton would ask on for two minutes whether a server that has died is ready."""
+    """PyTriton would poll a server that has died for two minutes."""
 
     def _on_tritonserver_exit(self, *_: object) -> None:
-        end("its server has ended")
+        end("its server has exited")
 
 
 def bind(triton: Triton, network: Network, how: Transform, cores: int) -> None:
-    """Of several callables each is an instance, that gets a batch while the others have theirs."""
+    """Each of several callables is an instance; they handle batches in parallel."""
     pool = ThreadPoolExecutor(cores)
     threads = max(1, cores // INSTANCES)
     triton.bind(
@@ -125,7 +125,7 @@ def bind(triton: Triton, network: Network, how: Transform, cores: int) -> None:
 
 
 def be_patient(proxy: Path) -> None:
-    """This process asks the first instance too."""
+    """This process also waits for the first instance."""
     model.get_config_from_handshake_server = patient(model.get_config_from_handshake_server)
     with proxy.open("a") as file:
         file.write(IN_AN_INSTANCE)
@@ -134,25 +134,25 @@ def be_patient(proxy: Path) -> None:
 def end_when_it_does_not_answer(triton: Triton, url: str) -> None:
     while (reason := reason_not_to_trust(url, MODEL, PATIENCE_S)) is None:
         time.sleep(EVERY_S)
-    if triton.is_connected():  # else it is told to stop
+    if triton.is_connected():  # otherwise it is being stopped
         end(f"it does not answer: {reason}")
 
 
 def end_when_it_falls_apart(triton: Triton) -> NoReturn:
-    """A server or a stub that is gone never comes back, and Triton sees the latter late. After a
-    PyTritonUnrecoverableError PyTriton disconnects itself, and waits on."""
+    """A server or stub that has died never comes back, and Triton notices a dead stub late. After a
+    PyTritonUnrecoverableError, PyTriton disconnects and keeps waiting."""
     ended = select.poll()
     for process in children_of(os.getpid()):
         ended.register(os.pidfd_open(process), select.POLLIN)
     while triton.is_connected():
         if ended.poll(LOOK_MS):
-            end("one of its processes has ended")
-    end("what failed cannot be recovered from (see above)")
+            end("one of its processes has exited")
+    end("an unrecoverable failure (see above)")
 
 
 def end(why: str) -> NoReturn:
-    """At once, and with all of its processes: they would wait for the very request that failed,
-    and triton.stop() for 20 s."""
+    """Kills all of its processes at once: they would wait for the failed request, and triton.stop()
+    for 20 s."""
     print(f"error: {MODEL} stopped: {why}", file=sys.stderr, flush=True)
     for process in list(children_of(os.getpid())):
         with suppress(ProcessLookupError):

@@ -20,10 +20,10 @@ from bundle_serving.pictures import PictureError, Transform, to_pixels
 
 @dataclass(frozen=True)
 class Network:
-    """What scripts/steps/embeddings.py leaves."""
+    """The result of scripts/steps/embeddings.py."""
 
     file: Path
-    said: str  # that every answer says it is of: only vectors of one network can be compared
+    said: str  # included in every answer: only vectors of the same network can be compared
     dimensions: int
     transform: dict[str, Any]
 
@@ -36,19 +36,19 @@ class Network:
 
 
 class Embedder:
-    """One instance, with an engine of its own; the pool that decodes may be that of all."""
+    """One instance with its own engine; the decoding pool may be shared."""
 
     def __init__(self, network: Network, how: Transform, threads: int, pool: Executor) -> None:
         self._network, self._how, self._pool = network, how, pool
         self._engine = Engine(network.file, "fp32", threads)
-        # OpenVINO's binding makes up its mind at the first call, and hangs for good where two
-        # threads make theirs at once: so each instance makes it here.
+        # OpenVINO's binding initialises itself at the first call and hangs forever if two threads
+        # make theirs at once: so each instance makes one here.
         self._run([np.zeros((3, how.crop, how.crop), np.uint8)])
 
     @batch  # type: ignore[untyped-decorator]  # PyTriton comes without types
     def __call__(self, image: NDArray[np.object_]) -> dict[str, NDArray[Any]]:
-        """What an exception says, all requests of a batch are told, and none gets an answer: a
-        picture that is refused has its reason in `error`, and zeros for a vector."""
+        """An exception would fail all requests of a batch; so a refused picture has its reason in
+        `error`, and zeros as its vector."""
         files = image.ravel()
         pending = [self._pool.submit(to_pixels, file, self._how) for file in files]
         vectors = np.zeros((len(files), self._network.dimensions), np.float32)
@@ -67,7 +67,7 @@ class Embedder:
     def _run(self, pixels: Sequence[NDArray[np.uint8]]) -> NDArray[Any]:
         try:
             return self._engine({"input": np.stack(pixels)}, ["embedding"])["embedding"]
-        except (RuntimeError, MemoryError) as fault:  # the next batch would meet the same
+        except (RuntimeError, MemoryError) as fault:  # the next batch would fail too
             raise PyTritonUnrecoverableError(f"the engine failed: {fault}") from fault
 
 

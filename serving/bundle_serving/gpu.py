@@ -7,13 +7,13 @@ import subprocess
 
 NVML_LOST = "Failed to initialize NVML: Unknown Error"
 LOST = (
-    f"the container has lost its GPU ({NVML_LOST}); start it anew: make down && make up; "
-    "to keep it, give it by CDI: docs/gpu.md"
+    f"the container has lost its GPU ({NVML_LOST}); restart it: make down && make up; "
+    "to prevent it, use CDI: docs/gpu.md"
 )
 
 
 def why_lost() -> str | None:
-    """Asked inside the container; None too where there is no GPU to lose."""
+    """Runs inside the container; None also if there is no GPU to lose."""
     try:
         asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=2)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,6 +1,6 @@
-"""The admin key: who has it may load and unload models, and read and change how they are run.
+"""The admin key: required to load and unload models, and to read and change how they run.
 
-Inference, health, metadata and the models' configurations are open to whoever reaches the ports.
+Inference, health, metadata and model configs are open to everyone who can reach the ports.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HEADER = "admin-key"
 GRPC_HEADER = f"triton-grpc-protocol-{HEADER}"
 GUARDED = "model-repository,shared-memory,statistics,trace,logging"
 
-# {secret} stands for the key: in this form the options may be seen.
+# {secret} is a placeholder for the key, so that the options may be shown.
 OPTIONS = [
     f"--http-restricted-api={GUARDED}:{HEADER}={PLACE}",
     f"--grpc-restricted-protocol={GUARDED}:{HEADER}={PLACE}",
@@ -22,7 +22,7 @@ OPTIONS = [
 
 
 class NoKey(RuntimeError):
-    """The file holds no key, or is not ours to read; the message says so."""
+    """The file contains no key or is not readable; the message says which."""
 
 
 def read(file: Path) -> str:
@@ -32,7 +32,7 @@ def read(file: Path) -> str:
         raise NoKey(
             f"{file} cannot be read ({getattr(fault, 'strerror', 'it is not text')})"
         ) from None
-    # What neither Triton's option nor a header would take for something else.
+    # Only characters that are safe in Triton's option and in a header.
     if not re.fullmatch(r"[\w.-]{16,}", key, re.ASCII):
         raise NoKey(f"{file} contains no key (16 or more letters, digits, '-', '_' and '.')")
     return key

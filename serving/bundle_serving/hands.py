@@ -1,8 +1,8 @@
-"""Who may change what is loaded: commands, or the keeper when none of them is at work.
+"""Who may change what is loaded: commands, or the keeper while no command is running.
 
-A lock on a file, because it ends with the command that holds it, however that ends, and because a
-container sees it through a read-only mount. (Where Docker runs in a virtual machine, it does not:
-there a command and the keeper may meet, and the later load counts.)
+A file lock, because it ends with the command that holds it, and because a container sees it through
+a read-only mount. (Not if Docker runs in a virtual machine: there a command and the keeper may
+interfere, and the later load counts.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 LOOK_S = 0.2
-LONGEST_S = 60  # that a command waits for the keeper: one that is stopped holds nobody up
+LONGEST_S = 60  # that a command waits for the keeper: a stopped keeper must not block it
 
 
 class Hands:
@@ -38,7 +38,7 @@ class Hands:
 
 @contextmanager
 def off(file: Path) -> Iterator[None]:
-    """The keeper's hands, for a command; others may hold them off at the same time."""
+    """Keeps the keeper from interfering during a command; several commands may do so at once."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as lock:
         deadline = time.monotonic() + LONGEST_S

@@ -1,8 +1,8 @@
-"""How the instances of a PyTriton model learn from the first one what they share.
+"""How the instances of a PyTriton model get their shared settings from the first one.
 
-They all start at the same time, and PyTriton gives the first one a second: to be there, to listen
-where its socket already is, and to answer. On a busy machine each of the three took longer, and
-then nothing came up ("Model initialize error"). So here the others ask again.
+They all start at the same time, and PyTriton gives the first one a second to create its socket, to
+listen and to answer. On a busy machine each of these took longer, and nothing came up ("Model
+initialize error"). So here the other instances retry.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def patient(ask: Ask) -> Ask:
         while True:
             try:
                 return ask(socket)
-            except (OSError, ValueError):  # nobody there, nobody listens, or hung up on
+            except (OSError, ValueError):  # no socket yet, nobody listening, or disconnected
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(AGAIN_S)

@@ -1,6 +1,6 @@
 """Is the pipeline answering? Exit 0 when a real inference goes through, 1 with the reason if not.
 
-    python -m bundle_serving.health [--url http://127.0.0.1:8000] [--model NAME]
+    python -m bundle_serving.health [--address 127.0.0.1:8000] [--model NAME]
 
 Triton's own readiness stays green over a dead python stub, so nothing less than an answer counts.
 """
@@ -13,8 +13,13 @@ import json
 import sys
 import urllib.error
 import urllib.request
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from bundle_serving import guard
+from bundle_serving.address import Address
+from bundle_serving.exposure import of_environment
 from bundle_serving.gpu import why_lost
 from bundle_serving.start_server import PIPELINE
 
@@ -31,12 +36,14 @@ LENGTH = "Inference-Header-Content-Length"
 BLACK_PIXEL = {"shape": [1, 1, 1, 3], "datatype": "FP32", "data": [0, 0, 0]}
 
 
-def reason_not_to_trust(url: str, model: str, timeout: float = 5) -> str | None:
+def reason_not_to_trust(at: Address | str, model: str, timeout: float = 5) -> str | None:
     """None when the model answered a question of its kind; else why not, in one line."""
+    server = Address.of(at) if isinstance(at, str) else at
     try:
-        with urllib.request.urlopen(f"{url}/v2/models/{model}", timeout=timeout) as answer:
+        about = urllib.request.Request(f"{server.url}/v2/models/{model}")
+        with server.open(about, timeout) as answer:
             signature = json.load(answer)
-        with urllib.request.urlopen(_question(url, signature), timeout=timeout) as answer:
+        with server.open(_question(server.url, signature), timeout) as answer:
             return _refusal(answer.read(), int(answer.headers.get(LENGTH, 0)))
     except urllib.error.HTTPError as refusal:
         body = refusal.read().decode(errors="replace")
@@ -72,10 +79,17 @@ def _refusal(body: bytes, header: int) -> str | None:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--address", default="127.0.0.1:8000", type=Address.of)
     parser.add_argument("--model", default=PIPELINE)
+    parser.add_argument("--admin-key-file", type=Path, help="which the door takes for an API key")
     options = parser.parse_args(argv)
-    reason = reason_not_to_trust(options.url, options.model)
+    exposure, key = of_environment(), options.admin_key_file
+    server = replace(
+        options.address,
+        certificate=exposure.certificate,
+        api_key=guard.read(key) if exposure.api_keys and key else "",
+    )
+    reason = reason_not_to_trust(server, options.model)
     if reason:
         reason = why_lost() or reason
         print(f"{options.model} does not answer: {reason}", file=sys.stderr)

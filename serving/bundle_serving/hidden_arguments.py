@@ -1,16 +1,16 @@
-"""Becomes another program, with a secret in its arguments that no process list shows.
+"""Executes another program with a secret in its arguments that no process list shows.
 
     python -m bundle_serving.hidden_arguments PROGRAM -H 'admin-key:{secret}' … < secret
 
-tritonserver takes the admin key as an argument and in no other way, and everyone on a machine
-may read the arguments of all processes (ps, /proc/PID/cmdline). So the program is started with
-`{secret}` standing there, and is held by ptrace before its first instruction: then the argument is
-made to point at the real text. That comes in the environment, which the kernel shows to nobody but
-the owner, and is taken out of its list again, so that the program does not hand it on to others.
+tritonserver accepts the admin key only as an argument, and everyone on a machine may read the
+arguments of all processes (ps, /proc/PID/cmdline). So the program is started with the placeholder
+`{secret}` and stopped by ptrace before its first instruction; then the argument's pointer is
+redirected to the real text. That text is in the environment, which the kernel shows only to the
+owner, and its entry is removed from the list, so that the program does not pass it on.
 
-To overwrite the argument of a program that runs would leave a moment in which it is seen. A parent
-that holds the program would stand between it and its signals. So this very process is held, by one
-that is nobody's child and lets go before the program's first instruction.
+Overwriting the argument of a running program would expose it for a moment. A parent that traces the
+program would interfere with its signals. So this very process is traced, by an orphan that detaches
+before the program's first instruction.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ POINTER = struct.Struct("N")
 
 
 class CannotHide(RuntimeError):
-    """Here no process may hold another one; the message says what to do."""
+    """Processes may not trace each other here; the message says what to do."""
 
     def __init__(self, refusal: str) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class CannotHide(RuntimeError):
 
 
 def become(program: list[str], secret: str, environment: Mapping[str, str]) -> NoReturn:
-    """execve, with the secret where {secret} stands; with CannotHide nothing has happened."""
+    """execve with the secret in place of {secret}; after CannotHide, nothing has happened."""
     hidden = {word: word.replace(PLACE, secret) for word in program if PLACE in word}
     if hidden:
         _be_held(hidden)
@@ -63,17 +63,17 @@ def become(program: list[str], secret: str, environment: Mapping[str, str]) -> N
 
 
 def _be_held(hidden: Mapping[str, str]) -> None:
-    """Returns once this process is held by one that will put the texts in their places."""
+    """Returns once this process is traced by one that will insert the secret."""
     here, there = socket.socketpair()
     held = os.getpid()
     between = os.fork()
-    if between == 0:  # ends at once, so that the holder is init's to wait for, not the program's
+    if between == 0:  # exits at once, so that init adopts the tracer, not the program
         try:
             if os.fork() == 0:
                 here.close()
                 _hold(held, hidden, there)
         except Exception:
-            traceback.print_exc()  # no value stands in it
+            traceback.print_exc()  # contains no values
         finally:
             os._exit(0)
     there.close()
@@ -91,8 +91,8 @@ def _be_held(hidden: Mapping[str, str]) -> None:
 
 
 def _hold(held: int, hidden: Mapping[str, str], other: socket.socket) -> NoReturn:
-    """The holder's whole life. Should it end early, the kernel ends the held one with it: never
-    does the program go on with a placeholder for its key."""
+    """The tracer's whole life. If it ends early, the kernel kills the traced process too: the
+    program never runs with the placeholder as its key."""
     with other:
         other.sendall(str(os.getpid()).encode())
         other.recv(16)
@@ -109,7 +109,7 @@ def _hold(held: int, hidden: Mapping[str, str], other: socket.socket) -> NoRetur
 
 
 def _until_exec(held: int) -> bool:
-    """Signals that come before it are passed on; False when one of them is the end."""
+    """Passes on signals that come earlier; False if one of them is fatal."""
     while True:
         _, status = os.waitpid(held, WALL)
         if not os.WIFSTOPPED(status):
@@ -121,15 +121,15 @@ def _until_exec(held: int) -> bool:
 
 
 def _put(held: int, hidden: Mapping[str, str]) -> None:
-    """A new program's stack begins with argc, argv, 0, envp, 0; the texts they point at lie
-    above. The argument is made to point into the environment, behind the carrier's name."""
+    """A new program's stack begins with argc, argv, 0, envp, 0; the texts are above. Redirects the
+    argument into the environment, behind the carrier's name."""
     fields = Path(f"/proc/{held}/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[START_OF_STACK]), int(fields[END_OF_ENVIRONMENT])
     memory = os.open(f"/proc/{held}/mem", os.O_RDWR)
     stack = os.pread(memory, end - start, start)
 
     def pointers(place: int) -> dict[int, int]:
-        """Where each of a list stands, and where it points to."""
+        """The address and the target of each pointer in a list."""
         found = {}
         while (pointer := POINTER.unpack_from(stack, place)[0]) != 0:
             found[place] = pointer
@@ -152,7 +152,7 @@ def _put(held: int, hidden: Mapping[str, str]) -> None:
         for where, to in arguments.items():
             if text(to) == shown:
                 point(where, variables[carrier] + len(name))
-        point(carrier, innocent)  # not removed: libc finds what lies behind the list by its length
+        point(carrier, innocent)  # not removed: libc finds what follows the list by its length
 
 
 def _ptrace(request: int, process: int, data: int) -> None:

@@ -1,17 +1,17 @@
-"""Keeps a server and its door up: starts them, watches them, and restores the smallest thing that
+"""Keeps a server and its door running: starts and watches them, and restores the smallest part that
 helps.
 
     python -m bundle_serving.keeper --run-dir build/run --repository build/live --http-port 8000 …
 
-What it does not know itself it passes on to start_server.
+Unknown options are passed to start_server.
 
-    a process is stopped           it is woken
-    a model lacks a process        it is made anew, while what is left of it serves    (watch.py)
-    a pipeline does not answer     its models are made anew, or loaded                 (watch.py)
-    the door has ended             it is started again
-    the server has ended, or       it is started again, with all pipelines that it had
+    a process is stopped           it is resumed
+    a model lacks a process        it is reloaded while its other processes serve      (watch.py)
+    a pipeline does not answer     its models are reloaded, or loaded                  (watch.py)
+    the door has exited            it is restarted
+    the server has exited, or      it is restarted, with all pipelines that it had
       nothing smaller helped
-    that did not help either       this program ends, and whoever runs it starts all afresh
+    that did not help either       this program exits, and its supervisor restarts everything
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from bundle_serving.triton_control import Triton, ready
 from bundle_serving.watch import Watch
 
 START_S = 300  # until everything is loaded
-MOST_STARTS = 3  # of the server, in vain
+MOST_STARTS = 3  # failed starts of the server
 ASK_DOOR_S, MOST_SILENT = 5, 3
 
 
@@ -98,15 +98,15 @@ class Keeper:
                 raise GivenUp(START_FAILED, "the door does not start")
             await self._pauses.before(DOOR)
             self._door = None
-            self._notes.restored(DOOR, f"{why}: started it again")
+            self._notes.restored(DOOR, f"{why}: restarted it")
 
     async def _door_ends(self, door: Child) -> str:
-        """Or hangs: says no more that it lives, again and again."""
+        """Waits until it exits or hangs, that is, gives no sign of life several times."""
         silent = 0
         while silent < MOST_SILENT:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(door.wait(), ASK_DOOR_S)
-                return "the door had ended"
+                return "the door had exited"
             silent = 0 if await self._door_lives() else silent + 1
         return "the door hung"
 
@@ -132,7 +132,7 @@ class Keeper:
                     self._server = self._started_server()
                     loaded = await self._loads(self._server)
                 if loaded and why:
-                    self._notes.restored(SERVER, f"{why}: started it again")
+                    self._notes.restored(SERVER, f"{why}: restarted it")
             why = await self._watched(self._server)
             in_vain = 0 if self._notes.times_ready > before else in_vain + 1
             self._notes.say(False, why)
@@ -142,10 +142,10 @@ class Keeper:
             if not (was_up or self._notes.times_ready):
                 raise GivenUp(START_FAILED, "the server does not start")
             if in_vain == MOST_STARTS:
-                raise GivenUp(GIVEN_UP, f"{in_vain} starts of the server were in vain")
+                raise GivenUp(GIVEN_UP, f"{in_vain} starts of the server failed")
 
     async def _loads(self, server: Child) -> bool:
-        """Until it has loaded the first pipeline, or never will."""
+        """Waits until it has loaded the main pipeline or cannot."""
         deadline = time.monotonic() + START_S
         while server.runs and time.monotonic() < deadline:
             with suppress(grpc.aio.AioRpcError):
@@ -155,7 +155,7 @@ class Keeper:
         return False
 
     async def _watched(self, server: Child) -> str:
-        """Until it must be started again; the reason."""
+        """Returns, with the reason, once it must be restarted."""
         first = self._options.load_model
         watch = Watch(first, server, self._triton, self._notes, self._hands, self._pauses)
         extra = asyncio.create_task(self._load_extra_pipelines(self._notes.extra_pipelines))
@@ -165,13 +165,13 @@ class Keeper:
             extra.cancel()
 
     async def _load_extra_pipelines(self, names: list[str]) -> None:
-        """A fresh server has the first one alone."""
+        """A fresh server has only the main one."""
         for name in names:
             try:
                 if name not in ready(await self._triton.index()):
                     await self._triton.load(name)
             except grpc.aio.AioRpcError as fault:
-                log(f"{name} is not loaded again: {fault.details()}")
+                log(f"could not load {name} again: {fault.details()}")
 
     def _is_door(self, process: Process) -> bool:
         return {"bundle_door", f"--run-dir={self._options.run_dir}"} <= {*process.arguments}
@@ -201,7 +201,9 @@ class Keeper:
 
 
 async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:
-    return await Keeper(options, for_server).run()  # made here: gRPC takes the loop that runs
+    return await Keeper(
+        options, for_server
+    ).run()  # created here, because gRPC uses the running loop
 
 
 def main(argv: list[str] | None = None) -> int:

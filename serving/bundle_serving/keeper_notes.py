@@ -1,6 +1,6 @@
-"""What the keeper tells others: files in the run folder, each written whole.
+"""The keeper's notes for others: files in the run folder, each written atomically.
 
-readiness.json   for the door, which answers /v2/health/ready by it
+readiness.json   for the door's answer to /v2/health/ready
 keeper.json      for `make status`, and for the next keeper
 keeper.prom      for Prometheus; the door adds it to Triton's metrics
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 READINESS, STATE, METRICS = "readiness.json", "keeper.json", "keeper.prom"
 
-# What there is to restore, from the smallest to the largest.
+# What can be restored, from the smallest to the largest.
 STOPPED, MODEL, DOOR, SERVER = "stopped_process", "model", "door", "server"
 
 KEPT_EVENTS = 20
@@ -37,7 +37,7 @@ class Notes:
 
     @classmethod
     def resumed(cls, folder: Path) -> Notes:
-        """Where a keeper before this one left off."""
+        """Continues the notes of an earlier keeper."""
         notes = cls(folder)
         before = read(folder)
         notes.extra_pipelines = before.get("extra_pipelines", [])
@@ -47,7 +47,7 @@ class Notes:
         return notes
 
     def say(self, ready: bool, reason: str = "") -> None:
-        """Whether requests are answered."""
+        """Notes whether requests are answered."""
         self.times_ready += ready
         if (ready, reason) == (self.ready, self.reason) and ready:
             return
@@ -97,13 +97,13 @@ class Notes:
 
     def _write(self, name: str, content: str) -> None:
         draft = self.folder / f".{name}.new"
-        with suppress(OSError):  # a full disk is no reason to end
+        with suppress(OSError):  # a full disk is no reason to exit
             draft.write_text(content)
             draft.replace(self.folder / name)
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What the keeper of a run folder has noted; empty where it has not."""
+    """The notes of a run folder's keeper; empty if there are none."""
     try:
         state: dict[str, Any] = json.loads((folder / STATE).read_text())
         return state

@@ -1,7 +1,7 @@
-"""KServe's gRPC messages as tritonclient carries them, without the rest of tritonclient.
+"""KServe's gRPC messages from tritonclient, without the rest of tritonclient.
 
-That would import numpy and its own clients: 14 MB and more than a second in each process that only
-passes messages on.
+That would import numpy and tritonclient's own clients: 14 MB and more than a second in each process
+that only passes messages on.
 
     triton = kserve.stub(grpc.aio.insecure_channel(target))
     await triton.ServerReady(kserve.pb.ServerReadyRequest())
@@ -22,7 +22,7 @@ PACKAGE = "tritonclient.grpc"
 
 @contextmanager
 def _without_its_init() -> Iterator[None]:
-    """Modules of the package can be imported, and whoever wants all of it afterwards gets it."""
+    """Lets the package's modules be imported; the whole package can still be imported later."""
     spec = importlib.util.find_spec("tritonclient")
     assert spec and spec.origin, "tritonclient is not installed"
     stand_in = types.ModuleType(PACKAGE)

@@ -1,4 +1,4 @@
-"""What a server that was killed leaves on the machine, and who started it takes away."""
+"""Removes what a killed server left on the machine."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from bundle_serving.processes import TICKS_A_SECOND
 
-# Triton's Python backend makes one at its start and removes it at its end; no option names another
-# place.
+# Triton's Python backend creates this folder at its start and removes it at its end; its place
+# cannot be configured.
 FOLDERS = "python_env_*"
 BACKEND = "libtriton_python.so"
-CLOCKS_S = 5  # that the file system's and the processes' may differ by
+CLOCKS_S = 5  # that the file system's and the processes' clocks may differ by
 
 
 def remove(shm_prefix: str, folder: Path = Path("/tmp")) -> None:
-    """The server's shared memory, and its folder. Nothing tells whose that is, so each goes that is
-    empty and older than every server that runs."""
+    """Removes the server's shared memory and folder. A folder's owner is unknown, so this removes
+    those that are empty and older than every running server."""
     for region in Path("/dev/shm").glob(f"{shm_prefix}*"):
         region.unlink(missing_ok=True)
     oldest = min(_servers_began(), default=math.inf)

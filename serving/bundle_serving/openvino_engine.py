@@ -1,4 +1,4 @@
-"""An ONNX file as a callable on the CPU, by OpenVINO. No Triton here."""
+"""An ONNX file as a callable on the CPU, with OpenVINO. No Triton here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Where this package is found, OpenVINO reports each import to its makers. Nothing served here does.
+# If this package is found, OpenVINO reports each import to its makers. Prevented here.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 
 import openvino  # noqa: E402
@@ -24,19 +24,19 @@ TYPES = {
 # took: a gigabyte a process after one of 200 pictures.
 MOST_ROWS = 16
 
-# The eight bits of int8 are in the graph itself; this is for the few layers that have none.
+# int8 is in the graph itself; this is for the few layers that are not quantised.
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 
 
 def fits(network: Sequence[int], config: Sequence[int]) -> bool:
-    """Sizes, -1 where any will do: what the network leaves open the config may fix."""
+    """Whether shapes match (-1: any size): the config may fix what the network leaves open."""
     return len(network) == len(config) and all(
         size in (-1, wanted) for size, wanted in zip(network, config, strict=True)
     )
 
 
 def has_bf16() -> bool:
-    """Whether this processor computes in bfloat16 natively."""
+    """Whether this CPU computes in bfloat16 natively."""
     return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
@@ -49,17 +49,17 @@ class Engine:
                 "INFERENCE_PRECISION_HINT": HINTS[precision],
                 "INFERENCE_NUM_THREADS": threads,
                 "NUM_STREAMS": 1,
-                # Pinning is decided a process: several of one thread each would all sit on core 0.
+                # Pinning works per process: several processes of one thread would all use core 0.
                 "ENABLE_CPU_PINNING": False,
             },
         )
         self._request = self._network.create_infer_request()
 
     def require(self, config: Mapping[str, Any]) -> None:
-        """That the network takes and gives what a Triton config says, as Triton's own backends do:
-        else each request would find it out."""
+        """Checks the network's inputs and outputs against a Triton config, as Triton's own backends
+        do: otherwise each request would fail."""
         for what, tensors in (("input", self._network.inputs), ("output", self._network.outputs)):
-            # Of one that its graph only passes on, OpenVINO knows the earlier names as well.
+            # A tensor that the graph only passes on also has its earlier names in OpenVINO.
             has = {
                 name: (
                     f"TYPE_{TYPES.get(tensor.element_type.get_type_name())}",
@@ -78,7 +78,7 @@ class Engine:
                 if kind != wanted["data_type"] or not fits(shape, dims):
                     raise ValueError(
                         f"the network's {what} '{name}' is {kind} {shape}, "
-                        f"and the pipeline's {wanted['data_type']} {dims}"
+                        f"but the pipeline's is {wanted['data_type']} {dims}"
                     )
             fed = {wanted["name"] for wanted in config[what]}
             unfed = [tensor.any_name for tensor in tensors if not fed & tensor.names]
@@ -104,7 +104,7 @@ class Engine:
     def _copied(
         self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
     ) -> dict[str, NDArray[np.generic]]:
-        """The next inference writes over what this one gave."""
+        """A copy: the next inference overwrites the outputs."""
         results = self._request.infer(dict(inputs), share_inputs=True)
         return {name: results[name].copy() for name in outputs}
 

@@ -1,4 +1,4 @@
-"""HTTP over a Unix socket, by the standard library."""
+"""HTTP over a Unix socket, with the standard library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Connection(http.client.HTTPConnection):
 
 
 def opener(path: Path) -> urllib.request.OpenerDirector:
-    """Asks there, whatever host a URL names."""
+    """Connects to the socket, whatever host a URL names."""
 
     class Handler(urllib.request.HTTPHandler):
         def http_open(self, request: urllib.request.Request) -> Any:

@@ -1,4 +1,4 @@
-"""Pauses before what is done again and again, so that it is not all that is done."""
+"""Increasing pauses between repeated attempts."""
 
 from __future__ import annotations
 

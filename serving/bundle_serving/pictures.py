@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,12 @@ for libtiff in Path(Image.__file__).parents[1].glob("pillow.libs/libtiff-*.so*")
 # a file of nothing but empty pieces keeps the interpreter for half a second a megabyte.
 MAX_READS = 100_000
 # Each scan of a progressive JPEG costs a pass over the whole picture, and may be 50 bytes long.
-# Photographs have about ten.
+# Photographs have about ten: as many as a photograph of twice the largest size may have.
 MAX_SCANS = 200
+USUAL_SCANS = 10
+MOST_WORK = 2.0
+# The pictures of one request together: as many of the largest size.
+MOST_OF_A_REQUEST = 10
 # torchvision resizes the whole picture before it crops; a strip of 1x20000 would take 5 GB.
 MAX_ASPECT_RATIO = 64
 
@@ -100,6 +105,38 @@ def to_pixels(data: bytes | memoryview | NDArray[np.uint8], how: Transform) -> N
     return np.ascontiguousarray(np.asarray(cropped).transpose(2, 0, 1))
 
 
+def check_together(pictures: Sequence[Any], how: Transform) -> None:
+    """Many pictures in one request may be large, but not all of them: nobody else is served
+    meanwhile."""
+    if len(pictures) * MOST_WORK <= MOST_OF_A_REQUEST:  # whatever they are
+        return
+    work = sum(map(_work_of, pictures))
+    if work > (most := MOST_OF_A_REQUEST * how.max_megapixels):
+        raise PictureError(
+            f"the pictures of this request have {work:.0f} megapixels together (many scans count "
+            f"as more), and the limit is {most:g}; send fewer at once"
+        )
+
+
+def _work_of(data: Any) -> float:
+    """Of a picture, in megapixels; of one that cannot be read it is not much."""
+    raw = bytes(data)
+    try:
+        with Image.open(_Metered(raw), formats=FORMATS) as image:
+            return _work(image, raw)
+    except Exception:
+        return 0.0
+
+
+def _work(image: Image.Image, raw: bytes) -> float:
+    megapixels = image.width * image.height / 1e6
+    return megapixels * max(1.0, _scans(image, raw) / USUAL_SCANS)
+
+
+def _scans(image: Image.Image, raw: bytes) -> int:
+    return raw.count(b"\xff\xda") if image.info.get("progressive") else 1
+
+
 class _Metered(io.BytesIO):
     """Bytes that lose patience with whoever reads them in crumbs."""
 
@@ -125,10 +162,11 @@ def _refuse_bomb(image: Image.Image, raw: bytes, max_megapixels: float) -> None:
                 f"the picture {what} {width}x{height} pixels, more than the limit of "
                 f"{max_megapixels:g} megapixels; send a smaller one (or raise MAX_MEGAPIXELS)"
             )
-    if image.info.get("progressive") and (scans := raw.count(b"\xff\xda")) > MAX_SCANS:
+    scans = _scans(image, raw)
+    if scans > MAX_SCANS or _work(image, raw) > MOST_WORK * max_megapixels:
         raise PictureError(
-            f"the JPEG has {scans} scans, more than the limit of {MAX_SCANS}; "
-            "save it as a baseline JPEG and send that"
+            f"the JPEG has {scans} scans, more than the limit of {MAX_SCANS} (or fewer, of a large "
+            "one); save it as a baseline JPEG and send that"
         )
 
 

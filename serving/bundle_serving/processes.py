@@ -1,4 +1,4 @@
-"""What /proc tells of a process and of all that it started."""
+"""What /proc says about a process and its descendants."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ class Process:
 
     @property
     def instance(self) -> tuple[str, str] | None:
-        """Of a model's process: its instance group and version, from Triton's arguments for it:
-        the model's file, six more, and the instance's name, which is the group's and a number."""
-        if not self.arguments[0].endswith(STUB) or len(self.arguments) < 9:  # or it is about to be
+        """A model process's instance group and version, from its arguments: the model's file, six
+        more, and the instance's name, which is the group's name and a number."""
+        if (
+            not self.arguments[0].endswith(STUB) or len(self.arguments) < 9
+        ):  # or it is about to be one
             return None
         group, _, _ = self.arguments[8].rpartition("_")
         return group, Path(self.arguments[1]).parent.name
@@ -35,7 +37,7 @@ class Process:
 
 
 def children_of(process: int) -> Iterator[int]:
-    """And theirs."""
+    """Its descendants."""
     for listed in Path(f"/proc/{process}/task").glob("*/children"):
         with suppress(OSError):  # ended meanwhile
             for child in map(int, listed.read_text().split()):
@@ -44,7 +46,7 @@ def children_of(process: int) -> Iterator[int]:
 
 
 def look_at(pid: int) -> Process | None:
-    """None of one that has ended."""
+    """None if it has exited."""
     folder = Path(f"/proc/{pid}")
     try:
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
@@ -56,5 +58,5 @@ def look_at(pid: int) -> Process | None:
 
 
 def family(root: int) -> list[Process]:
-    """The process and all that it started."""
+    """The process and its descendants."""
     return [seen for pid in (root, *children_of(root)) if (seen := look_at(pid))]

@@ -1,5 +1,5 @@
-"""The server's key for S3, from a file to where Triton looks for it: its environment, and no other
-place that a listing of containers or processes' arguments shows."""
+"""Passes the server's S3 key from a file to Triton's environment, where no listing of containers or
+process arguments shows it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = {
 
 
 def with_keys(environment: Mapping[str, str], file: Path) -> dict[str, str]:
-    """The environment with this file's keys in the place of all others."""
+    """The environment with this file's keys instead of any others."""
     parsed = configparser.ConfigParser(interpolation=None)
     parsed.read_string(file.read_text())
     keys = {NAMES[name]: value for name, value in parsed["default"].items() if name in NAMES}

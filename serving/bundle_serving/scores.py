@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class ScoresError(ValueError):
-    """The network answered with something that is no score."""
+    """The network's output is not a score."""
 
 
 def softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -16,9 +16,9 @@ def softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     An array of cupy stays on its GPU: numpy's functions hand it on to cupy's (NEP 13).
     """
     if not np.isfinite(scores).all():
-        # Not only useless: Triton's sort by probability is undefined on NaN.
+        # Triton's sort by probability is undefined for NaN.
         raise ScoresError("the network's output contains NaN or infinity; its weights are damaged")
-    with np.errstate(over="ignore"):  # minus infinity, whose exponential is 0 as it should be
+    with np.errstate(over="ignore"):  # minus infinity, whose exponential is 0 as intended
         exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
     probabilities: NDArray[np.float32] = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return probabilities.astype(np.float32, copy=False)

@@ -1,4 +1,4 @@
-"""What Triton's log says went wrong. Pure functions on its text."""
+"""Finds errors in Triton's log. Pure functions on its text."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 
 # E1120 12:27:37.262297 10797 model_lifecycle.cc:654] "failed to load 'resnet50_onnx' version 1: …"
 ERROR = re.compile(r'^E\d{4} [\d:.]+ \d+ \S+\] "?(.*)', re.MULTILINE)
-# Where there is no GPU.
+# Normal without a GPU.
 HARMLESS = ("CudaDriverHelper", "unable to create stream")
-# Ports and options are refused by plain lines.
+# Errors about ports and options are plain lines.
 PLAIN = re.compile(r"^(?:error|failed|.*Address already in use).*", re.MULTILINE | re.IGNORECASE)
 
 
 def first_error(log: str) -> str:
-    """The error that the others follow from, in one line; empty where there is none."""
+    """The root cause in one line; empty if there is none."""
     errors = [error for error in ERROR.findall(log) if not error.startswith(HARMLESS)]
     loading = [error for error in errors if "load" in error]
     plain = PLAIN.findall(log)

@@ -12,26 +12,26 @@ import stat
 import tempfile
 from pathlib import Path
 
-GRPC = "grpc:1"  # Triton appends the port to this one alone
+GRPC = "grpc:1"  # Triton appends the port only to this one
 METRICS = "metrics"
 HTTP = "http"
 STREAMS = "streams"
 ENVOY_ADMIN = "envoy-admin"
-TRITONS_HTTP = "triton-http"  # where a candidate is proved, and nobody else asks
+TRITONS_HTTP = "triton-http"  # for the gate, which checks a candidate alone
 
-# Says where the folder lies, if its path would be too long in `run_dir`.
+# Names the sockets' folder, if its path in `run_dir` would be too long.
 ELSEWHERE = "sockets.path"
 
-# sun_path of the kernel, less the zero that ends it.
+# The kernel's sun_path, without its terminating zero.
 LONGEST_PATH = 107
 
 
 class NotPrivate(RuntimeError):
-    """The folder belongs to somebody else or is open to others; the message says what to do."""
+    """The folder belongs to another user or is open to others; the message says what to do."""
 
 
 def folder(run_dir: Path) -> Path:
-    """The folder of the sockets of the server that runs in `run_dir`, made where it is missing."""
+    """The folder with the sockets of the server in `run_dir`, created if missing."""
     usual = run_dir.absolute() / "sockets"
     if _fits(usual):
         usual.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def folder(run_dir: Path) -> Path:
 
 
 def forget(run_dir: Path) -> None:
-    """Removes the folder where it lies outside of `run_dir`, in which no server runs any more."""
+    """Removes the folder if it is outside of `run_dir`; no server runs there any more."""
     note = run_dir / ELSEWHERE
     if note.exists():
         shutil.rmtree(note.read_text(), ignore_errors=True)
@@ -48,7 +48,7 @@ def forget(run_dir: Path) -> None:
 
 
 def target(sockets: Path) -> str:
-    """Triton's gRPC, as gRPC clients name a Unix socket."""
+    """Triton's gRPC socket in the syntax of gRPC clients."""
     return f"unix:{sockets / GRPC}"
 
 
@@ -58,10 +58,10 @@ def _fits(sockets: Path) -> bool:
 
 
 def _elsewhere(note: Path) -> Path:
-    """A folder with a short name, which is kept in `note`."""
+    """A folder with a short name, recorded in `note`."""
     if note.exists() and (noted := Path(note.read_text())).is_dir():
         return _private(noted)
-    # Made with mode 0700, under a name that nobody can foresee.
+    # Created with mode 0700 and an unpredictable name.
     made = Path(tempfile.mkdtemp(prefix="triton-bundle-", dir=os.environ.get("XDG_RUNTIME_DIR")))
     note.parent.mkdir(parents=True, exist_ok=True)
     unfinished = note.with_suffix(".new")

@@ -1,5 +1,4 @@
-"""Texts -> the tokens that a network is fed, and its scores -> labels. Pure functions: no Triton
-here."""
+"""Texts -> a network's tokens, and its scores -> labels. Pure functions: no Triton here."""
 
 from __future__ import annotations
 
@@ -15,20 +14,19 @@ from tokenizers import Tokenizer
 
 from bundle_serving.scores import softmax
 
-# Padded so, texts of nearly one length have the same, and may share a batch.
+# Padded to a multiple of this, so that texts of similar lengths share a batch.
 MULTIPLE = 8
-# Tokenising takes a second for some millions of characters, of which the network reads a few
-# thousand.
+# Tokenising a few million characters takes a second, and the network reads only a few thousand.
 MAX_CHARACTERS = 1_000_000
 
 
 class TextError(ValueError):
-    """The caller's bytes are no text to be judged; the message says why and what would work."""
+    """The caller's bytes are not a usable text; the message says why and what would work."""
 
 
 @dataclass(frozen=True)
 class TextRecipe:
-    backbone_model_name: str  # a folder with tokenizer.json, or a hub's name
+    backbone_model_name: str  # a folder with tokenizer.json, or a name on the hub
     task_prefix: str
     max_seq_len: int
 
@@ -37,7 +35,7 @@ class TextRecipe:
         return cls(**yaml.safe_load(path.read_text()))
 
     def tokenizer(self, beside: Path) -> Tokenizer:
-        """A folder is looked for beside the recipe."""
+        """A folder is relative to the recipe."""
         file = beside / self.backbone_model_name / "tokenizer.json"
         if file.exists():
             tokenizer = Tokenizer.from_file(str(file))
@@ -52,7 +50,7 @@ class TextRecipe:
 
 
 def to_texts(queries: NDArray[np.object_]) -> list[str]:
-    """The bytes of each text, as they came -> the texts."""
+    """The bytes of each text -> the texts."""
     given = queries.ravel()
     return [_text(raw, f"text {n} of {len(given)}") for n, raw in enumerate(given, 1)]
 
@@ -75,7 +73,7 @@ def _text(raw: bytes, which: str) -> str:
 def to_tokens(
     texts: Sequence[str], tokenizer: Tokenizer, task_prefix: str = ""
 ) -> dict[str, NDArray[np.int64]]:
-    """Both [texts, tokens]: as long as the longest, rounded up to a multiple of 8."""
+    """Ids and mask [texts, tokens], padded to the longest, rounded up to a multiple of 8."""
     encoded = tokenizer.encode_batch([task_prefix + text for text in texts])
     return {
         "INPUT_IDS": np.array([each.ids for each in encoded], np.int64),
@@ -84,7 +82,7 @@ def to_tokens(
 
 
 def to_labels(scores: NDArray[np.float32], labels: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Scores [texts, labels] -> the likeliest label of each text, and its probability."""
+    """Scores [texts, labels] -> each text's likeliest label and its probability."""
     probabilities = softmax(scores)
     best = probabilities.argmax(axis=1)
     return {

@@ -28,28 +28,28 @@ def array(request: Any, name: str) -> Any:
 
 
 def stays_on_gpu(args: dict[str, str]) -> bool:
-    """Whether the inputs of this model come as they lie, and not by way of the host."""
+    """Whether this model's inputs stay on the GPU instead of being copied to the host."""
     parameters = json.loads(args["model_config"])["parameters"]
     stay = parameters.get("FORCE_CPU_ONLY_INPUT_TENSORS", {})
     return bool(stay.get("string_value") == "no")
 
 
 def tensor(request: Any, name: str) -> Any:
-    """The input where it lies: an array of numpy, or of cupy if the step before left it on a GPU,
-    whose as_numpy() only raises. (Of a model that stays_on_gpu.)"""
+    """The input without a copy: a numpy array, or a cupy array if the previous step left it on a
+    GPU, where as_numpy() would raise. (For models with stays_on_gpu.)"""
     given = pb.get_input_tensor_by_name(request, name)
     if given.is_cpu():
         return np.from_dlpack(given)
-    import cupy  # in the image of POSTPROCESS=gpu alone
+    import cupy  # installed only with POSTPROCESS=gpu
 
     lies = cupy.from_dlpack(given)
-    # Else it would be computed with on the first GPU, which may not reach into another one.
+    # Otherwise the first GPU would compute with it, which may have no access to another's memory.
     lies.device.use()
     return lies
 
 
 def compile_for_gpus(compute: Callable[[Any], Any]) -> None:
-    """cupy compiles at the first use: now, and not while a picture waits."""
+    """cupy compiles on first use: do that now, not during a request."""
     import cupy
 
     for number in range(cupy.cuda.runtime.getDeviceCount()):
@@ -63,8 +63,8 @@ def answer(
     output: str = "OUTPUT_0",
     callers_faults: tuple[type[Exception], ...] = (),
 ) -> Any:
-    """The response to one request; what compute raises is that request's alone. Of several
-    outputs it gives a mapping of their names."""
+    """The response to one request; an exception from compute affects only this request. For several
+    outputs, compute returns a mapping by name."""
     try:
         result = compute(*arguments)
         return _response(result if isinstance(result, Mapping) else {output: result})
@@ -76,12 +76,12 @@ def _response(named: Mapping[str, Any]) -> Any:
     return pb.InferenceResponse([_as_tensor(name, each) for name, each in named.items()])
 
 
-class AskedInVain(Exception):
+class AskError(Exception):
     """Another model's refusal."""
 
 
 def ask(model: str, inputs: Mapping[str, Any], output: str) -> Any:
-    """One output of another model, on the host."""
+    """One output of another model, copied to the host."""
     request = pb.InferenceRequest(
         model_name=model,
         requested_output_names=[output],
@@ -90,14 +90,14 @@ def ask(model: str, inputs: Mapping[str, Any], output: str) -> Any:
     )
     response = request.exec()
     if response.has_error():
-        raise AskedInVain(response.error().message())
-    # Copied, since the tensor's memory goes with the response.
+        raise AskError(response.error().message())
+    # Copied, because the tensor's memory is freed with the response.
     return pb.get_output_tensor_by_name(response, output).as_numpy().copy()
 
 
 def _as_tensor(name: str, result: Any) -> Any:
-    """Not copied here, wherever it lies. Of numpy's own DLPack capsules the stub dies: it renames
-    them otherwise than numpy expects."""
+    """Without a copy, on host or GPU. numpy's own DLPack capsules crash the stub, which renames
+    them differently from what numpy expects."""
     if isinstance(result, np.ndarray):
         return pb.Tensor(name, result)
     return pb.Tensor.from_dlpack(name, result)
@@ -109,7 +109,7 @@ def answer_together(
     outputs: Sequence[str],
     compute: Callable[[dict[str, Any]], Mapping[str, Any]],
 ) -> list[Any]:
-    """The responses of requests that are computed as one batch, in their order."""
+    """The responses, in order, of requests that are computed as one batch."""
     parts = {name: [array(request, name) for request in requests] for name in inputs}
     try:
         results = compute(

@@ -1,4 +1,4 @@
-"""Asks a server over its Unix socket, as its owner: what it has loaded, and whether it answers."""
+"""Asks a server over its Unix socket what it has loaded, and whether it answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ IN_TRANSIT = {"LOADING", "UNLOADING"}
 
 BLACK_PIXEL = bytes(3 * 4)  # as an array of floats
 
-# The server is at the end of its strength, or behind all that others ask: neither is a fault.
+# The server is overloaded: that is not a fault.
 BUSY = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
 QUEUE_FULL = "maximum queue size"
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a question was not answered."""
+    """Why a request was not answered."""
 
     reason: str
     busy: bool
@@ -35,7 +35,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Counts:
-    """Requests for one model since its server's start."""
+    """Requests to a model since the server's start."""
 
     answered: int
     failed: int
@@ -62,12 +62,12 @@ class Triton:
         return {(each.name, each.version): each.state for each in index.models if each.state}
 
     async def config(self, model: str, version: str = "") -> Any:
-        """As the server has it, which may be another one than the repository's."""
+        """The server's config, which may differ from the repository's."""
         asked = pb.ModelConfigRequest(name=model, version=version)
         return (await self._stub.ModelConfig(asked, timeout=SECONDS)).config
 
     async def counts(self) -> dict[str, Counts]:
-        """Of all versions of a model together."""
+        """The sums over all versions of a model."""
         answer = await self._stub.ModelStatistics(pb.ModelStatisticsRequest(), timeout=SECONDS)
         counts: dict[str, Counts] = {}
         for each in answer.model_stats:
@@ -78,14 +78,14 @@ class Triton:
         return counts
 
     async def load(self, model: str, config: Any = None) -> None:
-        """With a config the model is made anew where that differs from the one it has."""
+        """With a config that differs from the current one, the model is reloaded."""
         asked = pb.RepositoryModelLoadRequest(model_name=model)
         if config is not None:
             asked.parameters["config"].string_param = as_json(config)
         await self._stub.RepositoryModelLoad(asked, timeout=LOAD_S)
 
     async def ask(self, pipeline: str, seconds: float) -> Refusal | None:
-        """None when it answered a question of its kind."""
+        """None if it answered a test request."""
         try:
             asked = pb.ModelMetadataRequest(name=pipeline)
             signature = await self._stub.ModelMetadata(asked, timeout=seconds)
@@ -98,12 +98,12 @@ class Triton:
 
 
 def ready(index: Mapping[tuple[str, str], str]) -> set[str]:
-    """The models of which a version is."""
+    """The models with a ready version."""
     return {model for (model, _), state in index.items() if state == "READY"}
 
 
 def question(signature: Any) -> Any:
-    """What a pipeline can answer, by the type of its input."""
+    """A test request for a pipeline, by the type of its input."""
     wanted = signature.inputs[0]
     content, shape = _content(wanted.name, wanted.datatype), [1] * len(wanted.shape)
     if wanted.datatype == "UINT8":

@@ -1,7 +1,7 @@
-"""Watches a server that answers, and mends its models, until it must be started again.
+"""Watches a running server and restores its models, until the server must be restarted.
 
-Triton says that it and its models are ready whatever became of their processes. So what counts is
-which processes there are, and whether questions are answered.
+Triton reports itself and its models as ready even if their processes have died. So what counts is
+which processes exist, and whether test requests are answered.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from bundle_serving.pauses import Pauses
 from bundle_serving.processes import TICKS_A_SECOND, Process, family, look_at
 from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton, ready
 
-FAMILY_S = 1  # between two looks for processes that are new
+FAMILY_S = 1  # between two looks for new processes
 SETTLE_S = 0.25
 
 ASK_EVERY_S, ASK_BESIDE_EVERY_S = 5, 30
-# Where nothing was answered for so long, and nothing computed, nothing will come.
+# If nothing was answered for this long and nothing computes, no answer will come.
 QUESTION_S, COMPUTES = 8, 0.05  # of one core
-# And however much is computed:
+# The limit, even if something computes:
 PATIENCE_S = 90
-# When the old processes of a model that was made anew have nothing in hand, Triton ends them; but
-# where one of them was killed, it waits for that one for ever, and the others stay. So they are
-# ended here: when they compute nothing for a while, or at last.
+# Triton ends the old processes of a reloaded model once they are idle; but if one of them was
+# killed, it waits for that one forever, and the others stay. So they are ended here: when they have
+# been idle for a while, or at the latest after this time.
 OLD_IDLE_S, OLD_S = 2, 30
 
 
@@ -48,22 +48,22 @@ class Watch:
         hands: Hands,
         pauses: Pauses,
     ) -> None:
-        self._first = first  # the pipeline that it is all about
+        self._first = first  # the main pipeline
         self._server, self._triton, self._notes = server, triton, notes
         self._hands, self._pauses = hands, pauses
-        self._gone = asyncio.Event()  # a process of the server's
-        self._round_at = 0.0  # when there were questions
+        self._gone = asyncio.Event()  # one of the server's processes has exited
+        self._round_at = 0.0  # the time of the last round of test requests
         self._counts: dict[str, Counts] = {}
-        self._answered = {self._first: time.monotonic()}  # when we were
+        self._answered = {self._first: time.monotonic()}  # the time of each pipeline's last answer
         self._wrong: set[str] = set()  # the pipelines that did not answer in the last round
-        self._mended: set[str] = set()  # and those whose models were made anew for that
-        self._ending: set[asyncio.Task[None]] = set()  # of processes that were replaced
+        self._reloaded: set[str] = set()  # and those whose models were reloaded for that
+        self._ending: set[asyncio.Task[None]] = set()  # replaced processes
 
     async def until_it_must_be_started_again(self) -> str:
-        """The reason."""
+        """Returns the reason."""
         tasks = [
             asyncio.create_task(each)
-            for each in (self._server_ended(), self._mend(), self._notice_who_goes())
+            for each in (self._server_ended(), self._restore(), self._notice_who_goes())
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -75,7 +75,7 @@ class Watch:
 
     async def _server_ended(self) -> str:
         await self._server.wait()
-        return "the server had ended"
+        return "the server had exited"
 
     async def _notice_who_goes(self) -> NoReturn:
         loop = asyncio.get_running_loop()
@@ -99,8 +99,8 @@ class Watch:
                 loop.remove_reader(pidfd)
                 os.close(pidfd)
 
-    async def _mend(self) -> str:
-        """What is gone is seen at once, whatever question waits for an answer."""
+    async def _restore(self) -> str:
+        """Notices missing processes at once, even while a test request waits for its answer."""
         while True:
             asking = asyncio.create_task(self._ask_when_due())
             gone = asyncio.create_task(self._gone.wait())
@@ -108,9 +108,9 @@ class Watch:
                 await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
                 if gone.done():
                     self._gone.clear()
-                    reason = await self._mend_models()
+                    reason = await self._restore_models()
                 else:
-                    reason = await self._mend_pipelines(asking.result())
+                    reason = await self._restore_pipelines(asking.result())
             finally:
                 asking.cancel()
                 gone.cancel()
@@ -120,8 +120,8 @@ class Watch:
 
     # Models
 
-    async def _mend_models(self) -> str | None:
-        """Makes anew what lacks processes; a reason where that fails."""
+    async def _restore_models(self) -> str | None:
+        """Reloads models that lack processes; returns a reason if that fails."""
         lacking = await self._lacking()
         self._notes.lacks(sorted(lacking))
         if not lacking:
@@ -129,19 +129,19 @@ class Watch:
         async with self._hands.on():
             await asyncio.sleep(SETTLE_S)
             for model in sorted(lacking & await self._lacking()):
-                if reason := await self._make_anew(model, "it lacked a process"):
+                if reason := await self._reload(model, "it lacked a process"):
                     return reason
         self._notes.lacks(sorted(await self._lacking()))
-        self._round_at = 0  # is it all right now?
+        self._round_at = 0  # check again now
         return None
 
     async def _lacking(self) -> set[str]:
-        """The models that are ready with fewer processes than they should have."""
+        """The ready models with fewer processes than they should have."""
         there = Counter(each.instance for each in self._models())
         lacking = set()
         try:
             states = await self._triton.index()
-            if IN_TRANSIT & set(states.values()):  # its processes come or go
+            if IN_TRANSIT & set(states.values()):  # its processes are starting or ending
                 asyncio.get_running_loop().call_later(1, self._gone.set)
             for (model, version), state in states.items():
                 if state != "READY":
@@ -153,16 +153,16 @@ class Watch:
                     if not any(left.values()) and model in await self._members(self._first):
                         self._notes.say(False, f"{model} has no process left")
         except grpc.aio.AioRpcError:
-            pass  # by questions it is found whether the server answers at all
+            pass  # the test requests will show whether the server answers at all
         return lacking
 
     async def _members(self, pipeline: str) -> set[str]:
         config = await self._triton.config(pipeline)
         return {step.model_name for step in config.ensemble_scheduling.step}
 
-    async def _make_anew(self, model: str, why: str) -> str | None:
-        """Triton does it where the config is another one, and serves with the old processes until
-        the new ones are ready."""
+    async def _reload(self, model: str, why: str) -> str | None:
+        """Triton reloads a model if its config differs, and serves with the old processes until the
+        new ones are ready."""
         await self._pauses.before(model)
         try:
             config = await self._triton.config(model)
@@ -173,8 +173,8 @@ class Watch:
             config.parameters["made_anew"].string_value = str(time.time_ns())
             await self._triton.load(model, config)
         except grpc.aio.AioRpcError as fault:
-            return f"{model} could not be made anew ({fault.details()})"
-        self._notes.restored(MODEL, f"{model}: {why}; made it anew")
+            return f"{model} could not be reloaded ({fault.details()})"
+        self._notes.restored(MODEL, f"{model}: {why}; reloaded it")
         ending = asyncio.create_task(_end_when_idle(old))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
@@ -186,7 +186,7 @@ class Watch:
     # Pipelines
 
     async def _ask_when_due(self) -> dict[str, str]:
-        """What is wrong with which pipeline."""
+        """Which pipelines have which problem."""
         await asyncio.sleep(max(0, self._round_at + ASK_EVERY_S - time.monotonic()))
         began, ticks, before = time.monotonic(), self._ticks(), self._counts
         try:
@@ -209,8 +209,8 @@ class Watch:
         return sum(each.ticks for each in family(self._server.pid))
 
     async def _due(self) -> list[str]:
-        """The first pipeline, and less often those beside it; of one that never answered nobody
-        knows whether it can answer our kind of question."""
+        """The main pipeline, and less often the others; one that has never answered may not be able
+        to answer our kind of request."""
         others = ready(await self._triton.index()) - {self._first}
         beside = [name for name in sorted(others) if await self._members(name)]
         self._notes.remember(beside)
@@ -221,7 +221,7 @@ class Watch:
         return [self._first, *(n for n in beside if self._answered.get(n, long_ago) < long_ago)]
 
     async def _ask(self, pipeline: str) -> Refusal | None:
-        """As often as any of its models has processes, which take turns."""
+        """Asks once per process of its largest model, because processes take turns."""
         configs = [await self._triton.config(model) for model in await self._members(pipeline)]
         instances = [sum(group.count for group in config.instance_group) for config in configs]
         for _ in range(max(instances, default=1)):
@@ -229,30 +229,30 @@ class Watch:
                 return refusal
         return None
 
-    async def _mend_pipelines(self, wrong: dict[str, str]) -> str | None:
-        """What was wrong twice; a reason where nothing but a new server is left to try."""
+    async def _restore_pipelines(self, wrong: dict[str, str]) -> str | None:
+        """Handles what failed twice; returns a reason if only a restart of the server is left."""
         twice = self._wrong & wrong.keys()
         self._wrong = set(wrong)
-        self._mended &= self._wrong
+        self._reloaded &= self._wrong
         if self._first not in wrong:
             self._notes.say(True)
         elif self._first in twice:
             self._notes.say(False, wrong[self._first])
         for pipeline in sorted(twice):
-            if pipeline in self._mended and pipeline == self._first:
-                return f"the server answers no picture ({wrong[pipeline]})"
-            if pipeline in self._mended:
-                del self._answered[pipeline]  # it is its owner's to mend
+            if pipeline in self._reloaded and pipeline == self._first:
+                return f"the server does not answer requests ({wrong[pipeline]})"
+            if pipeline in self._reloaded:
+                del self._answered[pipeline]  # its owner must fix it
                 continue
-            self._mended.add(pipeline)
+            self._reloaded.add(pipeline)
             async with self._hands.on():
-                if reason := await self._mend_pipeline(pipeline, wrong[pipeline]):
+                if reason := await self._restore_pipeline(pipeline, wrong[pipeline]):
                     return reason
         if wrong:
-            self._round_at = 0  # asked again at once
+            self._round_at = 0  # ask again at once
         return None
 
-    async def _mend_pipeline(self, pipeline: str, why: str) -> str | None:
+    async def _restore_pipeline(self, pipeline: str, why: str) -> str | None:
         try:
             if pipeline not in ready(await self._triton.index()):
                 await self._triton.load(pipeline)
@@ -263,7 +263,7 @@ class Watch:
             return f"the server does not answer ({fault.details()})"
         named = {model for model in members if f"'{model}_" in why}
         for model in sorted(named or members):
-            if reason := await self._make_anew(model, why):
+            if reason := await self._reload(model, why):
                 return reason
         return None
 

@@ -11,7 +11,8 @@ LIMIT = 5_000_000
 
 @dataclass
 class StandIn:
-    """The picture sent says what to do: b"slow", b"bad", b"silent", b"gone" or b"last".
+    """The picture sent says what to do: b"slow", b"bad", b"silent", b"gone", b"last" or b"busy",
+    which is answered at the third time.
 
     Any other picture is the label of the answer; one of more than LIMIT bytes is refused before
     it is read, as a proxy does it. Over GET this is a web server that knows a few pages.
@@ -20,6 +21,7 @@ class StandIn:
     url: str = ""
     at_once: int = 0
     most_at_once: int = 0
+    refused: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     pages: dict[str, bytes] = field(default_factory=dict)
     drip: threading.Event = field(default_factory=threading.Event)
@@ -28,6 +30,10 @@ class StandIn:
         with self.lock:
             self.at_once += change
             self.most_at_once = max(self.at_once, self.most_at_once)
+
+    def is_busy(self) -> bool:
+        self.refused = (self.refused + 1) % 3
+        return self.refused > 0
 
 
 def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
@@ -57,6 +63,8 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             elif picture == b"bad":
                 said = "in ensemble 'ensemble_python_resnet50', not a picture; send one"
                 self.answer(400, {"error": said})
+            elif picture == b"busy" and stand_in.is_busy():
+                self.answer(503, {"error": "the server is busy: 9 requests are in flight; wait"})
             elif picture == b"gone":
                 self.close_connection = True
             else:

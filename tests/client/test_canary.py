@@ -12,7 +12,8 @@ def config(percent: str) -> dict[str, object]:
 def test_the_share_is_read_over_both_protocols() -> None:
     assert share(config("10")) == 0.1
     assert share({"config": config("25")}) == 0.25
-    for other in ({}, {"parameters": {}}, config("some")):
+    others: list[dict[str, object]] = [{}, {"parameters": {}}, config("some")]
+    for other in others:
         assert share(other) == 0
 
 

@@ -16,9 +16,11 @@ from bundle_client import (
     ModelUnavailable,
     PictureRefused,
     Result,
+    ServerBusy,
     ServerFault,
     Source,
     SourceError,
+    patience,
 )
 from tests.client.stand_in import LIMIT, StandIn
 
@@ -54,6 +56,21 @@ def one_async(url: str, source: Source, **settings: object) -> Result:
             return await client.classify(source)
 
     return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("ask", [one, one_async])
+def test_a_busy_server_is_asked_again(
+    stand_in: StandIn, ask: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ask(stand_in.url, b"busy").labels[0].label == "busy"
+    monkeypatch.setattr(patience, "MOST_AGAIN", 1)
+    with pytest.raises(ServerBusy, match="9 requests are in flight; wait"):
+        ask(stand_in.url, b"busy")
+
+
+def test_how_long_a_busy_server_is_asked_again() -> None:
+    shortest, longest = (sum(patience.pauses(which)) for which in (min, max))
+    assert (round(shortest), round(longest)) == (5, 15)
 
 
 @pytest.mark.parametrize("ask", [one, one_async])

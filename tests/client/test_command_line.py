@@ -84,7 +84,7 @@ def test_an_unknown_model_is_said_once(stand_in: StandIn, pictures: Path) -> Non
         ["--top", "x", "x.jpg"],
         ["--concurrency", "0", "x.jpg"],
         ["--timeout", "0", "x.jpg"],
-        ["--url", "https://x", "x.jpg"],
+        ["--url", "ftp://x", "x.jpg"],
         ["--protocol", "ftp", "x.jpg"],
         ["--nonsense"],
     ],

@@ -5,8 +5,10 @@ from tritonclient.utils import InferenceServerException
 
 from bundle_client import (
     ClientError,
+    KeyRefused,
     ModelUnavailable,
     PictureRefused,
+    ServerBusy,
     ServerFault,
     ServerUnreachable,
 )
@@ -40,6 +42,12 @@ def test_a_refused_picture_comes_with_the_models_own_words(invalid: str) -> None
         ("StatusCode.NOT_FOUND", "Request for unknown model: 'm'", ModelUnavailable),
         ("503", "Request for unknown model: 'm' has no available versions", ModelUnavailable),
         ("StatusCode.UNAVAILABLE", "Request for unknown model: 'm' has no", ModelUnavailable),
+        ("401", "no valid API key; send the header", KeyRefused),
+        ("StatusCode.UNAUTHENTICATED", "", KeyRefused),
+        ("503", "the server is busy: 9 requests are in flight; try again", ServerBusy),
+        ("429", "ann may ask 2 times a second; wait", ServerBusy),
+        ("StatusCode.UNAVAILABLE", "Exceeds maximum queue size", ServerBusy),
+        ("StatusCode.RESOURCE_EXHAUSTED", "Payload Too Large", PictureRefused),
         ("404", "client received an empty response from the server.", ServerFault),
         ("502", "an exception occurred in the client while decoding the response", ServerFault),
         ("500", "Stub process 'preprocessing_0_0' is not healthy.", ServerFault),

@@ -16,14 +16,18 @@ from bundle_client.transport import PROTOCOLS, Protocol, server
         ("http://triton:9000/", "http", "triton:9000"),
         ("grpc://triton", "grpc", "triton:8001"),
         ("[::1]:9000", "http", "[::1]:9000"),
+        ("https://triton", "http", "triton:8000"),
+        ("grpcs://triton", "grpc", "triton:8001"),
     ],
 )
 def test_addresses(given: str | None, protocol: Protocol, url: str) -> None:
-    assert server(given, protocol, 1).url == url
+    found = server(given, protocol, 1)
+    assert found.url == url and found.tls == ("s://" in (given or ""))
+    assert not found.tls or server(given, protocol, 1, ca_file="ca.pem").tls
 
 
 @pytest.mark.parametrize(
-    "given", ["https://triton", "grpc://triton", "triton:x", "triton:99999", ":8000", "triton/x"]
+    "given", ["ftp://triton", "grpc://triton", "triton:x", "triton:99999", ":8000", "triton/x"]
 )
 def test_what_is_no_address_for_http(given: str) -> None:
     with pytest.raises(ValueError, match="address"):

@@ -90,12 +90,16 @@ def behind_the_door(
     folder = sockets.folder(run_dir)
     key_file = run_dir / "key"
     key_file.write_text(KEY)
-    ports = free_ports(3)
+    ports = http_port, grpc_port, metrics_port = free_ports(3)
     with (
         process(triton_command(run_dir, folder, repository, models), run_dir) as triton,
         process(door_command(run_dir, key_file, ports, options), None) as door,
     ):
-        server = Behind(run_dir, triton, door, *ports, triton_http=folder / "compare", tls=tls)
+        server = Behind(
+            *(run_dir, triton, door, http_port, grpc_port, metrics_port),
+            triton_http=folder / "compare",
+            tls=tls,
+        )
         wait_until(lambda: answers(server), "the door and Triton")
         yield server
 

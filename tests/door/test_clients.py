@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ def test_a_refusal_keeps_its_status(client: Any, protocol: str) -> None:
     assert refusal.value.status() in ("400", "StatusCode.INVALID_ARGUMENT")
 
 
-ADMIN_CALLS = {
+ADMIN_CALLS: dict[str, Callable[[Any, dict[str, str]], Any]] = {
     "index": lambda c, h: c.get_model_repository_index(headers=h),
     "load": lambda c, h: c.load_model("text", headers=h),
     "statistics": lambda c, h: c.get_inference_statistics("picture", headers=h),

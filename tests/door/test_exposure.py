@@ -7,15 +7,17 @@ import http.client
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from bundle_door.exposure import Exposure
+from bundle_door import certificate
 from bundle_door.key_file import BadKeys, Client, add, hashed, read, revoke
 from bundle_door.keys import Bucket
+from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
 from bundle_serving.kserve import pb, stub
 from tests.door.servers import KEY, Behind, behind_the_door
 from tests.project import ROOT
@@ -24,44 +26,32 @@ PAGE = "https://app.example.org"
 
 
 @pytest.fixture(scope="module")
-def api_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("keys") / "api_keys"
-    file.write_text(f"ann {hashed('key-of-ann')}\nbob {hashed('key-of-bob')} 2\n")
-    return file
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the door of a server that other machines reach is given."""
+    folder = tmp_path_factory.mktemp("exposed")
+    certificate.ensure(folder, [])
+    keys = (f"{name} {hashed(f'key-of-{name}')}" for name in ("ann", "eve", "often", "oft-grpc"))
+    rates = {"often": " 2", "oft-grpc": " 2"}
+    lines = (f"{line}{rates.get(line.split()[0], '')}\n" for line in keys)
+    (folder / "api.keys").write_text("".join(lines))
+    revoke(folder / "api.keys", "eve")
+    return folder
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
-            *("-keyout", str(key), "-out", str(cert)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return cert, key
-
-
-@pytest.fixture(scope="module")
-def exposed(
-    tmp_path_factory: pytest.TempPathFactory, api_keys: Path, certificate: tuple[Path, Path]
-) -> Iterator[Behind]:
-    cert, key = certificate
+def exposed(folder: Path) -> Iterator[Behind]:
     options = [
-        *("--address", "127.0.0.1", "--bind", "0.0.0.0", "--api-keys", str(api_keys)),
-        *("--tls-cert", str(cert), "--tls-key", str(key), "--cors-origins", PAGE),
+        *("--address", "127.0.0.1", "--bind", "0.0.0.0"),
+        *("--api-keys", str(folder / "api.keys"), "--tls-folder", str(folder)),
+        *("--cors-origins", PAGE),
     ]
-    run_dir = tmp_path_factory.mktemp("exposed") / "run"
-    with behind_the_door(run_dir, models=["picture"], options=options, tls=cert) as started:
+    tls = folder / CERTIFICATE
+    with behind_the_door(folder / "run", models=["picture"], options=options, tls=tls) as started:
         yield started
 
 
 def authorized(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
+    return {"authorization": f"Bearer {key}"}
 
 
 def ask(server: Behind, path: str, headers: dict[str, str], port: int | None = None) -> int:
@@ -70,47 +60,66 @@ def ask(server: Behind, path: str, headers: dict[str, str], port: int | None = N
 
 @contextlib.contextmanager
 def over_grpc(server: Behind) -> Iterator[Any]:
-    assert server.tls
-    credentials = grpc.ssl_channel_credentials(server.tls.read_bytes())
-    with grpc.secure_channel(f"localhost:{server.grpc_port}", credentials) as channel:
+    target = f"localhost:{server.grpc_port}"
+    if server.tls:
+        credentials = grpc.ssl_channel_credentials(server.tls.read_bytes())
+        opened = grpc.secure_channel(target, credentials)
+    else:
+        opened = grpc.insecure_channel(target)
+    with opened as channel:
         yield stub(channel)
 
 
-@pytest.mark.parametrize(
-    "path, headers, status",
-    [
-        ("/v2", {}, 401),
-        ("/v2", authorized("wrong"), 401),
-        ("/v2", {"Authorization": "Basic key-of-ann"}, 401),
-        ("/v2", authorized("key-of-ann"), 200),
-        ("/v2", {**authorized("key-of-ann"), "Host": "triton.example.org"}, 200),
-        ("/v2/health/ready", {}, 200),
-        ("/v2/health/live", {}, 200),
-        ("/v2/models/stats", authorized("key-of-ann"), 403),
-        ("/v2/models/stats", {**authorized("key-of-ann"), "admin-key": KEY}, 200),
-        ("/v2/models/stats", {"admin-key": KEY}, 401),
-        ("/internal/authorize", authorized("key-of-ann"), 404),
-        ("/v2", {**authorized("key-of-ann"), "Origin": "https://evil.example.org"}, 403),
-        ("/v2", {**authorized("key-of-ann"), "Origin": PAGE}, 200),
-    ],
-)
-def test_over_http(exposed: Behind, path: str, headers: dict[str, str], status: int) -> None:
-    assert ask(exposed, path, headers) == status
+def asked_over_grpc(triton: Any, call: str, headers: dict[str, str]) -> str:
+    """The status of an answer."""
+    question = getattr(pb, f"{call}Request")()
+    metadata = [(name.lower(), value) for name, value in headers.items()]
+    try:
+        getattr(triton, call)(question, metadata=metadata, timeout=60)
+    except grpc.RpcError as refusal:
+        return str(refusal.code().name)
+    return "OK"
 
 
-def test_over_grpc(exposed: Behind) -> None:
+ANN, EVE, EVIL = authorized("key-of-ann"), authorized("key-of-eve"), {"Origin": "https://evil.org"}
+ADMIN, GRPC_ADMIN = {"admin-key": KEY}, {"triton-grpc-protocol-admin-key": KEY}
+METADATA, LIVE, STATISTICS = "/v2", "/v2/health/live", "/v2/models/stats"
+
+# Of a server that other machines reach: what is asked over HTTP and gRPC with which headers, and
+# what comes back.
+CALLS: list[tuple[str, str, dict[str, str], int, str]] = [
+    (METADATA, "ServerMetadata", {}, 401, "UNAUTHENTICATED"),
+    (METADATA, "ServerMetadata", authorized("wrong"), 401, "UNAUTHENTICATED"),
+    (METADATA, "ServerMetadata", {"authorization": "Basic key-of-ann"}, 401, "UNAUTHENTICATED"),
+    (METADATA, "ServerMetadata", EVE, 401, "UNAUTHENTICATED"),  # whose key was revoked
+    (METADATA, "ServerMetadata", ANN, 200, "OK"),
+    (METADATA, "ServerMetadata", authorized(KEY), 200, "OK"),
+    (METADATA, "ServerMetadata", {**ANN, **EVIL}, 403, "PERMISSION_DENIED"),
+    (METADATA, "ServerMetadata", EVIL, 401, "UNAUTHENTICATED"),
+    (STATISTICS, "ModelStatistics", ANN, 403, "PERMISSION_DENIED"),
+    (STATISTICS, "ModelStatistics", {**ADMIN, **GRPC_ADMIN}, 401, "UNAUTHENTICATED"),
+    (STATISTICS, "ModelStatistics", {**ANN, **ADMIN, **GRPC_ADMIN}, 200, "OK"),
+    ("/internal/authorize", "ModelStatistics", ANN, 404, "PERMISSION_DENIED"),
+    ("/v2/repository/index", "RepositoryIndex", ANN, 405, "PERMISSION_DENIED"),
+]
+
+
+def test_calls_and_answers(exposed: Behind) -> None:
     with over_grpc(exposed) as triton:
-        for key, code in (("", "UNAUTHENTICATED"), ("wrong", "UNAUTHENTICATED")):
-            with pytest.raises(grpc.RpcError) as refusal:
-                triton.ServerLive(
-                    pb.ServerLiveRequest(), metadata=[("authorization", f"Bearer {key}")]
-                )
-            assert refusal.value.code().name == code
-        metadata = [("authorization", "Bearer key-of-ann")]
-        assert triton.ServerLive(pb.ServerLiveRequest(), metadata=metadata).live
-        with pytest.raises(grpc.RpcError) as refusal:
-            triton.RepositoryIndex(pb.RepositoryIndexRequest(), metadata=metadata)
-        assert refusal.value.code() == grpc.StatusCode.PERMISSION_DENIED
+        for path, call, headers, status, code in CALLS:
+            found = ask(exposed, path, headers), asked_over_grpc(triton, call, headers)
+            assert found == (status, code), (path, call, headers)
+        # By the API keys: a page has none, whatever name points here.
+        assert ask(exposed, METADATA, {**ANN, "Host": "triton.example.org"}) == 200
+        # By its origin, which may ask.
+        assert ask(exposed, METADATA, {**ANN, "Origin": PAGE}) == 200
+        # By load balancers, which have no key.
+        assert ask(exposed, LIVE, {}) == ask(exposed, "/v2/health/ready", {}) == 200
+        # By one that asks too often.
+        assert [ask(exposed, METADATA, authorized("key-of-often")) for _ in range(9)][-1] == 429
+        hurried = authorized("key-of-oft-grpc")
+        codes = [asked_over_grpc(triton, "ServerMetadata", hurried) for _ in range(9)]
+        assert codes[0] == "OK" and codes[-1] == "UNAVAILABLE"
 
 
 def test_plain_http_is_not_answered(exposed: Behind) -> None:
@@ -119,18 +128,11 @@ def test_plain_http_is_not_answered(exposed: Behind) -> None:
         exposed.ask("GET", "/v2/health/live", connection=plain)
 
 
-def test_a_rate(exposed: Behind) -> None:
-    statuses = [ask(exposed, "/v2", authorized("key-of-bob")) for _ in range(10)]
-    assert statuses[:2] == [200, 200] and 429 in statuses
-
-
-def test_keys_come_and_go_without_a_restart(exposed: Behind, api_keys: Path) -> None:
-    before = api_keys.read_text()
-    assert ask(exposed, "/v2", authorized("key-of-eve")) == 401
-    api_keys.write_text(f"{before}eve {hashed('key-of-eve')}\n")
-    assert ask(exposed, "/v2", authorized("key-of-eve")) == 200
-    api_keys.write_text(before)
-    assert ask(exposed, "/v2", authorized("key-of-eve")) == 401
+def test_keys_come_and_go_without_a_restart(exposed: Behind, folder: Path) -> None:
+    key = authorized(add(folder / "api.keys", Client("fay")))
+    assert ask(exposed, "/v2", key) == 200
+    revoke(folder / "api.keys", "fay")
+    assert ask(exposed, "/v2", key) == 401
 
 
 def test_metrics_know_the_client(exposed: Behind) -> None:
@@ -191,19 +193,18 @@ def test_a_preflight_is_refused(server: Behind) -> None:
 # Whether the door may be opened at all
 
 
-def test_beyond_this_machine_only_with_tls_and_keys(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("")
+def test_beyond_this_machine_only_with_tls_and_keys(folder: Path, tmp_path: Path) -> None:
     for bind in ("127.0.0.1", "::1", "localhost", "127.8.0.1"):
         assert Exposure(bind).problem() is None
+        assert Exposure(bind).certificate is Exposure(bind).api_keys is None
     for bind in ("0.0.0.0", "::", "192.168.1.4", "server"):
-        assert "INSECURE=1" in (Exposure(bind).problem() or "")
-        assert "INSECURE=1" in (Exposure(bind, file, file).problem() or "")
-        assert "INSECURE=1" in (Exposure(bind, api_keys=file).problem() or "")
-        assert Exposure(bind, file, file, file).problem() is None
+        given = Exposure(bind, tls_folder=folder, key_file=folder / "api.keys")
+        assert given.problem() is None and given.certificate and given.api_keys
+        assert "make keys ADD=" in (replace(given, key_file=tmp_path).problem() or "")
+        assert "cert.pem cannot be read" in (replace(given, tls_folder=tmp_path).problem() or "")
         assert Exposure(bind, insecure=True).problem() is None
-    assert "both" in (Exposure("127.0.0.1", tls_cert=file).problem() or "")
-    assert "not there" in (Exposure("127.0.0.1", api_keys=tmp_path / "no").problem() or "")
+        assert Exposure(bind, insecure=True).certificate is None
+    assert "cannot be read" in (Exposure(certified=True, tls_folder=tmp_path).problem() or "")
 
 
 def test_a_door_that_must_not_open_says_why(tmp_path: Path) -> None:
@@ -213,6 +214,20 @@ def test_a_door_that_must_not_open_says_why(tmp_path: Path) -> None:
     )
     assert ended.returncode == 1 and ended.stderr.startswith("error: BIND=0.0.0.0 opens")
     assert len(ended.stderr.splitlines()) == 1 and not [*tmp_path.iterdir()]
+
+
+def test_a_certificate_is_made_once_and_for_its_names(tmp_path: Path) -> None:
+    assert certificate.ensure(tmp_path, ["server.example.org", "192.168.1.4"])
+    made = (tmp_path / CERTIFICATE).read_bytes()
+    assert not certificate.ensure(tmp_path, ["server.example.org", "192.168.1.4"])
+    assert (tmp_path / CERTIFICATE).read_bytes() == made
+    assert {"localhost", "server.example.org", "192.168.1.4"} < {
+        *certificate.names_in(tmp_path / CERTIFICATE)
+    }
+    assert (tmp_path / PRIVATE_KEY).stat().st_mode & 0o777 == 0o600
+    assert certificate.ensure(tmp_path, ["other.example.org"])
+    (tmp_path / certificate.NAMES).unlink()  # somebody's own
+    assert not certificate.ensure(tmp_path, ["third.example.org"])
 
 
 def test_keys_are_read_and_mistakes_named(tmp_path: Path) -> None:
@@ -229,11 +244,12 @@ def test_keys_are_added_and_revoked(tmp_path: Path) -> None:
     key = add(file, Client("ann", 2.5))
     add(file, Client("bob"))
     assert read(file)[hashed(key)] == Client("ann", 2.5)
-    assert key not in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+    assert key not in file.read_text()
     with pytest.raises(BadKeys, match="ann has a key already"):
         add(file, Client("ann"))
-    with pytest.raises(BadKeys, match="is no name"):
-        add(file, Client("ann smith"))
+    for name in ("ann smith", "admin"):
+        with pytest.raises(BadKeys, match="is no name"):
+            add(file, Client(name))
     revoke(file, "ann")
     assert list(read(file).values()) == [Client("bob")]
     with pytest.raises(BadKeys, match="ann has no key"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import pytest
 from bundle_serving.keeper_notes import Notes
 from bundle_serving.kserve import pb, stub
 from bundle_serving.processes import family
-from tests.door.servers import Behind, behind_the_door
+from tests.door.servers import MODELS, Behind, behind_the_door
 from tests.project import wait_until
 
 RAW = {"Inference-Header-Content-Length": "0"}
@@ -91,6 +92,29 @@ def test_beyond_the_limit_503_at_once(small: Behind, background: ThreadPoolExecu
     assert small.ask("GET", "/v2/health/ready")[0] == 200
     assert [answer.result()[0] for answer in held] == [200] * IN_FLIGHT
     assert small.ask("POST", INFER, JPEG, RAW)[0] == 200
+
+
+def test_a_full_queue_refuses_at_once(tmp_path: Path, background: ThreadPoolExecutor) -> None:
+    """As the pipelines have it: two to a batch here, and four may wait for one."""
+    shutil.copytree(MODELS / "picture", tmp_path / "models" / "picture")
+    config = tmp_path / "models" / "picture" / "config.pbtxt"
+    bounded = "preferred_batch_size: [ 2 ] default_queue_policy { max_queue_size: 4 }"
+    config.write_text(config.read_text().replace("batching { }", f"batching {{ {bounded} }}"))
+    with behind_the_door(tmp_path / "run", tmp_path / "models", ["picture"]) as server:
+        held = [asking(background, server, slow(5)) for _ in range(3)]
+        wait_until(lambda: pending(server) == 1, "two at work and one waiting")
+        held += [asking(background, server, JPEG) for _ in range(3)]
+        wait_until(lambda: pending(server) == 4, "four to wait")
+        status, headers, body = server.ask("POST", INFER, JPEG, RAW)
+        assert status == 503 and headers["retry-after"] == "1" and b"queue size" in body
+        with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+            asked = pb.ModelInferRequest(model_name="picture", raw_input_contents=[JPEG])
+            asked.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(JPEG)])
+            with pytest.raises(grpc.RpcError) as refusal:
+                stub(channel).ModelInfer(asked, timeout=60)
+        assert refusal.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert [answer.result()[0] for answer in held] == [200] * 6
+        assert gauge(server, "nv_inference_exec_count") == 3 + 2
 
 
 def test_sigterm_lets_requests_finish(own: Behind, background: ThreadPoolExecutor) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +31,7 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(served: Project) -> Iterator[Run]:
+def run(served: Project) -> Run:
     said = served.made("bench", QUICK="1", COMPARE=str(EARLIER))
     (report,) = re.findall(r"report: (\S+)$", said, re.MULTILINE)
     return Run(said, (served.path / report).parent)

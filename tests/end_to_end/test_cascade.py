@@ -15,13 +15,13 @@ from tests.browser import opened
 from tests.project import Project, picture
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
+@pytest.mark.parametrize("served", ["local"], indirect=True)
 def test_it_is_measured_beside_its_large_network(
     together: Project, assets: Path, tmp_path: Path
 ) -> None:
     """Of the photo it is sure, of the noise it is not."""
-    if together.settings["FLAVOUR"] != "local":
-        pytest.skip("the same by containers")
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     shutil.copy(assets / "images" / "vulture.jpeg", pictures)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +19,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterato
     made = Project.copy(
         tmp_path_factory.mktemp("comparison"), FLAVOUR="local", PRECISION="fp32", DECODE="full"
     )
-    shutil.copytree(exported / "versions", made.path / "build" / "versions")
+    made.take(exported)
     made.made("up")
     yield made
     made.make("down")

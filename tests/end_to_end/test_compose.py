@@ -76,7 +76,7 @@ def of_checkout(path: Path) -> list[Any]:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
     folder = tmp_path_factory.mktemp("alone")
-    project = Project.copy(folder / "clone", environment=False, **SMALL, SAMPLES="")
+    project = Project.bare(folder / "clone", **SMALL, SAMPLES="")
     for path in (project.path, *project.path.rglob("*")):
         if os.getuid() == 0 and not path.is_symlink():
             os.chown(path, OWNER, OWNER)

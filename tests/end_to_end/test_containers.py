@@ -88,6 +88,7 @@ def test_torch_is_in_no_serving_image(container: Any) -> None:
     assert code != 0
 
 
+@pytest.mark.long
 @in_containers
 def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
     for number in range(4):
@@ -141,8 +142,9 @@ def test_a_server_to_try_is_shut_in_like_the_one_that_serves(
 
 
 def compose_config() -> dict[str, Any]:
+    compose = ["docker", "compose", "--env-file", os.devnull, "--profile", "*"]
     asked = subprocess.run(
-        ["docker", "compose", "--profile", "*", "config", "--format", "json"],
+        [*compose, "config", "--format", "json"],
         cwd=ROOT,
         capture_output=True,
         text=True,

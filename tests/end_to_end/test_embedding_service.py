@@ -75,4 +75,4 @@ def test_a_server_that_dies_while_it_starts_ends_the_service(tmp_path: Path) -> 
     with service(tmp_path) as (process, _):
         wait_until(lambda: triton(process), "a server").kill()
         wait_until(lambda: process.poll() is not None, "its end")
-    assert "embedding is ended: its server has ended" in (tmp_path / "log").read_text()
+    assert "embedding stopped: its server has exited" in (tmp_path / "log").read_text()

@@ -17,6 +17,7 @@ from tritonclient.utils import InferenceServerException
 import docker
 from bundle_serving.guard import GRPC_HEADER, HEADER
 from scripts.measuring.perf_analyzer import has_libb64
+from tests.conftest import everywhere
 from tests.end_to_end.test_readme import blocks
 from tests.project import ROOT, Project, error_lines, picture, words_shown_while
 
@@ -61,8 +62,7 @@ OPEN = [
     f"/models/{PIPELINE}/config",
 ]
 
-Client = tritonclient.grpc.InferenceServerClient
-GUARDED_GRPC: dict[str, Callable[[Client, dict[str, str]], Any]] = {
+GUARDED_GRPC: dict[str, Callable[[Any, dict[str, str]], Any]] = {
     "index": lambda c, h: c.get_model_repository_index(headers=h),
     "load": lambda c, h: c.load_model(PIPELINE, headers=h),
     "unload": lambda c, h: c.unload_model(SPARE, headers=h),
@@ -137,6 +137,7 @@ def test_what_clients_need_is_open(served: Project, path: str) -> None:
     assert ask(served, "GET", path, {}) == 200
 
 
+@everywhere
 def test_pictures_are_answered_without_a_key(served: Project) -> None:
     length = {"Inference-Header-Content-Length": "0"}
     for headers in (length, length | {HEADER: WRONG}):
@@ -146,6 +147,7 @@ def test_pictures_are_answered_without_a_key(served: Project) -> None:
         assert client.get_model_metadata(PIPELINE) and client.get_model_config(PIPELINE)
 
 
+@everywhere
 def test_no_process_shows_the_key(served: Project, key: str) -> None:
     """Nor does any have it in its environment."""
     shown, carried = [], []
@@ -160,6 +162,7 @@ def test_no_process_shows_the_key(served: Project, key: str) -> None:
     assert shown == [] and carried == []
 
 
+@everywhere
 def test_no_file_has_the_key_but_its_own(served: Project, key: str) -> None:
     """And on the bare host Envoy's configuration, which is read by its owner alone too."""
     found = {
@@ -180,11 +183,13 @@ def test_docker_tells_nobody_the_key(served: Project, key: str) -> None:
     label = f"com.docker.compose.project.working_dir={served.path}"
     (container,) = engine.containers.list(filters={"label": label})
     assert key not in json.dumps(container.attrs)
-    assert key not in json.dumps([container.image.attrs, container.image.history()])
+    image = container.image
+    assert image and key not in json.dumps([image.attrs, image.history()])
     assert key.encode() not in container.logs()
     assert key not in json.dumps(container.top(ps_args="-ef"))
 
 
+@everywhere
 def test_the_commands_use_the_key(served: Project) -> None:
     assert PIPELINE in served.made("status")
     models = served.made("models")

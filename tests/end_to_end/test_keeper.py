@@ -96,7 +96,7 @@ def test_a_pipeline_that_was_unloaded(served: Project) -> None:
 def test_what_was_done_is_told(served: Project) -> None:
     model = wait_until(lambda: subject(served).running().get("postprocessing"), "the model")[0]
     healed(served, model.kill)
-    told = "postprocessing: it lacked a process; made it anew"
+    told = "postprocessing: it lacked a process; reloaded it"
     assert told in served.made("status")
     assert told in served.made("logs")
     connection = http.client.HTTPConnection("127.0.0.1", int(served.settings["METRICS_PORT"]))
@@ -165,10 +165,10 @@ def test_another_user_reaches_the_ports_alone(served: Project) -> None:
     assert ports == {int(served.settings[name]) for name in names}
 
     sockets = {
-        connection.laddr
+        path
         for process in processes
         for connection in process.net_connections("unix")
-        if connection.laddr and not connection.laddr.startswith("@")
+        if (path := str(connection.laddr)) and not path.startswith("@")
     }
     assert any(path.endswith("grpc:1") for path in sockets)
     for folder in {Path(path).parent for path in sockets}:

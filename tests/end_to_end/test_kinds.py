@@ -78,10 +78,12 @@ class Sum(Recipe):
 RECIPE = "kind: sum\nmodels: {ensemble: sums}\n"
 
 
+locally = pytest.mark.parametrize("served", ["local"], indirect=True)
+
+
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
+@locally
 def test_a_kind_is_one_module_and_one_recipe(served: Project) -> None:
-    if served.settings["FLAVOUR"] != "local":
-        pytest.skip("the same by containers")
     assert len((SUM + RECIPE).splitlines()) < 60
     own = served.path / "own"
     for name, text in (("kinds/sum.py", SUM), ("recipes/sums.yaml", RECIPE)):
@@ -97,7 +99,7 @@ def test_a_kind_is_one_module_and_one_recipe(served: Project) -> None:
         program = own / "model_repository" / "adder" / "1" / "model.py"
         program.write_text(program.read_text() + "# the same, otherwise\n")
         assert "published: sums version 2" in served.made("publish", **model)
-        said = served.made("rollout", WATCH_SECONDS="4", MAX_P99_RATIO="20", **model)
+        said = served.made("rollout", WATCH_SECONDS="1", MAX_P99_RATIO="20", **model)
         assert "sums version 2 is live; 0 of " in said
         assert "live (rollout)" in served.made("history", **model)
         assert "removed: sums" in served.made("remove-model", NAME="sums")
@@ -116,15 +118,14 @@ PROGRAMS = {
 
 
 @pytest.mark.long
+@locally
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_rollouts_lose_no_request(together: Project, name: str) -> None:
-    if together.settings["FLAVOUR"] != "local":
-        pytest.skip("the same by containers")
     recipe = schema.load(ROOT / "recipes" / f"{name}.yaml")
     program = together.path / "model_repository" / PROGRAMS[name] / "1" / "model.py"
     kept = program.read_text()
     program.write_text(kept + "# the same, otherwise\n")
-    quick = {"MODEL": name, "WATCH_SECONDS": "8", "MAX_P99_RATIO": "20"}
+    quick = {"MODEL": name, "WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
     try:
         assert f"published: {name} version" in together.made("publish", MODEL=name)
         with nobody_waits_in_vain(together, recipe):
@@ -142,13 +143,13 @@ def nobody_waits_in_vain(project: Project, recipe: Recipe) -> Iterator[None]:
 
     def ask() -> None:
         connection = http.client.HTTPConnection(project.http, timeout=60)
-        while not stop.wait(0.1):
+        while not stop.wait(0.3):
             try:
                 answers.append(infer.ask(connection, recipe.ensemble, recipe.question(source)))
             except (OSError, ValueError, http.client.HTTPException) as fault:
                 faults.append(fault)
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:

@@ -28,7 +28,7 @@ def blocks(heading: str, page: str = README) -> list[str]:
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A fresh copy with nothing installed, no setting but free ports, and no Docker."""
-    project = Project.copy(tmp_path_factory.mktemp("newcomer"), environment=False, FLAVOUR="local")
+    project = Project.bare(tmp_path_factory.mktemp("newcomer"), FLAVOUR="local")
     for name in ("ARCH", "WEIGHTS", "SAMPLES", "CA_BUNDLE"):
         project.settings.pop(name)
     yield project

@@ -43,7 +43,7 @@ QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20", "START_TIMEOUT": "30"}
 
 def brought_up(folder: Path, exported: Path, flavour: str) -> Project:
     project = Project.copy(folder, FLAVOUR=flavour, **QUICK)
-    shutil.copytree(exported / "versions", project.path / "build" / "versions")
+    project.take(exported)
     project.made("up")
     # What is not said again stays as it is in the version that serves.
     for name in ("ARCH", "WEIGHTS"):
@@ -280,7 +280,7 @@ def test_a_file_that_is_not_the_published_one(local: Project, candidate: Path) -
     [
         (network("input", TensorProto.UINT8, 224)[:2000], "cannot be served"),
         (network("input", TensorProto.UINT8, 96), "[-1, 3, 96, 96]"),
-        (network("input", TensorProto.UINT8, 224), "the accuracy gate stops at the network"),
+        (network("input", TensorProto.UINT8, 224), "the accuracy gate failed at the network"),
     ],
     ids=["truncated", "wrong shape", "wrong answers"],
 )
@@ -377,7 +377,7 @@ def test_ctrl_c_in_the_middle(local: Project, good: Path) -> None:
     before, number = serving(local), int(good.name)
     with nobody_waits_in_vain(local):
         said = interrupt(rolling_out(local, number))
-    assert f"version {before} serves, as before" in said and "Traceback" not in said
+    assert f"version {before} still serves" in said and "Traceback" not in said
     assert serving(local) == before and not in_the_middle(local, number)
     told = local.made("history")
     assert "was interrupted" not in told and "(rollout): interrupted" in told
@@ -404,7 +404,7 @@ def test_kill_9_in_the_middle_and_the_next_one_comes_to_serve(local: Project, go
         make = rolling_out(local, number)
         os.killpg(make.pid, signal.SIGKILL)
         make.communicate()
-        assert f"rollout of version {number} was cut off" in local.made("history")
+        assert f"rollout of version {number} was interrupted" in local.made("history")
         assert f"version {before} stays" in local.made("up")
         assert serving(local) == before and not in_the_middle(local, number)
         local.made("rollout", VERSION=str(number))

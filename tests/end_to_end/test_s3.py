@@ -103,7 +103,8 @@ def models(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """What was asked of S3, and how often."""
     counted: Counter[str] = Counter()
-    call = BaseClient._make_api_call
+    client_of_any_service: Any = BaseClient
+    call = client_of_any_service._make_api_call
 
     def count(client: BaseClient, operation: str, said: dict[str, Any]) -> Any:
         counted[operation] += 1
@@ -264,7 +265,7 @@ def rolled(place: Place, exported: Path) -> Iterator[Project]:
         "MAX_P99_RATIO": "20",
     }
     project = Project(place.project.path, place.project.settings | wished)
-    shutil.copytree(exported / "versions", project.path / "build" / "versions")
+    project.take(exported)
     try:
         project.made("up")
         yield project
@@ -324,7 +325,7 @@ def complaint(place: Place, url: str, **server: str) -> str:
             "S3 credentials",
         ),
         ({"AWS_PROFILE": "nobody"}, "nobody"),
-        ({"AWS_ACCESS_KEY_ID": "bundle:stranger"}, "no key bundle:stranger: this server says the"),
+        ({"AWS_ACCESS_KEY_ID": "bundle:stranger"}, "no key bundle:stranger: this server has the"),
         ({"AWS_SECRET_ACCESS_KEY": "guessed"}, "the secret of your key is wrong, or there is no"),
         ({"AWS_REGION": "eu-west-1"}, "AWS_REGION=us-east-1"),
     ],

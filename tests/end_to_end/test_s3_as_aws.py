@@ -93,7 +93,7 @@ def answers(url: str) -> bool:
 
 
 def made(anyone: dict[str, Any], user: str, policy: str) -> Keys:
-    iam: Any = boto3.Session().client("iam", **anyone)  # type: ignore[call-overload]
+    iam: Any = boto3.Session().client("iam", **anyone)
     iam.create_user(UserName=user)
     iam.put_user_policy(UserName=user, PolicyName=user, PolicyDocument=policy)
     key = iam.create_access_key(UserName=user)["AccessKey"]
@@ -140,9 +140,8 @@ def test_the_documented_policies_are_enough(
 def test_make_s3_check_needs_no_more_than_it_installs(asks: Aws, tmp_path: Path) -> None:
     keys = tmp_path / "server.credentials"
     keys.write_text(asks.keys["server"].file())
-    project = Project.copy(
+    project = Project.bare(
         tmp_path,
-        environment=False,
         REPOSITORY=str(asks.location()),
         S3_SERVER_CREDENTIALS=str(keys),
         AWS_ACCESS_KEY_ID=asks.keys["operator"].key,

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bundle_client import Client, TextRefused
+from bundle_client.transport import Protocol
 from scripts.base.errors import NoWeights, UserError
 from scripts.steps.texts import export, sentences
 from tests.project import Project
@@ -64,7 +65,7 @@ def by_pytorch() -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_answers_match_pytorch(together: Project, protocol: str) -> None:
+def test_answers_match_pytorch(together: Project, protocol: Protocol) -> None:
     """In whatever company: alone, and in one request with others."""
     with Client(getattr(together, protocol), protocol) as client:
         in_company = client.sentiment(*TEXTS)

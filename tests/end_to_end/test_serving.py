@@ -16,12 +16,15 @@ from tritonclient.utils import InferenceServerException
 
 from benchmark.torture.odd_pictures import CATALOGUE
 from bundle_client import AsyncClient, Client, PictureRefused
-from tests.project import Project, picture
+from bundle_client.transport import Protocol
+from tests.conftest import everywhere
+from tests.project import Project, interrupt, picture
 
 PIPELINE = "ensemble_python_resnet50"
 PHOTOS = {"mug.jpg": "coffee mug", "car.jpg": "sports car", "vulture.jpeg": "vulture"}
 
 
+@everywhere
 @pytest.mark.parametrize("photo", PHOTOS)
 def test_classify_names_what_is_on_the_photo(served: Project, assets: Path, photo: str) -> None:
     out = served.made("classify", IMG=str(assets / "images" / photo), JSON="1")
@@ -34,15 +37,36 @@ def test_a_server_that_is_up_is_asked_at_once(served: Project, tmp_path: Path) -
     assert asked.returncode == 0 and asked.stderr == ""
 
 
+@everywhere
 def test_a_second_up_leaves_the_server_alone(served: Project) -> None:
     assert "up already" in served.made("up")
 
 
+@everywhere
 def test_status_tells_what_is_served(served: Project) -> None:
     out = served.made("status")
     assert "mobilenet_v2" in out
     for model in ("preprocessing", "resnet50_onnx", "postprocessing", PIPELINE):
         assert model in out
+
+
+def test_pictures_that_are_none(served: Project, tmp_path: Path) -> None:
+    (tmp_path / "letter.jpg").write_text("Dear Sir or Madam")
+    for words, cause in (
+        (str(tmp_path / "letter.jpg"), "not a picture"),
+        (str(tmp_path / "nowhere.jpg"), "nowhere.jpg"),
+        ("", "no picture given"),
+    ):
+        refused = served.make("classify", IMG=words)
+        assert refused.returncode != 0
+        assert cause in refused.stderr and "Traceback" not in refused.stderr
+        assert refused.stderr.count("error:") == 1
+
+
+def test_the_server_does_not_hear_a_ctrl_c_meant_for_others(served: Project) -> None:
+    logs = served.start_make("logs")
+    interrupt(logs)
+    served.made("status")
 
 
 def test_the_usual_example_client_works_unchanged(served: Project) -> None:
@@ -108,6 +132,7 @@ def test_two_pictures_in_one_request(served: Project) -> None:
         assert np.allclose(row, client.infer(PIPELINE, [alone]).as_numpy("OUTPUT"), atol=0.02)
 
 
+@everywhere
 def test_odd_pictures_get_their_own_answer_beside_good_ones(served: Project) -> None:
     """Everything at once: what is odd or broken shares batches with what is good."""
     good = picture()
@@ -164,7 +189,7 @@ def test_untrained_weights_say_so_in_the_label(served: Project) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_many_pictures_over_either_protocol(served: Project, protocol: str) -> None:
+def test_many_pictures_over_either_protocol(served: Project, protocol: Protocol) -> None:
     files = [picture((64 + n, 48)) for n in range(24)]
     url = served.http if protocol == "http" else served.grpc
     with Client(url=url, protocol=protocol) as client:

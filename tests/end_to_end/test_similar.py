@@ -29,6 +29,7 @@ from bundle_client import (
 )
 from scripts.base import files
 from scripts.steps import embeddings
+from tests.conftest import everywhere
 from tests.project import ASSETS, Project, error_lines, free_ports, picture, wait_until
 
 WEIGHTS = str(ASSETS / "weights" / "mobilenet_v2_imagenet.safetensors") if ASSETS else "random"
@@ -94,6 +95,7 @@ def containers(project: Project, service: str) -> list[Any]:
     return docker.from_env().containers.list(filters={"label": labels})
 
 
+@everywhere
 def test_make_similar_prints_the_most_alike_first(similar: Project) -> None:
     (similar.path / "photos" / "letter.jpg").write_text("Dear Sir or Madam")
     asked = similar.make("similar", IMG="photos/mug.jpg", IN="photos", JSON="1", TOP="2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ def project(tmp_path: Path, exported: Path) -> Project:
     if not has_libb64():
         pytest.skip("no libb64 here, which perf_analyzer needs")
     made = Project.copy(tmp_path / "project", FLAVOUR="local", PRECISION="fp32", CORES="2")
-    shutil.copytree(exported / "versions", made.path / "build" / "versions")
+    made.take(exported)
     (made.path / ".env").write_text(MINE)
     (tmp_path / "photo.jpg").write_bytes(picture())
     made.settings["IMAGES"] = str(tmp_path / "photo.jpg")
@@ -32,22 +31,10 @@ def nothing_is_left(project: Project) -> bool:
     return not project.temporary_servers() and not (project.path / "build" / "tune").exists()
 
 
-def test_the_winner_is_written_with_its_figures_or_nothing_is(project: Project) -> None:
-    """Which of the two depends on the machine, and on what else is at work on it."""
-    said = project.made("tune", MINUTES="0.3")
-    env = (project.path / ".env").read_text()
-    assert "network 1 x 2" in said and "pictures a second at p95" in said
-    if "make up" in said:
-        assert env.startswith("# mine\n# make tune: 20")
-        assert "pictures a second at p95" in env and "fp32" not in env
-    else:
-        assert env == MINE and ".env is unchanged" in said
-    assert nothing_is_left(project)
-
-
-def test_beside_a_server_it_measures_nothing_and_takes_nothing_from_anyone_unasked(
+def test_it_measures_beside_nobody_and_writes_the_winner_with_its_figures_or_nothing(
     project: Project,
 ) -> None:
+    """Which of the two depends on the machine, and on what else is at work on it."""
     project.made("up")
     began = project.server_began()
     (line,) = error_lines(project.make("tune", FLAVOUR="").stderr)
@@ -63,6 +50,13 @@ def test_beside_a_server_it_measures_nothing_and_takes_nothing_from_anyone_unask
         project.made("status")
     finally:
         project.make("down")
+    assert "network 1 x 2" in said and "pictures per second at p95" in said
+    env = (project.path / ".env").read_text()
+    if "make up" in said:
+        assert env.startswith("# mine\n# make tune: 20")
+        assert "pictures per second at p95" in env and "fp32" not in env
+    else:
+        assert env == MINE and ".env is unchanged" in said
     assert nothing_is_left(project)
 
 

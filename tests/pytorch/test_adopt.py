@@ -21,7 +21,7 @@ from scripts.steps.manifest import Foreign, Manifest, why_export
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Somebody's own network as they exported it: normalised floats in, probabilities out."""
 
-    class Tiny(torch.nn.Module):
+    class Tiny(torch.nn.Module):  # type: ignore[misc]  # torch comes without types here
         def __init__(self) -> None:
             super().__init__()
             self.features = torch.nn.Conv2d(3, 8, 7, stride=8)

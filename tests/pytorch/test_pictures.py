@@ -12,7 +12,7 @@ from PIL import ExifTags, Image, ImageOps
 
 from benchmark.torture.odd_pictures import TURNS, difference, landscape, save, scene
 from bundle_serving.pictures import Transform, to_pixels
-from scripts.steps.networks import torchvision
+from scripts.steps.vision import torchvision
 
 HOW = Transform(resize=256, crop=224)
 

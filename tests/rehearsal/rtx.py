@@ -124,7 +124,7 @@ def _logger() -> Any:
     trt = _tensorrt()
     letters = dict(zip(("INTERNAL_ERROR", "ERROR", "WARNING", "INFO"), "EEWI", strict=True))
 
-    class Logger(trt.ILogger):
+    class Logger(trt.ILogger):  # type: ignore[misc, name-defined]  # it comes without types
         say: Log = print
 
         def __init__(self) -> None:

@@ -14,7 +14,8 @@ from bundle_serving.cascade import Cascade
 def sure(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     """As sure of class 0 as the picture's first pixel says, in per cent."""
     probability = pixels[:, 0, 0, 0] / np.float32(100)
-    return np.log(np.stack([probability, 1 - probability], axis=1))
+    scores: NDArray[np.float32] = np.log(np.stack([probability, 1 - probability], axis=1))
+    return scores
 
 
 def run(levels: list[int], threshold: float) -> tuple[dict[str, NDArray[Any]], list[int]]:

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from bundle_door import envoy
+from bundle_door import envoy, own_log
 from bundle_door.answers import Refused
 from bundle_door.compression import compressed, decompressed, preferred
-from bundle_door.exposure import Exposure
 from bundle_door.inference import (
     Signature,
     answered,
@@ -24,6 +23,7 @@ from bundle_door.inference import (
     varint,
 )
 from bundle_door.limits import Limits, Load
+from bundle_serving.exposure import Exposure
 from bundle_serving.kserve import pb
 
 LIMITS = Limits(body_bytes=10_000_000, json_bytes=20_000)
@@ -65,8 +65,8 @@ def test_shared_memory_and_parameters() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], bytes, str]] = {
     "no data": ({"data": None}, b"", "'data'"),
-    "too few": ({"data": [1]}, b"", "'data' has 1 values, but its shape wants 2"),
-    "a shape too large": ({"shape": [1, 2**40]}, b"", "its shape wants 1099511627776"),
+    "too few": ({"data": [1]}, b"", "'data' has 1 values, but its shape requires 2"),
+    "a shape too large": ({"shape": [1, 2**40]}, b"", "its shape requires 1099511627776"),
     "a negative shape": ({"shape": [-1, 2]}, b"", "Expected `int` >= 0"),
     "a shape of words": ({"shape": "all"}, b"", r"Expected `array`, got `str` - at `\$"),
     "too many dimensions": ({"shape": [1] * 33}, b"", "length <= 32"),
@@ -263,3 +263,15 @@ def test_without_an_admin_key_nothing_leads_to_admin_methods() -> None:
         assert method in open_
         (route,) = [route for route in routes if route["match"].get("path") == method]
         assert "direct_response" in route
+
+
+def test_a_log_is_kept_short_for_all_who_append_to_it(tmp_path: Path) -> None:
+    file = tmp_path / "server.log"
+    with file.open("a") as log:
+        print("first", file=log, flush=True)
+        own_log.keep_short(log.fileno(), most=1000)
+        assert file.read_text() == "first\n"
+        own_log.keep_short(log.fileno(), most=3)
+        print("second", file=log, flush=True)
+    assert file.read_text() == "second\n"
+    assert (tmp_path / "server.log.1").read_text() == "first\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bundle_serving import guard
+from bundle_serving.address import Address
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.server import loading, triton_api
@@ -60,7 +61,7 @@ def test_the_key_is_made_once_and_for_its_owner(key: Path) -> None:
 
 def test_a_server_that_hangs_is_given_up(key: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        address = Address(*silent.getsockname())
         with pytest.raises(UserError) as fault:
             triton_api.post(address, "/repository/index", timeout=0.3)
         with pytest.raises(UserError) as load:
@@ -72,7 +73,7 @@ def test_a_server_that_hangs_is_given_up(key: Path) -> None:
 
 def test_a_server_that_is_gone_is_named(key: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
-        address = f"127.0.0.1:{gone.getsockname()[1]}"
+        address = Address(*gone.getsockname())
     with pytest.raises(UserError) as fault:
         triton_api.get(address)
-    assert address in fault.value.cause and "refused" in fault.value.cause
+    assert str(address) in fault.value.cause and "refused" in fault.value.cause

@@ -104,13 +104,13 @@ def test_the_next_keeper_knows_what_the_last_one_did(tmp_path: Path) -> None:
     notes = Notes.resumed(tmp_path)
     assert json.loads((tmp_path / keeper_notes.READINESS).read_text())["ready"] is False
     notes.say(True)
-    notes.restored(MODEL, "made it anew")
+    notes.restored(MODEL, "reloaded it")
     notes.remember(["cascade"])
     assert json.loads((tmp_path / keeper_notes.READINESS).read_text())["ready"] is True
     assert 'bundle_restored_total{what="model"} 1' in (tmp_path / "keeper.prom").read_text()
     later = Notes.resumed(tmp_path)
     assert later.extra_pipelines == ["cascade"]
-    assert [event["did"] for event in keeper_notes.read(tmp_path)["events"]] == ["made it anew"]
+    assert [event["did"] for event in keeper_notes.read(tmp_path)["events"]] == ["reloaded it"]
 
 
 def test_a_models_process_tells_which_it_is() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,9 @@ def measured(
 
 def found(*measurements: Measurement, **about: Any) -> dict[str, Any]:
     parts: dict[str, Any] = {part: {} for part in (*CIRCUMSTANCES, *CAUSES)}
-    return json.loads(json.dumps(results.as_dict("then", parts | about, list(measurements))))
+    told = json.dumps(results.as_dict("then", parts | about, list(measurements)))
+    read: dict[str, Any] = json.loads(told)
+    return read
 
 
 def test_a_figure_is_the_median_of_its_rounds() -> None:
@@ -132,7 +135,7 @@ def test_why_perf_analyzer_gave_up() -> None:
         "failed to generate concurrent requests.\nThread [0] had error: not a picture\n\n"
     )
     assert perf_analyzer.reason(said) == "not a picture"
-    assert perf_analyzer.reason("") == "it said nothing"
+    assert perf_analyzer.reason("") == "no message"
 
 
 def test_pictures_of_one_request_share_a_length() -> None:
@@ -198,23 +201,23 @@ def test_the_headline_is_the_best_that_is_certain() -> None:
 def test_headlines_are_of_as_many_at_a_time() -> None:
     """Where a network's one stable figure is that of one at a time, the ensemble's four seem
     faster than it."""
-    network, pixels = {"target": NETWORK, "inputs": PIXELS}, {"inputs": PIXELS}
+    network = partial(measured, target=NETWORK, inputs=PIXELS)
     best = headlines(
         [
             measured(30, 30, concurrency=1),
             measured(80, 80),
-            measured(50, 50, concurrency=1, **network),
-            measured(60, 120, **network),
+            network(50, 50, concurrency=1),
+            network(60, 120),
         ]
     )
     assert [(one.value, one.note.partition(";")[0]) for one in best] == [
         ("30.0", "1 at a time"),
         ("50.0", "1 at a time"),
     ]
-    (ours, theirs) = headlines([measured(80, 80), measured(60, 120, **network)])
+    (ours, theirs) = headlines([measured(80, 80), network(60, 120)])
     assert (ours.value, theirs.value) == ("80.0", "unstable")
     assert theirs.note == "4 at a time: the rounds differ by 67%"
-    assert [one.value for one in headlines([measured(6, 12, **pixels)])] == ["unstable"]
+    assert [one.value for one in headlines([measured(6, 12, inputs=PIXELS)])] == ["unstable"]
 
 
 def test_what_is_unstable_is_marked_on_the_plots_and_not_left_out() -> None:
@@ -225,7 +228,7 @@ def test_what_is_unstable_is_marked_on_the_plots_and_not_left_out() -> None:
     assert legend and [text.get_text() for text in legend.get_texts()] == [
         "ensemble, small, grpc",
         "ensemble, small, grpc, 2 at a time: no answer in time",
-        "unstable: from the least to the most of its rounds",
+        "unstable: from minimum to maximum of its rounds",
     ]
     assert {text.get_text() for text in axes.texts} == {"4", "8"}
     rows = [text.get_text() for text in plots.latencies([steady, shaky, silent]).axes[0].texts]
@@ -291,7 +294,7 @@ def test_pictures_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
     (sent,) = photos.given_or_drawn(str(tmp_path), RECIPE)
     assert (sent.name, len(sent.rows)) == (tmp_path.name, 1)
-    assert "left out: broken.jpg" in capsys.readouterr().out
+    assert "skipped broken.jpg" in capsys.readouterr().out
     pixels = photos.pixels_of(sent, RECIPE)
     assert pixels.shape == (3, 8, 8)
     assert np.frombuffer(pixels.rows[0], np.uint8).size == 3 * 8 * 8

@@ -62,7 +62,7 @@ def test_a_large_batch_is_computed_in_parts(engine: Engine) -> None:
     ("wrong", "said"),
     [
         (config(tensor("ids", "TYPE_INT32", "-1"), MASK), r"'ids' is TYPE_INT64 \[-1, -1\]"),
-        (config(tensor("ids", "TYPE_INT64"), MASK), r"and the pipeline's TYPE_INT64 \[-1\]"),
+        (config(tensor("ids", "TYPE_INT64"), MASK), r"but the pipeline's is TYPE_INT64 \[-1\]"),
         (config(IDS, MASK, scores="2"), r"'scores' is TYPE_FP32 \[-1, 3\]"),
         (config(IDS, MASK, scores="-1"), r"'scores' is TYPE_FP32 \[-1, 3\]"),
         (config(IDS, tensor("words", "TYPE_INT64", "-1")), "no input 'words', only ids, mask"),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from benchmark.torture.odd_pictures import (
     flat_png,
     frames,
     landscape,
+    progressive_jpeg_of_scans,
     save,
     scene,
     turned,
 )
-from bundle_serving.pictures import PictureError, Transform, to_pixels
+from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
+from tests.project import picture
 
 # pytest shows warnings that the module under test has silenced.
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")
@@ -75,7 +78,7 @@ def in_an_interpreter_of_its_own(script: str) -> str:
     root = Path(__file__).parents[2]
     preamble = """
 import contextlib, resource
-from bundle_serving.pictures import PictureError, Transform, to_pixels
+from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
 from benchmark.torture.odd_pictures import CATALOGUE, FILES, attacks, bombs
 
 def read(data):
@@ -154,7 +157,8 @@ def test_every_kind_of_bytes_is_read() -> None:
     row = np.frombuffer(data, np.uint8)
     every_second = np.repeat(row, 2)[::2]
     pixels = to_pixels(data, HOW)
-    for same in (memoryview(data), bytearray(data), row, every_second):
+    kinds: list[Any] = [memoryview(data), bytearray(data), row, every_second]
+    for same in kinds:
         assert np.array_equal(to_pixels(same, HOW), pixels)
 
 
@@ -221,3 +225,17 @@ def test_damage_ends_in_pixels_or_a_refusal(kind: str, capfd: pytest.CaptureFixt
             check_wording(str(refused))
         assert time.process_time() - began < PATIENCE
     assert capfd.readouterr().err == ""
+
+
+def test_many_pictures_in_one_request_are_bounded_together() -> None:
+    how = Transform(resize=256, crop=224, max_megapixels=0.1)
+    small, large = picture((100, 100)), picture((300, 300))
+    check_together([small] * 50, how)
+    check_together([large] * 5, how)
+    check_together([b"no picture"] * 50, how)
+    with pytest.raises(PictureError, match=r"1 megapixels together.* the limit is 1; send fewer"):
+        check_together([large] * 12, how)
+    scans = progressive_jpeg_of_scans(240, 50)
+    with pytest.raises(PictureError, match=r"51 scans.* save it as a baseline JPEG"):
+        to_pixels(scans, how)
+    assert to_pixels(scans, replace(how, max_megapixels=1)).shape == (3, 224, 224)

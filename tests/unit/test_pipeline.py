@@ -55,7 +55,7 @@ def test_what_changed_is_named(artefact: Path, tmp_path: Path) -> None:
     (artefact / "model.onnx").write_bytes(b"netw")
     assert "not the file" in str(why_export(artefact, Torchvision("resnet18", "random")))
     (artefact / "model.onnx").unlink()
-    assert "gone" in str(why_export(artefact, Torchvision("resnet18", "random")))
+    assert "missing" in str(why_export(artefact, Torchvision("resnet18", "random")))
     (artefact / "manifest.json").write_text("{")
     assert "nothing exported" in str(why_export(artefact, Torchvision("resnet18", "random")))
 

@@ -22,7 +22,7 @@ def test_a_row_is_judged_by_what_its_step_said() -> None:
     row = Row("It works", "up", r"\d+ of \d+ layers")
     for outcome, confirmed, words in (
         (Outcome("up", 0, 1, ["built", "  9 of 16 layers"]), True, "9 of 16 layers"),
-        (Outcome("up", 0, 1, ["built"]), False, "did not say so"),
+        (Outcome("up", 0, 1, ["built"]), False, "did not print this"),
         (Outcome("up", 1, 1, ["9 of 16 layers", "error: it broke; fix it"]), False, "it broke"),
     ):
         verdict = proof._judged(row, [outcome])

@@ -222,7 +222,8 @@ class TritonError(Exception):
 
 def stub(logged: list[str]) -> types.ModuleType:
     """triton_python_backend_utils as far as the backend goes."""
-    pb: Any = types.ModuleType("triton_python_backend_utils")
+    module = types.ModuleType("triton_python_backend_utils")
+    pb: Any = module
     pb.Tensor, pb.TritonError = Tensor, TritonError
     pb.TritonModelException = type("TritonModelException", (Exception,), {})
     pb.Logger = types.SimpleNamespace(log_error=logged.append)
@@ -230,7 +231,7 @@ def stub(logged: list[str]) -> types.ModuleType:
     pb.InferenceResponse = lambda tensors=(), error=None: types.SimpleNamespace(
         tensors=tensors, error=error
     )
-    return pb
+    return module
 
 
 @pytest.fixture

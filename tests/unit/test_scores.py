@@ -11,7 +11,8 @@ from bundle_serving.scores import ScoresError, softmax
 
 def in_double(scores: NDArray[np.float32]) -> NDArray[np.float64]:
     exponentials = np.exp(scores.astype(np.float64) - scores.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+    shares: NDArray[np.float64] = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return shares
 
 
 @pytest.mark.parametrize("spread", [0, 0.01, 1, 10, 50])

@@ -146,9 +146,12 @@ def test_what_others_read_in_dotenv_is_left_to_them(tmp_path: Path) -> None:
 )
 def test_a_value_behind_make_is_taken_as_typed(tmp_path: Path, value: str) -> None:
     (tmp_path / "Makefile").write_text(f"include {ROOT}/Makefile\nshow:\n\t@env --null\n")
-    command = ["make", "--no-print-directory", "-C", tmp_path, "show", f"IMG={value}", "ARCH:=x"]
+    command = ["make", "--no-print-directory", "show", f"IMG={value}", "ARCH:=x"]
     plain = {name: said for name, said in os.environ.items() if not name.startswith("MAKE")}
-    shown = subprocess.run(command, env=plain, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(
+        command, cwd=tmp_path, env=plain, capture_output=True, text=True, check=True
+    )
+    shown = done.stdout
     environment = dict(line.split("=", 1) for line in shown.split("\0") if line)
     assert sorted(command_line.typed(environment)) == ["ARCH", "IMG"]
     assert (environment["IMG"], environment["ARCH"]) == (value, "x")

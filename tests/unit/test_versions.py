@@ -219,9 +219,9 @@ def test_a_model_is_called_by_its_name_and_the_network_that_it_serves(here: Path
     assert live.called("resnet50_onnx") == "resnet50_onnx, serving mobilenet_v2"
     assert live.called("resnet50_onnx", "1") == "resnet50_onnx, serving mobilenet_v2"
     assert live.called("postprocessing", "1") == live.called("postprocessing") == "postprocessing"
-    version = kept(None, "a network")
-    files.write(version.workspace.onnx / "manifest.json", manifest.dump())
-    assert version.serving == f"{PIPELINE}, serving mobilenet_v2"
+    made = kept(None, "a network")
+    files.write(made.workspace.onnx / "manifest.json", manifest.dump())
+    assert made.serving == f"{PIPELINE}, serving mobilenet_v2"
 
 
 def live_numbers(here: Path, model: str) -> list[str]:

@@ -1,10 +1,10 @@
 """Image files in, pixels out: bundle_serving.pictures, for every picture of a batch at once."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from bundle_serving.pictures import PictureError, Transform, to_pixels
+from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
 from bundle_serving.triton import answer, array, parameter, version_folder
 
 
@@ -15,14 +15,18 @@ class TritonPythonModel:
         self.pool = ThreadPoolExecutor(int(parameter(args, "threads")))
 
     def execute(self, requests):
-        pending = [
-            [
-                self.pool.submit(to_pixels, picture, self.transform)
-                for picture in array(request, "INPUT_0")
-            ]
-            for request in requests
-        ]
+        pending = [self.pending(array(request, "INPUT_0")) for request in requests]
         return [answer(gather, pictures, callers_faults=(PictureError,)) for pictures in pending]
+
+    def pending(self, pictures):
+        """A result for each, or the one fault of all."""
+        try:
+            check_together(pictures, self.transform)
+        except PictureError as fault:
+            refused = Future()
+            refused.set_exception(fault)
+            return [refused]
+        return [self.pool.submit(to_pixels, picture, self.transform) for picture in pictures]
 
     def finalize(self):
         self.pool.shutdown()

@@ -14,7 +14,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
-from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
+from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
 from scripts.recipes.pictures import OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export
 from scripts.settings.architectures import DRAWN
@@ -235,7 +235,7 @@ def preprocessing_on_gpu(recipe: Image, warmup_bytes: int) -> str:
             "GPU",
             "One: each takes GPU memory of its own, and keeps the GPU's decoder busy by itself.",
         ),
-        BATCHES_FORM_THEMSELVES,
+        pbtxt.QUEUED,
         _warm_picture(recipe, warmup_bytes),
         pbtxt.parameter("num_threads", "4"),
     )

@@ -92,7 +92,7 @@ class Places(Recipe):
         from bundle_client.sources import expand, name_of, named, read
 
         failed = 0
-        with Client(server.http) as client:
+        with Client(**server.known) as client:
             for source in expand(asked):
                 try:
                     with named(source):

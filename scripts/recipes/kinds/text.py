@@ -110,7 +110,7 @@ class Text(Recipe):
     def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
         from bundle_client import Client
 
-        with Client(server.http) as client:
+        with Client(**server.known) as client:
             for judged in client.sentiment(*asked, model=self.ensemble):
                 for_people = f"{printable(judged.label)}  {judged.score:.2%}"
                 print(json.dumps(asdict(judged)) if said.get("JSON") else for_people)

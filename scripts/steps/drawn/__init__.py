@@ -1,1 +1,1 @@
-"""A network that needs no download: trained in seconds, on eight things that are drawn here."""
+"""A network without any download: trained in seconds on drawings of eight things."""

@@ -1,4 +1,4 @@
-"""Pictures of the eight things: varied in size, place, colour, angle and background."""
+"""Pictures of the eight things, varied in size, place, colour, angle and background."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAINT = [alpha * 35 // 100 for alpha in range(256)]
 
 
 def many(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Pixels [count, 3, SIDE, SIDE], and which thing is on each: all as often."""
+    """Pixels [count, 3, SIDE, SIDE] and their labels, evenly distributed."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % len(THINGS)
     drawn = [np.asarray(drawing(label, random)).transpose(2, 0, 1) for label in labels]
@@ -63,7 +63,7 @@ def _thing(label: int, colour: Colour, ground: Colour, size: int, random: Random
 
 
 def _background(size: int, ground: Colour, random: Random) -> Image.Image:
-    """One colour, one that changes, a wall and a table, or what lies about."""
+    """One colour, a gradient, a wall and a table, or clutter."""
     picture = Image.new("RGB", (size, size), ground)
     draw = ImageDraw.Draw(picture)
     kind = random.integers(0, 4)
@@ -90,7 +90,7 @@ def _shadow(picture: Image.Image, thing: Image.Image, at: tuple[int, int], rando
 
 
 def _lit(picture: Image.Image, random: Random) -> Image.Image:
-    """Darker or brighter, and with a sensor's noise."""
+    """Darker or brighter, with sensor noise."""
     pixels = np.asarray(picture, np.float32) * random.uniform(0.75, 1.15)
     noise = random.uniform(0, 8) * random.standard_normal(pixels.shape, np.float32)
     return Image.fromarray((pixels + noise).clip(0, 255).astype(np.uint8))
@@ -98,7 +98,7 @@ def _lit(picture: Image.Image, random: Random) -> Image.Image:
 
 def _colour(random: Random) -> Colour:
     red, green, blue = (int(part) for part in random.integers(20, 250, 3))
-    if random.random() < 0.35:  # much is white, grey or black
+    if random.random() < 0.35:  # many things are white, grey or black
         red = green = blue = int(random.integers(25, 250))
     return red, green, blue
 

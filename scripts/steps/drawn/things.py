@@ -1,4 +1,4 @@
-"""Eight things, each drawn in many ways: a shape of its own, in a square of side 1."""
+"""Eight things, each drawn in many variations inside the unit square."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Random = np.random.Generator
 DARK, PALE = (32, 32, 36), (244, 243, 238)
 BROWN, GOLD, LEAF = (96, 62, 38), (250, 196, 48), (58, 132, 62)
 
-# A thing is told from what is behind it.
+# The least contrast between a thing and its background.
 CONTRAST = 110
 
 
@@ -27,7 +27,7 @@ def distance(one: Colour, other: Colour) -> float:
 
 @dataclass(frozen=True)
 class Pen:
-    """Draws in coordinates from 0 to 1, on whatever size the layer has."""
+    """Draws in coordinates from 0 to 1, whatever the layer's size."""
 
     layer: Image.Image
     random: Random
@@ -45,12 +45,12 @@ class Pen:
         return red, green, blue
 
     def near(self, colour: Colour, spread: int = 45) -> Colour:
-        """The colour that a part mostly has, not always quite the same."""
+        """Roughly this colour, slightly varied."""
         moved = np.clip(np.add(colour, self.random.integers(-spread, spread, 3)), 0, 255)
         return int(moved[0]), int(moved[1]), int(moved[2])
 
     def seen(self, colour: Colour) -> Colour:
-        """This colour where it is told from what is behind it, or else the pen's, which is."""
+        """This colour if it contrasts with the background; otherwise the pen's, which does."""
         return colour if distance(colour, self.ground) > CONTRAST else self.colour
 
     def polygon(self, points: Sequence[Point], fill: Colour) -> None:
@@ -60,7 +60,7 @@ class Pen:
         self.polygon([(left, top), (right, top), (right, bottom), (left, bottom)], fill)
 
     def ellipse(self, x: float, y: float, wide: float, high: float, fill: Colour) -> None:
-        """By its middle and its two radii."""
+        """By its centre and two radii."""
         self._draw.ellipse((*self._at((x - wide, y - high)), *self._at((x + wide, y + high))), fill)
 
     def ring(
@@ -255,6 +255,6 @@ def _polar(radius: float, angle: float) -> Point:
 
 THINGS: tuple[Callable[[Pen], None], ...] = (mug, car, tree, house, fish, key, sun, bicycle)
 NAMES = tuple(each.__name__ for each in THINGS)
-# How far each may be turned from how it stands, in degrees.
+# How far each may be rotated, in degrees.
 TURNED = {"fish": 40, "key": 180, "sun": 180}
 USUALLY = 20

@@ -1,8 +1,8 @@
-"""Trains a small network on the drawings, scored on others that it has not seen.
+"""Trains a small network on drawings, scored on held-out ones.
 
     python -m scripts.steps.drawn.training --out drawn.safetensors
 
-Takes half a minute of one core's time at most. Out: the weights, with their score.
+Takes at most half a minute on one core. Out: the weights, with their score.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ LEARNT, HELD_BACK = 2880, 480
 EPOCHS, BATCH, FASTEST = 6, 32, 4e-3
 MOVED = 4  # pixels, at most
 LEAST = 0.95
-FAST = torch.channels_last  # on processors
+FAST = torch.channels_last  # faster on CPUs
 MEAN, STD = [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]
-SCORE = "right on drawings that were held back"
+SCORE = "right on held-out drawings"
 
 
 class Strongest(nn.Module):  # type: ignore[misc]  # torch comes without types here
-    """Of each feature the most that is anywhere: a thing may be in any place."""
+    """The maximum of each feature over the picture: a thing may be anywhere."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         return features.amax((2, 3))
 
 
 def network() -> nn.Module:
-    """Pixels, normalised -> a score for each of the things."""
+    """Normalised pixels -> a score for each thing."""
     torch.manual_seed(0)
     return nn.Sequential(
         *_convolved(3, 16, size=5, stride=2),
@@ -66,13 +66,13 @@ def train(out: Path) -> None:
     with step("training on them"), _one_thread():
         module = network()
         _fit(module.to(memory_format=FAST), pixels[:LEARNT], labels[:LEARNT])
-        module.to(memory_format=torch.contiguous_format)  # as files have it
+        module.to(memory_format=torch.contiguous_format)  # the layout for files
         score = _calibrated(module.eval(), pixels[LEARNT:], labels[LEARNT:])
     print(f"  {score:.1%} {SCORE}")
     if score < LEAST:
         raise UserError(
             f"the network is right on {score:.1%} of the drawings, but {LEAST:.0%} is required",
-            "nothing was put in place",
+            "nothing was changed",
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = out.with_name(f".{out.name}.{os.getpid()}.tmp")
@@ -81,7 +81,7 @@ def train(out: Path) -> None:
 
 
 def at_hand() -> Path:
-    """Trained once, and kept where torchvision keeps what it downloads."""
+    """Trained once and kept beside torchvision's downloads."""
     hasher = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
         hasher.update(source.read_bytes())
@@ -123,7 +123,7 @@ def _fit(module: nn.Module, pixels: torch.Tensor, labels: torch.Tensor) -> None:
 
 
 def _otherwise(pixels: torch.Tensor) -> torch.Tensor:
-    """The same drawings, mirrored, moved and in other colours."""
+    """The same drawings, mirrored, shifted and recoloured."""
     if torch.rand(()) < 0.5:
         pixels = pixels.flip(3)
     down, right = torch.randint(-MOVED, MOVED + 1, (2,)).tolist()
@@ -132,8 +132,8 @@ def _otherwise(pixels: torch.Tensor) -> torch.Tensor:
 
 
 def _calibrated(module: nn.Module, pixels: torch.Tensor, labels: torch.Tensor) -> float:
-    """The share that it gets right; its last layer is scaled so that its probabilities are as
-    often right as they say."""
+    """Returns the accuracy, after scaling the last layer so that the probabilities are
+    calibrated."""
     with torch.inference_mode():
         scores = module(pixels)
         temperatures = torch.linspace(0.5, 4, 71)

@@ -1,1 +1,1 @@
-"""The classifier of texts: found or trained, exported, checked."""
+"""The text classifier: downloaded or trained, exported, checked."""

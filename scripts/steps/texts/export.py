@@ -1,11 +1,11 @@
-"""A classifier of texts -> ONNX, checked against PyTorch, and its tokenizer.
+"""A text classifier -> ONNX, checked against PyTorch, and its tokenizer.
 
     python -m scripts.steps.texts.export --source minilm --longest 512 \
         --labels negative,positive --out build/sentiment
 
 Out: model.onnx (INPUT_IDS and ATTENTION_MASK [batch, tokens] -> SCORES), tokenizer.json,
-reference-*.npz (tokens, and PyTorch's scores of them), golden.npz (texts, and its scores) and
-manifest.json. Put in place whole or not at all.
+reference-*.npz (tokens and PyTorch's scores), golden.npz (texts and PyTorch's scores) and
+manifest.json. Installed atomically.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ MAKERS = ("torch", "transformers", "tokenizers", "onnx", "onnxscript")
 
 @dataclass(frozen=True)
 class Classifier:
-    source: str  # a hub's name, a folder, or minilm
+    source: str  # a name on the hub, a folder, or minilm
     longest: int  # in tokens
     labels: tuple[str, ...]
-    precision: str = "fp32"  # or "fp16": half precision inside, as a strongly typed engine wants it
+    precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
 
     @property
     def words(self) -> list[str | Path]:
-        """As the step takes them."""
+        """The step's arguments."""
         words = ["--source", self.source, "--longest", str(self.longest)]
         return [*words, "--labels", ",".join(self.labels), "--precision", self.precision]
 
@@ -59,7 +59,7 @@ class Classifier:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--source", required=True, help="a hub's name, a folder, or minilm")
+    parser.add_argument("--source", required=True, help="a name on the hub, a folder, or minilm")
     parser.add_argument("--longest", type=int, default=512, help="in tokens")
     parser.add_argument("--labels", required=True, help="comma-separated, in the network's order")
     parser.add_argument("--precision", choices=BOUNDS, default="fp32")
@@ -119,7 +119,7 @@ def _refuse_what_does_not_fit(classifier: Any, spec: Classifier) -> None:
 
 
 def halved(module: Any) -> Any:
-    """A copy that computes in half precision; its scores are float32 all the same."""
+    """A copy that computes in half precision, with float32 scores."""
     return copy.deepcopy(module).half()
 
 
@@ -136,7 +136,7 @@ def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
 
 
 def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
-    """One text at a time and many together, padded; short ones, and one too long."""
+    """One text at a time, and many in a padded batch; short ones, and one too long."""
     import numpy as np
     import onnxruntime
     import torch

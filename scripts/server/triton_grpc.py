@@ -1,0 +1,34 @@
+"""A running Triton over gRPC: by its socket, or through the door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tritonclient.grpc
+
+from bundle_serving.address import Address
+from scripts.stacks import exposure
+
+# A model's files go with a load.
+OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+
+
+class _Client(tritonclient.grpc.InferenceServerClient):  # type: ignore[misc]
+    def __del__(self) -> None:
+        """Whoever asked closes it; the inherited one complains of what Ctrl-C left half made."""
+
+
+def client(address: Address | str) -> Any:
+    if isinstance(address, str) or address.certificate is None:
+        return _Client(str(address), channel_args=OPTIONS)
+    name = ("grpc.ssl_target_name_override", exposure.name_in(address.certificate))
+    return _Client(
+        str(address),
+        ssl=True,
+        root_certificates=str(address.certificate),
+        channel_args=[*OPTIONS, name],
+    )
+
+
+def headers(address: Address | str) -> dict[str, str]:
+    return address.headers if isinstance(address, Address) else {}

@@ -1,0 +1,87 @@
+"""A certificate for the door, where nobody gave one: made by openssl, and by nobody vouched for.
+
+What it made it makes anew when it ends soon, or is to have other names. A certificate that somebody
+else put there is left alone.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
+
+ALWAYS = ("localhost", "127.0.0.1", "::1")
+DAYS, SOON_S = 825, 30 * 24 * 3600
+# Beside a certificate that was made here: its names.
+NAMES = "names"
+
+
+class NoCertificate(RuntimeError):
+    """None can be made; the message says why and what to do."""
+
+
+def ensure(folder: Path, names: Iterable[str]) -> bool:
+    """Whether one was made."""
+    wanted = "\n".join(dict.fromkeys((*ALWAYS, *names))) + "\n"
+    if (folder / CERTIFICATE).exists() and not _is_outdated(folder, wanted):
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    _make(folder, wanted.split())
+    (folder / NAMES).write_text(wanted)
+    return True
+
+
+def _is_outdated(folder: Path, wanted: str) -> bool:
+    if not (folder / NAMES).exists():  # somebody else's
+        return False
+    if (folder / NAMES).read_text() != wanted:
+        return True
+    check = ("x509", "-noout", "-checkend", str(SOON_S), "-in", str(folder / CERTIFICATE))
+    return _openssl(*check).returncode != 0
+
+
+def _make(folder: Path, names: Iterable[str]) -> None:
+    unfinished = {name: folder / f".{name}.new" for name in (CERTIFICATE, PRIVATE_KEY)}
+    made = _openssl(
+        *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+        *("-days", str(DAYS), "-subj", "/CN=triton-bundle"),
+        *("-addext", f"subjectAltName={','.join(map(_alternative, names))}"),
+        *("-addext", "extendedKeyUsage=serverAuth"),
+        *("-keyout", str(unfinished[PRIVATE_KEY]), "-out", str(unfinished[CERTIFICATE])),
+    )
+    if made.returncode:
+        said = (made.stderr.strip().splitlines() or ["it said nothing"])[0]
+        raise NoCertificate(f"openssl makes no certificate ({said}); set TLS_CERT and TLS_KEY")
+    for name, file in unfinished.items():
+        file.replace(folder / name)
+
+
+def _alternative(name: str) -> str:
+    try:
+        return f"IP:{ipaddress.ip_address(name)}"
+    except ValueError:
+        return f"DNS:{name}"
+
+
+def names_in(certificate: Path) -> list[str]:
+    """Whom it is for, as it says."""
+    shown = _openssl("x509", "-noout", "-ext", "subjectAltName", "-in", str(certificate))
+    entries = shown.stdout.partition("\n")[2].split(",")
+    return [entry.strip().partition(":")[2] for entry in entries if ":" in entry]
+
+
+def _openssl(*words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        # Without the umask the private key would be everyone's to read for a moment.
+        return subprocess.run(
+            ["openssl", *words], capture_output=True, text=True, preexec_fn=lambda: os.umask(0o077)
+        )
+    except FileNotFoundError:
+        raise NoCertificate(
+            "openssl is not here, which would make a certificate; install it, or set TLS_CERT and"
+            " TLS_KEY"
+        ) from None

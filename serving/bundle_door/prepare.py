@@ -1,0 +1,43 @@
+"""Before a container with the door starts: makes a certificate where it needs one and has none, and
+says what else it lacks.
+
+python -m bundle_door.prepare
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from bundle_door import certificate
+from bundle_serving.exposure import Exposure, of_environment
+
+
+def prepared(exposure: Exposure, names: list[str]) -> bool:
+    """Whether a certificate was made."""
+    if not exposure.guarded or exposure.certified:
+        return False
+    return certificate.ensure(exposure.tls_folder, names)
+
+
+def names(bind: str, hosts: str) -> list[str]:
+    """Under which others may know it; 0.0.0.0 is no name of anything."""
+    named = [] if bind in ("0.0.0.0", "::") else [bind]
+    return [*named, *hosts.replace(",", " ").split()]
+
+
+def main() -> int:
+    exposure = of_environment()
+    try:
+        if prepared(exposure, names(exposure.bind, os.environ.get("ALLOWED_HOSTS", ""))):
+            print(f"- a new certificate is in {exposure.tls_folder}, signed by itself", flush=True)
+        problem = exposure.problem()
+    except certificate.NoCertificate as fault:
+        problem = str(fault)
+    if problem:
+        print(f"error: {problem}", file=sys.stderr)
+    return 1 if problem else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

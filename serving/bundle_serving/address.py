@@ -1,0 +1,73 @@
+"""Where a server is asked over HTTP, and what it wants to see there."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+PEM_END = "-----END CERTIFICATE-----\n"
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str
+    port: int
+    # Where it speaks TLS: the file of the certificate that it shows.
+    certificate: Path | None = None
+    api_key: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """Of host:port, with or without http:// before it."""
+        parts = urlsplit(text if "://" in text else f"//{text}")
+        return cls(parts.hostname or "127.0.0.1", parts.port or 8000)
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.certificate else 'http'}://{self}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+    def connection(self, timeout: float) -> http.client.HTTPConnection:
+        """It sends the key with each request."""
+        if self.certificate:
+            return _Secured(self, timeout, trusting(self.certificate))
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
+    def open(self, request: urllib.request.Request, timeout: float) -> Any:
+        for name, value in self.headers.items():
+            request.add_unredirected_header(name, value)
+        context = trusting(self.certificate) if self.certificate else None
+        return urllib.request.urlopen(request, timeout=timeout, context=context)
+
+
+class _Secured(http.client.HTTPSConnection):
+    def __init__(self, address: Address, timeout: float, context: ssl.SSLContext) -> None:
+        super().__init__(address.host, address.port, timeout=timeout, context=context)
+        self._headers = address.headers
+
+    def endheaders(self, *arguments: Any, **options: Any) -> None:
+        for name, value in self._headers.items():
+            self.putheader(name, value)
+        super().endheaders(*arguments, **options)
+
+
+def trusting(certificate: Path) -> ssl.SSLContext:
+    """Nothing but this very certificate, under whatever name it is met."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    # Its issuers may stand behind it, whose other certificates are not meant.
+    shown, end, _ = certificate.read_text().partition(PEM_END)
+    context.load_verify_locations(cadata=shown + end)
+    return context

@@ -1,0 +1,84 @@
+"""To whom a server is open: beyond this machine only with TLS and API keys, or when told to be."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CERTIFICATE, PRIVATE_KEY = "cert.pem", "key.pem"
+# What may name them to a program that has no options for it.
+TLS_FOLDER, API_KEYS = "TLS_FOLDER", "API_KEYS"
+
+
+@dataclass(frozen=True)
+class Exposure:
+    # The address under which others reach the ports; in a container not the one listened on.
+    bind: str = "127.0.0.1"
+    insecure: bool = False
+    # A certificate was given: then TLS everywhere.
+    certified: bool = False
+    tls_folder: Path = Path("tls")
+    key_file: Path = Path("api.keys")
+    # Names, beside addresses and localhost, that requests may be sent to.
+    hosts: tuple[str, ...] = ()
+    # Whose pages may ask.
+    origins: tuple[str, ...] = ()
+
+    @property
+    def guarded(self) -> bool:
+        """Whether other machines can reach it, and strangers are to be kept out."""
+        return not (self.insecure or is_loopback(self.bind))
+
+    @property
+    def certificate(self) -> Path | None:
+        """Where the ports speak TLS."""
+        return self.tls_folder / CERTIFICATE if self.guarded or self.certified else None
+
+    @property
+    def private_key(self) -> Path:
+        return self.tls_folder / PRIVATE_KEY
+
+    @property
+    def api_keys(self) -> Path | None:
+        """Where requests need one."""
+        return self.key_file if self.guarded else None
+
+    def problem(self) -> str | None:
+        """Why the ports must not be opened so; None where they may."""
+        return self.without_keys() or self.without_certificate()
+
+    def without_keys(self) -> str | None:
+        if not self.api_keys or (self.api_keys.is_file() and self.api_keys.stat().st_size):
+            return None
+        return (
+            f"BIND={self.bind} opens the server to other machines, and nobody has an API key;"
+            " add one: make keys ADD=ann (or let anyone ask, unencrypted: INSECURE=1)"
+        )
+
+    def without_certificate(self) -> str | None:
+        for file in (self.certificate, self.private_key) if self.certificate else ():
+            if not os.access(file, os.R_OK):
+                return f"{file} cannot be read; make up puts it there"
+        return None
+
+
+def of_environment(environment: Mapping[str, str] = os.environ) -> Exposure:
+    """As the server's container is told."""
+    said = {name: environment.get(name, "") for name in ("BIND", "INSECURE", "TLS_CERT")}
+    return Exposure(
+        bind=said["BIND"] or "127.0.0.1",
+        insecure=said["INSECURE"] == "1",
+        certified=bool(said["TLS_CERT"]),
+        tls_folder=Path(environment.get(TLS_FOLDER, "")),
+        key_file=Path(environment.get(API_KEYS, "")),
+    )
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
