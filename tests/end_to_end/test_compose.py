@@ -189,7 +189,7 @@ def answers(project: Project) -> None:
 def test_two_checkouts_of_one_name(tmp_path: Path) -> None:
     """Each has a server of its own, and what becomes of one is nothing to the other."""
     one, other = (
-        Project.copy(tmp_path / name / "clone", True, FLAVOUR="cpu", **SMALL) for name in ("a", "b")
+        Project.copy(tmp_path / name / "clone", FLAVOUR="cpu", **SMALL) for name in ("a", "b")
     )
     assert one.path.name == other.path.name
     try:
