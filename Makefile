@@ -7,7 +7,7 @@ PYTEST := .venv/bin/python -m pytest
 # Passed on as typed: make would expand a $ in a file name or a text.
 $(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
 
-# Whoever sets it would have every command compile anew all that it imports: seconds each.
+# If it is set, every command would compile all its imports again: seconds each.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help

@@ -1,40 +1,59 @@
-"""Whether the server's memory grows: what its container takes while clients ask at full speed, up
-to the first request that fails.
+"""Whether the server's memory grows: what it holds while clients ask at full speed, up to the
+first request that fails.
 
     .venv/bin/python -m benchmark.soak [--minutes 10] [--images photos]
+    .venv/bin/python -m benchmark.soak --harm [--minutes 30]
 
-Before it: make up FLAVOUR=cpu
+With --harm hostile requests come among the good ones, and every two minutes a process is killed,
+one kind after the other. A good request that is refused is asked again for half a minute; one that
+is not answered then is lost.
+
+Before it: make up FLAVOUR=cpu or local
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from benchmark.load import RAW, Question, measure
+from benchmark.torture import pictures
+from benchmark.torture.bystanders import Bystanders
+from benchmark.torture.requests import mutants, status_of
+from benchmark.torture.subject import Subject, harm
 from bundle_serving.pictures import Transform
 from scripts.base import console
 from scripts.base.errors import UserError, guarded
 from scripts.measuring import photos
 from scripts.recipes import pipelines
 from scripts.rollout import rollout
-from scripts.stacks import flavour
+from scripts.rollout.rollout import Up
 from scripts.stacks.containers import DockerStack
 
 CLIENTS = 4
 BETWEEN_S = 30
+KILL_EVERY_S = 120
+PATIENCE_S = 30
+SEED = 30
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--images", default="", help="empty: drawn ones of 2 MB and of 60 kB")
+    parser.add_argument("--harm", action="store_true", help="hostile requests and kills among them")
     options = parser.parse_args(argv)
     up = rollout.found(pipelines.first())
-    stack = flavour.stack(up.server.flavour, up.server.started_with)
-    if not isinstance(stack, DockerStack):
-        raise UserError("the server runs in no container", "make down && make up FLAVOUR=cpu")
+    subject = found(up)
+    if options.harm:
+        return harmed(subject, 60 * options.minutes)
     sent = photos.given_or_drawn(
         options.images, Transform(**up.version.workspace.manifest.transform)
     )
@@ -43,15 +62,66 @@ def main(argv: list[str] | None = None) -> int:
     question = Question(str(up.server.http), path, RAW, rows)
     began, answered = time.monotonic(), 0
     while (passed := time.monotonic() - began) < 60 * options.minutes:
-        tell(stack, passed, answered)
+        tell(subject, passed, f"{answered:,} answered")
         answered += len(measure(question, CLIENTS, BETWEEN_S).latencies)
-    tell(stack, passed, answered)
+    tell(subject, passed, f"{answered:,} answered")
     return 0
 
 
-def tell(stack: DockerStack, seconds: float, answered: int) -> None:
-    if memory := stack.memory():
-        console.note(f"{seconds:4.0f} s: {memory[0] / 2**20:.0f} MiB, {answered:,} answered")
+def found(up: Up) -> Subject:
+    """Its processes, which are seen from here in a container too."""
+    contained = isinstance(up.stack, DockerStack)
+    root = up.stack.root() if isinstance(up.stack, DockerStack) else up.server.pid
+    if not root or (contained and os.getuid() != 0):
+        raise UserError("the server's processes cannot be seen from here", "be root")
+    return Subject(root, str(up.server.http), str(up.server.grpc))
+
+
+def harmed(subject: Subject, seconds: float) -> int:
+    victims = itertools.cycle(sorted(subject.running()))
+    began = killed = time.monotonic()
+    with hostile(subject), Bystanders(subject, patience=PATIENCE_S) as good:
+        while (passed := time.monotonic() - began) < seconds:
+            tell(subject, passed, f"{len(good.waits):,} good ones asked, {good.failed()} lost")
+            time.sleep(min(BETWEEN_S, seconds - passed))
+            if time.monotonic() > killed + KILL_EVERY_S:
+                killed, victim = time.monotonic(), next(victims)
+                harm(subject.running()[victim][0], signal.SIGKILL)
+                console.note(f"a process was killed: {victim}")
+    tell(subject, passed, f"{len(good.waits):,} good ones asked, {good.failed()} lost")
+    if good.failed():
+        raise UserError(f"{good.failed()} good requests were lost", "make logs tells more")
+    return 0
+
+
+@contextmanager
+def hostile(subject: Subject) -> Iterator[None]:
+    """Requests and pictures of ill will, as long as the block lasts."""
+    done = threading.Event()
+    seeds, port = subject.target().seeds(), int(subject.http.rpartition(":")[2])
+
+    def ask_on() -> None:
+        for seed in itertools.count(SEED):
+            for request, picture in zip(
+                mutants(seeds, 500, seed), pictures.hostile(500, seed), strict=False
+            ):
+                if done.wait(0.1):
+                    return
+                with suppress(OSError):  # the door may be gone for a moment
+                    status_of(request, port)
+                subject.asked(picture)
+
+    thread = threading.Thread(target=ask_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def tell(subject: Subject, seconds: float, what: str) -> None:
+    console.note(f"{seconds:4.0f} s: {subject.memory() / 2**20:.0f} MiB, {what}")
 
 
 if __name__ == "__main__":

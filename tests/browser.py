@@ -1,4 +1,4 @@
-"""A page as a real browser shows it: headless Chromium, without a network."""
+"""A page as a real browser shows it: headless Chromium."""
 
 from __future__ import annotations
 
@@ -37,17 +37,24 @@ class Page:
     console: list[str]
 
 
-def opened(path: Path, scratch: Path) -> Page:
+def headless(scratch: Path) -> list[str]:
+    """A browser without a window, with a profile of its own."""
     chromium = next(filter(None, map(shutil.which, NAMES)), None)
     if chromium is None:
         pytest.skip("no Chromium here")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    options += ["--disable-background-networking", f"--user-data-dir={scratch / 'profile'}"]
+    return [chromium, *options, "--no-first-run"]
+
+
+def opened(path: Path, scratch: Path) -> Page:
     copy = scratch / "looked-at.html"
     copy.write_text(path.read_text().replace("</body>", f"{LOOK}</body>"))
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    options += ["--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND"]
-    options += [f"--user-data-dir={scratch / 'profile'}", "--window-size=1000,1200"]
+    options = ["--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1000,1200"]
     options += ["--enable-logging=stderr", "--dump-dom", copy.as_uri()]
-    shown = subprocess.run([chromium, *options], capture_output=True, text=True, timeout=120)
+    shown = subprocess.run(
+        [*headless(scratch), *options], capture_output=True, text=True, timeout=120
+    )
     found = re.search(r'data-seen="([^"]*)"', shown.stdout)
     assert found, shown.stderr
     seen = json.loads(html.unescape(found[1]))

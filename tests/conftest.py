@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from scripts.base import files
 from scripts.settings import arguments, settings
 from scripts.stacks.containers import why_not_docker
 from scripts.steps.drawn.drawings import many
-from tests.pipelines import OTHERS, ask_each, checkpoint_of_places
+from tests.pipelines import CHECKPOINT, OTHERS, ask_each, checkpoint_of_places
 from tests.project import ASSETS, ROOT, Project, picture
 
 # What the caller has set for this project, for Compose or for a make around this one changes no
@@ -42,6 +43,7 @@ TOGETHER = {
     "test_bench.py": "served",
     "test_guard.py": "served",
     "test_keeper.py": "served",
+    "test_torture.py": "served",
     "test_add_model.py": "served",
     "test_similar.py": "served",
     "test_places.py": "served",
@@ -50,6 +52,7 @@ TOGETHER = {
     "test_cascade.py": "served",
     "test_kinds.py": "served",
     "test_lifecycle.py": "exported",
+    "test_beyond_this_machine.py": "exported",
     "test_comparison.py": "exported",
     "test_tune.py": "exported",
     "test_quantise.py": "exported",
@@ -60,13 +63,19 @@ TOGETHER = {
 # Of what a run shows while it goes on.
 SHOWN_S = 3
 
-# Two workers end at the same time if what takes longest begins first.
-LONGEST_FIRST = ("versions", "served", "test_gpu_rehearsal.py", "exported")
+# Two workers end at the same time if what takes longest begins first; and what one makes for both,
+# the other is not to wait for.
+LONGEST_FIRST = (
+    *("versions", "served", "test_gpu_rehearsal.py", "test_drawn.py", "exported"),
+    "served by containers",
+)
 
 
 def group(nodeid: str) -> str:
     file = nodeid.partition("::")[0].rpartition("/")[2]
-    return TOGETHER.get(file, file)
+    name = TOGETHER.get(file, file)
+    by_containers = name == "served" and re.search(r"[\[-]cpu[-\]]", nodeid)
+    return f"{name} by containers" if by_containers else name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -154,33 +163,6 @@ def served(
         project.make("clean")  # its images too
 
 
-@pytest.fixture(scope="session")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return checkpoint_of_places(tmp_path_factory.mktemp("places"))
-
-
-@pytest.fixture(scope="session")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For exports, which are the same whatever the flavour."""
-    return tmp_path_factory.mktemp("kept")
-
-
-@pytest.fixture(scope="session")
-def together(served: Project, places: Path, kept: Path) -> Project:
-    """The same server with every pipeline in it, each brought there by its own command."""
-    weights, versions = served.settings["WEIGHTS"], served.path / "build" / "versions"
-    served.settings |= {"SENTIMENT": "minilm", "PLACES": str(places), "CASCADE": weights}
-    for made in kept.iterdir():
-        files.link_tree(made, versions / made.name)
-    (served.path / "noise.jpg").write_bytes(picture())
-    began = served.server_began()
-    ask_each(served, served.path / "noise.jpg")
-    assert served.server_began() == began
-    for name in OTHERS:
-        files.link_tree(versions / name, kept / name)
-    return served
-
-
 @contextmanager
 def once(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
     """A path for what is made by the first worker that wants it, while another one waits."""
@@ -189,6 +171,34 @@ def once(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield made
+
+
+@pytest.fixture(scope="session")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with once(tmp_path_factory, "places") as folder:
+        if not folder.exists():
+            folder.mkdir()
+            checkpoint_of_places(folder)
+    return folder / CHECKPOINT
+
+
+@pytest.fixture(scope="session")
+def together(served: Project, places: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The same server with every pipeline in it, each brought there by its own command. What they
+    export is the same whatever the flavour, and is made once."""
+    weights, versions = served.settings["WEIGHTS"], served.path / "build" / "versions"
+    served.settings |= {"SENTIMENT": "minilm", "PLACES": str(places), "CASCADE": weights}
+    (served.path / "noise.jpg").write_bytes(picture())
+    began = served.server_began()
+    with once(tmp_path_factory, "others") as kept:
+        if kept.exists():
+            for name in OTHERS:
+                files.link_tree(kept / name, versions / name)
+        ask_each(served, served.path / "noise.jpg")
+        for name in () if kept.exists() else OTHERS:
+            files.link_tree(versions / name, kept / name)
+    assert served.server_began() == began
+    return served
 
 
 @pytest.fixture(scope="session")

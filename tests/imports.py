@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -95,30 +96,47 @@ def _path(module: str) -> Path | None:
 
 
 def _found(here: Reached, path: Path) -> Iterator[tuple[str, Layers, int, bool]]:
-    tree = _parsed(path)
-    functions = (each for each in ast.walk(tree) if isinstance(each, FUNCTIONS))
+    of_the_module, *of_functions = _marks(here.module, path)
     # What a step imports in its functions is there where it runs as a program of its own.
     a_step = here.module.startswith("scripts.steps.") and '"__main__"' in path.read_text()
-    for scope in (tree, *(() if a_step and not here.program else functions)):
-        yield from _in_scope(scope, here, path)
+    for marks in (of_the_module, *(() if a_step and not here.program else of_functions)):
+        layers = here.layers
+        for mark in marks:
+            if mark.what == "ensured":
+                layers |= {mark.name}
+            else:
+                yield mark.name, layers, mark.line, mark.what == "run"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What stands in a source: a module that is imported or run, or a layer that is ensured."""
+
+    name: str
+    line: int
+    what: Literal["imported", "run", "ensured"]
 
 
 @cache
-def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def _marks(module: str, path: Path) -> list[list[Mark]]:
+    """In the order of lines: those of the module itself, and then of each function."""
+    tree = ast.parse(path.read_text())
+    functions = (each for each in ast.walk(tree) if isinstance(each, FUNCTIONS))
+    found = [[*_in_scope(scope, module, path)] for scope in (tree, *functions)]
+    return [sorted(marks, key=lambda mark: mark.line) for marks in found]
 
 
-def _in_scope(scope: ast.AST, here: Reached, path: Path) -> Iterator[tuple[str, Layers, int, bool]]:
-    layers = here.layers
-    for node in sorted(_nodes(scope), key=lambda each: getattr(each, "lineno", 0)):
+def _in_scope(scope: ast.AST, module: str, path: Path) -> Iterator[Mark]:
+    for node in _nodes(scope):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "bootstrap.ensure":
-            layers |= {_literal(node, path)}
-        for name in _named(node, here.module, path):
-            yield name, layers, node.lineno, False  # type: ignore[attr-defined]
+            yield Mark(_literal(node, path), node.lineno, "ensured")
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name in _named(node, module, path):
+                yield Mark(name, node.lineno, "imported")
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             runs = re.fullmatch(r"(scripts|benchmark|bundle_client)(\.\w+)*", node.value)
             if runs and _path(node.value):
-                yield node.value, layers, node.lineno, True
+                yield Mark(node.value, node.lineno, "run")
 
 
 def _nodes(scope: ast.AST) -> Iterator[ast.AST]:
@@ -139,16 +157,16 @@ def _literal(ensure: ast.Call, path: Path) -> str:
     return f"whatever {ast.unparse(layer)} is ({path.name})"
 
 
-def _named(node: ast.AST, module: str, path: Path) -> Iterator[str]:
+def _named(node: ast.Import | ast.ImportFrom, module: str, path: Path) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        package = module.split(".")[: -1 if path.name != "__init__.py" else None]
-        above = package[: len(package) - node.level + 1] if node.level else []
-        base = ".".join([*above, *filter(None, [node.module])])
-        yield base
-        if base.partition(".")[0] in OURS:
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+        return
+    package = module.split(".")[: -1 if path.name != "__init__.py" else None]
+    above = package[: len(package) - node.level + 1] if node.level else []
+    base = ".".join([*above, *filter(None, [node.module])])
+    yield base
+    if base.partition(".")[0] in OURS:
+        yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
 @cache
@@ -163,10 +181,15 @@ def installed(layers: Layers) -> frozenset[str]:
         if (name, extra) in found:
             continue
         found.add((name, extra))
-        for needed in map(Requirement, metadata.requires(name) or ()):
+        for needed in _needs(name):
             if needed.marker is None or needed.marker.evaluate({"extra": extra}):
                 ahead += [(needed, each) for each in _extras(needed)]
     return frozenset(name for name, _ in found)
+
+
+@cache
+def _needs(package: str) -> list[Requirement]:
+    return [*map(Requirement, metadata.requires(package) or ())]
 
 
 def _extras(wanted: Requirement) -> set[str]:

@@ -25,6 +25,7 @@ MODELS = (
 )
 
 CLASSES = 365
+CHECKPOINT = "resnet50_places365.pth.tar"
 
 
 def ask_each(project: Project, photo: Path) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def pictures_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.fl
     return pytorch(network, published.transforms(), photos)
 
 
-def checkpoint_of_places(folder: Path) -> Path:
+def checkpoint_of_places(folder: Path) -> None:
     """The form that Places365 publishes: trained on several GPUs, with other things beside."""
     import torch
 
@@ -76,11 +77,12 @@ def checkpoint_of_places(folder: Path) -> Path:
     torch.manual_seed(1)
     network = torchvision.models.resnet50(weights=None, num_classes=CLASSES)
     state = {f"module.{name}": tensor for name, tensor in network.state_dict().items()}
-    path = folder / "resnet50_places365.pth.tar"
-    torch.save({"epoch": 90, "arch": "resnet50", "state_dict": state, "best_prec1": 54.7}, path)
+    torch.save(
+        {"epoch": 90, "arch": "resnet50", "state_dict": state, "best_prec1": 54.7},
+        folder / CHECKPOINT,
+    )
     lines = [f"/p/place_{number} {number}\n" for number in range(CLASSES)]
     (folder / CATEGORIES).write_text("".join(lines))
-    return path
 
 
 def places_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.float32]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import grpc
@@ -13,6 +14,7 @@ from bundle_serving import kserve
 
 PAUSE_S = 0.05
 LOOK_S = 0.5
+AGAIN_S = 0.5
 ANSWER_S = 60
 # What ran in a process that was killed is lost; afterwards nothing should be.
 GRACE_S = 2
@@ -30,6 +32,7 @@ class Bystanders:
     """As long as a `with` block lasts: over HTTP with new connections, and over gRPC with one."""
 
     subject: Subject
+    patience: float = 0  # seconds in which they ask again where they were refused
     waits: list[Wait] = field(default_factory=list)
     peak: int = 0
     _done: threading.Event = field(default_factory=threading.Event)
@@ -58,21 +61,30 @@ class Bystanders:
     def _over_http(self) -> None:
         while not self._done.wait(PAUSE_S):
             began = time.monotonic()
-            self._note(began, self.subject.asked())
+            self._note(began, self._patiently(self.subject.asked))
 
     def _over_grpc(self) -> None:
         with grpc.insecure_channel(
             self.subject.grpc, [("grpc.max_reconnect_backoff_ms", 500)]
         ) as channel:
             stub, asked = kserve.stub(channel), self.subject.message(PICTURE)
-            while not self._done.wait(PAUSE_S):
-                began = time.monotonic()
+
+            def ask() -> int:
                 try:
                     stub.ModelInfer(asked, timeout=ANSWER_S)
-                    status = 200
                 except grpc.RpcError as fault:
-                    status = 503 if fault.code() == grpc.StatusCode.UNAVAILABLE else 500
-                self._note(began, status)
+                    return 503 if fault.code() == grpc.StatusCode.UNAVAILABLE else 500
+                return 200
+
+            while not self._done.wait(PAUSE_S):
+                began = time.monotonic()
+                self._note(began, self._patiently(ask))
+
+    def _patiently(self, ask: Callable[[], int]) -> int:
+        deadline = time.monotonic() + self.patience
+        while (status := ask()) in (0, 503) and time.monotonic() < deadline:
+            time.sleep(AGAIN_S)
+        return status
 
     def _note(self, began: float, status: int) -> None:
         self.waits.append(Wait(began, time.monotonic() - began, status))

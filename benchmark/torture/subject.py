@@ -123,9 +123,9 @@ def stands_still(process: psutil.Process) -> bool:
 def harm(process: psutil.Process, how: signal.Signals) -> None:
     """Until it is seen to have happened."""
     process.send_signal(how)
-    if how == signal.SIGKILL:
-        with suppress(psutil.TimeoutExpired):
-            process.wait(10)
+    with suppress(psutil.NoSuchProcess):
+        while how == signal.SIGKILL and process.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.001)
 
 
 def _memory(process: psutil.Process) -> int:

@@ -1,4 +1,4 @@
-"""Start the command line of command.py, and end it cleanly whenever it is broken off."""
+"""Runs the command line of command.py, and exits cleanly when it is interrupted."""
 
 import os
 import sys
@@ -8,21 +8,21 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Runs the command line; returns the exit code."""
     try:
-        # Ctrl-C may come as early as during this import.
+        # Ctrl-C may come during this import already.
         from .command import run
 
         return run(argv)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # What is still in the buffer would break the pipe again when Python ends.
+        # The remaining buffer would break the pipe again when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
 
 
 if __name__ == "__main__":
     exit_code = main()
-    # Nothing is left to be done, and requests still under way should not delay the end.
+    # Nothing is left to do, and requests in flight must not delay the exit.
     os._exit(exit_code)

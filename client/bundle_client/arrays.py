@@ -1,4 +1,4 @@
-"""Questions about arrays of pixels, and their answers, as they travel."""
+"""Requests with arrays of pixels, and their answers, on the wire."""
 
 from typing import Any
 

@@ -1,17 +1,17 @@
-"""A new version on trial: beside the model its server may have a candidate, and want a share of the
-requests to go there (`make rollout CANARY=10`). What the candidate does not answer, the model does.
+"""Canary rollouts: the server may have a candidate beside the model that should get a share of the
+requests (`make rollout CANARY=10`). If the candidate does not answer, the model does.
 """
 
 import random
 import time
 from typing import Any
 
-# So long an answer about the candidate holds.
+# How long an answer about the candidate is valid.
 HOLDS_S = 5.0
 
 
 class Canary:
-    """Which models to ask, in their order. May be shared by threads."""
+    """Which models to ask, in order. Can be shared between threads."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -21,11 +21,11 @@ class Canary:
 
     @property
     def unknown(self) -> bool:
-        """Whether the server should be asked about the candidate (again)."""
+        """Whether to ask the server about the candidate (again)."""
         return time.monotonic() > self._until
 
     def told(self, config: dict[str, Any] | None) -> None:
-        """The candidate's config; None where there is no candidate."""
+        """Takes the candidate's config; None if there is no candidate."""
         self._until = time.monotonic() + HOLDS_S
         self._share = share(config) if config else 0.0
 
@@ -36,9 +36,9 @@ class Canary:
 
 
 def share(config: dict[str, Any]) -> float:
-    """The part of all requests, as the config says it in percent; 0 where it says nothing."""
+    """The share of all requests, from the percentage in the config; 0 if there is none."""
     try:
-        config = config.get("config", config)  # gRPC puts it one deeper
+        config = config.get("config", config)  # one level deeper over gRPC
         return float(config["parameters"]["share"]["string_value"]) / 100
     except (KeyError, TypeError, ValueError):
         return 0.0

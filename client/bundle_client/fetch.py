@@ -12,17 +12,17 @@ CHUNK = 1 << 16
 
 
 def fetch(url: str, max_bytes: int, timeout: float) -> bytes:
-    """The body behind an http(s) URL, of at most `max_bytes`, within `timeout` seconds."""
+    """The body of an http(s) URL, at most `max_bytes`, within `timeout` seconds."""
     deadline = time.monotonic() + timeout
     try:
-        # Python's own name is refused by many a site.
+        # Many sites refuse Python's own user agent.
         request = urllib.request.Request(url, headers={"User-Agent": "triton-bundle-client"})
         with urllib.request.urlopen(request, timeout=timeout) as response:
             if int(response.headers.get("Content-Length") or 0) > max_bytes:
                 raise too_large(max_bytes)
             body = bytearray()
-            # read1 returns with what has come, so that a server that drips is caught by the
-            # deadline, which the socket's own time-out would not do.
+            # read1 returns what has arrived, so that a slow server is caught by the
+            # deadline, which the socket's own timeout would not do.
             while chunk := response.read1(CHUNK):
                 body += chunk
                 if len(body) > max_bytes:

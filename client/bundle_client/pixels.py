@@ -1,4 +1,4 @@
-"""Pictures that a program holds as pixels -> files, as the server takes them."""
+"""Pictures in memory -> files as the server accepts them."""
 
 import io
 import struct
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.uint8]
 
-# By the number of channels: grey, grey with alpha, RGB, RGBA.
+# By number of channels: grey, grey with alpha, RGB, RGBA.
 COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
 SAVED_AS_PNG = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")
 
 
 def is_image(source: object) -> "TypeGuard[Image]":
-    """Whether it is one of Pillow's, without importing that: it is not needed for anything else."""
+    """Whether it is a Pillow image, without importing Pillow, which is optional."""
     pillow: Any = sys.modules.get("PIL.Image")
     return pillow is not None and isinstance(source, pillow.Image)
 
@@ -32,7 +32,7 @@ def is_array(source: object) -> "TypeGuard[Array]":
 
 
 def image_file(image: "Image") -> bytes:
-    """The image upright as a PNG, not compressed: that takes longer than to send it."""
+    """The image, upright, as an uncompressed PNG: compressing takes longer than sending."""
     from PIL import ImageOps
 
     file = io.BytesIO()
@@ -40,13 +40,13 @@ def image_file(image: "Image") -> bytes:
         upright = ImageOps.exif_transpose(image)
         saved = upright if upright.mode in SAVED_AS_PNG else upright.convert("RGB")
         saved.save(file, "PNG", compress_level=0)
-    except (OSError, ValueError) as exc:  # it is read from its file only now
-        raise SourceError(f"the image cannot be read ({exc})", "check the file it is from") from exc
+    except (OSError, ValueError) as exc:  # Pillow reads the file only now
+        raise SourceError(f"the image cannot be read ({exc})", "check its file") from exc
     return file.getvalue()
 
 
 def array_file(array: "Array") -> bytes:
-    """The pixels as a PNG, for which Pillow need not be installed."""
+    """The pixels as a PNG, without Pillow."""
     import numpy as np
 
     pixels = array[..., np.newaxis] if array.ndim == 2 else array

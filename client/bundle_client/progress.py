@@ -1,4 +1,4 @@
-"""A bar at the foot of the terminal while many pictures are asked about."""
+"""A progress bar at the bottom of the terminal while many pictures are classified."""
 
 from collections.abc import Iterator
 from typing import TypeVar
@@ -23,8 +23,8 @@ class Rate(ProgressColumn):
 
 
 def with_bar(results: Iterator[T], total: int, console: Console) -> Iterator[T]:
-    """The results as they come. The bar is gone while one is dealt with: what is written about it
-    may go to another terminal, or a file."""
+    """Yields the results as they arrive. The bar is hidden while a result is handled, so that
+    output about it can go to the terminal or to a file."""
     bar = Progress(
         *(BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn(compact=True)),
         console=console,

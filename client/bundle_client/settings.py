@@ -3,8 +3,8 @@
 MODEL = "ensemble_python_resnet50"
 TIMEOUT_S = 30.0
 MAX_BYTES = 64_000_000
-# How many pictures per concurrent request may be finished before the first of them is taken:
-# one slow picture then does not hold up the others, and memory stays bounded.
+# How many pictures per concurrent request may be finished before the first one is yielded:
+# one slow picture does not hold up the others, and memory stays bounded.
 AHEAD = 8
 
 

@@ -1,4 +1,4 @@
-"""Results as text: for people in tables or lines, for programs as JSON."""
+"""Results as text: tables or lines for people, JSON for programs."""
 
 import json
 import unicodedata
@@ -15,7 +15,7 @@ BAR_WIDTH = 20
 
 
 def as_json(result: Result) -> str:
-    """One line, with `labels` and `ms` or with `error`."""
+    """One line with `labels` and `ms`, or with `error`."""
     if result.error is not None:
         return json.dumps({"source": result.source, "error": error_fields(result.error)})
     found = [
@@ -30,13 +30,13 @@ def error_fields(error: ClientError) -> dict[str, str]:
 
 
 def as_table(result: Result, console: "Console") -> str:
-    """The source and below it a line for each label, with a bar as long as it is likely."""
+    """The source, and below it a line per label, with a bar for its probability."""
     from rich.cells import cell_len, set_cell_size
     from rich.text import Text
 
     lines = [Text.assemble((printable(result.source), "bold"), (f"  {result.ms:.0f} ms", "dim"))]
     width = max(cell_len(title(label)) for label in result.labels)
-    # Not a rich.table.Table: on a narrow terminal that would give up numbers for bars.
+    # Not a rich.table.Table: on a narrow terminal it would drop numbers in favour of bars.
     room = min(BAR_WIDTH, max(0, console.width - width - 14))
     mark = "█" if console.encoding.startswith("utf") else "#"
     lines += [
@@ -51,7 +51,7 @@ def as_table(result: Result, console: "Console") -> str:
 
 
 def as_line(result: Result, width: int, console: "Console") -> str:
-    """The likeliest label in one line, the label last because it alone may be of any length."""
+    """The likeliest label in one line; the label comes last because it may have any length."""
     from rich.text import Text
 
     best = result.labels[0]
@@ -71,7 +71,7 @@ def title(label: Label) -> str:
 
 
 def printable(text: str) -> str:
-    """File names and the server's words as one line. Control characters, which a terminal would
+    """File names and server messages as one line. Control characters, which a terminal would
     obey, are escaped."""
     return "".join(
         each if each.isprintable() or unicodedata.category(each) == "Zs" else ascii(each)[1:-1]
@@ -89,13 +89,13 @@ def as_error(result: Result) -> str:
 
 
 def as_summary(answered: int, failed: int, left: int, seconds: float) -> str:
-    """What became of all the pictures, in one line."""
+    """A summary of all pictures in one line."""
     rest = f", {left} left" if left else ""
     return f"{answered} answered, {failed} failed{rest}, {answered / seconds:.1f} images/s"
 
 
 def rendered(console: "Console", *lines: "Text") -> str:
-    # Captured and not printed, so that one place writes to stdout and sees a broken pipe.
+    # Captured, not printed, so that only one place writes to stdout and handles a broken pipe.
     with console.capture() as captured:
         console.print(*lines, sep="\n", soft_wrap=True)
     return captured.get().rstrip("\n")

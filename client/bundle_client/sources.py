@@ -29,14 +29,14 @@ SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 def expand(sources: Sources) -> Iterator[Source]:
-    """Each source in turn, a folder as the pictures in it, by name and without subfolders."""
+    """Each source in turn; a folder as its pictures, sorted by name, without subfolders."""
     for source in in_turn(sources):
-        # A folder that yields nothing is passed on: reading it tells why.
+        # A folder without pictures is passed on: reading it reports why.
         yield from pictures_in(source) or [source]
 
 
 def in_turn(sources: Sources) -> Iterable[Source]:
-    if is_array(sources):  # one of more dimensions than a picture has is many of them
+    if is_array(sources):  # with more dimensions than a picture, it is several pictures
         return [sources] if sources.ndim < 4 else list(sources)
     if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)):
         return sources
@@ -64,7 +64,7 @@ def looks_like_picture(name: str) -> bool:
 
 
 def name_of(source: Source) -> str:
-    """What the source is called in results and messages."""
+    """The source's name in results and messages."""
     if isinstance(source, bytes):
         return f"<{len(source)} bytes>"
     if isinstance(source, (str, os.PathLike)):
@@ -78,7 +78,7 @@ def name_of(source: Source) -> str:
 
 @contextmanager
 def named(source: Source) -> Iterator[None]:
-    """An error that concerns this picture alone says which it is."""
+    """Adds the picture's name to errors that concern only this picture."""
     try:
         yield
     except ClientError as exc:
@@ -110,7 +110,7 @@ def read(source: Source, max_bytes: int, timeout: float) -> bytes:
     else:
         raise TypeError(f"{type(source).__name__} cannot be used as a picture; give {TAKEN}")
     if not picture:
-        raise SourceError("it is empty", "give a file with a picture in it")
+        raise SourceError("it is empty", "use a picture file")
     if len(picture) > max_bytes:
         raise too_large(max_bytes)
     return picture

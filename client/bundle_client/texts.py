@@ -1,4 +1,4 @@
-"""Questions about texts, and their answers, as they travel."""
+"""Requests with texts, and their answers, on the wire."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ MODEL = "sentiment_ensemble"
 
 @dataclass(frozen=True, slots=True)
 class Sentiment:
-    """How a text is meant, and how sure that is: from 0 to 1."""
+    """The sentiment of a text, and its score from 0 to 1."""
 
     text: str
     label: str

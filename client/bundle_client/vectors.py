@@ -1,4 +1,4 @@
-"""Questions about what a picture is like, and their answers, as they travel."""
+"""Requests for picture embeddings, and their answers, on the wire."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MODEL = "embedding"
 
-AFRESH = "it restarts by itself: ask again in a few seconds"
+RESTARTS = "it restarts by itself; try again in a few seconds"
 
 
 def nothing() -> "NDArray[np.float32]":
@@ -25,8 +25,8 @@ def nothing() -> "NDArray[np.float32]":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedding:
-    """A picture as a vector of length 1, or the error that came instead. The scalar product of two
-    says how alike they are, where both are of one `network`."""
+    """A picture as a vector of length 1, or an error. The scalar product of two vectors says how
+    similar their pictures are, if both are from the same `network`."""
 
     source: str
     vector: "NDArray[np.float32]" = field(default_factory=nothing)
@@ -46,8 +46,8 @@ def question(tensors: Any, model: str, picture: bytes) -> dict[str, Any]:
 
 
 def embedding(source: str, answer: Any, ms: float) -> Embedding:
-    """Raises `PictureRefused` where the service says so: it answers the other pictures of a batch,
-    and so marks the one."""
+    """Raises `PictureRefused` if the service refused this picture: it marks it and answers the
+    others of the batch."""
     vectors, errors, networks = map(answer.as_numpy, ("embedding", "error", "network"))
     if vectors is None or errors is None or networks is None or not len(vectors) == 1:
         raise not_understood("no vector for the picture")
@@ -59,11 +59,11 @@ def embedding(source: str, answer: Any, ms: float) -> Embedding:
 
 @contextmanager
 def of_the_service() -> Iterator[None]:
-    """What helps where the service does not answer, which is no server of `make up`."""
+    """The remedy if the service, which is separate from the server, does not answer."""
     try:
         yield
     except ServerUnreachable as exc:
-        remedy = f"start the service (`make similar`); or, where it has just ended, {AFRESH}"
+        remedy = f"start the service (`make similar`); if it has just exited, {RESTARTS}"
         raise ServerUnreachable(exc.cause, remedy) from exc
     except ServerFault as exc:
-        raise ServerFault(exc.cause, f"where the service has ended, {AFRESH}") from exc
+        raise ServerFault(exc.cause, f"if the service has exited, {RESTARTS}") from exc

@@ -1,4 +1,4 @@
-"""The question and the answer as they travel; nothing here opens a connection."""
+"""Requests and answers on the wire; nothing here opens a connection."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,9 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The answer for one source: labels, likeliest first, or the error that came instead.
+    """The answer for one source: labels, likeliest first, or an error.
 
-    `ms` is the time from sending the picture to having the answer.
+    `ms` is the time from sending the picture to receiving the answer.
     """
 
     source: str
@@ -39,7 +39,7 @@ def question(tensors: Any, model: str, picture: bytes, top: int) -> dict[str, An
     array = np.frombuffer(picture, dtype=np.uint8)[np.newaxis]
     tensor = tensors.InferInput("INPUT", list(array.shape), "UINT8")
     tensor.set_data_from_numpy(array)
-    # With a class count Triton sends the labels themselves, so no label file is needed here.
+    # With a class count, Triton sends the labels themselves, so no label file is needed here.
     output = tensors.InferRequestedOutput("OUTPUT", class_count=top)
     return {"model_name": model, "inputs": [tensor], "outputs": [output]}
 
@@ -57,22 +57,22 @@ def labels_of(answer: Any, name: str) -> tuple[Label, ...]:
 
 
 def parse_label(entry: Any) -> Label:
-    """Read "probability:index:label"; the label may hold colons or be missing."""
+    """Parses "probability:index:label"; the label may contain colons or be missing."""
     probability, _, rest = as_text(entry).partition(":")
     index, _, label = rest.partition(":")
     try:
         return Label(int(index), label, float(probability))
     except ValueError:
-        raise not_understood(f"{entry!r} where a label should be") from None
+        raise not_understood(f"{entry!r} instead of a label") from None
 
 
 def as_text(entry: Any) -> str:
-    """Of BYTES; a str comes from a server that answers in JSON alone."""
+    """From BYTES; a str comes from a server that answers only in JSON."""
     return entry.decode("utf-8", errors="replace") if isinstance(entry, bytes) else str(entry)
 
 
 def not_understood(what: str) -> ServerFault:
     return ServerFault(
-        f"the answer is not understood: {what}",
+        f"cannot parse the answer: {what}",
         "check that the server is Triton and the model a classifier",
     )

@@ -31,7 +31,7 @@ def main() -> int:
     reason = None if _settled(wished) else why_unavailable(wished)
     if reason:
         console.note(f"torchvision's weights are not available ({reason})")
-        console.note(f"training a small network here instead, on drawings: {', '.join(NAMES)}")
+        console.note(f"instead, a small network is trained here, on drawings: {', '.join(NAMES)}")
         wished = wished.replaced(ARCH=DRAWN, WEIGHTS="default")
     server = bring_up(wished)
     picture.main(["--out", str(PICTURE)])

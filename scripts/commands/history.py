@@ -11,7 +11,6 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import history
-from scripts.repository.history import Event
 from scripts.server.served import brings_up
 from scripts.settings import settings
 from scripts.stacks import state
@@ -24,11 +23,11 @@ def main() -> int:
     Shared(known.started_with if known else settings.load(), pipeline).pull()
     events = history.read(pipeline)
     if not events:
-        raise UserError("nothing has been served here yet", brings_up(pipeline))
+        raise UserError("nothing has been served here yet", f"start it: {brings_up(pipeline)}")
     cut = history.cut_off(events)
     for event in events:
         if event.what != history.BEGINS or event is cut:
-            line = f"{_here(event.time)}  {told(event)}"
+            line = f"{_here(event.time)}  {history.told(event)}"
             console.out.print(line, markup=False, soft_wrap=True)
     if cut:
         console.note(
@@ -37,23 +36,6 @@ def main() -> int:
         )
     console.note(f"version {history.serving(events)} is live")
     return 0
-
-
-def told(event: Event) -> str:
-    note = f": {event.note}" if event.note else ""
-    return f"{_what(event)} ({event.how}){note}"
-
-
-def _what(event: Event) -> str:
-    if event.what == history.SERVES and event.how == "rollback":
-        return f"rolled back to version {event.version}"
-    said = {
-        history.PUBLISHED: "published",
-        history.BEGINS: "started",
-        history.SERVES: "live",
-        history.STAYED: "stopped" if event.note in history.BROKEN_OFF else "rejected",
-    }
-    return f"version {event.version} {said[event.what]}"
 
 
 def _here(time: str) -> str:

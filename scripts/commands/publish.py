@@ -28,7 +28,7 @@ def main() -> int:
         if known is None or serving is None:
             raise UserError(
                 "no server is running to publish alongside",
-                served.brings_up(pipeline),
+                f"start one: {served.brings_up(pipeline)}",
             )
         wished = up.wished_of(pipeline, known.settings, serving)
         stack = flavour.stack(known.flavour, wished)

@@ -97,4 +97,4 @@ def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):
-        raise UserError(f"{path.name} of the served network is missing", "make up") from None
+        raise UserError(f"{path.name} of the served network is missing", "run make up") from None

@@ -11,7 +11,7 @@ from scripts.settings import arguments
 
 
 class Known(TypedDict, total=False):
-    """What the bundle's client is told of a server."""
+    """What the bundle's client needs to know about a server."""
 
     url: str
     api_key: str

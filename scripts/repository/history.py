@@ -82,5 +82,22 @@ def cut_off(events: Iterable[Event]) -> Event | None:
     return last if last and last.what == BEGINS else None
 
 
+def told(event: Event) -> str:
+    note = f": {event.note}" if event.note else ""
+    return f"{_became(event)} ({event.how}){note}"
+
+
+def _became(event: Event) -> str:
+    if event.what == SERVES and event.how == "rollback":
+        return f"rolled back to version {event.version}"
+    said = {
+        PUBLISHED: "published",
+        BEGINS: "started",
+        SERVES: "live",
+        STAYED: "stopped" if event.note in BROKEN_OFF else "rejected",
+    }
+    return f"version {event.version} {said[event.what]}"
+
+
 def _backwards(events: Iterable[Event]) -> list[Event]:
     return list(reversed(list(events)))

@@ -72,7 +72,9 @@ def found(pipeline: Pipeline) -> Up:
     found = Up(server, stack, wished, version, shared)
     recover(server, version, shared)
     if reason := reason_not_to_trust(server.http, pipeline.ensemble):
-        raise UserError(f"the server does not answer ({reason})", served.brings_up(pipeline))
+        raise UserError(
+            f"the server does not answer ({reason})", f"start it: {served.brings_up(pipeline)}"
+        )
     return found
 
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from scripts import bootstrap
 from scripts.base import console, files
@@ -18,11 +19,13 @@ from scripts.recipes.recipe import precision_of
 from scripts.repository import live, model_folders
 from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack
-from scripts.stacks.gpu import GpuStack
 from scripts.stacks.local import run_here
 from scripts.steps import engine, gate, golden, plan, quantise
 from scripts.steps.manifest import why_export
 from scripts.steps.workspace import Workspace
+
+if TYPE_CHECKING:  # it takes long to load what talks to Docker
+    from scripts.stacks.gpu import GpuStack
 
 # The last result of each step, from a make that failed later or from `make tune`.
 CACHE = ROOT / "build" / "cache"
@@ -32,7 +35,7 @@ GATE = "gate.txt"  # beside a plan: which combinations have passed the gate
 
 
 def of(stack: Stack) -> Engine:
-    return GPU if isinstance(stack, GpuStack) else CPU
+    return GPU if stack.flavour == "gpu" else CPU
 
 
 def make(
@@ -41,9 +44,10 @@ def make(
     """Exports the network, prepares it for the flavour's hardware, and checks it there."""
     if not export(stack, wished, pipeline, made):
         return
-    if isinstance(stack, GpuStack):
-        _build_plan(stack, wished, pipeline, made)
-        _pass_the_gate(stack, wished, layout, pipeline, made)
+    if of(stack) is GPU:
+        on_gpu = cast("GpuStack", stack)
+        _build_plan(on_gpu, wished, pipeline, made)
+        _pass_the_gate(on_gpu, wished, layout, pipeline, made)
     else:
         prove(stack, wished, pipeline, made)
 

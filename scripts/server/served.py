@@ -20,7 +20,7 @@ def served_version(pipeline: Pipeline | None = None) -> Version:
     pipeline = pipeline or pipelines.first()
     version = serving(pipeline)
     if version is None:
-        raise UserError("nothing is being served here", brings_up(pipeline))
+        raise UserError("nothing is being served here", f"start it: {brings_up(pipeline)}")
     return version
 
 

@@ -15,7 +15,7 @@ OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_leng
 
 class _Client(tritonclient.grpc.InferenceServerClient):  # type: ignore[misc]
     def __del__(self) -> None:
-        """Whoever asked closes it; the inherited one complains of what Ctrl-C left half made."""
+        """Callers close it; the inherited one complains if Ctrl-C interrupted the constructor."""
 
 
 def client(address: Address | str) -> Any:

@@ -30,7 +30,7 @@ from scripts.server.recover import recover
 from scripts.server.served import described, serving
 from scripts.settings import settings
 from scripts.settings.settings import SERVER, Settings, names
-from scripts.stacks import admin_key, exposure, flavour, gpu, state
+from scripts.stacks import admin_key, exposure, flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import on_demand
@@ -65,6 +65,7 @@ def bring_up(wished: Settings) -> State:
                 "use PREPROCESS=python",
             )
         stack = flavour.stack(name, wished)
+        exposure.require_keys(wished, stack.has_door)
         stack.prepare()
         version = made_live(stack, wished, first, seed, shared)
         if wished.repository:
@@ -162,8 +163,12 @@ def layout(wished: Settings, engine: Engine) -> Layout:
     decoding = Decoding(wished.preprocess, wished.decode, wished.max_megapixels)
     if engine is CPU:
         return Layout(engine, decoding, preprocessing, Share.network(wished))
+    from scripts.stacks.gpu import (
+        scores_stay,
+    )  # with what talks to Docker, which takes long to load
+
     network = Share(wished.network_instances or 0, threads=1)
-    return Layout(engine, decoding, preprocessing, network, gpu.scores_stay(wished))
+    return Layout(engine, decoding, preprocessing, network, scores_stay(wished))
 
 
 def _serve(stack: Stack, wished: Settings, version: Version) -> State:

@@ -171,7 +171,12 @@ class Place(Group):
         MACHINE,
     )
     network_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
-    memory = text("4g", "The memory limit of the server's container.", SERVER)
+    memory = text(
+        "",
+        """The memory limit of the server's container. Empty: what CORES and MAX_MEGAPIXELS allow at
+        the same time (5.6g with two cores).""",
+        SERVER,
+    )
     compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
     tls_cert = path(
         """A certificate, with its chain, for TLS. Empty: `make up` makes one if other machines can

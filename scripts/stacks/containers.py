@@ -33,6 +33,7 @@ from scripts.repository import live
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, exposure, state, temporary
+from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
 from scripts.steps.manifest import pinned
 from scripts.storage import on_demand
@@ -125,7 +126,6 @@ class DockerStack:
         self._require_own_project()
         if location := wished(self._settings):  # refused before anything is built or uploaded
             seen_from_containers(location, self._settings)
-        exposure.require_keys(self._settings, self.has_door)
         self.build("server")
         exposure.place_certificate(self._settings)
         needs_certificate = exposure.of(self._settings).certificate is not None
@@ -202,7 +202,7 @@ class DockerStack:
         try:
             return str(self._engine.images.get(name).id)
         except (DockerException, OSError) as fault:
-            raise UserError(f"the image {name} is not available ({fault})", "make up") from None
+            raise UserError(f"the image {name} is not available ({fault})", "run make up") from None
 
     def start(self, wanted: State) -> None:
         self._take_down(
@@ -284,6 +284,11 @@ class DockerStack:
             return None
         cached = memory.get("stats", {}).get("inactive_file", 0)
         return int(memory["usage"] - cached), int(memory["limit"])
+
+    def root(self) -> int | None:
+        """The number that the server's first process has outside its container."""
+        container = self._container("server")
+        return int(container.attrs["State"]["Pid"]) or None if container else None
 
     def room(self) -> int | None:
         """Bytes of memory that the server may still use."""
@@ -396,6 +401,10 @@ class DockerStack:
             )
 
     @property
+    def _memory(self) -> str:
+        return self._settings.memory or f"{limit_mb(self._settings)}m"
+
+    @property
     def _shm_size(self) -> str:
         shares = Share.preprocessing(self._settings), Share.network(self._settings)
         instances = sum(share.instances for share in shares)
@@ -413,6 +422,7 @@ class DockerStack:
     def _environment(self, wanted: State | None) -> dict[str, str]:
         """The values of the variables in the Compose files."""
         own = {
+            "MEMORY": self._memory,
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
         }

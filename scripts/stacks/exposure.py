@@ -38,11 +38,11 @@ def place_certificate(wished: Settings) -> None:
     for name, source in given.items():
         if source is None:
             raise UserError("TLS needs a certificate and its key", "set TLS_CERT and TLS_KEY")
-        _place(source, FOLDER / name)
+        _place(source, FOLDER / name, mode=0o644 if name == CERTIFICATE else 0o600)
     (FOLDER / certificate.NAMES).unlink(missing_ok=True)
 
 
-def _place(source: Path, target: Path) -> None:
+def _place(source: Path, target: Path, mode: int) -> None:
     try:
         content = source.read_text()
     except (OSError, ValueError) as fault:
@@ -53,7 +53,7 @@ def _place(source: Path, target: Path) -> None:
     if "-----BEGIN" not in content:
         raise UserError(f"{source} is no PEM file", "set TLS_CERT and TLS_KEY to PEM files")
     if not target.exists() or target.read_text() != content:
-        files.write(target, content, mode=0o600)
+        files.write(target, content, mode)
 
 
 def make_certificate(wished: Settings) -> None:

@@ -43,6 +43,7 @@ LAYERS = {
 
 class LocalStack:
     flavour = "local"
+    has_door = True
     run_dir = str(RUN)  # writable, and programs may run from it
     log_hint = f"the whole log is in {LOG.relative_to(ROOT)}"
 
@@ -62,7 +63,6 @@ class LocalStack:
             raise UserError(cause, remedy) from None
         bootstrap.ensure("serve")
         admin_key.ensure()
-        exposure.require_keys(self._settings)
         exposure.place_certificate(self._settings)
         exposure.make_certificate(self._settings)
 

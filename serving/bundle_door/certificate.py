@@ -56,6 +56,7 @@ def _make(folder: Path, names: Iterable[str]) -> None:
     if made.returncode:
         said = (made.stderr.strip().splitlines() or ["it said nothing"])[0]
         raise NoCertificate(f"openssl makes no certificate ({said}); set TLS_CERT and TLS_KEY")
+    unfinished[CERTIFICATE].chmod(0o644)  # in a container its reader is another user
     for name, file in unfinished.items():
         file.replace(folder / name)
 

@@ -59,6 +59,7 @@ OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
 
 # Of Envoy's own memory; the bodies over gRPC are in it until they are complete.
 HEAP_BYTES = 512 << 20
+RELEASED_BYTES, RELEASE_S = 100 << 20, 1
 # A client that has opened a connection, or begun a request's headers, gets so long to go on.
 HEADERS_S = 10
 
@@ -94,6 +95,11 @@ def config(
             ],
         },
         "overload_manager": overload(limits),
+        # Else it keeps what a burst took.
+        "memory_allocator_manager": {
+            "bytes_to_release": RELEASED_BYTES,
+            "memory_release_interval": seconds(RELEASE_S),
+        },
     }
 
 

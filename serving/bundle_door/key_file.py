@@ -1,4 +1,4 @@
-"""The file of API keys: their hashes, one client a line.
+"""The file of API keys: their hashes, one client per line.
 
 NAME SHA256 [REQUESTS_A_SECOND]
 
@@ -16,27 +16,27 @@ from pathlib import Path
 
 
 class BadKeys(RuntimeError):
-    """The file cannot be read as one of keys, or not be changed so; the message says why."""
+    """The key file cannot be read or changed; the message says why."""
 
 
 @dataclass(frozen=True)
 class Client:
     name: str
-    # None: as often as it likes.
+    # None: no limit.
     per_second: float | None = None
 
 
-# Whoever has the admin key needs no other.
+# The admin key is an API key too.
 ADMIN = Client("admin")
 
 
 def hashed(key: str) -> str:
-    """Keys are random, so that a plain hash is as good as a slow one."""
+    """Keys are random, so a plain hash is as good as a slow one."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def read(file: Path) -> dict[str, Client]:
-    """The clients, by the hashes of their keys."""
+    """The clients by the hashes of their keys."""
     clients = {}
     for number, line in enumerate(file.read_text().splitlines(), 1):
         try:
@@ -50,9 +50,11 @@ def read(file: Path) -> dict[str, Client]:
 
 
 def add(file: Path, client: Client) -> str:
-    """The new client's key, which is kept nowhere."""
+    """Returns the new client's key, which is stored nowhere."""
     if not re.fullmatch(r"[\w.@-]{1,64}", client.name, re.ASCII) or client.name == ADMIN.name:
-        raise BadKeys(f"{client.name!r} is no name; use letters, digits and . @ _ -, not admin")
+        raise BadKeys(
+            f"{client.name!r} is not a valid name; use letters, digits and . @ _ -, not admin"
+        )
     clients = read(file) if file.exists() else {}
     if client.name in names(clients):
         raise BadKeys(f"{client.name} has a key already; revoke it, or choose another name")
@@ -76,7 +78,7 @@ def _write(file: Path, clients: dict[str, Client]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".new")
     unfinished.write_text("".join(_line(digest, client) for digest, client in clients.items()))
-    # Whoever reads it knows no key. In a container the door is another user than who writes it.
+    # It contains only hashes, and a container's door reads it as a different user.
     unfinished.chmod(0o644)
     unfinished.replace(file)
 
@@ -96,7 +98,7 @@ def main(argv: list[str]) -> int:
             case [file, "revoke", name]:
                 revoke(Path(file), name)
             case _:
-                raise BadKeys("say FILE, and add NAME [RATE] or revoke NAME")
+                raise BadKeys("usage: FILE [add NAME [RATE] | revoke NAME]")
     except (BadKeys, OSError, ValueError) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1

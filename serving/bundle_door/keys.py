@@ -51,9 +51,13 @@ class Keys:
         self.requests: Counter[str] = Counter()
 
     async def authorize(self, request: Request, named: Mapping[str, str]) -> Answer:
-        client = self._client(request.headers.get("authorization", ""))
-        if client.per_second is not None:
-            self._check_rate(client, client.per_second)
+        try:
+            client = self._client(request.headers.get("authorization", ""))
+            if client.per_second is not None:
+                self._check_rate(client, client.per_second)
+        except Refused as refused:
+            # Envoy makes JSON of it, or a gRPC message.
+            return Answer(str(refused).encode(), refused.status, refused.headers)
         self.requests[client.name] += 1
         return Answer(headers={CLIENT_HEADER: client.name})
 

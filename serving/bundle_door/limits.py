@@ -22,7 +22,7 @@ class Limits:
     # Of all requests that are being read or answered.
     in_flight: int = 1024
     in_flight_bytes: int = 256 * MEGABYTE
-    connections: int = 2000
+    connections: int = 4000
     # For an answer, for a request to arrive, and for a connection on which nothing happens.
     answer_s: float = 60
     arrival_s: float = 60

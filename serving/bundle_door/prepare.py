@@ -1,5 +1,5 @@
-"""Before a container with the door starts: makes a certificate where it needs one and has none, and
-says what else it lacks.
+"""Before a container with the door starts: creates a certificate if it needs one, and reports what
+else is missing.
 
 python -m bundle_door.prepare
 """
@@ -14,14 +14,14 @@ from bundle_serving.exposure import Exposure, of_environment
 
 
 def prepared(exposure: Exposure, names: list[str]) -> bool:
-    """Whether a certificate was made."""
+    """Returns whether a certificate was created."""
     if not exposure.guarded or exposure.certified:
         return False
     return certificate.ensure(exposure.tls_folder, names)
 
 
 def names(bind: str, hosts: str) -> list[str]:
-    """Under which others may know it; 0.0.0.0 is no name of anything."""
+    """The names that others may use for it; 0.0.0.0 is not one."""
     named = [] if bind in ("0.0.0.0", "::") else [bind]
     return [*named, *hosts.replace(",", " ").split()]
 

@@ -22,6 +22,10 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
+# Of the header Sec-Fetch-Site, which browsers send: another port of this host is one, too.
+FOREIGN = ("cross-site", "same-site")
+
+
 class HungUp(Exception):
     """The client has disconnected."""
 
@@ -115,7 +119,12 @@ class Service:
 def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:
     """A page from another server must not reach this one through a user's browser."""
     origin = headers.get("origin")
-    if origin is None or origin in allowed:
+    if origin is None:
+        # What a page shows or runs comes without an origin, and to follow a link is no harm.
+        if headers.get("sec-fetch-site") in FOREIGN and headers.get("sec-fetch-mode") != "navigate":
+            raise Refused(403, "pages of other servers may not ask here; use CORS_ORIGINS")
+        return
+    if origin in allowed:
         return
     if origin.partition("://")[2] != headers.get("host"):
         raise Refused(

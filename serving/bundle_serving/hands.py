@@ -27,13 +27,22 @@ class Hands:
 
     @asynccontextmanager
     async def on(self) -> AsyncIterator[None]:
+        """Once no command is at work."""
+        while True:
+            with self.on_if_free() as free:
+                if free:
+                    yield
+                    return
+            await asyncio.sleep(LOOK_S)
+
+    @contextmanager
+    def on_if_free(self) -> Iterator[bool]:
+        """Whether no command is at work, and none begins before the block ends."""
         if self._file is None or not self._file.exists():
-            yield
+            yield True
             return
         with self._file.open() as lock:
-            while not _taken(lock, fcntl.LOCK_EX):
-                await asyncio.sleep(LOOK_S)
-            yield
+            yield _taken(lock, fcntl.LOCK_EX)
 
 
 @contextmanager

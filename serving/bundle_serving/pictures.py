@@ -6,8 +6,10 @@ import ctypes
 import io
 import json
 import logging
+import threading
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,9 @@ USUAL_SCANS = 10
 MOST_WORK = 2.0
 # The pictures of one request together: as many of the largest size.
 MOST_OF_A_REQUEST = 10
+# While it is decoded and resized, a picture takes up to 16 bytes a pixel (as WEBP).
+LARGE_MEGAPIXELS = 12
+_one_large_at_a_time = threading.Lock()
 # torchvision resizes the whole picture before it crops; a strip of 1x20000 would take 5 GB.
 MAX_ASPECT_RATIO = 64
 
@@ -84,10 +89,16 @@ def to_pixels(data: bytes | memoryview | NDArray[np.uint8], how: Transform) -> N
     if not raw:
         raise PictureError("the picture is empty (0 bytes); send the bytes of an image file")
     try:
-        with Image.open(_Metered(raw), formats=FORMATS) as image:
-            _refuse_bomb(image, raw, how.max_megapixels)
-            picture = _decode(image, how)
-        cropped = _resize_and_crop(picture, how)
+        with ExitStack() as turn:
+            with Image.open(_Metered(raw), formats=FORMATS) as image:
+                _refuse_bomb(image, raw, how.max_megapixels)
+                if how.decode == "reduced":
+                    # libjpeg scales by 1/2, 1/4 or 1/8 while it decodes. Twice the target is kept,
+                    # so that the antialiasing filter still decides how the result looks.
+                    image.draft(None, (2 * how.resize, 2 * how.resize))
+                turn.enter_context(_turn(image))
+                picture = _decode(image)
+            cropped = _resize_and_crop(picture, how)
     except PictureError:
         raise
     except UnidentifiedImageError:
@@ -170,12 +181,14 @@ def _refuse_bomb(image: Image.Image, raw: bytes, max_megapixels: float) -> None:
         )
 
 
-def _decode(image: Image.Image, how: Transform) -> Image.Image:
+def _turn(image: Image.Image) -> AbstractContextManager[Any]:
+    """A process decodes one large picture at a time; small ones do not wait for it."""
+    large = image.width * image.height > LARGE_MEGAPIXELS * 1e6
+    return _one_large_at_a_time if large else nullcontext()
+
+
+def _decode(image: Image.Image) -> Image.Image:
     """The picture as RGB, upright."""
-    if how.decode == "reduced":
-        # libjpeg scales by 1/2, 1/4 or 1/8 while it decodes. Twice the target is kept, so that
-        # the antialiasing filter still decides how the result looks.
-        image.draft(None, (2 * how.resize, 2 * how.resize))
     image.load()
     # Only now: of a TIFF Pillow turns the pixels itself, and then drops the tag.
     orientation = _orientation(image)

@@ -22,7 +22,7 @@ from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.pauses import Pauses
 from bundle_serving.processes import TICKS_A_SECOND, Process, family, look_at
-from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton, ready
+from bundle_serving.triton_control import BUSY, IN_TRANSIT, Counts, Refusal, Triton, ready
 
 FAMILY_S = 1  # between two looks for new processes
 SETTLE_S = 0.25
@@ -52,7 +52,8 @@ class Watch:
         self._server, self._triton, self._notes = server, triton, notes
         self._hands, self._pauses = hands, pauses
         self._gone = asyncio.Event()  # one of the server's processes has exited
-        self._round_at = 0.0  # the time of the last round of test requests
+        self._ask_now = asyncio.Event()
+        self._ask_now.set()
         self._counts: dict[str, Counts] = {}
         self._answered = {self._first: time.monotonic()}  # the time of each pipeline's last answer
         self._wrong: set[str] = set()  # the pipelines that did not answer in the last round
@@ -63,7 +64,12 @@ class Watch:
         """Returns the reason."""
         tasks = [
             asyncio.create_task(each)
-            for each in (self._server_ended(), self._restore(), self._notice_who_goes())
+            for each in (
+                self._server_ended(),
+                self._keep_models(),
+                self._keep_pipelines(),
+                self._notice_who_goes(),
+            )
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -99,26 +105,15 @@ class Watch:
                 loop.remove_reader(pidfd)
                 os.close(pidfd)
 
-    async def _restore(self) -> str:
+    # Models
+
+    async def _keep_models(self) -> str:
         """Notices missing processes at once, even while a test request waits for its answer."""
         while True:
-            asking = asyncio.create_task(self._ask_when_due())
-            gone = asyncio.create_task(self._gone.wait())
-            try:
-                await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
-                if gone.done():
-                    self._gone.clear()
-                    reason = await self._restore_models()
-                else:
-                    reason = await self._restore_pipelines(asking.result())
-            finally:
-                asking.cancel()
-                gone.cancel()
-                await asyncio.gather(asking, gone, return_exceptions=True)
-            if reason:
+            await self._gone.wait()
+            self._gone.clear()
+            if reason := await self._restore_models():
                 return reason
-
-    # Models
 
     async def _restore_models(self) -> str | None:
         """Reloads models that lack processes; returns a reason if that fails."""
@@ -132,7 +127,8 @@ class Watch:
                 if reason := await self._reload(model, "it lacked a process"):
                     return reason
         self._notes.lacks(sorted(await self._lacking()))
-        self._round_at = 0  # check again now
+        self._wrong.clear()  # possibly because of that
+        self._ask_now.set()  # check again now
         return None
 
     async def _lacking(self) -> set[str]:
@@ -185,22 +181,30 @@ class Watch:
 
     # Pipelines
 
+    async def _keep_pipelines(self) -> str:
+        while True:
+            if reason := await self._restore_pipelines(await self._ask_when_due()):
+                return reason
+
     async def _ask_when_due(self) -> dict[str, str]:
         """Which pipelines have which problem."""
-        await asyncio.sleep(max(0, self._round_at + ASK_EVERY_S - time.monotonic()))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._ask_now.wait(), ASK_EVERY_S)
+        self._ask_now.clear()
         began, ticks, before = time.monotonic(), self._ticks(), self._counts
         try:
             refusals = {name: await self._ask(name) for name in await self._due()}
             self._counts = await self._triton.counts()
         except grpc.aio.AioRpcError as fault:
-            refusals = {self._first: Refusal(f"it hangs ({fault.details()})", busy=True)}
-        self._round_at = time.monotonic()
-        computes = self._ticks() - ticks > COMPUTES * TICKS_A_SECOND * (self._round_at - began)
+            said = f"no answer to what is loaded ({fault.details()})"
+            refusals = {self._first: Refusal(said, busy=fault.code() in BUSY)}
+        now = time.monotonic()
+        computes = self._ticks() - ticks > COMPUTES * TICKS_A_SECOND * (now - began)
         wrong = {}
         for name, refusal in refusals.items():
             moves = computes or self._counts.get(name) != before.get(name)
             if refusal is None:
-                self._answered[name] = self._round_at
+                self._answered[name] = now
             elif not (refusal.busy and moves and began < self._answered[name] + PATIENCE_S):
                 wrong[name] = refusal.reason
         return wrong
@@ -238,18 +242,22 @@ class Watch:
             self._notes.say(True)
         elif self._first in twice:
             self._notes.say(False, wrong[self._first])
+        if self._notes.lacking:  # that comes first
+            return None
         for pipeline in sorted(twice):
             if pipeline in self._reloaded and pipeline == self._first:
                 return f"the server does not answer requests ({wrong[pipeline]})"
             if pipeline in self._reloaded:
                 del self._answered[pipeline]  # its owner must fix it
                 continue
-            self._reloaded.add(pipeline)
-            async with self._hands.on():
+            with self._hands.on_if_free() as free:
+                if not free:
+                    return None
+                self._reloaded.add(pipeline)
                 if reason := await self._restore_pipeline(pipeline, wrong[pipeline]):
                     return reason
         if wrong:
-            self._round_at = 0  # ask again at once
+            self._ask_now.set()
         return None
 
     async def _restore_pipeline(self, pipeline: str, why: str) -> str | None:

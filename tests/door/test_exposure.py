@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -115,6 +116,8 @@ def test_calls_and_answers(exposed: Behind) -> None:
         assert ask(exposed, METADATA, {**ANN, "Origin": PAGE}) == 200
         # By load balancers, which have no key.
         assert ask(exposed, LIVE, {}) == ask(exposed, "/v2/health/ready", {}) == 200
+        refusal = exposed.ask("GET", METADATA)[2]
+        assert json.loads(refusal)["error"].startswith("no valid API key; send the header")
         # By one that asks too often.
         assert [ask(exposed, METADATA, authorized("key-of-often")) for _ in range(9)][-1] == 429
         hurried = authorized("key-of-oft-grpc")
@@ -248,7 +251,7 @@ def test_keys_are_added_and_revoked(tmp_path: Path) -> None:
     with pytest.raises(BadKeys, match="ann has a key already"):
         add(file, Client("ann"))
     for name in ("ann smith", "admin"):
-        with pytest.raises(BadKeys, match="is no name"):
+        with pytest.raises(BadKeys, match="is not a valid name"):
             add(file, Client(name))
     revoke(file, "ann")
     assert list(read(file).values()) == [Client("bob")]

@@ -85,7 +85,7 @@ def test_the_report_in_a_browser(run: Run, tmp_path: Path) -> None:
         "How fast is ensemble_python_resnet50, serving mobilenet_v2?",
         "How to read it",
         "Measured on",
-        "Against ",
+        "Compared with ",
     ):
         assert words in page.text
 

@@ -13,7 +13,9 @@ import pytest
 import docker
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
+from scripts.settings import settings
 from scripts.stacks.admin_key import NOBODY
+from scripts.stacks.memory import limit_mb
 from tests.conftest import require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
@@ -38,14 +40,14 @@ in_containers = pytest.mark.parametrize("served", ["cpu"], indirect=True)
 
 @in_containers
 def test_the_container_is_shut_in(container: Any) -> None:
-    settings = container.attrs["HostConfig"]
+    host = container.attrs["HostConfig"]
     assert container.attrs["Config"]["User"] == f"{NOBODY}:{NOBODY}"
-    assert settings["ReadonlyRootfs"]
-    assert settings["CapDrop"] == ["ALL"] and not settings["CapAdd"]
-    assert "no-new-privileges:true" in settings["SecurityOpt"]
-    assert settings["IpcMode"] == "private"
-    assert settings["Memory"] == 4 * 2**30
-    published = [p for ports in settings["PortBindings"].values() for p in ports]
+    assert host["ReadonlyRootfs"]
+    assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
+    assert "no-new-privileges:true" in host["SecurityOpt"]
+    assert host["IpcMode"] == "private"
+    assert host["Memory"] == limit_mb(settings.load({}, Path("/none"))) * 2**20
+    published = [p for ports in host["PortBindings"].values() for p in ports]
     assert {each["HostIp"] for each in published} == {"127.0.0.1"}
 
 

@@ -157,7 +157,7 @@ def test_it_comes_back_by_itself_and_nothing_else_is_disturbed(similar: Project)
             client.embed(picture())
             stubs(similar)[0].kill()
             refused = wait_until(lambda: why_not(client), "the fault to be seen")
-            assert "ask again in a few seconds" in refused.remedy
+            assert "try again in a few seconds" in refused.remedy
             wait_until(lambda: why_not(client) is None, "the service to be back")
     finally:
         done.set()

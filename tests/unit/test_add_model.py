@@ -8,10 +8,10 @@ import pytest
 from onnx import TensorProto, helper, save
 
 from scripts.base.errors import UserError
-from scripts.commands.add_model import recipe, require_a_name, require_new, written
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
+from scripts.repository.custom import recipe, require_a_name, require_new, written
 
 
 @pytest.fixture

@@ -33,10 +33,10 @@ STATISTICS = json.loads((RECORDED / "statistics.json").read_text())
 STEPS = ("preprocessing", "resnet50_onnx", "postprocessing")
 PIPELINE = "ensemble_python_resnet50"
 
-HTTP, GRPC = Address("host", 1), Address("host", 2)
-ENSEMBLE = Target("ensemble", PIPELINE, HTTP, GRPC, "INPUT", STEPS)
-NETWORK = Target("bare network", "resnet50_onnx", HTTP, GRPC, "input", STEPS[1:2])
-CASCADE = Target("cascade", "cascade", HTTP, GRPC, "INPUT", STEPS)
+AT = (Address("host", 1), Address("host", 2))
+ENSEMBLE = Target("ensemble", PIPELINE, *AT, "INPUT", STEPS)
+NETWORK = Target("bare network", "resnet50_onnx", *AT, "input", STEPS[1:2])
+CASCADE = Target("cascade", "cascade", *AT, "INPUT", STEPS)
 SMALL = Inputs("small", (b"ab", b"abcd"))
 PIXELS = Inputs("pixels", (b"abc",), (3, 1, 1))
 RECIPE = Transform(resize=8, crop=8)
@@ -151,7 +151,7 @@ def test_pictures_of_one_request_share_a_length() -> None:
 
 @pytest.mark.parametrize("choose", [a_few, everything])
 def test_what_is_measured(choose: Any) -> None:
-    rival = Target("rival", "other", HTTP, GRPC, "INPUT", ("other",))
+    rival = Target("rival", "other", Address("host", 3), Address("host", 4), "INPUT", ("other",))
     chosen = choose(ENSEMBLE, NETWORK, [rival], [SMALL], PIXELS)
     names = [one.name for one in chosen]
     assert len(set(names)) == len(names)

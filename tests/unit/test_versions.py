@@ -12,8 +12,6 @@ from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.start_server import PIPELINE
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.commands import rollout
-from scripts.commands.history import told
 from scripts.recipes import pipelines
 from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
@@ -22,6 +20,7 @@ from scripts.rollout.preflight import require_trained
 from scripts.rollout.stream import Answer
 from scripts.rollout.verdict import Agreement, Figures, objection, undecided
 from scripts.server.control import pinned, serving_both
+from scripts.settings import arguments
 from scripts.settings.settings import DEFAULTS
 from scripts.steps import samples
 from scripts.steps.manifest import Manifest
@@ -79,14 +78,13 @@ def test_a_switch_that_did_not_end_was_cut_off() -> None:
     ],
 )
 def test_what_history_says_of_an_event(event: Event, line: str) -> None:
-    assert told(event) == line
+    assert history.told(event) == line
 
 
 @pytest.mark.parametrize("said", ["0", "100", "some", "12.5"])
-def test_a_canary_gets_a_part_and_not_all(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CANARY", said)
+def test_a_canary_gets_a_part_and_not_all(said: str) -> None:
     with pytest.raises(UserError, match=f"CANARY={said} must be between 1 and 99"):
-        rollout.main()
+        _ = arguments.load({"CANARY": said}).canary
 
 
 def answers(version: int, ms: list[float], failed: int = 0) -> list[Answer]:

@@ -196,7 +196,7 @@ def choice(recipe: Cascade, engine: str) -> str:
         pbtxt.instances(
             recipe.instances.choice,
             "CPU",
-            "Most only wait for the large network, and block nobody who need not.",
+            "Several, because most only wait for the large network.",
         ),
         BATCHES_FORM_THEMSELVES,
         pbtxt.parameter("first", f"{models.first}_{engine}"),
@@ -208,7 +208,7 @@ def choice(recipe: Cascade, engine: str) -> str:
 def first(recipe: Cascade) -> str:
     pixels = _pixels("input", recipe)
     return pbtxt.onnx(
-        "The cascade's small network: pixels -> scores. Run as resnet50_onnx is.",
+        "The cascade's small network: pixels -> scores. Runs like resnet50_onnx.",
         f"{recipe.models.first}_{CPU.ending}",
         recipe.batch.max,
         pbtxt.picture_network(pixels, _scores("output", recipe)),

@@ -233,7 +233,7 @@ def preprocessing_on_gpu(recipe: Image, warmup_bytes: int) -> str:
         pbtxt.instances(
             1,
             "GPU",
-            "One: each takes GPU memory of its own, and keeps the GPU's decoder busy by itself.",
+            "One is enough: it keeps the GPU's decoder busy, and each takes GPU memory.",
         ),
         pbtxt.QUEUED,
         _warm_picture(recipe, warmup_bytes),
@@ -272,7 +272,7 @@ def network_on_gpu(recipe: Image) -> str:
         pbtxt.instances(
             recipe.instances.network_on_gpu,
             "GPU",
-            "One copies while the other computes.",
+            "Two: one copies while the other computes.",
         ),
         pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
         "optimization { cuda { graphs: true } }",

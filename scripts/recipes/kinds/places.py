@@ -164,7 +164,7 @@ def _scores(name: str, recipe: Places) -> Tensor:
 def preprocessing(recipe: Places) -> str:
     ragged = "pictures of different sizes share a batch"
     return pbtxt.program(
-        "Pixels (height, width, 3; from 0 to 255) -> what the network was trained with.",
+        "Pixels (height, width, 3; from 0 to 255) -> the network's input.",
         recipe.models.preprocessing,
         recipe.batch.max,
         [Tensor("pre_input", "FP32", [-1, -1, -1], ragged=ragged)],
@@ -176,7 +176,7 @@ def preprocessing(recipe: Places) -> str:
 
 def network(recipe: Places) -> str:
     return pbtxt.onnx(
-        "The network without a GPU. Run as resnet50_onnx is.",
+        "The network without a GPU. Runs like resnet50_onnx.",
         recipe.models.network,
         recipe.batch.max,
         _signature(recipe),

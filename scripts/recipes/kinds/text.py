@@ -159,7 +159,7 @@ def _scores(name: str, recipe: Text) -> Tensor:
 
 def preprocessing(recipe: Text) -> str:
     return pbtxt.program(
-        "A text (UTF-8) -> the tokens that the network was trained on.",
+        "A text (UTF-8) -> the network's tokens.",
         recipe.models.preprocessing,
         recipe.batch.max,
         [QUERY],
@@ -173,7 +173,7 @@ def preprocessing(recipe: Text) -> str:
 def network(recipe: Text) -> str:
     return pbtxt.onnx(
         "The network: tokens -> scores. Requests of one length share a batch; none is padded to the"
-        "\nlength of another. Run as resnet50_onnx is.",
+        "\nlength of another. Runs like resnet50_onnx.",
         f"{recipe.models.network}_{CPU.ending}",
         recipe.batch.max,
         [pbtxt.inputs(IDS, MASK), pbtxt.outputs(_scores("SCORES", recipe))],
@@ -207,7 +207,7 @@ def _warm_padding() -> str:
 def postprocessing(recipe: Text) -> str:
     scores = _scores("SCORES", recipe)
     return pbtxt.program(
-        "The network's scores -> the likeliest label, and its probability.",
+        "The network's scores -> the likeliest label and its probability.",
         recipe.models.postprocessing,
         recipe.batch.max,
         [scores],

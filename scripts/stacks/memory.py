@@ -1,0 +1,28 @@
+"""The most that the server's container may need: what its settings allow at the same time."""
+
+from __future__ import annotations
+
+from scripts.recipes.layout import Share
+from scripts.settings.settings import Settings
+
+# Server, door and keeper at rest, with a few pipelines.
+AT_REST_MB = 1500
+# What each process of the network takes more when it computes its largest batches.
+NETWORK_MB = 150
+# Envoy's largest heap, and the bodies that the HTTP service takes, joined once.
+DOOR_MB = 512 + 2 * 256
+# The same bodies as Triton has them, and as they lie in the shared memory of its processes.
+IN_HAND_MB = 2 * 512
+# A process decodes one large picture at a time, which takes so much a pixel; and small ones.
+BYTES_A_PIXEL, SMALL_MB = 16, 100
+
+
+def limit_mb(wished: Settings) -> int:
+    decoding = BYTES_A_PIXEL * wished.max_megapixels + SMALL_MB
+    return round(
+        AT_REST_MB
+        + DOOR_MB
+        + IN_HAND_MB
+        + Share.preprocessing(wished).instances * decoding
+        + Share.network(wished).instances * NETWORK_MB
+    )

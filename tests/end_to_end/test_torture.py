@@ -1,0 +1,16 @@
+"""What is known to harm a server, in the short form that takes two minutes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.project import Project
+
+pytestmark = pytest.mark.long
+
+
+@pytest.mark.parametrize("served", ["local"], indirect=True)
+def test_everything_comes_back(served: Project) -> None:
+    said = served.made("torture", QUICK="1")
+    assert "requests that ended it once" in said and "server: SIGKILL" in said
+    served.made("status")  # what serves was left alone
