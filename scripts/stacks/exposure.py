@@ -9,7 +9,7 @@ from pathlib import Path
 from bundle_door import certificate, prepare
 from bundle_serving.address import Address
 from bundle_serving.exposure import API_KEYS, CERTIFICATE, PRIVATE_KEY, TLS_FOLDER, Exposure
-from scripts.base import console, files
+from scripts.base import console, files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings
@@ -75,6 +75,7 @@ def names(wished: Settings) -> list[str]:
 
 def require_keys(wished: Settings, has_door: bool = True) -> None:
     """Before anything is built."""
+    ports.require_own(wished.bind)
     exposure = of(wished)
     if exposure.guarded and not has_door:
         raise UserError(

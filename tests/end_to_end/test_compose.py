@@ -130,7 +130,8 @@ def test_what_cannot_be_had_is_said_in_the_log(alone: Alone) -> None:
     nowhere = {"WEIGHTS": "build/nowhere.pth"}
     refused = alone.compose("up", "--wait", **nowhere)
     assert refused.returncode != 0 and "export" in refused.stderr
-    (line,) = error_lines(alone.compose("logs", "--no-log-prefix", "export").stderr)
+    logs = alone.compose("logs", "--no-log-prefix", "export")
+    (line,) = error_lines(logs.stdout + logs.stderr)
     assert "there is no weights file at build/nowhere.pth" in line
     alone.up()  # as before
 
@@ -158,7 +159,7 @@ def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(alon
     assert alone.compose("up", "--detach").returncode == 0
     assert [each.id for each in of_checkout(alone.path)] == [served.id]
     assert served.short_id[:8] in alone.compose("ps", "--quiet").stdout
-    assert "Started HTTPService" in alone.compose("logs").stdout
+    assert "Started GRPCInferenceService" in alone.compose("logs").stdout
     assert alone.compose("restart").returncode == 0
     answers(project)
     assert alone.compose("down").returncode == 0 and of_checkout(alone.path) == []

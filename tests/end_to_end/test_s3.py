@@ -243,7 +243,7 @@ def test_s3_that_goes_away_costs_no_request(place: Place, served: Served) -> Non
                 except Exception as fault:
                     failed.append(fault)
         loading.join()
-        assert loaded.is_set() and answered > 10 and not failed
+        assert loaded.is_set() and answered and not failed
         with pytest.raises(UserError, match="nothing takes connections"):
             place.remote("live").list()
     finally:
@@ -283,7 +283,7 @@ def test_a_rollout_and_the_way_back_on_s3(rolled: Project, place: Place, tmp_pat
     assert rolled.served_version.name == first
     live = place.remote("rolled")
     served = {name.split("/")[1] for name in live.list(f"{NETWORK}/")}
-    assert served == {first, "config.pbtxt", "configs"}
+    assert served == {first, "config.pbtxt", "configs", "labels.txt"}
 
     # A second machine, without containers, finds it all there.
     kept = live.archive.list()
