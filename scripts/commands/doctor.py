@@ -124,8 +124,8 @@ def _local() -> Iterator[Finding]:
         folder = libpython_folder()
         yield Finding("libpython", OK, f"in {folder}" if folder else "the loader finds it")
     except StartError as fault:
-        detail, _, fix = str(fault).rpartition("; ")
-        yield Finding("libpython", FAILURE, detail, fix)
+        missing = UserError.of(fault)
+        yield Finding("libpython", FAILURE, missing.cause, missing.remedy)
     free = shutil.disk_usage("/dev/shm").free // 2**20
     fix = "" if free >= SHM_MB else "mount -o remount,size=1g /dev/shm"
     yield Finding("/dev/shm", OK if free >= SHM_MB else FAILURE, f"{free} MB free", fix)

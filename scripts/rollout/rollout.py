@@ -24,7 +24,7 @@ from scripts.rollout.preflight import (
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import Agreement, Figures, objection, undecided
+from scripts.rollout.verdict import FEW, Agreement, Figures, objection, undecided
 from scripts.server import engines, served, up
 from scripts.server.control import Control
 from scripts.server.recover import recover
@@ -42,6 +42,8 @@ from scripts.storage.shared import Shared
 CANARY_TIMES = 10
 # An objection is checked again this many times, because the machine may be busy.
 MOST_LOOKS = 4
+# Few requests are no objection on a slow machine, but somewhere the waiting ends.
+MOST_WATCHES = 20
 
 
 @dataclass(frozen=True)
@@ -165,17 +167,18 @@ def _judge(
     failure counts at once; everything else only if it persists."""
     mark = stream.taken()
     looks = 0
-    while looks < MOST_LOOKS:
+    for _ in range(MOST_WATCHES):
         _watch(stream, seconds, what)
         answers = stream.since(mark)
         of_new = Figures.of([answer for answer in answers if answer.version == new])
         of_old = before or Figures.of([answer for answer in answers if answer.version != new])
         if undecided(of_old, of_new, max_p99_ratio):
+            reason: str | None = f"only {of_new.asked} requests reached it; {FEW} are compared"
             continue
         reason = objection(of_old, of_new, max_p99_ratio)
-        if reason is None or of_new.failed or of_old.failed:
-            break
         looks += 1
+        if reason is None or of_new.failed or of_old.failed or looks == MOST_LOOKS:
+            break
     console.note(f"live: {of_old}; candidate: {of_new}")
     if reason:
         raise Refused(new, reason)

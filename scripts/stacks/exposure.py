@@ -65,7 +65,7 @@ def make_certificate(wished: Settings) -> None:
                 " need cert.pem to trust it"
             )
     except certificate.NoCertificate as fault:
-        raise UserError(*_parts(str(fault))) from None
+        raise UserError.of(fault) from None
 
 
 def names(wished: Settings) -> list[str]:
@@ -84,12 +84,7 @@ def require_keys(wished: Settings, has_door: bool = True) -> None:
             "put a proxy with both in front; to let anyone ask, unencrypted: INSECURE=1",
         )
     if problem := exposure.without_keys():
-        raise UserError(*_parts(problem))
-
-
-def _parts(problem: str) -> tuple[str, str]:
-    cause, _, remedy = problem.partition("; ")
-    return cause, remedy
+        raise UserError.of(problem)
 
 
 def told(wished: Settings) -> dict[str, str]:

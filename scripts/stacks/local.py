@@ -59,8 +59,7 @@ class LocalStack:
         try:
             libpython_folder()
         except StartError as fault:
-            cause, _, remedy = str(fault).rpartition("; ")
-            raise UserError(cause, remedy) from None
+            raise UserError.of(fault) from None
         bootstrap.ensure("serve")
         admin_key.ensure()
         exposure.place_certificate(self._settings)

@@ -1,4 +1,7 @@
-"""The most that the server's container may need: what its settings allow at the same time."""
+"""The most that the server's container may need: what its settings allow at the same time.
+
+The numbers are estimates, on the safe side of what `make torture` measures.
+"""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def asking(
 
 
 def until_taken(server: Behind, body: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Whoever looks whether the server is full may be in the way for a moment."""
+    """The look whether the server is full takes a place itself, for a moment."""
     while (answer := server.ask("POST", INFER, body, RAW))[0] == 503:
         pass
     return answer
@@ -202,7 +202,7 @@ def test_without_triton_503(own: Behind) -> None:
 
 
 def test_a_dead_process_of_a_model_fails_nobody(own: Behind) -> None:
-    """The other one answers whoever was sent to it."""
+    """The other process answers what was sent to it."""
     victim = next(each.pid for each in family(own.triton.pid) if each.instance)
     os.kill(victim, signal.SIGKILL)
     for _ in range(4):
