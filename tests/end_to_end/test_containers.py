@@ -108,13 +108,45 @@ def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
         served.made("up", PRECISION="auto")
 
 
+TRY_ONE = """
+import json
+from pathlib import Path
+import docker
+from scripts.repository import live
+from scripts.settings import settings
+from scripts.stacks.containers import DockerStack
+stack = DockerStack(settings.load())
+with stack.temporary(live.REPOSITORY, Path("build/tried.log")):
+    label = f"com.docker.compose.project={stack.project}"
+    found = docker.from_env().containers.list(filters={"label": label})
+    print(json.dumps([each.attrs["HostConfig"] for each in found]))
+"""
+
+
+@in_containers
+def test_a_server_to_try_is_shut_in_like_the_one_that_serves(
+    served: Project, container: Any, engine: docker.DockerClient
+) -> None:
+    tried = subprocess.run(
+        [".venv/bin/python", "-c", TRY_ONE],
+        cwd=served.path,
+        env=served.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert tried.returncode == 0, tried.stderr
+    first, second = json.loads(tried.stdout)
+    for how in ("ReadonlyRootfs", "CapDrop", "SecurityOpt", "Memory", "ShmSize", "PidsLimit"):
+        assert first[how] == second[how], how
+    label = f"com.docker.compose.project={served.compose_project}"
+    (left,) = engine.containers.list(all=True, filters={"label": label})
+    assert left.id == container.id
+
+
 def compose_config() -> dict[str, Any]:
+    compose = ["docker", "compose", "--env-file", os.devnull, "--profile", "*"]
     asked = subprocess.run(
-        [
-            *("docker", "compose", "--env-file", os.devnull),
-            *("--profile", "steps", "--profile", "s3", "--profile", "embeddings"),
-            *("config", "--format", "json"),
-        ],
+        [*compose, "config", "--format", "json"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -490,7 +490,9 @@ def test_compose_takes_all_images_of_one_tag() -> None:
         check=True,
     )
     services = json.loads(asked.stdout)["services"]
-    of_the_gpu = [s for s in services.values() if s["image"].endswith("-gpu") and "build" in s]
+    of_the_gpu = [
+        s for s in services.values() if s.get("image", "").endswith("-gpu") and "build" in s
+    ]
     assert {s["build"]["args"]["TRITON_TAG"] for s in of_the_gpu} == {"27.01"}
     assert {s["image"].split("-")[-2] for s in of_the_gpu} == {"export", "server", "sdk"}
     for name in ("probe", "engine", "gate", "server"):
