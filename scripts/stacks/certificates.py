@@ -14,10 +14,10 @@ from scripts.settings.settings import Settings
 from scripts.stacks import exposure
 
 
-def place(wished: Settings) -> None:
+def place(settings: Settings) -> None:
     """The user's own, where the door reads it."""
     exposure.FOLDER.mkdir(parents=True, exist_ok=True)
-    given = {CERTIFICATE: wished.tls_cert, PRIVATE_KEY: wished.tls_key}
+    given = {CERTIFICATE: settings.tls_cert, PRIVATE_KEY: settings.tls_key}
     if not any(given.values()):
         return
     for name, source in given.items():
@@ -41,10 +41,10 @@ def _place(source: Path, target: Path, mode: int) -> None:
         files.write(target, content, mode)
 
 
-def make(wished: Settings) -> None:
+def make(settings: Settings) -> None:
     """Where the door needs one and nobody gave one."""
     try:
-        if prepare.prepared(exposure.of(wished), names(wished)):
+        if prepare.prepared(exposure.of(settings), names(settings)):
             console.note(
                 f"a new certificate is in {exposure.FOLDER.relative_to(ROOT)}, signed by itself:"
                 " clients need cert.pem to trust it"
@@ -53,6 +53,6 @@ def make(wished: Settings) -> None:
         raise UserError.of(fault) from None
 
 
-def names(wished: Settings) -> list[str]:
+def names(settings: Settings) -> list[str]:
     """That the certificate is for, beside this machine's own."""
-    return [socket.gethostname(), *prepare.names(wished.bind, wished.allowed_hosts)]
+    return [socket.gethostname(), *prepare.names(settings.bind, settings.allowed_hosts)]

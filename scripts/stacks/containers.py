@@ -38,7 +38,7 @@ from scripts.stacks.state import State
 from scripts.steps.manifest import pinned
 from scripts.storage import on_demand
 from scripts.storage.from_containers import seen_from_containers
-from scripts.storage.location import wished
+from scripts.storage.location import from_settings
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
@@ -124,7 +124,7 @@ class DockerStack:
 
     def prepare(self) -> None:
         self._require_own_project()
-        if location := wished(self._settings):  # refused before anything is built or uploaded
+        if location := from_settings(self._settings):  # refused before anything is built
             seen_from_containers(location, self._settings)
         self.build("server")
         certificates.place(self._settings)
@@ -439,7 +439,7 @@ class DockerStack:
     ) -> subprocess.CompletedProcess[str]:
         environment = self._environment(wanted)
         written = [*self.compose_files]
-        if location := wished(self._settings):
+        if location := from_settings(self._settings):
             written.append("compose.s3.yaml")
             if wanted:
                 environment["S3_URL"] = str(seen_from_containers(location, self._settings))

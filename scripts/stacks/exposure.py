@@ -19,23 +19,23 @@ FOLDER = ROOT / "build" / "tls"
 KEYS = ROOT / "build" / "key" / "api.keys"
 
 
-def of(wished: Settings) -> Exposure:
+def of(settings: Settings) -> Exposure:
     return Exposure(
-        bind=wished.bind,
-        insecure=bool(wished.insecure),
-        certified=wished.tls_cert is not None,
+        bind=settings.bind,
+        insecure=bool(settings.insecure),
+        certified=settings.tls_cert is not None,
         tls_folder=FOLDER,
         key_file=KEYS,
     )
 
 
-def require_keys(wished: Settings, has_door: bool = True) -> None:
+def require_keys(settings: Settings, has_door: bool = True) -> None:
     """Before anything is built."""
-    ports.require_own(wished.bind)
-    exposure = of(wished)
+    ports.require_own(settings.bind)
+    exposure = of(settings)
     if exposure.guarded and not has_door:
         raise UserError(
-            f"BIND={wished.bind} opens the server to other machines, and on this flavour it has"
+            f"BIND={settings.bind} opens the server to other machines, and on this flavour it has"
             " neither TLS nor API keys",
             "put a proxy with both in front; to let anyone ask, unencrypted: INSECURE=1",
         )
@@ -43,21 +43,21 @@ def require_keys(wished: Settings, has_door: bool = True) -> None:
         raise UserError.of(problem)
 
 
-def told(wished: Settings) -> dict[str, str]:
+def told(settings: Settings) -> dict[str, str]:
     """What the door of the local flavour is told by its environment."""
-    return {"BIND": wished.bind, TLS_FOLDER: str(FOLDER), API_KEYS: str(KEYS)}
+    return {"BIND": settings.bind, TLS_FOLDER: str(FOLDER), API_KEYS: str(KEYS)}
 
 
-def mark(wished: Settings) -> str:
+def mark(settings: Settings) -> str:
     """Another one where the certificate is another one."""
-    shown = of(wished).certificate
+    shown = of(settings).certificate
     return files.sha256(shown) if shown and shown.exists() else ""
 
 
-def address(wished: Settings, port: int) -> Address:
+def address(settings: Settings, port: int) -> Address:
     """Where commands ask on this machine."""
-    exposure = of(wished)
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(wished.bind, wished.bind)
+    exposure = of(settings)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.bind, settings.bind)
     # The door takes the admin key for an API key.
     key = admin_key.load() if exposure.api_keys else ""
     return Address(host, port, exposure.certificate, key)

@@ -23,7 +23,7 @@ from scripts.settings.settings import DOOR, Settings, names
 from scripts.stacks import admin_key, certificates, exposure, state, temporary
 from scripts.stacks.state import State
 from scripts.storage import key_files, on_demand
-from scripts.storage.location import wished
+from scripts.storage.location import from_settings
 
 RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
@@ -85,7 +85,7 @@ class LocalStack:
         command += ["--admin-key-file", admin_key.PATH, "--address", self._settings.bind]
         for name, port in self._settings.ports.items():
             command += [f"--{name.replace('_', '-').lower()}", str(port)]
-        if location := wished(self._settings):
+        if location := from_settings(self._settings):
             on_demand.hand_over_keys(self._settings)
             command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
         else:

@@ -13,7 +13,7 @@ import pytest
 import docker
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.memory import limit_mb
 from tests.conftest import require_docker
@@ -46,7 +46,7 @@ def test_the_container_is_shut_in(container: Any) -> None:
     assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
     assert "no-new-privileges:true" in host["SecurityOpt"]
     assert host["IpcMode"] == "private"
-    assert host["Memory"] == limit_mb(settings.load({}, Path("/none"))) * 2**20
+    assert host["Memory"] == limit_mb(Settings.load({}, Path("/none"))) * 2**20
     published = [p for ports in host["PortBindings"].values() for p in ports]
     assert {each["HostIp"] for each in published} == {"127.0.0.1"}
 
@@ -113,9 +113,9 @@ import json
 from pathlib import Path
 import docker
 from scripts.repository import live
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
-stack = DockerStack(settings.load())
+stack = DockerStack(Settings.load())
 with stack.temporary(live.REPOSITORY, Path("build/tried.log")):
     label = f"com.docker.compose.project={stack.project}"
     found = docker.from_env().containers.list(filters={"label": label})

@@ -31,7 +31,7 @@ from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.start_server import PIPELINE
 from scripts.base import files
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
 from tests.conftest import require_docker
 from tests.project import (
@@ -79,10 +79,10 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 # The images of the cpu flavour, without what `make up` does after it has built them.
 BUILD = """
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
 
-stack = DockerStack(settings.load())
+stack = DockerStack(Settings.load())
 stack.build("server")
 stack.prepare_step("export")
 print(stack.project)
@@ -469,7 +469,7 @@ def test_containers_compute_on_the_gpus_that_serve(monkeypatch: pytest.MonkeyPat
     require_docker()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     for said, seen in (({"GPUS": "0,2"}, "0,2"), ({}, None)):
-        stack = GpuStack(settings.load(said, Path("no .env")))
+        stack = GpuStack(Settings.load(said, Path("no .env")))
         asked = stack.compose("--profile", "steps", "config", "--format", "json", quiet=True)
         services = json.loads(asked.stdout)["services"]
         for name in ("engine", "gate", "server"):
