@@ -95,6 +95,11 @@ def service_of(
         Keys(settings.exposure.api_keys, settings.admin_key) if settings.exposure.api_keys else None
     )
 
+    async def live(request: Request, named: Mapping[str, str]) -> Answer:
+        """Triton itself does not answer this while it loads a model."""
+        noted = readiness(settings.run_dir)
+        return Answer() if noted and noted[0] else await api.live(request, named)
+
     async def ready(request: Request, named: Mapping[str, str]) -> Answer:
         if stopping():
             raise Refused(503, "the server is stopping")
@@ -120,6 +125,7 @@ def service_of(
         *of_triton(api),
         *of_plain_questions(PlainQuestions(triton, settings.limits)),
         *of_documents(documents()),
+        open_to_all("/v2/health/live", GET=live),
         open_to_all("/v2/health/ready", GET=ready),
         open_to_all("/internal/metrics", GET=metrics),
     ]

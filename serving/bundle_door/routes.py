@@ -73,7 +73,6 @@ def always(answer: Answer) -> Handler:
 def of_triton(api: Api) -> list[Route]:
     return [
         open_to_all(VERSIONED + "/infer", POST=api.infer),
-        open_to_all("/v2/health/live", GET=api.live),
         open_to_all("/v2", GET=api.server),
         for_the_admin("/v2/models/stats", GET=api.statistics),
         open_to_all(VERSIONED, GET=api.model),

@@ -114,7 +114,8 @@ class Keeper:
         folder = sockets.folder(self._options.run_dir)
         try:
             async with asyncio.timeout(ASK_DOOR_S):
-                await local_http.ask(folder / sockets.HTTP, "GET", "/v2/health/live")
+                # Which the door answers by itself: Triton answers nothing of the kind while it loads.
+                await local_http.ask(folder / sockets.HTTP, "GET", "/v2/health/ready")
                 await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/ready")
         except (OSError, TimeoutError):
             return False

@@ -19,6 +19,7 @@ from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
 from scripts.recipes.recipe import Contents, Export, Recipe, Server
+from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.infer import Answer, Question
 from scripts.steps.places import Checkpoint, categories_beside
@@ -91,14 +92,14 @@ class Places(Recipe):
         from bundle_client.show import as_error, as_json, as_table
         from bundle_client.sources import expand, name_of, named, read
 
-        failed = 0
+        failed, top = 0, arguments.load(said).top
         with Client(**server.known) as client:
             for source in expand(asked):
                 try:
                     with named(source):
                         pixels = decoded(read(source, MAX_BYTES, TIMEOUT_S))
                         began = time.perf_counter()
-                        found = client.place(pixels, self.ensemble)
+                        found = client.place(pixels, self.ensemble)[:top]
                 except ClientError as fault:
                     failed += 1
                     print(as_error(Result(name_of(source), error=fault)), file=sys.stderr)
