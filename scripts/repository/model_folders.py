@@ -130,17 +130,21 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
 
 
 def write_labels(pipeline: Pipeline, made: Workspace, engine: Engine, repository: Path) -> bool:
-    """Returns whether the labels changed."""
-    recipe = pipeline.recipe
-    lines = recipe.label_lines(made, repository)
-    if lines is None:
+    """Those of the ensemble and of the network; returns whether they changed."""
+    network = pipeline.recipe.network_model(engine)
+    of_network = network is not None and _write_labels(network, pipeline, made, repository)
+    return write_ensemble_labels(pipeline, made, repository) or of_network
+
+
+def write_ensemble_labels(pipeline: Pipeline, made: Workspace, repository: Path) -> bool:
+    return _write_labels(pipeline.ensemble, pipeline, made, repository)
+
+
+def _write_labels(model: str, pipeline: Pipeline, made: Workspace, repository: Path) -> bool:
+    lines, place = pipeline.recipe.label_lines(made, repository), repository / model / LABELS
+    if lines is None or (place.exists() and place.read_text() == lines):
         return False
-    named = [model for model in (recipe.ensemble, recipe.network_model(engine)) if model]
-    places = [repository / model / LABELS for model in named]
-    if all(place.exists() and place.read_text() == lines for place in places):
-        return False
-    for place in places:
-        files.write(place, lines)
+    files.write(place, lines)
     return True
 
 

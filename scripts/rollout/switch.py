@@ -81,14 +81,17 @@ class Switch:
         self._leave_only(self.old)
 
     def _fix(self, version: Version) -> None:
-        if model_folders.write_labels(
-            version.pipeline, version.workspace, self.engine, live.REPOSITORY
-        ):
+        # The network's labels come later: Triton would reload the network for them, from its config
+        # on disk, which serves the newest version alone.
+        made = version.workspace
+        if model_folders.write_ensemble_labels(version.pipeline, made, live.REPOSITORY):
             self.shared.push_live()
         self.control.load(self.pipeline, pinned(self._config(self.pipeline), version.models))
 
     def _leave_only(self, version: Version) -> None:
         live.leave_only(version)
+        made = version.workspace
+        model_folders.write_labels(version.pipeline, made, self.engine, live.REPOSITORY)
         self.shared.push_live()
         with suppress(UserError):  # it may not be loaded yet
             self.control.unload(self.candidate)

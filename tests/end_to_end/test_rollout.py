@@ -308,19 +308,19 @@ def test_a_broken_config(local: Project, candidate: Path) -> None:
 
 
 def test_labels_that_nobody_knows_again(local: Project, assets: Path) -> None:
-    """The weights of the live version are trained; those of the next are random, and then random
-    ones that say they are not."""
+    """The weights of the live version are trained; those of the next are random, which each of its
+    labels says; and then random ones that say they are not."""
     random = local.served_version.parent / str(published(local, WEIGHTS="random"))
     refused(local, "has untrained weights", random)
-    manifest = random / "onnx" / "manifest.json"
-    replaced(manifest, json.dumps(json.loads(manifest.read_text()) | {"untrained": False}))
-    refused(local, "the same answer to 0 of 32 requests, but MIN_AGREEMENT requires 20%", random)
     before = serving(local)
     with nobody_waits_in_vain(local):
         said = local.made("rollout", VERSION=random.name, ANYWAY="1")
         assert f"version {random.name} is live; 0 of " in said
         assert f"version {before} is live; 0 of " in local.made("rollback")
     assert serving(local) == before
+    manifest = random / "onnx" / "manifest.json"
+    replaced(manifest, json.dumps(json.loads(manifest.read_text()) | {"untrained": False}))
+    refused(local, "the same answer to 0 of 32 requests, but MIN_AGREEMENT requires 20%", random)
 
 
 AT_ITS_START = "        # Pillow lets go"
