@@ -52,6 +52,7 @@ class Triton:
             ],
         )
         self._stub = kserve.stub(self._channel)
+        self._signatures: dict[str, Any] = {}
 
     async def close(self) -> None:
         await self._channel.close()
@@ -87,14 +88,25 @@ class Triton:
     async def ask(self, pipeline: str, seconds: float) -> Refusal | None:
         """None if it answered a test request."""
         try:
-            asked = pb.ModelMetadataRequest(name=pipeline)
-            signature = await self._stub.ModelMetadata(asked, timeout=seconds)
-            await self._stub.ModelInfer(question(signature), timeout=seconds)
+            asked = question(await self._signature(pipeline))
+            await self._stub.ModelInfer(asked, timeout=seconds)
         except grpc.aio.AioRpcError as fault:
             said = " ".join(str(fault.details()).split())[:300]
             busy = fault.code() in BUSY or QUEUE_FULL in said
             return Refusal(said or fault.code().name, busy)
         return None
+
+    async def _signature(self, pipeline: str) -> Any:
+        """While Triton loads a model, it answers requests to the others, but nothing about them: then
+        it is the last known one."""
+        asked = pb.ModelMetadataRequest(name=pipeline)
+        try:
+            self._signatures[pipeline] = await self._stub.ModelMetadata(asked, timeout=SECONDS)
+        except grpc.aio.AioRpcError as fault:
+            waits = fault.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            if not (waits and pipeline in self._signatures):
+                raise
+        return self._signatures[pipeline]
 
 
 def ready(index: Mapping[tuple[str, str], str]) -> set[str]:
