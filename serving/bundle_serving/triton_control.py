@@ -97,8 +97,8 @@ class Triton:
         return None
 
     async def _signature(self, pipeline: str) -> Any:
-        """The last known one while Triton loads a model, for it then answers requests to the others,
-        but nothing about them."""
+        """While Triton loads a model it answers the others' requests, but nothing about them: then
+        this is the last known one."""
         asked = pb.ModelMetadataRequest(name=pipeline)
         try:
             self._signatures[pipeline] = await self._stub.ModelMetadata(asked, timeout=SECONDS)
