@@ -12,7 +12,8 @@ from bundle_serving.exposure import API_KEYS, CERTIFICATE, PRIVATE_KEY, TLS_FOLD
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.settings.settings import Settings
+from scripts.settings.settings import DOOR, Settings
+from scripts.settings.settings import names as names_of
 from scripts.stacks import admin_key
 
 FOLDER = ROOT / "build" / "tls"
@@ -92,8 +93,9 @@ def _parts(problem: str) -> tuple[str, str]:
 
 
 def told(wished: Settings) -> dict[str, str]:
-    """What the door of the local flavour is told by its environment."""
-    return {"BIND": wished.bind, TLS_FOLDER: str(FOLDER), API_KEYS: str(KEYS)}
+    """What a door of the local flavour is told by its environment."""
+    of_the_door = {name: wished[name] for name in names_of(DOOR)}
+    return of_the_door | {"BIND": wished.bind, TLS_FOLDER: str(FOLDER), API_KEYS: str(KEYS)}
 
 
 def mark(wished: Settings) -> str:

@@ -66,6 +66,8 @@ HEADERS_S = 10
 
 @dataclass(frozen=True)
 class Ports:
+    """0: not opened."""
+
     address: str
     http: int
     grpc: int
@@ -87,6 +89,7 @@ def config(
             "listeners": [
                 listener(name, ports.address, port, routes, limits, exposure)
                 for name, port, routes in listeners
+                if port
             ],
             "clusters": [
                 cluster("http", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
