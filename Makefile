@@ -142,6 +142,6 @@ lint: $(LAYER)/check
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	.venv/bin/lint-imports
+	.venv/bin/lint-imports --no-logo
 	.venv/bin/shellcheck $$(git grep --untracked -lE '^#!.*sh$$')
 	.venv/bin/hadolint $$(git ls-files '*Dockerfile')

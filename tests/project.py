@@ -258,7 +258,7 @@ def words_shown_while(process: subprocess.Popen[Any]) -> set[str]:
     """Every argument that the process list shows, of anyone, until this process has ended."""
     shown: set[str] = set()
     while process.poll() is None:
-        time.sleep(0.05)  # between two looks, so that what is looked at gets on
+        time.sleep(0.2)  # between two looks, which cost too
         for other in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):  # ended meanwhile
                 shown |= set(other.read_text(errors="replace").split("\0"))

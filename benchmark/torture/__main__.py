@@ -11,12 +11,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rich.table import Table
 
 from benchmark.torture.bystanders import GRACE_S, Bystanders
 from benchmark.torture.own_server import served
+from benchmark.torture.pictures import of_a_megabyte
 from benchmark.torture.subject import Subject
 from benchmark.torture.trials import Harmed, Told, Trial, trials
 from bundle_serving.start_server import PIPELINE
@@ -37,6 +39,7 @@ KEPT_BYTES = 100_000_000
 # That bystanders may wait longer than usual while nothing of the server's own is taken away.
 LONGER_S = 1.0
 USUAL_S = 3
+CLIENTS = 16
 
 
 @dataclass(frozen=True)
@@ -78,9 +81,13 @@ def main() -> int:
 
 
 def _usual(subject: Subject) -> float:
-    """The longest wait of bystanders while nothing is done."""
-    with console.waiting("what is usual here"), Bystanders(subject) as undisturbed:
-        time.sleep(USUAL_S)
+    """The longest wait of bystanders while nothing is done; after a load as from many clients, for
+    which the server's processes take memory that they keep."""
+    with console.waiting("what is usual here"):
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            list(clients.map(subject.asked, [of_a_megabyte()] * 10 * CLIENTS))
+        with Bystanders(subject) as undisturbed:
+            time.sleep(USUAL_S)
     return undisturbed.longest
 
 

@@ -7,9 +7,11 @@ import json
 import random
 import re
 import socket
+import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, BinaryIO
 
 RAW = {"Inference-Header-Content-Length": "0"}
@@ -100,13 +102,25 @@ def attacks(target: Target) -> dict[str, Hostile]:
             403, b"[" * 200_000, {"Origin": "https://example.org", "Content-Type": "text/plain"}
         ),
         "a gigabyte in gzip": request(
-            413, gzip.compress(bytes(2**30)), {"Content-Encoding": "gzip"}
+            413, gzipped_zeros(megabytes=1024), {"Content-Encoding": "gzip"}
         ),
         "chunks for the admin": Hostile(403, b"x" * 300_000, path="/v2/repository/index", chunk=1),
         "a gigabyte": request(413, bytes(1 << 20), {"Content-Length": str(2**30)}),
         "chunks without end": request(413, bytes(150_000_000), chunk=1 << 20),
         "a name that points here": request(403, asked(), {"Host": "rebound.example.org"}),
     }
+
+
+@cache
+def gzipped_zeros(megabytes: int) -> bytes:
+    """One megabyte is packed, and its block repeated: a gigabyte would take seconds."""
+    megabyte, crc = bytes(1 << 20), 0
+    packing = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    block = packing.compress(megabyte) + packing.flush(zlib.Z_FULL_FLUSH)
+    for _ in range(megabytes):
+        crc = zlib.crc32(megabyte, crc)
+    head = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+    return head + block * megabytes + packing.flush() + struct.pack("<II", crc, megabytes << 20)
 
 
 def status_of(request: Hostile, port: int) -> int | None:

@@ -12,9 +12,10 @@ from .canary import Canary
 from .errors import ClientError
 from .faults import no_such_model, translated
 from .patience import patiently_async
+from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
 from .sources import Source, Sources, expand, name_of, named, read
-from .transport import Connection, Protocol, knock, server
+from .transport import Connection, knock
 from .vectors import MODEL as VECTOR_MODEL
 from .vectors import Embedding, embedding, of_the_service
 from .wire import Result, labels

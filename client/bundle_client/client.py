@@ -16,11 +16,12 @@ from .canary import Canary
 from .errors import ClientError, PictureRefused, TextRefused
 from .faults import no_such_model, translated
 from .patience import patiently
+from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
 from .sources import Source, Sources, expand, name_of, named, read
 from .texts import MODEL as TEXT_MODEL
 from .texts import Sentiment, sentiments
-from .transport import Connection, Protocol, knock, load, server
+from .transport import Connection, knock, load
 from .vectors import MODEL as VECTOR_MODEL
 from .vectors import Embedding, embedding, of_the_service
 from .wire import Label, Result, labels

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from . import show
 from .client import Client
 from .errors import CONCERNS_ALL, ServerUnreachable
+from .server import PORTS, PROTOCOLS
 from .settings import MODEL, TIMEOUT_S
 from .sources import Source, expand, name_of
-from .transport import PORTS, PROTOCOLS
 from .wire import Result
 
 ANSWERED, FAILED, UNREACHABLE, INTERRUPTED = 0, 1, 3, 130

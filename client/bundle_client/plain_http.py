@@ -8,17 +8,16 @@ thread that still waits for an answer when Python ends (after Ctrl-C) ends it wi
 import json
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection, RemoteDisconnected
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-if TYPE_CHECKING:
-    from .transport import Server
+from .server import Server
 
 
 class PlainHttp:
     """Stands in for `tritonclient.http.InferenceServerClient` as far as it is needed here."""
 
-    def __init__(self, tensors: Any, server: "Server", context: Any) -> None:
+    def __init__(self, tensors: Any, server: Server, context: Any) -> None:
         self._messages = tensors.InferenceServerClient
         self._failure = tensors.InferenceServerException
         self._line = HTTPConnection(server.host, server.port, timeout=server.timeout)

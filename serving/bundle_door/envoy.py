@@ -24,8 +24,12 @@ Config = dict[str, Any]
 
 BUFFER = "envoy.filters.http.buffer"
 AUTHORIZATION = "envoy.filters.http.ext_authz"
-# To the HTTP service, which itself says how many requests it takes.
+# To the HTTP service, which itself says how many requests it takes; what is far beyond that does
+# not reach it. Health, metrics and the checks of keys always do.
 MOST_CONNECTIONS = 4096
+MORE = 64
+# Of what a client sends; a message over gRPC is read whole all the same.
+CONNECTION_BYTES = 128 << 10
 HTTP1: Config = {"http_protocol_options": {}}
 HTTP2: Config = {"http2_protocol_options": {}}
 
@@ -92,7 +96,8 @@ def config(
                 if port
             ],
             "clusters": [
-                cluster("http", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
+                cluster("http", folder / sockets.HTTP, HTTP1, most=limits.in_flight + MORE),
+                cluster("beside", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
                 cluster("triton", folder / sockets.GRPC, HTTP2, most=limits.in_flight),
                 cluster("streams", folder / sockets.STREAMS, HTTP2, most=limits.in_flight),
             ],
@@ -112,7 +117,7 @@ def config(
 def http_routes(limits: Limits) -> list[Config]:
     return [
         refusal({"prefix": "/internal/"}, 404, "Not Found"),
-        *(without_key(to("http", {"path": path}, timeout_s=10)) for path in HEALTH),
+        *(without_key(to("beside", {"path": path}, timeout_s=10)) for path in HEALTH),
         to("http", {"prefix": "/"}, timeout_s=limits.answer_s + 5),
     ]
 
@@ -120,7 +125,7 @@ def http_routes(limits: Limits) -> list[Config]:
 def metrics_routes() -> list[Config]:
     return [
         refusal(with_header({"prefix": "/"}, "origin", {"present_match": True}), 403, FOREIGN_PAGE),
-        to("http", {"path": "/metrics"}, timeout_s=10, rewrite="/internal/metrics"),
+        to("beside", {"path": "/metrics"}, timeout_s=10, rewrite="/internal/metrics"),
     ]
 
 
@@ -172,7 +177,7 @@ def listener(
         "name": name,
         "address": {"socket_address": socket_address},
         # What a connection may have waiting here; more is left to the client's end.
-        "per_connection_buffer_limit_bytes": 1 << 20,
+        "per_connection_buffer_limit_bytes": CONNECTION_BYTES,
         "filter_chains": [chain],
     }
 
@@ -311,7 +316,7 @@ def authorization() -> Config:
         AUTHORIZATION,
         "filters.http.ext_authz.v3.ExtAuthz",
         http_service={
-            "server_uri": {"uri": "http://localhost", "cluster": "http", "timeout": seconds(2)},
+            "server_uri": {"uri": "http://localhost", "cluster": "beside", "timeout": seconds(2)},
             "path_prefix": "/internal/authorize",
             "authorization_response": {
                 "dynamic_metadata_from_headers": {"patterns": [{"exact": CLIENT_HEADER}]}

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from bundle_client import AsyncClient, Client, ServerUnreachable
-from bundle_client.transport import PROTOCOLS, Protocol, server
+from bundle_client.server import PROTOCOLS, Protocol, server
 
 
 @pytest.mark.parametrize(

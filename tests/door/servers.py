@@ -91,8 +91,11 @@ def behind_the_door(
     key_file = run_dir / "key"
     key_file.write_text(KEY)
     ports = http_port, grpc_port, metrics_port = free_ports(3)
+    regions = f"door{os.getpid()}_{http_port}_"
+    command = triton_command(run_dir, folder, repository, models, regions)
     with (
-        process(triton_command(run_dir, folder, repository, models), run_dir) as triton,
+        removed_afterwards(regions),
+        process(command, run_dir) as triton,
         process(door_command(run_dir, key_file, ports, options), None) as door,
     ):
         server = Behind(
@@ -102,6 +105,16 @@ def behind_the_door(
         )
         wait_until(lambda: answers(server), "the door and Triton")
         yield server
+
+
+@contextlib.contextmanager
+def removed_afterwards(regions: str) -> Iterator[None]:
+    """The shared memory that a killed server leaves."""
+    try:
+        yield
+    finally:
+        for region in Path("/dev/shm").glob(f"{regions}*"):
+            region.unlink()
 
 
 def answers(server: Behind) -> bool:
@@ -114,7 +127,7 @@ def answers(server: Behind) -> bool:
 
 
 def triton_command(
-    run_dir: Path, folder: Path, repository: Path, models: Sequence[str]
+    run_dir: Path, folder: Path, repository: Path, models: Sequence[str], regions: str
 ) -> list[str]:
     binary, backends, _ = prepared(run_dir)
     return [
@@ -124,7 +137,7 @@ def triton_command(
         "--model-control-mode=explicit",
         "--strict-readiness=false",
         *(f"--load-model={name}" for name in models),
-        f"--backend-config=python,shm-region-prefix-name=door{os.getpid()}_",
+        f"--backend-config=python,shm-region-prefix-name={regions}",
         "--model-config-name=cpu",
         f"--grpc-address=unix:{folder}/grpc",
         "--grpc-port=1",

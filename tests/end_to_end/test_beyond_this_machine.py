@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bundle_client import Client, KeyRefused, ServerUnreachable
-from bundle_client.transport import Protocol
+from bundle_client.server import Protocol
 from tests.conftest import require_docker
 from tests.project import Project, error_lines, picture
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bundle_client import Client, TextRefused
-from bundle_client.transport import Protocol
+from bundle_client.server import Protocol
 from scripts.base.errors import NoWeights, UserError
 from scripts.steps.texts import export, sentences
 from tests.project import Project

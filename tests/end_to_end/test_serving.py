@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from benchmark.torture.odd_pictures import CATALOGUE
 from bundle_client import AsyncClient, Client, PictureRefused
-from bundle_client.transport import Protocol
+from bundle_client.server import Protocol
 from tests.conftest import everywhere
 from tests.project import Project, interrupt, picture
 

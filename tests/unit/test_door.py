@@ -13,6 +13,7 @@ import pytest
 from bundle_door import envoy, own_log
 from bundle_door.answers import Refused
 from bundle_door.compression import compressed, decompressed, preferred
+from bundle_door.documents import documents
 from bundle_door.inference import (
     Signature,
     answered,
@@ -275,3 +276,8 @@ def test_a_log_is_kept_short_for_all_who_append_to_it(tmp_path: Path) -> None:
         print("second", file=log, flush=True)
     assert file.read_text() == "second\n"
     assert (tmp_path / "server.log.1").read_text() == "first\n"
+
+
+def test_the_documentation_of_the_api_can_be_read() -> None:
+    """The door reads it when it starts."""
+    assert "/classify" in json.loads(documents()["/openapi.json"].body)["paths"]

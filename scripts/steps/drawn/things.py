@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -73,7 +74,7 @@ class Pen:
             [self._at(point) for point in points], fill, width=self._wide(thick), joint="curve"
         )
 
-    @property
+    @cached_property
     def _draw(self) -> ImageDraw.ImageDraw:
         return ImageDraw.Draw(self.layer)
 

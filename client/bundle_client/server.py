@@ -1,0 +1,57 @@
+"""A server's address, and how to ask there."""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+from urllib.parse import urlsplit
+
+Protocol = Literal["http", "grpc"]
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+PORTS: dict[Protocol, int] = {"http": 8000, "grpc": 8001}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where to ask, how, and how long to wait."""
+
+    protocol: Protocol
+    host: str
+    port: int
+    timeout: float
+    tls: bool = False
+    # Whose certificates are trusted; None: those that this machine trusts.
+    ca_file: str | None = None
+    # In its certificate, where it is asked under another one.
+    server_name: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def server(
+    url: str | None,
+    protocol: Protocol,
+    timeout: float,
+    api_key: str | None = None,
+    ca_file: str | None = None,
+    server_name: str | None = None,
+) -> Server:
+    """Read an address: host or host:port, with or without http:// or grpc:// in front; encrypted
+    with https:// or grpcs://, or where certificates are named."""
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"protocol {protocol!r} is not one of {', '.join(PROTOCOLS)}")
+    if timeout <= 0:
+        raise ValueError("timeout must be more than 0 seconds")
+    scheme, _, rest = (url or "localhost").rpartition("://")
+    try:
+        parts = urlsplit("//" + rest)
+        host, port = parts.hostname, parts.port or PORTS[protocol]
+    except ValueError as exc:
+        raise ValueError(f"address {url!r}: {exc}") from None
+    encrypted = f"{protocol}s"
+    if not host or scheme not in ("", protocol, encrypted) or parts.path.strip("/"):
+        raise ValueError(f"address {url!r} is not host:port or {protocol}://host:port")
+    tls = scheme == encrypted or (not scheme and ca_file is not None)
+    return Server(protocol, host, port, timeout, tls, ca_file, server_name, api_key)
