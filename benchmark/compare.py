@@ -36,8 +36,9 @@ from scripts.recipes import pipelines
 from scripts.server.running import running_server
 from scripts.server.served import described, served_version
 from scripts.server.stop import stop_server
-from scripts.settings import arguments, settings
+from scripts.settings import arguments
 from scripts.settings.known import require_known
+from scripts.settings.settings import Settings
 from scripts.stacks import state
 from scripts.stacks.state import State
 
@@ -144,7 +145,7 @@ def our_server() -> Iterator[State]:
 @contextmanager
 def others(asked: list[str]) -> Iterator[list[Contender]]:
     """All at once: one that is not asked takes no time of the processor."""
-    setup = contenders.what_is_served(served_version(), settings.load().cores)
+    setup = contenders.what_is_served(served_version(), Settings.load().cores)
     with ExitStack() as up:
         started = []
         for name in asked:

@@ -32,7 +32,7 @@ for name in list(os.environ):
         del os.environ[name]
 sys.dont_write_bytecode = False
 
-# Whoever is started in the background by a shell ignores Ctrl-C, and so does all that it starts.
+# A program that a shell starts in the background ignores Ctrl-C, and so does all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What costs most to make is made once: the files of tests that share it are run by one worker, and

@@ -112,8 +112,8 @@ class Project:
     def bare(cls, path: Path, **settings: str) -> Project:
         """The files that git knows or would take.
 
-        The folder's name is another one for each run of these tests, for whoever looks at what is
-        left of one.
+        The folder's name is another one for each run of these tests, so that what is
+        left of one can be told apart.
         """
         path = path / f"{path.name}-{os.getpid()}"
         listed = subprocess.run(

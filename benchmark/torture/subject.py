@@ -81,7 +81,7 @@ class Subject:
         return asked
 
     def is_whole(self, before: Mapping[str, int]) -> bool:
-        """Everyone is there, and whoever is asked answers, each of them in its turn."""
+        """Every process is there, and each instance answers when its turn comes."""
         if self.numbers() != before or self.status("/health/ready") != 200:
             return False
         return all(self.asked() == 200 for _ in range(TURNS))

@@ -1,6 +1,6 @@
 # Weights -> ONNX -> TensorRT plan: NVIDIA's pytorch image, and what it lacks for that.
 ARG TRITON_TAG
-FROM nvcr.io/nvidia/pytorch:${TRITON_TAG}-py3
+FROM nvcr.io/nvidia/pytorch:${TRITON_TAG}-py3 AS export
 COPY requirements/export.txt requirements/constraints.txt /requirements/
 # Its own torch, torchvision and numpy stay; PIP_CONSTRAINT would hold back what is added.
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \

@@ -1,6 +1,6 @@
 # The server on a GPU: NVIDIA's tritonserver, and what the Python models need.
 ARG TRITON_TAG
-FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}-py3
+FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}-py3 AS server
 COPY requirements/serve-gpu.txt requirements/cupy.txt requirements/constraints.txt /requirements/
 ARG POSTPROCESS=cpu
 # Beside NVIDIA's own packages, none of which is replaced.

@@ -20,6 +20,12 @@ class UserError(Exception):
         self.cause = cause
         self.remedy = remedy
 
+    @classmethod
+    def of(cls, fault: object, remedy: str = "") -> UserError:
+        """From one line of another package: "cause; remedy"."""
+        *cause, last = str(fault).rsplit("; ", 1)
+        return cls(cause[0], last) if cause else cls(last, remedy)
+
 
 class NoWeights(UserError):
     """The requested weights are not available here."""

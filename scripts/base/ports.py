@@ -33,6 +33,11 @@ def holder(address: str, port: int) -> str | None:
     return _process(port) or "another program (another user's, or in a container)"
 
 
+def require_own(address: str) -> None:
+    """Refuses an address that is not this machine's."""
+    holder(address, 0)
+
+
 def _process(port: int) -> str | None:
     import psutil  # missing in the containers that run steps, which only look for free ports
 

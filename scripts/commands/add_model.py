@@ -45,15 +45,15 @@ def main() -> int:
 def tried(pipeline: Pipeline, server: State) -> Pipeline:
     """Exports and checks it, which later steps find done. Returns the pipeline with the picture
     sizes that the export found."""
-    wished = up.wished_of(pipeline, server.settings, None)
-    stack = flavour.stack(server.flavour, wished)
+    settings = up.settings_of(pipeline, server.settings, None)
+    stack = flavour.stack(server.flavour, settings)
     with lock.one_at_a_time():
         stack.prepare()
         try:
             with archive.draft(pipeline, None) as draft:
-                engines.export(stack, wished, pipeline, draft)
+                engines.export(stack, settings, pipeline, draft)
                 if engines.of(stack) is CPU:
-                    engines.prove(stack, wished, pipeline, draft)
+                    engines.prove(stack, settings, pipeline, draft)
                 transform = draft.manifest.transform
         finally:
             shutil.rmtree(archive.home(pipeline))

@@ -46,7 +46,8 @@ from scripts.measuring.workload import Configuration, Target
 from scripts.recipes import pipelines
 from scripts.server.running import running
 from scripts.server.served import described, served_version
-from scripts.settings import arguments, settings
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
@@ -65,7 +66,7 @@ def main() -> int:
     pipeline = pipelines.asked()
     if said.textbook and not pipeline.first:
         raise UserError("the textbook recipe exists only for the main pipeline", "omit MODEL")
-    perf_analyzer.require(flavour.serving_or_chosen(settings.load(), state.load())[0])
+    perf_analyzer.require(flavour.serving_or_chosen(Settings.load(), state.load())[0])
     server = running(pipeline)
     divided = pipeline.recipe.divided
     asked = division.measured(server, pipeline) if divided else subject.of(server, pipeline)

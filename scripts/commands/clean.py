@@ -11,7 +11,8 @@ from scripts.base import console, lock
 from scripts.base.paths import ROOT, VENV
 from scripts.recipes import pipelines
 from scripts.server.stop import stop_server
-from scripts.settings import compose_env, settings
+from scripts.settings import compose_env
+from scripts.settings.settings import Settings
 from scripts.stacks import containers, flavour
 
 
@@ -20,7 +21,7 @@ def main() -> int:
         stop_server()
         older: list[str] = []
         for name in flavour.possible():
-            stack = flavour.stack(name, settings.load())
+            stack = flavour.stack(name, Settings.load())
             if isinstance(stack, containers.DockerStack):
                 stack.remove_all()
                 older += stack.images_of_folder_name()

@@ -17,7 +17,6 @@ from scripts.server import ask
 from scripts.server.served import serving
 from scripts.server.torchvision_weights import why_unavailable
 from scripts.server.up import bring_up
-from scripts.settings import settings
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings
 from scripts.steps import picture
@@ -27,18 +26,18 @@ PICTURE = ROOT / "build" / "mug.jpg"
 
 
 def main() -> int:
-    wished = settings.load()
-    reason = None if _settled(wished) else why_unavailable(wished)
+    settings = Settings.load()
+    reason = None if _settled(settings) else why_unavailable(settings)
     if reason:
         console.note(f"torchvision's weights are not available ({reason})")
         console.note(f"instead, a small network is trained here, on drawings: {', '.join(NAMES)}")
-        wished = wished.replaced(ARCH=DRAWN, WEIGHTS="default")
-    server = bring_up(wished)
+        settings = settings.replaced(ARCH=DRAWN, WEIGHTS="default")
+    server = bring_up(settings)
     picture.main(["--out", str(PICTURE)])
     shown = PICTURE.relative_to(ROOT)
     console.note(f"drew a picture of a mug: {shown}")
     code = pipelines.first().recipe.ask(ask.of(server), [str(shown)], os.environ)
-    if wished.arch == DRAWN:
+    if settings.arch == DRAWN:
         console.note(
             f"this network recognises {len(NAMES)} drawn things, not photos; for ImageNet's 1000 "
             "classes: make up ARCH=resnet50 WEIGHTS=resnet50.pth (or online, without WEIGHTS)"
@@ -54,6 +53,6 @@ def main() -> int:
     return code
 
 
-def _settled(wished: Settings) -> bool:
+def _settled(settings: Settings) -> bool:
     """Whether a network is chosen, or one is live already."""
-    return Settings.weights.name in wished.given or serving(pipelines.first()) is not None
+    return Settings.weights.name in settings.given or serving(pipelines.first()) is not None

@@ -25,7 +25,6 @@ from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.repository import archive
 from scripts.server.torchvision_weights import why_unavailable
-from scripts.settings import settings
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings
 from scripts.stacks import containers, flavour, state
@@ -57,11 +56,11 @@ class Finding:
 
 
 def main() -> int:
-    wished = settings.load()
+    settings = Settings.load()
     table = Table("", "", "", "fix", box=None, show_header=False, padding=(0, 2, 0, 0))
     failures = 0
     with console.waiting("checking this machine"):
-        findings = list(examine(wished))
+        findings = list(examine(settings))
     for finding in findings:
         failures += finding.verdict == FAILURE
         table.add_row(finding.verdict, finding.what, finding.detail, finding.fix)
@@ -70,22 +69,22 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def examine(wished: Settings) -> Iterator[Finding]:
+def examine(settings: Settings) -> Iterator[Finding]:
     yield _system()
     yield _python()
     obstacle = containers.why_not_docker()
-    yield from _docker(obstacle, wished)
+    yield from _docker(obstacle, settings)
     yield room("disk", ROOT, PROJECT_GB, (VENV.exists() and archive.HERE.exists()))
-    if obstacle or wished.flavour == "local":
+    if obstacle or settings.flavour == "local":
         yield from _local()
-    elif wished.flavour == "gpu" or (not wished.flavour and flavour.has_driver()):
-        yield from _gpu(wished)
-        yield from _images(GpuStack(wished))
+    elif settings.flavour == "gpu" or (not settings.flavour and flavour.has_driver()):
+        yield from _gpu(settings)
+        yield from _images(GpuStack(settings))
     else:
-        yield from _images(DockerStack(wished))
+        yield from _images(DockerStack(settings))
     yield _memory()
-    yield from _ports(wished)
-    yield _weights(wished)
+    yield from _ports(settings)
+    yield _weights(settings)
     yield _libb64()
     yield _installer()
 
@@ -103,10 +102,10 @@ def _python() -> Finding:
     return Finding("python", OK, f"{asked.stdout.strip()} in {VENV.name}")
 
 
-def _docker(obstacle: str | None, wished: Settings) -> Iterator[Finding]:
+def _docker(obstacle: str | None, settings: Settings) -> Iterator[Finding]:
     if obstacle:
         detail, _, fix = obstacle.rstrip(")").partition(" (")
-        verdict = FAILURE if wished.flavour in ("gpu", "cpu") else WARNING
+        verdict = FAILURE if settings.flavour in ("gpu", "cpu") else WARNING
         yield Finding("docker", verdict, detail, f"{fix}; without it: flavour local")
         return
     version = ".".join(map(str, containers.compose_version() or ()))
@@ -124,15 +123,15 @@ def _local() -> Iterator[Finding]:
         folder = libpython_folder()
         yield Finding("libpython", OK, f"in {folder}" if folder else "the loader finds it")
     except StartError as fault:
-        detail, _, fix = str(fault).rpartition("; ")
-        yield Finding("libpython", FAILURE, detail, fix)
+        missing = UserError.of(fault)
+        yield Finding("libpython", FAILURE, missing.cause, missing.remedy)
     free = shutil.disk_usage("/dev/shm").free // 2**20
     fix = "" if free >= SHM_MB else "mount -o remount,size=1g /dev/shm"
     yield Finding("/dev/shm", OK if free >= SHM_MB else FAILURE, f"{free} MB free", fix)
 
 
-def _gpu(wished: Settings) -> Iterator[Finding]:
-    stack, tag = GpuStack(wished), wished.triton_tag
+def _gpu(settings: Settings) -> Iterator[Finding]:
+    stack, tag = GpuStack(settings), settings.triton_tag
     try:
         gpu = stack.gpu
         yield Finding("gpu", OK, f"{stack.described}, {gpu.memory}, seen from a container")
@@ -166,12 +165,12 @@ def _memory() -> Finding:
     return Finding("memory", OK if good else WARNING, f"{total:.0f} GB", fix)
 
 
-def _ports(wished: Settings) -> Iterator[Finding]:
+def _ports(settings: Settings) -> Iterator[Finding]:
     known = state.load()
     ours = {*known.started_with.ports.values()} if known else set()
-    for name, port in wished.ports.items():
+    for name, port in settings.ports.items():
         try:
-            who = None if port in ours else ports.holder(wished.bind, port)
+            who = None if port in ours else ports.holder(settings.bind, port)
         except UserError as fault:
             yield Finding("address", FAILURE, fault.cause, fault.remedy)
             return
@@ -180,17 +179,17 @@ def _ports(wished: Settings) -> Iterator[Finding]:
         yield Finding(name.replace("_", " ").lower(), FAILURE if who else OK, detail, fix)
 
 
-def _weights(wished: Settings) -> Finding:
-    said = wished.weights
+def _weights(settings: Settings) -> Finding:
+    said = settings.weights
     if said == "random":
         return Finding("weights", WARNING, "untrained: the labels mean nothing", "WEIGHTS=default")
     if said != "default":
         found = Path(said).is_file()
         fix = "" if found else "give an existing .pth or .safetensors file"
         return Finding("weights", OK if found else FAILURE, said, fix)
-    if wished.arch == DRAWN:
+    if settings.arch == DRAWN:
         return Finding("weights", OK, "trained here, on drawings")
-    if reason := why_unavailable(wished):
+    if reason := why_unavailable(settings):
         fix = "WEIGHTS=file.pth, or ARCH=drawn: trained here, to see it run (make demo does)"
         return Finding("weights", WARNING, f"torchvision's are not available: {reason}", fix)
     return Finding("weights", OK, "torchvision's can be downloaded")

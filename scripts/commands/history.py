@@ -12,7 +12,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import history
 from scripts.server.served import brings_up
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks import state
 from scripts.storage.shared import Shared
 
@@ -20,7 +20,7 @@ from scripts.storage.shared import Shared
 def main() -> int:
     known = state.load()
     pipeline = pipelines.asked()
-    Shared(known.started_with if known else settings.load(), pipeline).pull()
+    Shared(known.started_with if known else Settings.load(), pipeline).pull()
     events = history.read(pipeline)
     if not events:
         raise UserError("nothing has been served here yet", f"start it: {brings_up(pipeline)}")

@@ -32,8 +32,7 @@ def main() -> int:
             if not (asked.add or asked.revoke):
                 console.out.print(clients(), markup=False)
     except BadKeys as fault:
-        cause, _, remedy = str(fault).partition("; ")
-        raise UserError(cause, remedy or "make keys lists them") from None
+        raise UserError.of(fault, "make keys lists them") from None
     return 0
 
 

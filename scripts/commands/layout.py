@@ -20,7 +20,6 @@ from scripts.recipes.layout import Layout
 from scripts.repository import history, model_folders
 from scripts.server import engines, served, up
 from scripts.server.recover import recover
-from scripts.settings import settings
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
 from scripts.stacks.ran_before import StepsRanBefore
@@ -29,29 +28,29 @@ from scripts.storage.shared import Shared
 
 
 def main() -> int:
-    wished = settings.load()
-    if wished.repository:
+    settings = Settings.load()
+    if settings.repository:
         raise UserError(
             "a repository on S3 is filled by make only", "make up, or leave REPOSITORY empty"
         )
-    stack = ran_before.of(wished)
-    how = up.layout(wished, engines.of(stack))
+    stack = ran_before.of(settings)
+    how = up.layout(settings, engines.of(stack))
     with lock.one_at_a_time():
         if sys.argv[1:] == ["candidate"]:
             lay_out_candidate(how)
         else:
             judge_candidate(how)
-            lay_out(stack, wished)
+            lay_out(stack, settings)
     return 0
 
 
-def lay_out(stack: StepsRanBefore, wished: Settings) -> None:
+def lay_out(stack: StepsRanBefore, settings: Settings) -> None:
     first = pipelines.first()
-    shared = Shared(wished, first)
+    shared = Shared(settings, first)
     seed = served.serving(first)
     if seed:
         recover(None, seed, shared)
-    version = up.made_live(stack, wished, first, seed, shared)
+    version = up.made_live(stack, settings, first, seed, shared)
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")
         return

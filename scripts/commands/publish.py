@@ -13,7 +13,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
 from scripts.server import served, up
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.storage.shared import Shared
 
@@ -22,7 +22,7 @@ def main() -> int:
     pipeline = pipelines.asked()
     with lock.one_at_a_time():
         known = state.load()
-        shared = Shared(known.started_with if known else settings.load(), pipeline)
+        shared = Shared(known.started_with if known else Settings.load(), pipeline)
         shared.pull()
         serving = served.serving(pipeline)
         if known is None or serving is None:
@@ -30,10 +30,10 @@ def main() -> int:
                 "no server is running to publish alongside",
                 f"start one: {served.brings_up(pipeline)}",
             )
-        wished = up.wished_of(pipeline, known.settings, serving)
-        stack = flavour.stack(known.flavour, wished)
+        settings = up.settings_of(pipeline, known.settings, serving)
+        stack = flavour.stack(known.flavour, settings)
         stack.prepare()
-        version = up.made(stack, wished, pipeline, serving)
+        version = up.made(stack, settings, pipeline, serving)
         if version == serving:
             console.note(f"nothing changed: {version.describe()} is live")
             return 0

@@ -15,7 +15,8 @@ from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, live
 from scripts.server import extra, loading
-from scripts.settings import arguments, settings
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
 from scripts.stacks import state
 from scripts.storage.shared import Shared
 
@@ -46,6 +47,6 @@ def remove(pipeline: Pipeline) -> None:
     folders = [home / model for home in (own.models, live.REPOSITORY) for model in models]
     for folder in (*folders, archive.home(pipeline)):
         shutil.rmtree(folder, ignore_errors=True)
-    shared = Shared(server.started_with if server else settings.load(), pipeline)
+    shared = Shared(server.started_with if server else Settings.load(), pipeline)
     shared.push_live()
     shared.forget()

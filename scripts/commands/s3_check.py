@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from scripts.base import console
 from scripts.base.errors import UserError
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.storage import check
-from scripts.storage.location import EXAMPLES, wished
+from scripts.storage.location import EXAMPLES, from_settings
 
 
 def main() -> int:
-    wished_for = settings.load()
-    location = wished(wished_for)
+    settings = Settings.load()
+    location = from_settings(settings)
     if location is None:
         raise UserError("REPOSITORY is not set", f"set it: {EXAMPLES}")
     with console.waiting(f"asking {location}"):
-        check.examine(location, wished_for)
+        check.examine(location, settings)
     return 0

@@ -11,7 +11,6 @@ import sys
 
 from scripts.base import console
 from scripts.base.errors import UserError
-from scripts.settings import settings
 from scripts.settings.settings import Settings
 from scripts.stacks import containers
 from scripts.stacks.containers import DockerStack, last_line
@@ -29,14 +28,14 @@ and run once in this shell:
 
 
 def main() -> int:
-    wished = settings.load()
+    settings = Settings.load()
     if obstacle := containers.why_not_docker():
         raise UserError(obstacle, "the S3 server runs only in a container")
-    (up if sys.argv[1:] == ["up"] else down)(wished)
+    (up if sys.argv[1:] == ["up"] else down)(settings)
     return 0
 
 
-def up(wished: Settings) -> None:
+def up(settings: Settings) -> None:
     for user, path in USERS.items():
         if not path.exists():
             key_files.write(
@@ -44,7 +43,7 @@ def up(wished: Settings) -> None:
                 f"[default]\naws_access_key_id = {user}\n"
                 f"aws_secret_access_key = {secrets.token_hex(20)}\n",
             )
-    stack = DockerStack(wished)
+    stack = DockerStack(settings)
     stack.build("s3")
     with console.waiting("starting the S3 server"):
         started = stack.compose("up", "--detach", "--wait", "--no-build", "s3", quiet=True)
@@ -54,7 +53,7 @@ def up(wished: Settings) -> None:
             "see docker compose logs s3; another port: S3_PORT=9100",
         )
     said = NEXT.format(
-        port=wished.s3_port,
+        port=settings.s3_port,
         bucket=BUCKET,
         server=key_files.SERVER,
         operator=key_files.OPERATOR,
@@ -62,6 +61,6 @@ def up(wished: Settings) -> None:
     console.out.print(said, markup=False, soft_wrap=True)
 
 
-def down(wished: Settings) -> None:
-    DockerStack(wished).compose("rm", "--stop", "--force", "s3", quiet=True)
+def down(settings: Settings) -> None:
+    DockerStack(settings).compose("rm", "--stop", "--force", "s3", quiet=True)
     console.note("S3 server stopped; its data is kept")

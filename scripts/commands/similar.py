@@ -20,8 +20,9 @@ from scripts.base.errors import UserError
 from scripts.base.streams import all_output_on_stderr
 from scripts.base.text import printable
 from scripts.server import ask, embeddings
-from scripts.settings import arguments, pictures, settings
+from scripts.settings import arguments, pictures
 from scripts.settings.arguments import Arguments
+from scripts.settings.settings import Settings
 
 NAME_WIDTH = 60
 
@@ -37,7 +38,7 @@ def main() -> int:
         )
     with all_output_on_stderr():
         with lock.one_at_a_time():
-            known = embeddings.ensure(settings.load())
+            known = embeddings.ensure(Settings.load())
         with Client(**ask.known(embeddings.where(known)), timeout=60) as client:
             try:
                 wanted = client.embed(picture)

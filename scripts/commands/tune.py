@@ -31,7 +31,7 @@ from scripts.repository.model_folders import lay_out
 from scripts.server import engines
 from scripts.server.served import serving
 from scripts.server.up import bring_up, layout
-from scripts.settings import arguments, dotenv_file, settings
+from scripts.settings import arguments, dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
@@ -52,14 +52,14 @@ FINAL_ROUNDS = 3
 
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
-    asked, wished = arguments.load(), settings.load()
+    asked, settings = arguments.load(), Settings.load()
     goal, seconds = Goal(asked.latency_ms), 60 * asked.minutes
     if seed := serving(pipelines.first()):
-        wished = wished.over(seed.settings)
+        settings = settings.over(seed.settings)
     server = state.load()
-    name, why = flavour.serving_or_chosen(wished, server)
+    name, why = flavour.serving_or_chosen(settings, server)
     console.note(f"flavour {name}: {why}")
-    stack = flavour.stack(name, wished)
+    stack = flavour.stack(name, settings)
     if isinstance(stack, GpuStack):
         raise UserError(
             "make tune searches CPU settings",
@@ -68,7 +68,7 @@ def main() -> int:
     require(name)
     with stopped(server), lock.one_at_a_time():
         try:
-            return tune(stack, wished, goal, seconds)
+            return tune(stack, settings, goal, seconds)
         finally:
             shutil.rmtree(HERE, ignore_errors=True)
 
@@ -95,24 +95,24 @@ def stopped(server: State | None) -> Iterator[None]:
         bring_up(server.started_with.replaced(FLAVOUR=server.flavour))
 
 
-def tune(stack: Stack, wished: Settings, goal: Goal, seconds: float) -> int:
+def tune(stack: Stack, settings: Settings, goal: Goal, seconds: float) -> int:
     stack.prepare()
-    made = proved(stack, wished)
-    manifest = made[wished.precision].manifest
+    made = proved(stack, settings)
+    manifest = made[settings.precision].manifest
     pictures = photos.given_or_drawn(arguments.load().images, Transform(**manifest.transform))
     scratch = HERE / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
 
     def lay_out_candidate(candidate: Candidate, target: Path) -> None:
-        how = layout(wished.replaced(**candidate.settings), CPU)
+        how = layout(settings.replaced(**candidate.settings), CPU)
         lay_out(pipelines.first(), made[candidate.precision], how, target)
 
-    start = as_it_is(wished)
+    start = as_it_is(settings)
     console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
     console.note(f"current settings: {start}")
     began = time.monotonic()
-    analyzer = at_hand(State(stack.flavour, "", wished.values), scratch)
-    with Arena(stack, lay_out_candidate, goal, wished.cores, pictures, analyzer, HERE) as arena:
+    analyzer = at_hand(State(stack.flavour, "", settings.values), scratch)
+    with Arena(stack, lay_out_candidate, goal, settings.cores, pictures, analyzer, HERE) as arena:
 
         def time_is_left() -> bool:
             """Enough for one more comparison and the final one, which counts."""
@@ -120,22 +120,22 @@ def tune(stack: Stack, wished: Settings, goal: Goal, seconds: float) -> int:
             console.note(f"{max(0, left):.0f} s of the search left")
             return left > arena.duel_seconds * (1 + FINAL_ROUNDS / ROUNDS)
 
-        best = descend(start, axes(wished.cores, list(made)), arena.beats, time_is_left)
+        best = descend(start, axes(settings.cores, list(made)), arena.beats, time_is_left)
         if best != start:
             console.note(f"final comparison: {best} against the current settings")
             arena.duel(best, start, FINAL_ROUNDS)
-    return conclude(wished, goal, best, start, arena.scores, manifest)
+    return conclude(settings, goal, best, start, arena.scores, manifest)
 
 
-def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
+def proved(stack: Stack, settings: Settings) -> dict[str, Workspace]:
     """The precisions that may be served, each with what its check needs; the first is the current
     one. Others are tried only with PRECISION=auto."""
-    chosen = wished.precision
+    chosen = settings.precision
     made = {chosen: Workspace(HERE / chosen)}
     if seed := serving(pipelines.first()):
         files.link_tree(seed.folder, made[chosen].folder)
-    engines.export(stack, wished, pipelines.first(), made[chosen])
-    engines.prove(stack, wished, pipelines.first(), made[chosen])
+    engines.export(stack, settings, pipelines.first(), made[chosen])
+    engines.prove(stack, settings, pipelines.first(), made[chosen])
     others = ("int8", "fp32") if chosen == "auto" else ()
     for other in others:
         if other == made[chosen].decision["precision"]:
@@ -143,7 +143,7 @@ def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
         try:
             tried = Workspace(HERE / other)
             files.link_tree(made[chosen].folder, tried.folder)
-            engines.prove(stack, wished.replaced(PRECISION=other), pipelines.first(), tried)
+            engines.prove(stack, settings.replaced(PRECISION=other), pipelines.first(), tried)
             made[other] = tried
         except AlreadyReported:
             console.note(f"{other} is skipped")
@@ -152,12 +152,12 @@ def proved(stack: Stack, wished: Settings) -> dict[str, Workspace]:
     return made
 
 
-def as_it_is(wished: Settings) -> Candidate:
-    return Candidate(wished.precision, Share.network(wished), Share.preprocessing(wished))
+def as_it_is(settings: Settings) -> Candidate:
+    return Candidate(settings.precision, Share.network(settings), Share.preprocessing(settings))
 
 
 def conclude(
-    wished: Settings,
+    settings: Settings,
     goal: Goal,
     winner: Candidate,
     start: Candidate,
@@ -174,8 +174,8 @@ def conclude(
         console.note(f"nothing beats the current settings ({old}); .env is unchanged")
         return 0
     figures = f"{new}, was {old}"
-    change = {name: value for name, value in winner.settings.items() if value != wished[name]}
-    circumstances = f"{manifest.describe()}; {processor()}, {wished.cores} cores"
+    change = {name: value for name, value in winner.settings.items() if value != settings[name]}
+    circumstances = f"{manifest.describe()}; {processor()}, {settings.cores} cores"
     dotenv_file.change(change, f"make tune: {date.today()}: {figures} ({goal}; {circumstances})")
     console.note(f"{winner}: {figures}")
     console.note(f".env now says {', '.join(f'{k}={v}' for k, v in change.items())}")

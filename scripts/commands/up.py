@@ -11,13 +11,13 @@ from __future__ import annotations
 from scripts.recipes import pipelines
 from scripts.server import up
 from scripts.server.running import running_server
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 
 
 def main() -> int:
     pipeline = pipelines.asked()
     if pipeline.first:
-        up.bring_up(settings.load())
+        up.bring_up(Settings.load())
     else:
         up.bring_up_beside(pipeline, running_server(up.of_the_server(pipeline)))
     return 0

@@ -48,12 +48,12 @@ class Share:
         return cls(instances, threads or min(cores, 2 * max(1, cores // instances)))
 
     @classmethod
-    def preprocessing(cls, wished: Settings) -> Share:
-        return cls.of(wished.cores, wished.preprocess_instances, wished.preprocess_threads)
+    def preprocessing(cls, settings: Settings) -> Share:
+        return cls.of(settings.cores, settings.preprocess_instances, settings.preprocess_threads)
 
     @classmethod
-    def network(cls, wished: Settings) -> Share:
-        return cls.of(wished.cores, wished.network_instances, wished.network_threads)
+    def network(cls, settings: Settings) -> Share:
+        return cls.of(settings.cores, settings.network_instances, settings.network_threads)
 
 
 @dataclass(frozen=True)

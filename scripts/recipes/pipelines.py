@@ -14,7 +14,8 @@ from scripts.base.paths import ROOT
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load, load_as
-from scripts.settings import arguments, settings
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
 
 RECIPES = ROOT / "recipes"
 MODELS = ROOT / "model_repository"
@@ -37,7 +38,7 @@ class Own:
 
 
 def own() -> Own:
-    return Own((ROOT / Path(settings.load().own).expanduser()).resolve())
+    return Own((ROOT / Path(Settings.load().own).expanduser()).resolve())
 
 
 @dataclass(frozen=True)

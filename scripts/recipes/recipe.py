@@ -122,8 +122,8 @@ class Recipe(Part):
         """The settings that belong to the pipeline and not to the server."""
         return (self.setting,) if self.setting else ()
 
-    def said(self, wished: Settings) -> str:
-        return wished[self.setting] if self.setting else ""
+    def said(self, settings: Settings) -> str:
+        return settings[self.setting] if self.setting else ""
 
     def deciding(self) -> tuple[str, ...]:
         return self.settings
@@ -132,17 +132,17 @@ class Recipe(Part):
         """The settings that the recipe sets."""
         return {}
 
-    def export(self, wished: Settings, engine: Engine) -> Export | None:
+    def export(self, settings: Settings, engine: Engine) -> Export | None:
         return None
 
-    def computes_in(self, wished: Settings) -> str:
+    def computes_in(self, settings: Settings) -> str:
         """The precision to check on a CPU."""
         return "fp32"
 
-    def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
+    def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return {}
 
-    def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
+    def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         """Raises UserError if it cannot be served together with what is in this repository."""
 
     def describe(self, made: Workspace, engine: Engine) -> str:

@@ -24,7 +24,7 @@ from scripts.rollout.preflight import (
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import Agreement, Figures, objection, undecided
+from scripts.rollout.verdict import FEW, Agreement, Figures, objection, undecided
 from scripts.server import engines, served, up
 from scripts.server.control import Control
 from scripts.server.recover import recover
@@ -42,21 +42,23 @@ from scripts.storage.shared import Shared
 CANARY_TIMES = 10
 # An objection is checked again this many times, because the machine may be busy.
 MOST_LOOKS = 4
+# Few requests are no objection on a slow machine, but somewhere the waiting ends.
+MOST_WATCHES = 20
 
 
 @dataclass(frozen=True)
 class Up:
-    """The running server and its live version; `wished` are this command's settings."""
+    """The running server and its live version; `settings` are this command's settings."""
 
     server: State
     stack: Stack
-    wished: Settings
+    settings: Settings
     version: Version
     shared: Shared
 
     @property
     def control(self) -> Control:
-        return Control(self.server.admin, self.wished.start_timeout)
+        return Control(self.server.admin, self.settings.start_timeout)
 
 
 def found(pipeline: Pipeline) -> Up:
@@ -67,9 +69,9 @@ def found(pipeline: Pipeline) -> Up:
     shared = Shared(server.started_with, pipeline)
     shared.pull()
     version = served.served_version(pipeline)
-    wished = up.of_the_server(pipeline).over(server.settings)
+    settings = up.of_the_server(pipeline).over(server.settings)
     stack = flavour.stack(server.flavour, server.started_with)
-    found = Up(server, stack, wished, version, shared)
+    found = Up(server, stack, settings, version, shared)
     recover(server, version, shared)
     if reason := reason_not_to_trust(server.http, pipeline.ensemble):
         raise UserError(
@@ -93,7 +95,7 @@ def to(
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
     memory = engines.prove_served(
         up_now.stack,
-        up_now.wished.start_timeout,
+        up_now.settings.start_timeout,
         layout,
         new.pipeline,
         new.workspace,
@@ -103,11 +105,11 @@ def to(
     up_now.shared.record(history.BEGINS, target, how)
     switch = Switch(up_now.control, layout.engine, old, new, up_now.shared)
     recipe = new.pipeline.recipe
-    questions = _many_questions(up_now.wished, new)
+    questions = _many_questions(up_now.settings, new)
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
     # The answers of untrained weights mean nothing.
     judge_labels = judge_labels and not untrained(old)
-    least = up_now.wished.min_agreement if judge_labels else 0
+    least = up_now.settings.min_agreement if judge_labels else 0
     with lock.hands_off():
         try:
             with stream:
@@ -128,7 +130,7 @@ def to(
 def _turn(
     switch: Switch, stream: Stream, up_now: Up, canary: float | None, least_agreement: float
 ) -> str:
-    seconds, max_p99_ratio = up_now.wished.watch_seconds, up_now.wished.max_p99_ratio
+    seconds, max_p99_ratio = up_now.settings.watch_seconds, up_now.settings.max_p99_ratio
     old, new = switch.old.number, switch.new.number
     before = _watch(stream, seconds, f"version {old} alone, for comparison")
     with console.waiting(f"loading version {new} alongside") as waiting:
@@ -165,17 +167,18 @@ def _judge(
     failure counts at once; everything else only if it persists."""
     mark = stream.taken()
     looks = 0
-    while looks < MOST_LOOKS:
+    for _ in range(MOST_WATCHES):
         _watch(stream, seconds, what)
         answers = stream.since(mark)
         of_new = Figures.of([answer for answer in answers if answer.version == new])
         of_old = before or Figures.of([answer for answer in answers if answer.version != new])
         if undecided(of_old, of_new, max_p99_ratio):
+            reason: str | None = f"only {of_new.asked} requests reached it; {FEW} are compared"
             continue
         reason = objection(of_old, of_new, max_p99_ratio)
-        if reason is None or of_new.failed or of_old.failed:
-            break
         looks += 1
+        if reason is None or of_new.failed or of_old.failed or looks == MOST_LOOKS:
+            break
     console.note(f"live: {of_old}; candidate: {of_new}")
     if reason:
         raise Refused(new, reason)
@@ -196,15 +199,15 @@ def _watch(stream: Stream, seconds: float, what: str) -> Figures:
     return Figures.of(stream.since(mark))
 
 
-def _many_questions(wished: Settings, version: Version) -> list[Question]:
+def _many_questions(settings: Settings, version: Version) -> list[Question]:
     """The golden requests and the user's photos, if any, filled up with drawn pictures."""
     recipe, made = version.pipeline.recipe, version.workspace
     questions = recipe.golden(made)
     if recipe.asked_about != "IMG":
         return questions
     own: list[bytes] = []
-    folder = wished.samples
-    if folder and ("SAMPLES" in wished.given or folder.is_dir()):
+    folder = settings.samples
+    if folder and ("SAMPLES" in settings.given or folder.is_dir()):
         own = samples.read(folder, MOST_PICTURES, "SAMPLES")
     known = {path.read_bytes() for path in made.pictures}
     more = [file for file in dict.fromkeys([*own, *samples.varied()]) if file not in known]

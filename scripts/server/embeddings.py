@@ -44,14 +44,14 @@ RUN = Path(tempfile.gettempdir()) / f"embeddings_{MARK}"
 MADE_WITH = MADE / "settings.json"
 
 
-def ensure(wished: Settings) -> State:
+def ensure(settings: Settings) -> State:
     """Leaves a running service that fits alone. Omitted settings keep its values."""
     known = state.load(STATE)
     server = state.load()
-    wished = wished.over(known.settings if known else _made_with())
-    _export(wished)
-    name = wished.flavour or (server.flavour if server else flavour.choose(wished)[0])
-    wanted = _wanted("local" if name == "local" else "cpu", wished)
+    settings = settings.over(known.settings if known else _made_with())
+    _export(settings)
+    name = settings.flavour or (server.flavour if server else flavour.choose(settings)[0])
+    wanted = _wanted("local" if name == "local" else "cpu", settings)
     if known and known.fingerprint == wanted.fingerprint:
         if why_not(known) is None:
             return known
@@ -59,7 +59,7 @@ def ensure(wished: Settings) -> State:
     stop()
     try:
         _start(wanted)
-        _wait(wanted, wished.start_timeout)
+        _wait(wanted, settings.start_timeout)
     except BaseException:  # Ctrl-C too: leave no service behind that may not work
         stop()
         raise
@@ -85,10 +85,10 @@ def stop() -> bool:
     return found
 
 
-def _export(wished: Settings) -> None:
-    weights = wished.embeddings
+def _export(settings: Settings) -> None:
+    weights = settings.embeddings
     wanted = Torchvision(ARCH, weights)
-    if reason := why_export(MADE, wanted, as_before=Settings.embeddings.name not in wished.given):
+    if reason := why_export(MADE, wanted, as_before=Settings.embeddings.name not in settings.given):
         console.note(f"embeddings: {reason}")
         bootstrap.ensure("export")
         run_here("embeddings", "--weights", weights, "--out", MADE)
@@ -107,26 +107,26 @@ def _network() -> str:
     return (MADE / "network.txt").read_text().strip()
 
 
-def _wanted(name: str, wished: Settings) -> State:
-    told = {setting: wished[setting] for setting in names(EMBEDDINGS)}
+def _wanted(name: str, settings: Settings) -> State:
+    told = {setting: settings[setting] for setting in names(EMBEDDINGS)}
     made = (MADE / "manifest.json").read_text()
     started_from = json.dumps(
-        [name, told, made, exposure.mark(wished), LocalStack(wished).version()]
+        [name, told, made, exposure.mark(settings), LocalStack(settings).version()]
     )
-    return State(name, hashlib.sha256(started_from.encode()).hexdigest(), wished.values)
+    return State(name, hashlib.sha256(started_from.encode()).hexdigest(), settings.values)
 
 
 def _start(wanted: State) -> None:
-    wished = wanted.started_with
-    exposure.require_keys(wished)
+    settings = wanted.started_with
+    exposure.require_keys(settings)
     if wanted.flavour == "local":
-        LocalStack(wished).prepare()
-        _require_a_free_port(wished)
+        LocalStack(settings).prepare()
+        _require_a_free_port(settings)
         _start_process(wanted)
         return
-    stack = DockerStack(wished)
+    stack = DockerStack(settings)
     stack.prepare()
-    _require_a_free_port(wished)
+    _require_a_free_port(settings)
     wanted.save(STATE)
     started = stack.compose("up", "--detach", "--no-build", "embeddings", wanted=wanted, quiet=True)
     if started.returncode:
@@ -136,26 +136,26 @@ def _start(wanted: State) -> None:
         )
 
 
-def _require_a_free_port(wished: Settings) -> None:
-    wanted = {Settings.embeddings_port.name: wished.embeddings_port}
-    ports.require_free(wished.bind, wanted, "similar")
+def _require_a_free_port(settings: Settings) -> None:
+    wanted = {Settings.embeddings_port.name: settings.embeddings_port}
+    ports.require_free(settings.bind, wanted, "similar")
 
 
 def _start_process(wanted: State) -> None:
-    wished = wanted.started_with
+    settings = wanted.started_with
     service: list[str | Path] = [PYTHON, "-m", "bundle_serving.embedding_service"]
     service += ["--made", MADE, "--run-dir", RUN]
-    service += ["--address", wished.bind, "--port", str(wished.embeddings_port)]
+    service += ["--address", settings.bind, "--port", str(settings.embeddings_port)]
     service += ["--admin-key-file", admin_key.PATH]
-    service += ["--cores", str(wished.cores), "--decode", wished.decode]
-    service += ["--max-megapixels", f"{wished.max_megapixels:g}"]
+    service += ["--cores", str(settings.cores), "--decode", settings.decode]
+    service += ["--max-megapixels", f"{settings.max_megapixels:g}"]
     LOG.parent.mkdir(parents=True, exist_ok=True)
     LOG.unlink(missing_ok=True)
     with LOG.open("a") as log:  # which the door keeps short
         keeper = subprocess.Popen(
             [PYTHON, "-m", "scripts.server.embeddings_keeper", *service],
             cwd=ROOT,
-            env=os.environ | exposure.told(wished),
+            env=os.environ | exposure.told(settings),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

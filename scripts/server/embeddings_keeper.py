@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+
+from bundle_serving import leftovers
 
 STOP_S = 20
 # Keeps the log short if it cannot start.
@@ -38,8 +39,7 @@ def _end(program: subprocess.Popen[bytes]) -> None:
         program.wait(STOP_S)
     program.kill()
     program.wait()
-    for region in Path("/dev/shm").glob(f"pytrtion{program.pid}-*"):  # sic: PyTriton's spelling
-        region.unlink(missing_ok=True)
+    leftovers.remove(f"pytrtion{program.pid}-")  # sic: PyTriton's spelling
 
 
 if __name__ == "__main__":

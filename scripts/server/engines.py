@@ -39,22 +39,22 @@ def of(stack: Stack) -> Engine:
 
 
 def make(
-    stack: Stack, wished: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
+    stack: Stack, settings: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
 ) -> None:
     """Exports the network, prepares it for the flavour's hardware, and checks it there."""
-    if not export(stack, wished, pipeline, made):
+    if not export(stack, settings, pipeline, made):
         return
     if of(stack) is GPU:
         on_gpu = cast("GpuStack", stack)
-        _build_plan(on_gpu, wished, pipeline, made)
-        _pass_the_gate(on_gpu, wished, layout, pipeline, made)
+        _build_plan(on_gpu, settings, pipeline, made)
+        _pass_the_gate(on_gpu, settings, layout, pipeline, made)
     else:
-        prove(stack, wished, pipeline, made)
+        prove(stack, settings, pipeline, made)
 
 
-def export(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -> bool:
+def export(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace) -> bool:
     """Returns whether the pipeline has a network."""
-    export = pipeline.recipe.export(wished, of(stack))
+    export = pipeline.recipe.export(settings, of(stack))
     if export:
         run = run_here if export.layers else stack.run_step
         for layer in export.layers:
@@ -66,15 +66,15 @@ def export(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) 
             lambda out: why_export(out, export.spec, export.as_before),
             lambda: run(export.step, *export.words, "--out", made.onnx),
         )
-    pipeline.recipe.require(made, wished, live.REPOSITORY)
+    pipeline.recipe.require(made, settings, live.REPOSITORY)
     return export is not None
 
 
-def prove(stack: Stack, wished: Settings, pipeline: Pipeline, made: Workspace) -> None:
+def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace) -> None:
     """Chooses the precision on a CPU, and checks that the network answers as PyTorch does."""
-    precision = pipeline.recipe.computes_in(wished)
+    precision = pipeline.recipe.computes_in(settings)
     if precision == "int8":
-        _quantise(stack, wished.photos("CALIBRATION"), pipeline, made)
+        _quantise(stack, settings.photos("CALIBRATION"), pipeline, made)
     network = made.int8 if precision == "int8" else made.onnx
     _step(
         pipeline,
@@ -127,8 +127,8 @@ def _quantise(stack: Stack, calibration: Path | None, pipeline: Pipeline, made: 
     )
 
 
-def _build_plan(stack: GpuStack, wished: Settings, pipeline: Pipeline, made: Workspace) -> None:
-    profile = pipeline.recipe.shapes(made, wished)
+def _build_plan(stack: GpuStack, settings: Settings, pipeline: Pipeline, made: Workspace) -> None:
+    profile = pipeline.recipe.shapes(made, settings)
     wanted = plan.identity(made.onnx, stack.gpu, stack.tensorrt(), profile)
     words = [word for option, said in profile.items() for word in (f"--{option}", said)]
     _step(
@@ -143,7 +143,7 @@ def _build_plan(stack: GpuStack, wished: Settings, pipeline: Pipeline, made: Wor
 
 
 def _pass_the_gate(
-    stack: GpuStack, wished: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
+    stack: GpuStack, settings: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
 ) -> None:
     """Serves the plan from a separate repository and compares its answers. A plan that has passed
     is not checked again."""
@@ -151,7 +151,7 @@ def _pass_the_gate(
         return
     console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
     lay_out = partial(model_folders.lay_out, pipeline, made, layout)
-    prove_served(stack, wished.start_timeout, layout, pipeline, made, lay_out)
+    prove_served(stack, settings.start_timeout, layout, pipeline, made, lay_out)
     note_passed(made, layout)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts.base.streams import all_output_on_stderr
-from scripts.settings import settings
 from scripts.settings.settings import SERVED, Settings, names
 from scripts.stacks import state
 from scripts.stacks.state import State
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
     from scripts.recipes.pipelines import Pipeline
 
 
-def running_server(wished: Settings | None = None) -> State:
+def running_server(settings: Settings | None = None) -> State:
     """The running server if it matches the request; otherwise starts it."""
-    wished = wished or settings.load()
+    settings = settings or Settings.load()
     known = state.load()
     warning = ""
     if known:
-        asked = {name: wished[name] for name in names(*SERVED) if name in wished.given}
-        wished = wished.over(known.settings)
+        asked = {name: settings[name] for name in names(*SERVED) if name in settings.given}
+        settings = settings.over(known.settings)
         now = {name: known.settings.get(name, "") for name in asked}
         if answers(known, PIPELINE):
             if asked == now:
@@ -38,7 +37,7 @@ def running_server(wished: Settings | None = None) -> State:
     with all_output_on_stderr():
         if warning:
             console.note(warning)
-        return bring_up(wished)
+        return bring_up(settings)
 
 
 def running(pipeline: Pipeline) -> State:
@@ -47,18 +46,18 @@ def running(pipeline: Pipeline) -> State:
         return running_server()
     from scripts.recipes.layout import CPU
     from scripts.server.served import serving
-    from scripts.server.up import bring_up_beside, of_the_server, wished_of
+    from scripts.server.up import bring_up_beside, of_the_server, settings_of
 
     seed = serving(pipeline)
     known = state.load()
     if seed is None:  # refused before a server is started in vain
-        wished = wished_of(pipeline, known.settings if known else {}, None)
-        if export := pipeline.recipe.export(wished, CPU):
+        settings = settings_of(pipeline, known.settings if known else {}, None)
+        if export := pipeline.recipe.export(settings, CPU):
             export.spec.identity()
     server = running_server(of_the_server(pipeline))
     if seed:
-        wished = wished_of(pipeline, server.settings, seed)
-        same = all(wished[name] == seed.settings[name] for name in seed.settings)
+        settings = settings_of(pipeline, server.settings, seed)
+        same = all(settings[name] == seed.settings[name] for name in seed.settings)
         if same and answers(server, pipeline.ensemble):
             return server
     with all_output_on_stderr():

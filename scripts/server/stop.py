@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scripts.base import console
 from scripts.server import embeddings
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
 
@@ -13,7 +13,7 @@ def stop_server() -> None:
     if known:
         stacks = [flavour.stack(known.flavour, known.started_with)]
     else:  # without a record, any flavour may have left something
-        stacks = [flavour.stack(name, settings.load()) for name in flavour.possible()]
+        stacks = [flavour.stack(name, Settings.load()) for name in flavour.possible()]
     with console.waiting("stopping the server"):
         stopped = [stack.flavour for stack in stacks if stack.stop()]
         extra = embeddings.stop()

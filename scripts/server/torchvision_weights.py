@@ -10,10 +10,10 @@ from scripts.settings.settings import Settings
 ANY = "https://download.pytorch.org/models/resnet50-11ad3fa6.pth"
 
 
-def why_unavailable(wished: Settings) -> str | None:
+def why_unavailable(settings: Settings) -> str | None:
     """None if they can."""
     try:
-        trusted = ssl.create_default_context(cafile=wished.ca_bundle or None)
+        trusted = ssl.create_default_context(cafile=settings.ca_bundle or None)
         request = urllib.request.Request(ANY, method="HEAD")
         with urllib.request.urlopen(request, timeout=5, context=trusted):
             return None

@@ -28,7 +28,6 @@ from scripts.server import engines, extra
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.recover import recover
 from scripts.server.served import described, serving
-from scripts.settings import settings
 from scripts.settings.settings import SERVER, Settings, names
 from scripts.stacks import admin_key, exposure, flavour, state
 from scripts.stacks.flavour import Stack
@@ -43,35 +42,35 @@ KEEPERS_S = 15
 NOT_HASHED = (".onnx", ".plan", ".pyc")
 
 
-def bring_up(wished: Settings) -> State:
+def bring_up(settings: Settings) -> State:
     """Omitted settings keep the live version's values."""
     first = pipelines.first()
     with lock.one_at_a_time():
-        on_demand.require_reachable(wished)
-        shared = Shared(wished, first)
+        on_demand.require_reachable(settings)
+        shared = Shared(settings, first)
         shared.pull()
         seed = serving(first)
         if seed:
-            wished = wished.over(seed.settings)
+            settings = settings.over(seed.settings)
             known = state.load()
             if not recover(known, seed, shared) and known:
                 _stop(known)
                 recover(None, seed, shared)
-        name, why = flavour.choose(wished)
+        name, why = flavour.choose(settings)
         console.note(f"flavour {name}: {why}")
-        if wished.preprocess == "dali" and name != "gpu":
+        if settings.preprocess == "dali" and name != "gpu":
             raise UserError(
                 f"PREPROCESS=dali needs a GPU, and flavour {name} has none",
                 "use PREPROCESS=python",
             )
-        stack = flavour.stack(name, wished)
-        exposure.require_keys(wished, stack.has_door)
+        stack = flavour.stack(name, settings)
+        exposure.require_keys(settings, stack.has_door)
         stack.prepare()
-        version = made_live(stack, wished, first, seed, shared)
-        if wished.repository:
-            _place_others(wished, layout(wished, engines.of(stack)))
+        version = made_live(stack, settings, first, seed, shared)
+        if settings.repository:
+            _place_others(settings, layout(settings, engines.of(stack)))
         shared.push_live()
-        server = _serve(stack, wished, version)
+        server = _serve(stack, settings, version)
         _record(shared, version, seed)
         extra.load_again(server)
         return server
@@ -85,23 +84,23 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         seed = serving(pipeline)
         if seed:
             recover(server, seed, shared)
-        wished = wished_of(pipeline, server.settings, seed)
-        stack = flavour.stack(server.flavour, wished)
+        settings = settings_of(pipeline, server.settings, seed)
+        stack = flavour.stack(server.flavour, settings)
         stack.prepare()
         if pipeline.ensemble not in pipelines.model_folders():  # from a recipe of the user's
             write(pipeline.recipe, pipelines.own().models)
         before = laid_out(pipeline)
-        version = made_live(stack, wished, pipeline, seed, shared)
+        version = made_live(stack, settings, pipeline, seed, shared)
         extra.load(server, pipeline.ensemble, laid_out(pipeline) != before)
         _record(shared, version, seed)
         console.note(f"up: {described(server, version)}")
     return server
 
 
-def _place_others(wished: Settings, how: Layout) -> None:
+def _place_others(settings: Settings, how: Layout) -> None:
     """Versions that another machine made live must not vanish from S3 with the next upload."""
     for pipeline in pipelines.others():
-        Shared(wished, pipeline).pull()
+        Shared(settings, pipeline).pull()
         if version := serving(pipeline):
             lay_out(version, how, live.REPOSITORY)
 
@@ -112,15 +111,15 @@ def _record(shared: Shared, version: Version, seed: Version | None) -> None:
     shared.push_history()
 
 
-def wished_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | None) -> Settings:
+def settings_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | None) -> Settings:
     """What the user sets now, or else the live version's settings. A setting in .env that the main
     pipeline has too is meant for the main pipeline."""
     before = seed.settings if seed else {}
     if pipeline.first:
-        return settings.load().over(dict(server) | before)
+        return Settings.load().over(dict(server) | before)
     own = pipeline.recipe.settings
     of_the_server = {name: said for name, said in server.items() if name not in own}
-    now = settings.load(not_in_dotenv={*own} & {*pipelines.first().recipe.settings})
+    now = Settings.load(not_in_dotenv={*own} & {*pipelines.first().recipe.settings})
     earlier = {name: said for name, said in before.items() if name in own}
     return now.over(of_the_server | pipeline.recipe.defaults() | earlier)
 
@@ -128,25 +127,25 @@ def wished_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | Non
 def of_the_server(pipeline: Pipeline) -> Settings:
     """The settings for the server and its main pipeline, from a command about this pipeline."""
     own = () if pipeline.first else pipeline.recipe.settings
-    return settings.load({name: word for name, word in os.environ.items() if name not in own})
+    return Settings.load({name: word for name, word in os.environ.items() if name not in own})
 
 
-def made(stack: Stack, wished: Settings, pipeline: Pipeline, seed: Version | None) -> Version:
+def made(stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None) -> Version:
     """The requested version: the seed if all of it fits, or a new one."""
-    how = layout(wished, engines.of(stack))
+    how = layout(settings, engines.of(stack))
     with archive.draft(pipeline, seed) as draft:
-        engines.make(stack, wished, how, pipeline, draft)
+        engines.make(stack, settings, how, pipeline, draft)
         contents = model_folders.contents(pipeline, draft, how)
-        return archive.keep(draft, contents, wished.values, pipeline, seed)
+        return archive.keep(draft, contents, settings.values, pipeline, seed)
 
 
 def made_live(
-    stack: Stack, wished: Settings, pipeline: Pipeline, seed: Version | None, shared: Shared
+    stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None, shared: Shared
 ) -> Version:
     """The requested version, as the only one in the repository that the server reads."""
-    version = made(stack, wished, pipeline, seed)
+    version = made(stack, settings, pipeline, seed)
     shared.push_version(version)
-    lay_out(version, layout(wished, engines.of(stack)), live.REPOSITORY)
+    lay_out(version, layout(settings, engines.of(stack)), live.REPOSITORY)
     live.leave_only(version)
     return version
 
@@ -158,21 +157,21 @@ def lay_out(version: Version, how: Layout, target: Path) -> None:
     model_folders.configure(version.pipeline, version.workspace, how, target)
 
 
-def layout(wished: Settings, engine: Engine) -> Layout:
-    preprocessing = Share.preprocessing(wished)
-    decoding = Decoding(wished.preprocess, wished.decode, wished.max_megapixels)
+def layout(settings: Settings, engine: Engine) -> Layout:
+    preprocessing = Share.preprocessing(settings)
+    decoding = Decoding(settings.preprocess, settings.decode, settings.max_megapixels)
     if engine is CPU:
-        return Layout(engine, decoding, preprocessing, Share.network(wished))
+        return Layout(engine, decoding, preprocessing, Share.network(settings))
     from scripts.stacks.gpu import (
         scores_stay,
     )  # with what talks to Docker, which takes long to load
 
-    network = Share(wished.network_instances or 0, threads=1)
-    return Layout(engine, decoding, preprocessing, network, scores_stay(wished))
+    network = Share(settings.network_instances or 0, threads=1)
+    return Layout(engine, decoding, preprocessing, network, scores_stay(settings))
 
 
-def _serve(stack: Stack, wished: Settings, version: Version) -> State:
-    wanted = State(stack.flavour, fingerprint(stack, wished), wished.values)
+def _serve(stack: Stack, settings: Settings, version: Version) -> State:
+    wanted = State(stack.flavour, fingerprint(stack, settings), settings.values)
     known = state.load()
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
         if unhealthy_reason(stack, known, PIPELINE) is None or _restored(stack, known):
@@ -183,7 +182,7 @@ def _serve(stack: Stack, wished: Settings, version: Version) -> State:
         _stop(known)
     try:
         stack.start(wanted)
-        _wait(stack, wanted, wished.start_timeout, version)
+        _wait(stack, wanted, settings.start_timeout, version)
     except BaseException:  # Ctrl-C too: leave no server behind that may not work
         stack.stop()
         raise
@@ -224,11 +223,11 @@ def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
             time.sleep(0.2)
 
 
-def fingerprint(stack: Stack, wished: Settings) -> str:
+def fingerprint(stack: Stack, settings: Settings) -> str:
     """A hash of everything that a running server was started from, without other pipelines, which
     are loaded later."""
-    started_with = [stack.version(), *(wished[name] for name in names(SERVER))]
-    started_with += [str(admin_key.mark()), exposure.mark(wished), laid_out(pipelines.first())]
+    started_with = [stack.version(), *(settings[name] for name in names(SERVER))]
+    started_with += [str(admin_key.mark()), exposure.mark(settings), laid_out(pipelines.first())]
     return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
 
 

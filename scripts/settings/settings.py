@@ -1,8 +1,8 @@
 """Every setting, defined once. A value comes from the command line or the environment, else from
 .env, else from the default here.
 
-    wished = settings.load()
-    wished.http_port                the value: an int
+    settings = Settings.load()
+    settings.http_port                the value: an int
     Settings.http_port.name         the setting itself
 
 .env.example and docs/settings.md are generated from this file: python -m scripts.settings.documents
@@ -345,21 +345,25 @@ class Settings(Served, Place, Switching, S3, Gpu, Building):
         given_now = {name: self.values[name] for name in self.given}
         return Settings({**self.values, **earlier, **given_now}, self.given)
 
-
-def load(
-    environment: Mapping[str, str] | None = None,
-    dotenv: Path = DOTENV,
-    not_in_dotenv: Collection[str] = (),
-) -> Settings:
-    typed = os.environ if environment is None else environment
-    written = {name: said for name, said in in_dotenv(dotenv).items() if name not in not_in_dotenv}
-    said = written | {name: typed[name] for name in ALL if name in typed}
-    given = {name: said[name].strip() for name in ALL if said.get(name, "").strip()}
-    wished = Settings(DEFAULTS | given, given)
-    for name, setting in ALL.items():
-        setting.read(wished[name])
-    _refuse_a_shared_port(wished.ports)
-    return wished
+    @classmethod
+    def load(
+        cls,
+        environment: Mapping[str, str] | None = None,
+        dotenv: Path = DOTENV,
+        not_in_dotenv: Collection[str] = (),
+    ) -> Settings:
+        """From the environment and .env; each value is checked."""
+        typed = os.environ if environment is None else environment
+        written = {
+            name: text for name, text in in_dotenv(dotenv).items() if name not in not_in_dotenv
+        }
+        found = written | {name: typed[name] for name in ALL if name in typed}
+        given = {name: found[name].strip() for name in ALL if found.get(name, "").strip()}
+        settings = cls(DEFAULTS | given, given)
+        for name, setting in ALL.items():
+            setting.read(settings[name])
+        _refuse_a_shared_port(settings.ports)
+        return settings
 
 
 def in_dotenv(path: Path) -> dict[str, str]:

@@ -32,13 +32,13 @@ from scripts.recipes.layout import Share
 from scripts.repository import live
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
-from scripts.stacks import admin_key, exposure, state, temporary
+from scripts.stacks import admin_key, certificates, exposure, state, temporary
 from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
 from scripts.steps.manifest import pinned
 from scripts.storage import on_demand
 from scripts.storage.from_containers import seen_from_containers
-from scripts.storage.location import wished
+from scripts.storage.location import from_settings
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
@@ -50,8 +50,9 @@ SERVED = ROOT / "build" / "run" / "compose.yaml"
 # Compose's working directory label: the checkout for make and for plain `docker compose`, or the
 # folder of SERVED.
 OF_CHECKOUT = (str(ROOT), str(SERVED.parent))
-PROJECT, SERVICE, FOLDER = (
-    f"com.docker.compose.{label}" for label in ("project", "service", "project.working_dir")
+PROJECT, SERVICE, ONE_OFF, FOLDER = (
+    f"com.docker.compose.{label}"
+    for label in ("project", "service", "oneoff", "project.working_dir")
 )
 
 # They have their own commands and are kept by `make down`.
@@ -123,14 +124,14 @@ class DockerStack:
 
     def prepare(self) -> None:
         self._require_own_project()
-        if location := wished(self._settings):  # refused before anything is built or uploaded
+        if location := from_settings(self._settings):  # refused before anything is built
             seen_from_containers(location, self._settings)
         self.build("server")
-        exposure.place_certificate(self._settings)
+        certificates.place(self._settings)
         needs_certificate = exposure.of(self._settings).certificate is not None
         if needs_certificate or not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
-            hosts = f"ALLOWED_HOSTS={','.join(exposure.names(self._settings))}"
-            self._run("init", "sh", "docker/steps/init.sh", options=["--env", hosts])
+            hosts = f"ALLOWED_HOSTS={','.join(certificates.names(self._settings))}"
+            self._run("init", options=["--env", hosts])
         admin_key.ensure()
         lock.hands_off_file()
 
@@ -179,6 +180,7 @@ class DockerStack:
         finally:
             self.remove(service)  # Ctrl-C ends Compose, but not always the container
         if ran.returncode:
+            self.remove_networks(self.project)
             raise AlreadyReported(ran.returncode)
 
     def prepare_step(self, step: str) -> None:
@@ -242,24 +244,18 @@ class DockerStack:
     def temporary(self, repository: Path, log: Path) -> Iterator[tuple[str, str]]:
         """A server for the duration of a block; yields its HTTP and gRPC addresses."""
         http, grpc = free_ports(2)
-        container = self._engine.containers.run(
-            self._image("server"),
-            detach=True,
-            init=True,
-            read_only=True,
-            cap_drop=["ALL"],
-            security_opt=["no-new-privileges:true"],
-            user=f"{admin_key.NOBODY}:{admin_key.NOBODY}",
-            environment={"BIND": "127.0.0.1"},
-            tmpfs={"/run/triton": "exec,mode=1777", "/tmp": ""},
-            volumes={
-                str(repository): {"bind": "/models", "mode": "ro"},
-                str(admin_key.PATH.parent): {"bind": "/run/key", "mode": "ro"},
-            },
-            ports={"8000/tcp": ("127.0.0.1", http), "8001/tcp": ("127.0.0.1", grpc)},
-            shm_size=self._shm_size,
-            mem_limit=self._memory,
-        )
+        name = f"{self.project}-temporary-{http}"
+        options = ["--name", name, f"--volume={repository}:/models:ro"]
+        options += ["--env=BIND=127.0.0.1", "--env=TLS_CERT="]
+        options += [f"--publish=127.0.0.1:{http}:8000", f"--publish=127.0.0.1:{grpc}:8001"]
+        ran = self.compose("run", "--detach", "--no-deps", *options, "server", quiet=True)
+        if ran.returncode:
+            self.remove("server", name)
+            raise UserError(
+                f"Docker cannot start a server to try: {last_line(ran.stderr)}",
+                "make doctor shows what is wrong",
+            )
+        container = self._engine.containers.get(name)
 
         def alive() -> bool:
             container.reload()
@@ -277,6 +273,7 @@ class DockerStack:
         finally:
             log.write_bytes(container.logs())
             container.remove(force=True)
+            self.remove_networks(self.project)
 
     def memory(self) -> tuple[int, int] | None:
         """Bytes that the server uses, and its limit, if Docker knows them."""
@@ -376,7 +373,7 @@ class DockerStack:
             raise UserError(f"Docker does not answer ({fault})", "make doctor shows why") from None
 
     def _container(self, service: str) -> Container | None:
-        return next(iter(self._containers(f"{SERVICE}={service}")), None)
+        return next(iter(self._containers(f"{SERVICE}={service}", f"{ONE_OFF}=False")), None)
 
     def remove(self, service: str, name: str | None = None) -> None:
         for container in self._containers(f"{SERVICE}={service}"):
@@ -442,7 +439,7 @@ class DockerStack:
     ) -> subprocess.CompletedProcess[str]:
         environment = self._environment(wanted)
         written = [*self.compose_files]
-        if location := wished(self._settings):
+        if location := from_settings(self._settings):
             written.append("compose.s3.yaml")
             if wanted:
                 environment["S3_URL"] = str(seen_from_containers(location, self._settings))

@@ -124,9 +124,9 @@ class GpuStack(DockerStack):
             self.remove("sdk", name)  # Ctrl-C or the time limit ends only Compose
 
 
-def scores_stay(wished: Settings) -> bool:
+def scores_stay(settings: Settings) -> bool:
     """Whether the postprocessing reads the scores from GPU memory."""
-    return wished.postprocess == "gpu" and not WSL.exists()
+    return settings.postprocess == "gpu" and not WSL.exists()
 
 
 NO_TOOLKIT = (

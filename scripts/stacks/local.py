@@ -20,10 +20,10 @@ from scripts.base.errors import INTERRUPTED, AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
 from scripts.settings.settings import Settings
-from scripts.stacks import admin_key, exposure, state, temporary
+from scripts.stacks import admin_key, certificates, exposure, state, temporary
 from scripts.stacks.state import State
 from scripts.storage import key_files, on_demand
-from scripts.storage.location import wished
+from scripts.storage.location import from_settings
 
 RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
@@ -59,12 +59,11 @@ class LocalStack:
         try:
             libpython_folder()
         except StartError as fault:
-            cause, _, remedy = str(fault).rpartition("; ")
-            raise UserError(cause, remedy) from None
+            raise UserError.of(fault) from None
         bootstrap.ensure("serve")
         admin_key.ensure()
-        exposure.place_certificate(self._settings)
-        exposure.make_certificate(self._settings)
+        certificates.place(self._settings)
+        certificates.make(self._settings)
 
     def run_step(self, step: str, *arguments: str | Path) -> None:
         bootstrap.ensure(LAYERS[step])
@@ -86,7 +85,7 @@ class LocalStack:
         command += ["--admin-key-file", admin_key.PATH, "--address", self._settings.bind]
         for name, port in self._settings.ports.items():
             command += [f"--{name.replace('_', '-').lower()}", str(port)]
-        if location := wished(self._settings):
+        if location := from_settings(self._settings):
             on_demand.hand_over_keys(self._settings)
             command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
         else:

@@ -1,4 +1,7 @@
-"""The most that the server's container may need: what its settings allow at the same time."""
+"""The most that the server's container may need: what its settings allow at the same time.
+
+The numbers are estimates, on the safe side of what `make torture` measures.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ IN_HAND_MB = 2 * 512
 BYTES_A_PIXEL, SMALL_MB = 16, 100
 
 
-def limit_mb(wished: Settings) -> int:
-    decoding = BYTES_A_PIXEL * wished.max_megapixels + SMALL_MB
+def limit_mb(settings: Settings) -> int:
+    decoding = BYTES_A_PIXEL * settings.max_megapixels + SMALL_MB
     return round(
         AT_REST_MB
         + DOOR_MB
         + IN_HAND_MB
-        + Share.preprocessing(wished).instances * decoding
-        + Share.network(wished).instances * NETWORK_MB
+        + Share.preprocessing(settings).instances * decoding
+        + Share.network(settings).instances * NETWORK_MB
     )

@@ -8,14 +8,25 @@ from contextlib import contextmanager
 
 from scripts.base.text import printable
 
+_unfinished = ""  # the line that the cursor stands in
+
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
+    global _unfinished
     began = time.monotonic()
-    print(f"- {printable(what)} … ", end="", flush=True)
+    line = f"- {printable(what)} … "
+    if _unfinished:  # a step within a step has a line of its own
+        print()
+    print(line, end="", flush=True)
+    _unfinished = line
+    ended = "failed"
     try:
         yield
-    except BaseException:
-        print("failed", flush=True)
+        ended = f"{time.monotonic() - began:.1f} s"
+    except KeyboardInterrupt:
+        ended = "interrupted"
         raise
-    print(f"{time.monotonic() - began:.1f} s", flush=True)
+    finally:
+        print(ended if _unfinished == line else line + ended, flush=True)
+        _unfinished = ""

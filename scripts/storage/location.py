@@ -48,7 +48,7 @@ class Location:
         return replace(self, path=f"{self.path}-versions")
 
 
-def wished(settings: Settings) -> Location | None:
+def from_settings(settings: Settings) -> Location | None:
     """None if the repository is the project's own folder."""
     return parse(settings.repository) if settings.repository else None
 

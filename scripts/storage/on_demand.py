@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scripts import bootstrap
 from scripts.settings.settings import Settings
-from scripts.storage.location import wished
+from scripts.storage.location import from_settings
 
 if TYPE_CHECKING:
     from scripts.storage.remote import Remote
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def require_reachable(settings: Settings) -> None:
     """Does nothing if REPOSITORY is a local folder, or if both keys have the right permissions."""
-    if location := wished(settings):
+    if location := from_settings(settings):
         bootstrap.ensure("s3")
         from scripts.storage import check
 
@@ -23,7 +23,7 @@ def require_reachable(settings: Settings) -> None:
 
 def remote(settings: Settings) -> Remote | None:
     """The live repository on S3; None if it is a local folder."""
-    location = wished(settings)
+    location = from_settings(settings)
     if location is None:
         return None
     bootstrap.ensure("s3")
@@ -34,7 +34,7 @@ def remote(settings: Settings) -> Remote | None:
 
 def hand_over_keys(settings: Settings) -> None:
     """Writes the server's key to where a newly started server reads it."""
-    if location := wished(settings):
+    if location := from_settings(settings):
         bootstrap.ensure("s3")
         from scripts.storage import credentials, key_files
 

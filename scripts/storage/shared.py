@@ -16,8 +16,8 @@ from scripts.storage import on_demand
 
 
 class Shared:
-    def __init__(self, wished: Settings, pipeline: Pipeline) -> None:
-        self._remote = on_demand.remote(wished)
+    def __init__(self, settings: Settings, pipeline: Pipeline) -> None:
+        self._remote = on_demand.remote(settings)
         self._pipeline = pipeline
 
     def pull(self) -> None:

@@ -37,7 +37,7 @@ class Child:
 
     @classmethod
     def found(cls, is_it: Callable[[Process], bool]) -> Child | None:
-        """A matching process that is running already, whoever started it."""
+        """A matching process that is running already, started by this one or not."""
         there = (each for each in family(os.getppid()) if each.pid != os.getpid())
         return next((cls(each.pid) for each in there if is_it(each)), None)
 

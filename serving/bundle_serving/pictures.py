@@ -149,7 +149,7 @@ def _scans(image: Image.Image, raw: bytes) -> int:
 
 
 class _Metered(io.BytesIO):
-    """Bytes that lose patience with whoever reads them in crumbs."""
+    """Bytes that a decoder may not read in crumbs for ever."""
 
     reads = 0
 

@@ -29,7 +29,7 @@ from bundle_serving.hidden_arguments import CannotHide, become
 PIPELINE = "ensemble_python_resnet50"
 NGC = Path("/opt/tritonserver")
 
-# The longest that requests in flight get at a stop; whoever sends SIGTERM must wait longer.
+# The longest that requests in flight get at a stop; after SIGTERM, wait longer than this.
 EXIT_TIMEOUT_S = 20
 # With its door, which ends first, and a keeper around both.
 DOOR_EXIT_S = 12
@@ -113,7 +113,7 @@ def prepared(run_dir: Path) -> tuple[Path, Path, dict[str, str]]:
 
 def assemble_backends(server: Path, folder: Path) -> None:
     """Copies, not links (Triton checks that a backend's path does not escape), and made at each
-    start: Triton changes the stub's mode, so it must belong to whoever runs the server."""
+    start: Triton changes the stub's mode, so it must belong to the user who runs the server."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(server / "backends" / "python", folder / "python")
     shutil.copy2(_stub(server), folder / "python")

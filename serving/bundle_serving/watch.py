@@ -22,7 +22,7 @@ from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.pauses import Pauses
 from bundle_serving.processes import TICKS_A_SECOND, Process, family, look_at
-from bundle_serving.triton_control import BUSY, IN_TRANSIT, Counts, Refusal, Triton, ready
+from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton, ready
 
 FAMILY_S = 1  # between two looks for new processes
 SETTLE_S = 0.25
@@ -195,9 +195,9 @@ class Watch:
         try:
             refusals = {name: await self._ask(name) for name in await self._due()}
             self._counts = await self._triton.counts()
-        except grpc.aio.AioRpcError as fault:
-            said = f"no answer to what is loaded ({fault.details()})"
-            refusals = {self._first: Refusal(said, busy=fault.code() in BUSY)}
+        except grpc.aio.AioRpcError:
+            # The index waits while Triton reads S3, and pictures are answered all the same.
+            refusals = {self._first: await self._triton.ask(self._first, QUESTION_S)}
         now = time.monotonic()
         computes = self._ticks() - ticks > COMPUTES * TICKS_A_SECOND * (now - began)
         wrong = {}

@@ -13,7 +13,7 @@ import pytest
 import docker
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.memory import limit_mb
 from tests.conftest import require_docker
@@ -46,7 +46,7 @@ def test_the_container_is_shut_in(container: Any) -> None:
     assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
     assert "no-new-privileges:true" in host["SecurityOpt"]
     assert host["IpcMode"] == "private"
-    assert host["Memory"] == limit_mb(settings.load({}, Path("/none"))) * 2**20
+    assert host["Memory"] == limit_mb(Settings.load({}, Path("/none"))) * 2**20
     published = [p for ports in host["PortBindings"].values() for p in ports]
     assert {each["HostIp"] for each in published} == {"127.0.0.1"}
 
@@ -108,13 +108,45 @@ def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
         served.made("up", PRECISION="auto")
 
 
+TRY_ONE = """
+import json
+from pathlib import Path
+import docker
+from scripts.repository import live
+from scripts.settings.settings import Settings
+from scripts.stacks.containers import DockerStack
+stack = DockerStack(Settings.load())
+with stack.temporary(live.REPOSITORY, Path("build/tried.log")):
+    label = f"com.docker.compose.project={stack.project}"
+    found = docker.from_env().containers.list(filters={"label": label})
+    print(json.dumps([each.attrs["HostConfig"] for each in found]))
+"""
+
+
+@in_containers
+def test_a_server_to_try_is_shut_in_like_the_one_that_serves(
+    served: Project, container: Any, engine: docker.DockerClient
+) -> None:
+    tried = subprocess.run(
+        [".venv/bin/python", "-c", TRY_ONE],
+        cwd=served.path,
+        env=served.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert tried.returncode == 0, tried.stderr
+    first, second = json.loads(tried.stdout)
+    for how in ("ReadonlyRootfs", "CapDrop", "SecurityOpt", "Memory", "ShmSize", "PidsLimit"):
+        assert first[how] == second[how], how
+    label = f"com.docker.compose.project={served.compose_project}"
+    (left,) = engine.containers.list(all=True, filters={"label": label})
+    assert left.id == container.id
+
+
 def compose_config() -> dict[str, Any]:
+    compose = ["docker", "compose", "--env-file", os.devnull, "--profile", "*"]
     asked = subprocess.run(
-        [
-            *("docker", "compose", "--env-file", os.devnull),
-            *("--profile", "steps", "--profile", "s3", "--profile", "embeddings"),
-            *("config", "--format", "json"),
-        ],
+        [*compose, "config", "--format", "json"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -143,7 +175,7 @@ def test_a_killed_step_leaves_no_container(tmp_path: Path, engine: docker.Docker
         wait_until(steps, "the export container")
         assert "interrupted" in interrupt(make)
         assert steps() == []
-        assert list((project.path / "build" / "versions").iterdir()) == []
+        assert not list(project.path.glob("build/versions/*"))
     finally:
         make.kill()
         project.make("clean")

@@ -31,7 +31,7 @@ from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.start_server import PIPELINE
 from scripts.base import files
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
 from tests.conftest import require_docker
 from tests.project import (
@@ -79,10 +79,10 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 # The images of the cpu flavour, without what `make up` does after it has built them.
 BUILD = """
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
 
-stack = DockerStack(settings.load())
+stack = DockerStack(Settings.load())
 stack.build("server")
 stack.prepare_step("export")
 print(stack.project)
@@ -320,6 +320,7 @@ def test_another_gpu_and_tensorrt_want_another_plan(gpu: Project) -> None:
     assert "sentiment_ensemble could not be loaded again: " in said
     done = gpu.make("sentiment", TEXT="I hate this place!")
     assert "sentiment plan: " in done.stderr and "TensorRT: 11.1.0 -> " in done.stderr
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("negative  ")
 
 
@@ -468,7 +469,7 @@ def test_containers_compute_on_the_gpus_that_serve(monkeypatch: pytest.MonkeyPat
     require_docker()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     for said, seen in (({"GPUS": "0,2"}, "0,2"), ({}, None)):
-        stack = GpuStack(settings.load(said, Path("no .env")))
+        stack = GpuStack(Settings.load(said, Path("no .env")))
         asked = stack.compose("--profile", "steps", "config", "--format", "json", quiet=True)
         services = json.loads(asked.stdout)["services"]
         for name in ("engine", "gate", "server"):
@@ -489,7 +490,9 @@ def test_compose_takes_all_images_of_one_tag() -> None:
         check=True,
     )
     services = json.loads(asked.stdout)["services"]
-    of_the_gpu = [s for s in services.values() if s["image"].endswith("-gpu") and "build" in s]
+    of_the_gpu = [
+        s for s in services.values() if s.get("image", "").endswith("-gpu") and "build" in s
+    ]
     assert {s["build"]["args"]["TRITON_TAG"] for s in of_the_gpu} == {"27.01"}
     assert {s["image"].split("-")[-2] for s in of_the_gpu} == {"export", "server", "sdk"}
     for name in ("probe", "engine", "gate", "server"):

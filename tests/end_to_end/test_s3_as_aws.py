@@ -18,7 +18,7 @@ import pytest
 
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.storage import check
 from scripts.storage.credentials import Keys
 from scripts.storage.location import Location, parse
@@ -127,8 +127,8 @@ def examine(
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", operator.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", operator.secret)
-    wished = settings.load({"S3_SERVER_CREDENTIALS": str(file)}, Path("none"))
-    check.examine(aws.location(), wished)
+    settings = Settings.load({"S3_SERVER_CREDENTIALS": str(file)}, Path("none"))
+    check.examine(aws.location(), settings)
 
 
 def test_the_documented_policies_are_enough(

@@ -53,7 +53,7 @@ def test_status_tells_what_is_served(served: Project) -> None:
 def test_pictures_that_are_none(served: Project, tmp_path: Path) -> None:
     (tmp_path / "letter.jpg").write_text("Dear Sir or Madam")
     for words, cause in (
-        (str(tmp_path / "letter.jpg"), "not a picture"),
+        (str(tmp_path / "letter.jpg"), "not a readable picture"),
         (str(tmp_path / "nowhere.jpg"), "nowhere.jpg"),
         ("", "no picture given"),
     ):

@@ -100,7 +100,7 @@ def test_make_similar_prints_the_most_alike_first(similar: Project) -> None:
     (similar.path / "photos" / "letter.jpg").write_text("Dear Sir or Madam")
     asked = similar.make("similar", IMG="photos/mug.jpg", IN="photos", JSON="1", TOP="2")
     (line,) = error_lines(asked.stderr)
-    assert asked.returncode != 0 and "letter.jpg: not a picture" in line
+    assert asked.returncode != 0 and "letter.jpg: not a readable picture" in line
     first, second, refused = map(json.loads, asked.stdout.splitlines()[-3:])
     assert first["source"] == "photos/smaller.png" and first["likeness"] > second["likeness"]
     assert refused["error"]["kind"] == "PictureRefused"
@@ -114,7 +114,7 @@ def test_make_similar_prints_the_most_alike_first(similar: Project) -> None:
         ({"IN": "photos"}, "no picture given"),
         ({"IMG": "photos/mug.jpg"}, "is not a folder"),
         ({"IMG": "photos/mug.jpg", "IN": "docs"}, "contains no other pictures"),
-        ({"IMG": "README.md", "IN": "photos"}, "README.md: not a picture"),
+        ({"IMG": "README.md", "IN": "photos"}, "README.md: not a readable picture"),
     ):
         (line,) = error_lines(similar.make("similar", **words).stderr)
         assert cause in line
@@ -134,7 +134,9 @@ def test_a_bad_picture_is_its_own_askers_trouble(similar: Project) -> None:
             alone = client.embed(asked[3 * n])
             assert np.linalg.norm(each.vector) == pytest.approx(1, abs=1e-5)
             assert np.allclose(each.vector, alone.vector, atol=1e-4)
-    for each, cause in zip(found[1:3] * 10, ("not a picture", "50 megapixels") * 10, strict=True):
+    for each, cause in zip(
+        found[1:3] * 10, ("not a readable picture", "50 megapixels") * 10, strict=True
+    ):
         assert isinstance(each.error, PictureRefused) and cause in each.error.cause
 
 

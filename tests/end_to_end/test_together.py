@@ -75,7 +75,7 @@ def test_many_ask_the_cascade_at_once(together: Project, assets: Path) -> None:
     for probabilities, (network,) in answers[1::2]:
         assert network == LARGE
         assert np.allclose(probabilities, large, atol=0.02)  # in whatever batch, by bfloat16
-    with pytest.raises(InferenceServerException, match="not a picture") as refused:
+    with pytest.raises(InferenceServerException, match="not a readable picture") as refused:
         ask(together.http, "cascade", b"no picture at all")
     assert refused.value.status() == "400"
 

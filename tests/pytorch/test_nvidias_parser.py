@@ -60,19 +60,19 @@ def types_of(onnx: Path, *all_shapes: Mapping[str, str]) -> set[str]:
     return {each.outputs[0].type for each in network.layers() if each.kind in COMPUTE}
 
 
-def by_its_recipe(pipeline: str, **settings: str) -> tuple[Recipe, Settings, Export]:
+def by_its_recipe(pipeline: str, **chosen: str) -> tuple[Recipe, Settings, Export]:
     """How its network is exported for a GPU."""
-    recipe, wished = load(RECIPES / f"{pipeline}.yaml"), Settings(DEFAULTS).replaced(**settings)
-    export = recipe.export(wished, GPU)
+    recipe, settings = load(RECIPES / f"{pipeline}.yaml"), Settings(DEFAULTS).replaced(**chosen)
+    export = recipe.export(settings, GPU)
     assert export
-    return recipe, wished, export
+    return recipe, settings, export
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_networks_of_pictures(arch: str, tmp_path: Path) -> None:
     """The graph alone: `make up` compares it with PyTorch, and the accuracy gate again."""
-    settings = {"ARCH": arch, "WEIGHTS": "random", "CASCADE": "random"}
-    asked = [by_its_recipe(pipeline, **settings) for pipeline in ARCHITECTURES[arch]]
+    chosen = {"ARCH": arch, "WEIGHTS": "random", "CASCADE": "random"}
+    asked = [by_its_recipe(pipeline, **chosen) for pipeline in ARCHITECTURES[arch]]
     (spec,) = {export.spec for _, _, export in asked}
     assert isinstance(spec, Torchvision)
     network = networks.build(spec)
@@ -83,16 +83,16 @@ def test_networks_of_pictures(arch: str, tmp_path: Path) -> None:
     to_onnx(pixels, network.transform["crop"], graph)
     manifest = Manifest(spec.identity(), spec.untrained, network.transform, {}, {})
     (made.onnx / "manifest.json").write_text(manifest.dump())
-    shapes = [recipe.shapes(made, wished) for recipe, wished, _ in asked]
+    shapes = [recipe.shapes(made, settings) for recipe, settings, _ in asked]
     assert types_of(graph, *shapes) == {"HALF"}
     graph.unlink()
 
 
-def types_after_its_step(pipeline: str, made: Workspace, **settings: str) -> set[str]:
-    recipe, wished, export = by_its_recipe(pipeline, **settings)
+def types_after_its_step(pipeline: str, made: Workspace, **chosen: str) -> set[str]:
+    recipe, settings, export = by_its_recipe(pipeline, **chosen)
     step = importlib.import_module(f"scripts.steps.{export.step}")
     assert step.main([*map(str, export.words), "--out", str(made.onnx)]) == 0
-    return types_of(made.onnx / "model.onnx", recipe.shapes(made, wished))
+    return types_of(made.onnx / "model.onnx", recipe.shapes(made, settings))
 
 
 def test_places(tmp_path: Path) -> None:

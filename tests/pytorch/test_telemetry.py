@@ -7,13 +7,11 @@ from pathlib import Path
 
 
 def test_onnx_runtime_leaves_nothing_at_home(tmp_path: Path) -> None:
-    environment = {name: said for name, said in os.environ.items() if not name.startswith("ORT_")}
-    for imported, leaves in (("onnxruntime", True), ("scripts.steps.checked", False)):
-        home = tmp_path / imported
-        home.mkdir()
-        subprocess.run(
-            [sys.executable, "-c", f"import {imported}"],
-            env=environment | {"HOME": str(home)},
-            check=True,
-        )
-        assert any(home.iterdir()) == leaves, imported
+    """By itself it leaves a device's identity there, on most machines."""
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("ORT_")}
+    subprocess.run(
+        [sys.executable, "-c", "import scripts.steps.checked"],
+        env=environment | {"HOME": str(tmp_path)},
+        check=True,
+    )
+    assert not any(tmp_path.iterdir())

@@ -15,7 +15,7 @@ from tests.project import ROOT
 
 REPOSITORY = ROOT / "model_repository"
 README = (ROOT / "README.md").read_text()
-COMPOSE = (ROOT / "compose.yaml").read_text()
+COMPOSE = "".join(path.read_text() for path in sorted(ROOT.glob("compose*.yaml")))
 TARGETS = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 

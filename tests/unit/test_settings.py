@@ -15,7 +15,7 @@ from tests.project import ROOT
 
 
 def load(dotenv: Path, **environment: str) -> settings.Settings:
-    return settings.load(environment, dotenv)
+    return settings.Settings.load(environment, dotenv)
 
 
 def test_the_command_line_wins_over_dotenv_and_that_over_defaults(tmp_path: Path) -> None:
@@ -28,8 +28,8 @@ def test_the_command_line_wins_over_dotenv_and_that_over_defaults(tmp_path: Path
 
 def test_what_is_given_now_wins_over_what_was_set_earlier(tmp_path: Path) -> None:
     earlier = DEFAULTS | {"ARCH": "resnet18", "WEIGHTS": "random"}
-    wished = load(tmp_path / "none", ARCH="resnet34").over(earlier)
-    assert (wished.arch, wished.weights) == ("resnet34", "random")
+    settings = load(tmp_path / "none", ARCH="resnet34").over(earlier)
+    assert (settings.arch, settings.weights) == ("resnet34", "random")
 
 
 def test_an_empty_setting_is_no_setting(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from bundle_serving import gpu, health
 from bundle_serving.scores import softmax
-from scripts.settings import settings
+from scripts.settings.settings import Settings
 from scripts.stacks.gpu import scores_stay, why_no_gpu
 from tests.project import ROOT
 
@@ -131,8 +131,8 @@ def test_kernels_are_compiled_at_the_start(
 def test_scores_stay_where_that_is_asked_for_and_possible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = settings.load({"POSTPROCESS": "gpu"}, tmp_path / ".env")
-    assert scores_stay(asked) and not scores_stay(settings.load({}, tmp_path / ".env"))
+    asked = Settings.load({"POSTPROCESS": "gpu"}, tmp_path / ".env")
+    assert scores_stay(asked) and not scores_stay(Settings.load({}, tmp_path / ".env"))
     monkeypatch.setattr("scripts.stacks.gpu.WSL", tmp_path)  # as under Windows
     assert not scores_stay(asked)
 

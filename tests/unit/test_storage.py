@@ -17,20 +17,19 @@ from botocore.exceptions import ClientError
 from bundle_serving import s3
 from bundle_serving.start_server import PIPELINE
 from scripts.base.errors import UserError
-from scripts.settings import settings
 from scripts.settings.settings import Settings
 from scripts.storage import check, credentials, upload_order
 from scripts.storage.credentials import Keys
 from scripts.storage.diagnosis import told
 from scripts.storage.from_containers import seen_from_containers
-from scripts.storage.location import Location, parse, wished
+from scripts.storage.location import Location, from_settings, parse
 
 AWS = parse("s3://bundle-models/live")
 KEYS = Keys("your key", "AKIA1", "secret", "", "eu-west-1")
 
 
-def wishing(**values: str) -> Settings:
-    return settings.load(values, Path("none"))
+def settings_with(**values: str) -> Settings:
+    return Settings.load(values, Path("none"))
 
 
 @pytest.mark.parametrize(
@@ -80,13 +79,13 @@ def test_a_place_that_triton_would_not_find_is_refused(url: str, word: str) -> N
 
 def test_versions_lie_beside_what_is_served() -> None:
     assert str(AWS.archive) == "s3://bundle-models/live-versions"
-    assert wished(wishing()) is None
+    assert from_settings(settings_with()) is None
 
 
 def test_a_container_sees_this_machine_by_another_name_or_not_at_all() -> None:
-    assert seen_from_containers(AWS, wishing()) is AWS
+    assert seen_from_containers(AWS, settings_with()) is AWS
     with pytest.raises(UserError, match="containers cannot reach") as refused:
-        seen_from_containers(parse("s3://http://localhost:9999/models/a"), wishing())
+        seen_from_containers(parse("s3://http://localhost:9999/models/a"), settings_with())
     assert "if make s3-up started it: S3_PORT=9999" in refused.value.remedy
 
 
@@ -143,7 +142,7 @@ def test_what_aws_answers_becomes_a_cause_and_a_remedy(
     code: str, operation: str, words: tuple[str, ...]
 ) -> None:
     answer = {"Error": {"Code": code, "Message": "…", "Region": "eu-north-1"}}
-    with pytest.raises(UserError) as refused, told(AWS, KEYS, wishing()):
+    with pytest.raises(UserError) as refused, told(AWS, KEYS, settings_with()):
         raise ClientError(answer, operation)  # type: ignore[arg-type]
     line = f"{refused.value.cause}; {refused.value.remedy}"
     assert all(word in line for word in words)
@@ -195,7 +194,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 def said_of(url: str) -> str:
     began = time.monotonic()
     with pytest.raises(UserError) as refused:
-        check.require_reachable(parse(url), wishing())
+        check.require_reachable(parse(url), settings_with())
     assert time.monotonic() - began < 10, "must be reported sooner"
     return f"{refused.value.cause}; {refused.value.remedy}"
 
@@ -258,9 +257,9 @@ def test_the_servers_key_comes_from_its_file_alone(key: None, tmp_path: Path) ->
     file = tmp_path / "server.credentials"
     operator = credentials.of_operator(parse("s3://http://h:1/models/a"))
     file.write_text(Keys("", "READER", "100%secret", "token", "eu-west-1").file())
-    found = credentials.of_server(wishing(S3_SERVER_CREDENTIALS=str(file)), operator)
+    found = credentials.of_server(settings_with(S3_SERVER_CREDENTIALS=str(file)), operator)
     assert (found.key, found.secret, found.region) == ("READER", "100%secret", "eu-west-1")
-    assert credentials.of_server(wishing(), operator) == operator
+    assert credentials.of_server(settings_with(), operator) == operator
     environment = s3.with_keys({"AWS_PROFILE": "mine", "PATH": "/bin"}, file)
     assert environment["AWS_SECRET_ACCESS_KEY"] == "100%secret"
     assert environment["AWS_SESSION_TOKEN"] == "token" and environment["PATH"] == "/bin"
@@ -274,4 +273,4 @@ def test_a_useless_file_of_keys_is_refused(key: None, tmp_path: Path, content: s
         file.write_text(content)
     operator = credentials.of_operator(parse("s3://http://h:1/models/a"))
     with pytest.raises(UserError, match="S3_SERVER_CREDENTIALS"):
-        credentials.of_server(wishing(S3_SERVER_CREDENTIALS=str(file)), operator)
+        credentials.of_server(settings_with(S3_SERVER_CREDENTIALS=str(file)), operator)

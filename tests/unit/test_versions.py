@@ -142,7 +142,7 @@ def test_untrained_weights_do_not_follow_trained_ones(here: Path) -> None:
 def test_pictures_to_compare_on_are_many_and_varied() -> None:
     drawn = samples.varied()
     assert len({*drawn}) == samples.MOST_PICTURES
-    assert drawn == samples.varied()  # whoever tries again is judged by the same
+    assert drawn == samples.varied()  # a second try is judged by the same
     assert all(to_pixels(each, Transform(232, 224)).any() for each in drawn)
 
 

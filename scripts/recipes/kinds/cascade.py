@@ -93,24 +93,24 @@ class Cascade(OfPictures):
     def deciding(self) -> tuple[str, ...]:
         return (*self.settings, "PRECISION")
 
-    def export(self, wished: Settings, engine: Engine) -> Export:
-        weights = str(wished.value(self.setting)) if self.setting else self.weights
+    def export(self, settings: Settings, engine: Engine) -> Export:
+        weights = str(settings.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix("torchvision/")
         spec = Torchvision(arch, weights, engine.export)
-        return Export("export", spec.words, spec, self.setting not in wished.given)
+        return Export("export", spec.words, spec, self.setting not in settings.given)
 
-    def computes_in(self, wished: Settings) -> str:
+    def computes_in(self, settings: Settings) -> str:
         """Never int8: it needs your photos, and the small network would lose the most accuracy."""
-        return "fp32" if wished.precision == "fp32" else "auto"
+        return "fp32" if settings.precision == "fp32" else "auto"
 
-    def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
+    def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return of_pixels("input", self.crop, self.batch.optimal, self.batch.max)
 
-    def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
+    def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         """Both networks must get the same pixels."""
         from bundle_serving.pictures import Transform  # which loads Pillow
 
-        if wished.preprocess == "dali":
+        if settings.preprocess == "dali":
             raise UserError(
                 "the cascade decodes pictures on the CPU, but the server runs with PREPROCESS=dali",
                 "serve with PREPROCESS=python: make up PREPROCESS=python",

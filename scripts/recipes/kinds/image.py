@@ -144,28 +144,28 @@ class Image(OfPictures):
         """None if torchvision has labels for the architecture, or nobody has."""
         return None if self.labels in ("torchvision", "") else self.beside(self.labels)
 
-    def export(self, wished: Settings, engine: Engine) -> Export:
+    def export(self, settings: Settings, engine: Engine) -> Export:
         """An .onnx file as weights is the user's own network, whatever ARCH says."""
         labels = self.labels_file
         words: list[str | Path] = ["--labels", labels] if labels else []
-        if samples := wished.photos("SAMPLES"):
+        if samples := settings.photos("SAMPLES"):
             words += ["--samples", samples]
-        as_before = Settings.weights.name not in wished.given
-        if wished.weights.endswith(".onnx"):
-            foreign = Foreign(Path(wished.weights), labels, self.pictures.model_dump(mode="json"))
+        as_before = Settings.weights.name not in settings.given
+        if settings.weights.endswith(".onnx"):
+            foreign = Foreign(Path(settings.weights), labels, self.pictures.model_dump(mode="json"))
             words += ["--network", foreign.network, "--pictures", json.dumps(foreign.pictures)]
             return Export("adopt", words, foreign, as_before)
-        spec = Torchvision(wished.arch, wished.weights, engine.export, labels)
+        spec = Torchvision(settings.arch, settings.weights, engine.export, labels)
         return Export("export", [*words, *spec.words], spec, as_before)
 
-    def computes_in(self, wished: Settings) -> str:
-        return wished.precision
+    def computes_in(self, settings: Settings) -> str:
+        return settings.precision
 
-    def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
+    def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         crop = made.manifest.transform["crop"]
-        return of_pixels("input", crop, wished.opt_batch, self.batch.max)
+        return of_pixels("input", crop, settings.opt_batch, self.batch.max)
 
-    def require(self, made: Workspace, wished: Settings, repository: Path) -> None:
+    def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         classes = made.manifest.onnx["classes"]
         if classes != self.classes and made.manifest.identity.get("arch") != DRAWN:
             raise UserError(

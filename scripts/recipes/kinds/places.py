@@ -70,8 +70,8 @@ class Places(Recipe):
     def label_lines(self, made: Workspace, repository: Path) -> str:
         return (made.onnx / "labels.txt").read_text()
 
-    def export(self, wished: Settings, engine: Engine) -> Export:
-        weights = str(wished.value(self.setting)) if self.said(wished) else self.weights
+    def export(self, settings: Settings, engine: Engine) -> Export:
+        weights = str(settings.value(self.setting)) if self.said(settings) else self.weights
         spec = Checkpoint(
             self.source,
             weights,
@@ -80,9 +80,9 @@ class Places(Recipe):
             engine.export,
             categories_beside(weights),
         )
-        return Export("places", spec.words, spec, self.setting not in wished.given)
+        return Export("places", spec.words, spec, self.setting not in settings.given)
 
-    def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
+    def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return of_pixels("input_0", self.pictures.side, self.batch.optimal, self.batch.max)
 
     def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:

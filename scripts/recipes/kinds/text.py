@@ -90,15 +90,15 @@ class Text(Recipe):
         tokenizer = "tokenizer.json"
         return {self.models.preprocessing: {f"{TOKENIZER}/{tokenizer}": made.onnx / tokenizer}}
 
-    def export(self, wished: Settings, engine: Engine) -> Export:
-        source = self.said(wished) or self.source
+    def export(self, settings: Settings, engine: Engine) -> Export:
+        source = self.said(settings) or self.source
         path = Path(source).expanduser()
         source = str(path.resolve()) if path.is_dir() else source
         spec = Classifier(source, self.words.max_seq_len, self.labels, engine.export)
         layers = ("sentiment", *(("minilm",) if source == MINILM else ()))
-        return Export("texts.export", spec.words, spec, self.setting not in wished.given, layers)
+        return Export("texts.export", spec.words, spec, self.setting not in settings.given, layers)
 
-    def shapes(self, made: Workspace, wished: Settings) -> dict[str, str]:
+    def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         """By number of texts and by length."""
 
         def at(texts: int, tokens: int) -> dict[str, tuple[int, int]]:

@@ -1,4 +1,4 @@
 #!/bin/sh
-# As NVIDIA's images greet whoever runs anything in them.
+# The greeting of NVIDIA's images, before any command in them.
 printf '\n=============================\n== Rehearsal of NVIDIA NGC ==\n=============================\n\n'
 exec "$@"

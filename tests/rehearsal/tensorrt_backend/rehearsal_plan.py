@@ -2,7 +2,7 @@
 
 Written by the rehearsal's trtexec, read by it and by the rehearsal's tensorrt backend. Bound to a
 TensorRT version and a compute capability as NVIDIA's plans are. What is wrong with a plan is said
-in TensorRT's own words, so that whoever reads a log learns to read the real one.
+in TensorRT's own words, so that its logs read like the real ones.
 """
 
 from __future__ import annotations
