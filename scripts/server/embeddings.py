@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -25,7 +26,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.server.embeddings_keeper import RESTARTED, STOP_S
 from scripts.settings.settings import EMBEDDINGS, Settings, names
-from scripts.stacks import flavour, state
+from scripts.stacks import admin_key, exposure, flavour, state
 from scripts.stacks.containers import DockerStack, last_line
 from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
@@ -109,19 +110,22 @@ def _network() -> str:
 def _wanted(name: str, settings: Settings) -> State:
     told = {setting: settings[setting] for setting in names(EMBEDDINGS)}
     made = (MADE / "manifest.json").read_text()
-    started_from = json.dumps([name, told, made, LocalStack(settings).version()])
+    started_from = json.dumps(
+        [name, told, made, exposure.mark(settings), LocalStack(settings).version()]
+    )
     return State(name, hashlib.sha256(started_from.encode()).hexdigest(), settings.values)
 
 
 def _start(wanted: State) -> None:
     settings = wanted.started_with
+    exposure.require_keys(settings)
     if wanted.flavour == "local":
         LocalStack(settings).prepare()
         _require_a_free_port(settings)
         _start_process(wanted)
         return
     stack = DockerStack(settings)
-    stack.build("server")
+    stack.prepare()
     _require_a_free_port(settings)
     wanted.save(STATE)
     started = stack.compose("up", "--detach", "--no-build", "embeddings", wanted=wanted, quiet=True)
@@ -142,13 +146,16 @@ def _start_process(wanted: State) -> None:
     service: list[str | Path] = [PYTHON, "-m", "bundle_serving.embedding_service"]
     service += ["--made", MADE, "--run-dir", RUN]
     service += ["--address", settings.bind, "--port", str(settings.embeddings_port)]
+    service += ["--admin-key-file", admin_key.PATH]
     service += ["--cores", str(settings.cores), "--decode", settings.decode]
     service += ["--max-megapixels", f"{settings.max_megapixels:g}"]
     LOG.parent.mkdir(parents=True, exist_ok=True)
-    with LOG.open("w") as log:
+    LOG.unlink(missing_ok=True)
+    with LOG.open("a") as log:  # which the door keeps short
         keeper = subprocess.Popen(
             [PYTHON, "-m", "scripts.server.embeddings_keeper", *service],
             cwd=ROOT,
+            env=os.environ | exposure.told(settings),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -183,6 +183,7 @@ class Place(Group):
         reach the ports.""",
         SERVER,
         DOOR,
+        EMBEDDINGS,
     )
     tls_key = path("The private key of TLS_CERT.", SERVER)
     insecure = choice(
@@ -190,9 +191,14 @@ class Place(Group):
         "1: neither TLS nor API keys, wherever BIND opens the ports: anyone there can ask.",
         SERVER,
         DOOR,
+        EMBEDDINGS,
     )
     allowed_hosts = text(
-        "", "Host names that requests may use, besides addresses and localhost: a,b", SERVER, DOOR
+        "",
+        "Host names that requests may use, besides addresses and localhost: a,b",
+        SERVER,
+        DOOR,
+        EMBEDDINGS,
     )
     cors_origins = text(
         "", "Origins whose web pages may call the API: https://a.example", SERVER, DOOR

@@ -12,7 +12,7 @@ from bundle_serving.exposure import API_KEYS, TLS_FOLDER, Exposure
 from scripts.base import files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.settings.settings import Settings
+from scripts.settings.settings import DOOR, Settings, names
 from scripts.stacks import admin_key
 
 FOLDER = ROOT / "build" / "tls"
@@ -44,8 +44,9 @@ def require_keys(settings: Settings, has_door: bool = True) -> None:
 
 
 def told(settings: Settings) -> dict[str, str]:
-    """What the door of the local flavour is told by its environment."""
-    return {"BIND": settings.bind, TLS_FOLDER: str(FOLDER), API_KEYS: str(KEYS)}
+    """What a door of the local flavour is told by its environment."""
+    of_the_door = {name: settings[name] for name in names(DOOR)}
+    return of_the_door | {"BIND": settings.bind, TLS_FOLDER: str(FOLDER), API_KEYS: str(KEYS)}
 
 
 def mark(settings: Settings) -> str:

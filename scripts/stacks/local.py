@@ -19,7 +19,7 @@ from scripts.base import lock, ports
 from scripts.base.errors import INTERRUPTED, AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
-from scripts.settings.settings import DOOR, Settings, names
+from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, state, temporary
 from scripts.stacks.state import State
 from scripts.storage import key_files, on_demand
@@ -90,7 +90,7 @@ class LocalStack:
             command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
         else:
             command += ["--repository", live.REPOSITORY]
-        told = {name: self._settings[name] for name in names(DOOR)} | exposure.told(self._settings)
+        told = exposure.told(self._settings)
         with LOG.open("a") as log:  # which the door keeps short
             server = subprocess.Popen(
                 command,

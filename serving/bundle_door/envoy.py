@@ -70,6 +70,8 @@ HEADERS_S = 10
 
 @dataclass(frozen=True)
 class Ports:
+    """0: not opened."""
+
     address: str
     http: int
     grpc: int
@@ -91,6 +93,7 @@ def config(
             "listeners": [
                 listener(name, ports.address, port, routes, limits, exposure)
                 for name, port, routes in listeners
+                if port
             ],
             "clusters": [
                 cluster("http", folder / sockets.HTTP, HTTP1, most=limits.in_flight + MORE),

@@ -28,11 +28,12 @@ os.environ["PYTRITON_NO_TENSORSTORE"] = "1"
 import numpy as np
 from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
 from pytriton.models import model
-from pytriton.triton import Triton, TritonConfig, TritonLifecyclePolicy
 
+from bundle_serving.address import Address
+from bundle_serving.behind_the_door import MODEL_STORE, Server
 from bundle_serving.embeddings import Embedder, Network
 from bundle_serving.handshake import IN_AN_INSTANCE, patient
-from bundle_serving.health import IMAGE, reason_not_to_trust
+from bundle_serving.health import IMAGE, own, reason_not_to_trust
 from bundle_serving.pictures import Transform
 from bundle_serving.processes import children_of
 from bundle_serving.start_server import libpython_folder
@@ -54,6 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--run-dir", type=Path, required=True, help="writable, not mounted noexec")
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--admin-key-file", type=Path)
     parser.add_argument("--cores", default="", help="empty: all of them")
     parser.add_argument("--decode", default="reduced")
     parser.add_argument("--max-megapixels", type=float, default=50)
@@ -68,42 +70,36 @@ def main(argv: list[str] | None = None) -> int:
     )
     cores = int(options.cores) if options.cores else len(os.sched_getaffinity(0))
     shutil.rmtree(options.run_dir, ignore_errors=True)
-    triton = Server(
-        config=TritonConfig(
-            http_address=options.address,
-            http_port=options.port,
-            allow_grpc=False,
-            allow_metrics=False,
-            exit_timeout_secs=EXIT_TIMEOUT_S,
-        ),
-        workspace=options.run_dir,
-        # Laid out before the server starts and loads it, so nothing goes through /tmp.
-        triton_lifecycle_policy=TritonLifecyclePolicy(
-            launch_triton_on_startup=False, local_model_store=True
-        ),
-    )
-    bind(triton, network, how, cores)
-    be_patient(options.run_dir / "model-store" / MODEL / "1" / "communication.py")
     try:
-        triton.run()
+        triton = Server(options.run_dir, MODEL, f"pytrtion{os.getpid()}-", door(options))
+    except FileExistsError as fault:
+        print(f"error: {fault.filename} is another user's; remove it", file=sys.stderr)
+        return 1
+    bind(triton, network, how, cores)
+    be_patient(options.run_dir / MODEL_STORE / MODEL / "1" / "communication.py")
+    try:
+        triton.run_with(lambda: end("its server has exited, or its door"))
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.address, options.address)
+        address = own(Address(host, options.port), options.admin_key_file)
+        while reason_not_to_trust(address, MODEL):
+            time.sleep(LOOK_MS / 1000)
         print(f"serving {MODEL}: {network.said}", flush=True)
-        address = "127.0.0.1" if options.address == "0.0.0.0" else options.address
-        asked = (triton, f"http://{address}:{options.port}")
-        Thread(target=end_when_it_does_not_answer, args=asked, daemon=True).start()
+        Thread(target=end_when_it_does_not_answer, args=(triton, address), daemon=True).start()
         end_when_it_falls_apart(triton)
     except SystemExit:
+        triton.end_children(EXIT_TIMEOUT_S)
         triton.stop()
         raise
 
 
-class Server(Triton):  # type: ignore[misc]  # PyTriton comes without types
-    """PyTriton would poll a server that has died for two minutes."""
+def door(options: argparse.Namespace) -> list[str]:
+    """Its options; its environment tells it about TLS and API keys."""
+    key = options.admin_key_file
+    told = [f"--address={options.address}", f"--http-port={options.port}"]
+    return [*told, *([f"--admin-key-file={key}"] if key else [])]
 
-    def _on_tritonserver_exit(self, *_: object) -> None:
-        end("its server has exited")
 
-
-def bind(triton: Triton, network: Network, how: Transform, cores: int) -> None:
+def bind(triton: Server, network: Network, how: Transform, cores: int) -> None:
     """Each of several callables is an instance; they handle batches in parallel."""
     pool = ThreadPoolExecutor(cores)
     threads = max(1, cores // INSTANCES)
@@ -131,14 +127,14 @@ def be_patient(proxy: Path) -> None:
         file.write(IN_AN_INSTANCE)
 
 
-def end_when_it_does_not_answer(triton: Triton, url: str) -> None:
-    while (reason := reason_not_to_trust(url, MODEL, PATIENCE_S)) is None:
+def end_when_it_does_not_answer(triton: Server, address: Address) -> None:
+    while (reason := reason_not_to_trust(address, MODEL, PATIENCE_S)) is None:
         time.sleep(EVERY_S)
     if triton.is_connected():  # otherwise it is being stopped
         end(f"it does not answer: {reason}")
 
 
-def end_when_it_falls_apart(triton: Triton) -> NoReturn:
+def end_when_it_falls_apart(triton: Server) -> NoReturn:
     """A server or stub that has died never comes back, and Triton notices a dead stub late. After a
     PyTritonUnrecoverableError, PyTriton disconnects and keeps waiting."""
     ended = select.poll()

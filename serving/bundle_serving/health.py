@@ -55,6 +55,14 @@ def reason_not_to_trust(at: Address | str, model: str, timeout: float = 5) -> st
         return str(getattr(fault, "reason", fault)) or type(fault).__name__
 
 
+def own(address: Address, admin_key: Path | None) -> Address:
+    """As the environment says that this machine's door is opened, which takes the admin key for an
+    API key."""
+    exposure = of_environment()
+    key = guard.read(admin_key) if exposure.api_keys and admin_key else ""
+    return replace(address, certificate=exposure.certificate, api_key=key)
+
+
 def _question(url: str, signature: dict[str, Any]) -> urllib.request.Request:
     """What a pipeline can answer, by the type of its input."""
     to = f"{url}/v2/models/{signature['name']}/infer"
@@ -83,13 +91,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", default=PIPELINE)
     parser.add_argument("--admin-key-file", type=Path, help="which the door takes for an API key")
     options = parser.parse_args(argv)
-    exposure, key = of_environment(), options.admin_key_file
-    server = replace(
-        options.address,
-        certificate=exposure.certificate,
-        api_key=guard.read(key) if exposure.api_keys and key else "",
-    )
-    reason = reason_not_to_trust(server, options.model)
+    reason = reason_not_to_trust(own(options.address, options.admin_key_file), options.model)
     if reason:
         reason = why_lost() or reason
         print(f"{options.model} does not answer: {reason}", file=sys.stderr)

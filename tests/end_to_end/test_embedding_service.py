@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,6 +69,23 @@ def test_instances_wait_for_the_first_one(tmp_path: Path) -> None:
             "an embedding, or an end of the service",
         )
         assert process.poll() is None, (tmp_path / "log").read_text()
+
+
+def test_its_server_has_no_port_and_its_folder_no_guest(tmp_path: Path) -> None:
+    with service(tmp_path) as (process, url):
+        wait_until(
+            lambda: process.poll() is not None or reason_not_to_trust(url, "embedding") is None,
+            "an embedding, or an end of the service",
+        )
+        server = triton(process)
+        assert server and not server.net_connections("tcp")
+        assert not [word for word in server.cmdline() if "token" in word]
+        assert (tmp_path / "run").stat().st_mode & 0o777 == 0o700
+    shutil.rmtree(tmp_path / "run", ignore_errors=True)
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+    with service(tmp_path) as (process, _):
+        wait_until(lambda: process.poll() is not None, "its end")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_server_that_dies_while_it_starts_ends_the_service(tmp_path: Path) -> None:
