@@ -38,7 +38,7 @@ doctor: $(LAYER)/tools ## Find common problems, with the fix for each
 	$(RUN) doctor
 
 version: ## Print the bundle's version
-	@sed -n 's/^__version__ = "\(.*\)"$$/\1/p' client/bundle_client/__init__.py
+	@sed -n 's/^__version__ = "\(.*\)".*/\1/p' client/bundle_client/__init__.py
 
 ##@ Serve and ask
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import docker
+from bundle_client import __version__
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.start_server import PIPELINE
 from scripts.settings.settings import Settings
@@ -49,6 +50,7 @@ def test_the_container_is_shut_in(container: Any) -> None:
     assert host["Memory"] == limit_mb(Settings.load({}, Path("/none"))) * 2**20
     published = [p for ports in host["PortBindings"].values() for p in ports]
     assert {each["HostIp"] for each in published} == {"127.0.0.1"}
+    assert container.labels["org.opencontainers.image.version"] == __version__
 
 
 @in_containers

@@ -9,14 +9,20 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInput
 
+import bundle_client
 from bundle_serving.start_server import PIPELINE
 from scripts.settings.settings import DEFAULTS
 from tests.project import ROOT
 
 REPOSITORY = ROOT / "model_repository"
 README = (ROOT / "README.md").read_text()
+VERSION_LABEL = re.compile(r"org\.opencontainers\.image\.version: (.*)}")
 COMPOSE = "".join(path.read_text() for path in sorted(ROOT.glob("compose*.yaml")))
 TARGETS = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_images_carry_the_version() -> None:
+    assert VERSION_LABEL.findall(COMPOSE) == [bundle_client.__version__] * 2
 
 
 def config(path: Path) -> ModelConfig:
