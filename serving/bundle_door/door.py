@@ -96,7 +96,7 @@ def service_of(
     )
 
     async def live(request: Request, named: Mapping[str, str]) -> Answer:
-        """Triton itself does not answer this while it loads a model."""
+        """Triton itself may not answer this while it waits for S3."""
         noted = readiness(settings.run_dir)
         return Answer() if noted and noted[0] else await api.live(request, named)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -35,8 +36,9 @@ STATUS = {
 # Triton's message if a model's process has died, and the number of attempts.
 OF_A_DEAD_PROCESS, TRIES = "Stub process '", 8
 DATA_TYPES = pb.model__config__pb2.DataType
-# How long a model's signature is cached: a new version may have another.
-REMEMBERED_S = 1.0
+# How long a model's signature is cached, for a new version may have another; and how long a request
+# waits for a newer one, which Triton does not tell while it waits for S3.
+REMEMBERED_S, NEWER_S = 1.0, 0.1
 
 
 class Triton:
@@ -47,6 +49,7 @@ class Triton:
         self._timeout = timeout
         self._calls: dict[str, Any] = {}
         self._signatures: dict[tuple[str, str], tuple[float, Signature]] = {}
+        self._asking: dict[tuple[str, str], asyncio.Task[Signature]] = {}
 
     async def close(self) -> None:
         await self.channel.close()
@@ -73,10 +76,26 @@ class Triton:
 
     async def signature(self, model: str, version: str) -> Signature:
         """A model's only input."""
-        asked, known = self._signatures.get((model, version), (0.0, None))
+        named = model, version
+        asked, known = self._signatures.get(named, (0.0, None))
         if known and time.monotonic() < asked + REMEMBERED_S:
             return known
-        answer = await self.ask("ModelConfig", name=model, version=version)
+        newer = self._asking.get(named)
+        if newer is None:
+            newer = asyncio.create_task(self._newer_signature(model, version))
+            newer.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._asking[named] = newer
+            if known:
+                await asyncio.wait([newer], timeout=NEWER_S)
+        if known and not newer.done():
+            return known
+        return await asyncio.shield(newer)
+
+    async def _newer_signature(self, model: str, version: str) -> Signature:
+        try:
+            answer = await self.ask("ModelConfig", name=model, version=version)
+        finally:
+            del self._asking[model, version]
         signature = signature_of(answer.config)
         if len(self._signatures) > 100:
             self._signatures.clear()

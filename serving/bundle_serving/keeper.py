@@ -114,7 +114,7 @@ class Keeper:
         folder = sockets.folder(self._options.run_dir)
         try:
             async with asyncio.timeout(ASK_DOOR_S):
-                # The door answers this by itself; Triton answers no such thing while it loads.
+                # The door answers this by itself; Triton may be waiting for its repository.
                 await local_http.ask(folder / sockets.HTTP, "GET", "/v2/health/ready")
                 await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/ready")
         except (OSError, TimeoutError):

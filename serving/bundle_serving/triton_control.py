@@ -97,8 +97,8 @@ class Triton:
         return None
 
     async def _signature(self, pipeline: str) -> Any:
-        """While Triton loads a model it answers the others' requests, but nothing about them: then
-        this is the last known one."""
+        """The last known one while Triton waits for S3: then it answers requests, but tells nothing
+        about its models."""
         asked = pb.ModelMetadataRequest(name=pipeline)
         try:
             self._signatures[pipeline] = await self._stub.ModelMetadata(asked, timeout=SECONDS)

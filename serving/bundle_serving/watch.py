@@ -196,7 +196,7 @@ class Watch:
             refusals = {name: await self._ask(name) for name in await self._due()}
             self._counts = await self._triton.counts()
         except grpc.aio.AioRpcError:
-            # The index waits while Triton loads a model, and pictures are answered all the same.
+            # The index waits while Triton reads S3, and pictures are answered all the same.
             refusals = {self._first: await self._triton.ask(self._first, QUESTION_S)}
         now = time.monotonic()
         computes = self._ticks() - ticks > COMPUTES * TICKS_A_SECOND * (now - began)
