@@ -183,8 +183,8 @@ class Place(Group):
     )
     compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
     tls_cert = path(
-        """A certificate, with its chain, for TLS. Empty: `make up` creates one if other machines can
-        reach the ports.""",
+        """A certificate, with its chain, for TLS. Empty: `make up` creates one if other machines
+        can reach the ports.""",
         SERVER,
         DOOR,
     )
