@@ -4,10 +4,10 @@
 RUN := @.venv/bin/python -m scripts.commands
 PYTEST := .venv/bin/python -m pytest
 
-# Passed on as typed: make would expand a $ in a file name or a text.
+# Passed on as typed: make would expand a $ in a file name or text.
 $(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
 
-# If it is set, every command would compile all its imports again: seconds each.
+# If this were set, every command would compile all its imports again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -16,8 +16,8 @@ unexport PYTHONDONTWRITEBYTECODE
 	logs \
 	down clean check test test-all lint prove
 
-# Layers of the environment: installed before the first command that needs them, and again when
-# requirements/ has changed. Layers that a command needs only sometimes, it installs itself.
+# Layers of the environment: installed before the first command that needs them, and again after a
+# change of requirements/. A command installs the layers itself that it needs only sometimes.
 LAYER := .venv/layers
 $(LAYER)/%: $(wildcard requirements/*.txt)
 	@python3 scripts/bootstrap.py $*

@@ -73,7 +73,7 @@ def found(up: Up) -> Subject:
     contained = isinstance(up.stack, DockerStack)
     root = up.stack.root() if isinstance(up.stack, DockerStack) else up.server.pid
     if not root or (contained and os.getuid() != 0):
-        raise UserError("the server's processes cannot be seen from here", "be root")
+        raise UserError("the server's processes cannot be seen from here", "run this as root")
     return Subject(root, str(up.server.http), str(up.server.grpc))
 
 
@@ -90,7 +90,7 @@ def harmed(subject: Subject, seconds: float) -> int:
                 console.note(f"a process was killed: {victim}")
     tell(subject, passed, f"{len(good.waits):,} good ones asked, {good.failed()} lost")
     if good.failed():
-        raise UserError(f"{good.failed()} good requests were lost", "make logs tells more")
+        raise UserError(f"{good.failed()} good requests were lost", "see make logs")
     return 0
 
 

@@ -63,7 +63,7 @@ def main() -> int:
     rows: list[Row] = []
     with served(LOG) as (subject, own):
         if own is None:
-            console.note("the kernel allows no mounts: no disk and no shared memory is filled")
+            console.note("the kernel does not allow mounts: no trials with a full disk or /dev/shm")
         before = subject.numbers()
         usual = _usual(subject)
         for trial in trials(sorted(before), own, scale):
@@ -83,7 +83,7 @@ def main() -> int:
 def _usual(subject: Subject) -> float:
     """The longest wait of bystanders while nothing is done; after a load as from many clients, for
     which the server's processes take memory that they keep."""
-    with console.waiting("what is usual here"):
+    with console.waiting("measuring the usual waits"):
         with ThreadPoolExecutor(CLIENTS) as clients:
             list(clients.map(subject.asked, [of_a_megabyte()] * 10 * CLIENTS))
         with Bystanders(subject) as undisturbed:

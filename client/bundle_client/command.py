@@ -139,7 +139,7 @@ def arguments() -> argparse.ArgumentParser:
         "--api-key",
         default=os.environ.get("BUNDLE_API_KEY"),
         metavar="KEY",
-        help="where the server wants one; better in $BUNDLE_API_KEY, for others see options",
+        help="if the server requires one; better $BUNDLE_API_KEY: other users can see options",
     )
     add(
         "--ca-file",
@@ -155,14 +155,14 @@ def arguments() -> argparse.ArgumentParser:
     )
     add("--protocol", choices=PROTOCOLS, default="http", help="default: %(default)s")
     add("--model", default=MODEL, metavar="NAME", help="default: %(default)s")
-    add("--top", type=int, default=5, metavar="N", help="labels a picture; default: %(default)s")
-    add("--json", action="store_true", help="for programs: one JSON object a line and picture")
+    add("--top", type=int, default=5, metavar="N", help="labels per picture; default: %(default)s")
+    add("--json", action="store_true", help="for programs: one JSON object per line and picture")
     add(
         "--concurrency",
         type=int,
         default=4,
         metavar="N",
-        help="pictures asked about at once; default: %(default)s",
+        help="pictures sent at once; default: %(default)s",
     )
     add(
         "--timeout",

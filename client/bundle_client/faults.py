@@ -16,7 +16,7 @@ from .errors import (
     ServerUnreachable,
 )
 
-START_IT = "start the server (`make up`) or give the address of the one that runs"
+START_IT = "start the server (`make up`) or give the address of a running one"
 SEE_LOGS = "look at the server's log (`make logs`)"
 SEE_MODELS = "see what is loaded (`make status`) or name another model"
 
@@ -103,13 +103,13 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
     if status in ("401", "UNAUTHENTICATED"):
         return KeyRefused(
             f"{url}: no valid API key",
-            "give one that its operator made: BUNDLE_API_KEY (there: make keys)",
+            "set BUNDLE_API_KEY to one from the server's operator (`make keys`)",
         )
     if status in ("413", "RESOURCE_EXHAUSTED"):
         return PictureRefused("larger than the server takes", "use a smaller picture")
     if not said or said.startswith(FOREIGN):
         return ServerFault(
-            f"{url} answers HTTP {status}, but not in Triton's words",
+            f"{url} answers HTTP {status}, but not as Triton does",
             "check the address: something else may be listening there",
         )
     if status in ("404", "NOT_FOUND") or "unknown model" in said:
@@ -134,7 +134,7 @@ def seconds(exc: Any) -> float:
 def not_trusted(url: str) -> ServerUnreachable:
     return ServerUnreachable(
         f"{url}: its certificate is not trusted",
-        "give the file that vouches for it, or itself: BUNDLE_CA_FILE",
+        "set BUNDLE_CA_FILE to its CA's certificate, or to the certificate itself",
     )
 
 

@@ -2,17 +2,17 @@
 ARG TRITON_TAG
 FROM nvcr.io/nvidia/pytorch:${TRITON_TAG}-py3 AS export
 COPY requirements/export.txt requirements/constraints.txt /requirements/
-# Its own torch, torchvision and numpy stay; PIP_CONSTRAINT would hold back what is added.
+# NVIDIA's torch, torchvision and numpy stay; its PIP_CONSTRAINT would block the packages added here.
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
     grep -E '^(onnx|onnxscript|onnxruntime|safetensors|pillow)==' /requirements/constraints.txt \
         > /requirements/added.txt \
  && PIP_CONSTRAINT='' pip install --no-compile --disable-pip-version-check -r /requirements/added.txt
 COPY docker/steps/as-owner /usr/local/bin/
-# NVIDIA's image tells protobuf to do without its C code, which reads a network many times faster.
+# NVIDIA's image turns off protobuf's C code, which reads a network many times faster.
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/bundle:/bundle/serving HOME=/tmp \
     PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=upb
-# NVIDIA's prints a banner.
+# NVIDIA's entrypoint prints a banner.
 ENTRYPOINT []
 WORKDIR /bundle
 USER 1000:1000

@@ -1,5 +1,5 @@
-"""Swift's four servers in one container: an operator who may do all, and a server that may
-read what is in the bucket, and nothing else.
+"""Swift's four servers in one container, with two users: an operator who may do everything, and a
+server that may only read the bucket.
 
 The keys come from the two files of /run/secrets, the port from S3_PORT, the bucket from S3_BUCKET.
 """
@@ -21,7 +21,7 @@ from swift.common.utils import Timestamp
 CONFIG = Path("/etc/swift")
 PROXY = Path("/tmp/proxy-server.conf")
 STORAGE = {"account": 6202, "container": 6201, "object": 6200}
-ACCOUNT = "AUTH_bundle"  # tempauth's name for what belongs to bundle:operator
+ACCOUNT = "AUTH_bundle"  # tempauth's name for the account of bundle:operator
 READER = "bundle:server"
 START_S = 30
 
@@ -44,7 +44,7 @@ def wait_for(port):
 
 
 def let_read(bucket):
-    """Past the proxy, which takes such a header from an owner alone, and here nobody is one."""
+    """Not through the proxy, which accepts this header only from an owner; here there is none."""
     part, nodes = Ring(CONFIG, ring_name="container").get_nodes(ACCOUNT, bucket)
     header = {"X-Container-Read": READER, "X-Timestamp": Timestamp.now().internal}
     direct_put_container(nodes[0], part, ACCOUNT, bucket, headers=header)
@@ -59,7 +59,7 @@ def main():
     running = [subprocess.Popen(server) for server in servers]
     for storage_port in (11211, *STORAGE.values()):
         wait_for(storage_port)
-    # Before the proxy opens: who reaches the port finds the bucket there.
+    # Before the proxy starts: whoever can reach the port finds the bucket.
     client = InternalClient(str(CONFIG / "setup.conf"), "setup", 3)
     client.create_container(ACCOUNT, os.environ["S3_BUCKET"])
     let_read(os.environ["S3_BUCKET"])
@@ -70,7 +70,7 @@ def main():
             server.terminate()
 
     signal.signal(signal.SIGTERM, stop)
-    os.wait()  # one of them is enough: it is restarted as a whole
+    os.wait()  # for any of them to exit: the container is restarted as a whole
     stop()
 
 

@@ -3,26 +3,26 @@ ARG TRITON_TAG
 FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}-py3 AS server
 COPY requirements/serve-gpu.txt requirements/cupy.txt requirements/constraints.txt /requirements/
 ARG POSTPROCESS=cpu
-# Beside NVIDIA's own packages, none of which is replaced.
+# In a folder of their own: none of NVIDIA's packages is replaced.
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
     if [ "$POSTPROCESS" = gpu ]; then set -- -r /requirements/cupy.txt; fi; \
     pip install --no-compile --disable-pip-version-check --no-deps --target /opt/bundle \
         -r /requirements/serve-gpu.txt "$@" -c /requirements/constraints.txt
 COPY serving/bundle_serving /opt/bundle/bundle_serving
-# The python backend's interpreter ignores PYTHONPATH; a .pth file it reads. Triton would make the
-# stub executable itself at the start, and could not on a read-only file system.
+# The python backend's interpreter ignores PYTHONPATH, but reads .pth files. Triton would make the
+# stub executable at its start, but cannot on a read-only file system.
 RUN python3 -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
   | xargs -I{} sh -c 'echo /opt/bundle > {}/bundle.pth' \
  && chmod 0755 /opt/tritonserver/backends/python/triton_python_backend_stub
 COPY docker/steps/as-owner /usr/local/bin/
-# cupy compiles with its wheels' compiler and headers: they must be of one version, and the image's
-# are of another.
+# cupy compiles with the compiler and headers from its wheels: both must be of the same version, and
+# the image's are not.
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 REPOSITORY=/models CUPY_CACHE_DIR=/tmp/cupy \
     CUDA_PATH=/opt/bundle/nvidia/cuda_runtime \
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/opt/bundle/nvidia/cuda_nvrtc/lib
-# A container that is started again gets its tmpfs with the mode of the folder below (runc 1.1), and
-# the server's user is to write there then too.
+# A restarted container's tmpfs gets the mode of the folder below it (runc 1.1), and the server's user
+# must be able to write there.
 RUN install -d -m 1777 /run/triton
 USER 1000:1000
 CMD ["python3", "-m", "bundle_serving.start_server", \

@@ -1,8 +1,7 @@
 #!/bin/sh
-# Makes the folders of build/, the admin key, and a certificate for a server that other machines
-# reach. They belong to the owner of this checkout; where
-# that is root, to nobody, for neither steps nor server run as root. The server, which is nobody
-# too, reads the key by its group.
+# Creates the folders of build/, the admin key, and a certificate if other machines can reach the
+# server. They belong to the owner of this checkout, or to user 65532 if that is root, since neither
+# steps nor server run as root. The server, also user 65532, reads the key through its group.
 set -eu
 nobody=65532
 key=build/key/admin.key certificate=build/tls/key.pem

@@ -44,8 +44,8 @@ def main() -> int:
         )
     console.out.print(
         f"\nIt runs on:     {server.http.url} (gRPC: {server.grpc})\n"
-        "Now yours:      make classify IMG=photo.jpg\n"
-        "What is up:     make status\n"
+        "Your picture:   make classify IMG=photo.jpg\n"
+        "Status:         make status\n"
         "Stop it:        make down\n"
         "All commands:   make",
         markup=False,

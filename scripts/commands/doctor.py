@@ -65,7 +65,8 @@ def main() -> int:
         failures += finding.verdict == FAILURE
         table.add_row(finding.verdict, finding.what, finding.detail, finding.fix)
     console.out.print(table)
-    console.note("everything needed is here" if not failures else f"{failures} problems found")
+    problems = f"{failures} problem{'s' * (failures != 1)} found"
+    console.note(problems if failures else "everything needed is here")
     return 1 if failures else 0
 
 

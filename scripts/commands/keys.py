@@ -21,7 +21,7 @@ from scripts.stacks.exposure import KEYS
 def main() -> int:
     asked = arguments.load()
     if asked.rate and not asked.add:
-        raise UserError("RATE= is of a new key", "make keys ADD=ann RATE=10")
+        raise UserError("RATE= applies only to a new key", "make keys ADD=ann RATE=10")
     try:
         with lock.one_at_a_time():
             if asked.revoke:
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def show(name: str, key: str) -> None:
-    console.note(f"the API key of {name}, which is kept nowhere; send it as BUNDLE_API_KEY, or:")
+    console.note(f"the API key of {name}, shown only once; set BUNDLE_API_KEY to it, or send:")
     print(f"Authorization: Bearer {key}")
 
 

@@ -51,7 +51,7 @@ def _cells(one: Measurement, measurements: list[Measurement]) -> list[str | Text
 def waterfalls(shown: Sequence[Measurement]) -> Table:
     """Each bar begins where the one above it ended, following the request."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("a request's way", no_wrap=True)
+    table.add_column("where the time goes", no_wrap=True)
     for heading in ("queue", "input", "compute", "output", "ms", "batch"):
         table.add_column(heading, justify="right")
     table.add_column("")

@@ -73,7 +73,9 @@ def _foreign(said: Any) -> dict[str, Any]:
     from scripts.steps.signature import signature
 
     if said.get("ARCH") or said.get("WEIGHTS"):
-        raise UserError("ONNX= is a whole network", "omit ARCH and WEIGHTS, or omit ONNX")
+        raise UserError(
+            "ONNX= is already a complete network", "omit ARCH and WEIGHTS, or omit ONNX"
+        )
     path = Path(said["ONNX"]).expanduser().resolve()
     facts, labels = signature(path), _labels(said)
     if labels:

@@ -40,7 +40,7 @@ class Control:
         while at_work := loading.at_work(self.address, self.limit) & set(models):
             if time.monotonic() > deadline:
                 raise UserError(
-                    f"{', '.join(sorted(at_work))} is not loaded within {self.limit:g} s",
+                    f"{', '.join(sorted(at_work))} did not load within {self.limit:g} s",
                     "restart it: make down && make up",
                 )
             time.sleep(0.1)

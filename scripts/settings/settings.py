@@ -164,23 +164,27 @@ class Place(Group):
     preprocess_instances = whole_or_none(
         "Processes that decode pictures. Empty: derived from CORES.", MACHINE
     )
-    preprocess_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
+    preprocess_threads = whole_or_none(
+        "Threads of each such process. Empty: derived from CORES.", MACHINE
+    )
     network_instances = whole_or_none(
         """Processes that run the network. Empty: derived from CORES. On a GPU: copies of the
         network per GPU; empty: two.""",
         MACHINE,
     )
-    network_threads = whole_or_none("Threads of each. Empty: derived from CORES.", MACHINE)
+    network_threads = whole_or_none(
+        "Threads of each such process. Empty: derived from CORES.", MACHINE
+    )
     memory = text(
         "",
-        """The memory limit of the server's container. Empty: what CORES and MAX_MEGAPIXELS allow at
-        the same time (5.6g with two cores).""",
+        """The memory limit of the server's container. Empty: derived from CORES and MAX_MEGAPIXELS
+        (5.6g with two cores).""",
         SERVER,
     )
     compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
     tls_cert = path(
-        """A certificate, with its chain, for TLS. Empty: `make up` makes one if other machines can
-        reach the ports.""",
+        """A certificate, with its chain, for TLS. Empty: `make up` creates one if other machines
+        can reach the ports.""",
         SERVER,
         DOOR,
         EMBEDDINGS,
@@ -188,14 +192,14 @@ class Place(Group):
     tls_key = path("The private key of TLS_CERT.", SERVER)
     insecure = choice(
         ("", "1"),
-        "1: neither TLS nor API keys, wherever BIND opens the ports: anyone there can ask.",
+        "1: neither TLS nor API keys, whatever BIND is: anyone who can reach the ports can ask.",
         SERVER,
         DOOR,
         EMBEDDINGS,
     )
     allowed_hosts = text(
         "",
-        "Host names that requests may use, besides addresses and localhost: a,b",
+        "Host names that requests may use, besides addresses and names without a dot: a,b",
         SERVER,
         DOOR,
         EMBEDDINGS,
@@ -207,13 +211,13 @@ class Place(Group):
     max_in_flight = whole(
         1024, "Requests handled at once; more are refused with 503.", SERVER, DOOR
     )
-    start_timeout = number("120", "Seconds that a start may take until the first answer.", COMMAND)
+    start_timeout = number("120", "Seconds within which a started server must answer.", COMMAND)
 
 
 class Switching(Group):
-    """While a version is switched (make rollout, make rollback)"""
+    """Switching versions (make rollout, make rollback)"""
 
-    watch_seconds = number("3", "Seconds of requests that each version is measured with.", COMMAND)
+    watch_seconds = number("3", "How many seconds each version is measured.", COMMAND)
     max_p99_ratio = number(
         "2",
         "A candidate whose p99 is more than this many times the live version's is rejected.",

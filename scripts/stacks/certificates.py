@@ -32,11 +32,11 @@ def _place(source: Path, target: Path, mode: int) -> None:
         content = source.read_text()
     except (OSError, ValueError) as fault:
         raise UserError(
-            f"{source} cannot be read ({getattr(fault, 'strerror', 'it is no text')})",
+            f"{source} cannot be read ({getattr(fault, 'strerror', 'it is not text')})",
             "set TLS_CERT and TLS_KEY to PEM files",
         ) from None
     if "-----BEGIN" not in content:
-        raise UserError(f"{source} is no PEM file", "set TLS_CERT and TLS_KEY to PEM files")
+        raise UserError(f"{source} is not a PEM file", "set TLS_CERT and TLS_KEY to PEM files")
     if not target.exists() or target.read_text() != content:
         files.write(target, content, mode)
 
@@ -46,8 +46,8 @@ def make(settings: Settings) -> None:
     try:
         if prepare.prepared(exposure.of(settings), names(settings)):
             console.note(
-                f"a new certificate is in {exposure.FOLDER.relative_to(ROOT)}, signed by itself:"
-                " clients need cert.pem to trust it"
+                f"created a self-signed certificate in {exposure.FOLDER.relative_to(ROOT)}; "
+                "give clients its cert.pem to trust"
             )
     except certificate.NoCertificate as fault:
         raise UserError.of(fault) from None

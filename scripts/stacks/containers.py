@@ -252,7 +252,7 @@ class DockerStack:
         if ran.returncode:
             self.remove("server", name)
             raise UserError(
-                f"Docker cannot start a server to try: {last_line(ran.stderr)}",
+                f"Docker cannot start a private server: {last_line(ran.stderr)}",
                 "make doctor shows what is wrong",
             )
         container = self._engine.containers.get(name)

@@ -30,7 +30,9 @@ def choose(settings: Settings) -> tuple[str, str]:
     obstacle = why_not_docker()
     if wanted:
         if obstacle:
-            raise UserError(f"FLAVOUR={wanted} needs Docker, but {obstacle}", "or FLAVOUR=local")
+            raise UserError(
+                f"FLAVOUR={wanted} needs Docker, but {obstacle}", "fix that, or use FLAVOUR=local"
+            )
         return wanted, "as FLAVOUR says"
     if obstacle:
         return "local", obstacle

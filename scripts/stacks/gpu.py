@@ -143,8 +143,8 @@ REMEDIES = (
         "Docker knows no GPU, neither through CDI nor through NVIDIA's runtime",
         NO_TOOLKIT,
     ),
-    ("unresolvable CDI devices", "the CDI description lacks this GPU, or is missing", DESCRIBE),
-    ("failed to inject CDI devices", "the CDI description does not fit this machine", DESCRIBE),
+    ("unresolvable CDI devices", "the CDI specification lacks this GPU, or is missing", DESCRIBE),
+    ("failed to inject CDI devices", "the CDI specification does not fit this machine", DESCRIBE),
     (
         NVML_LOST,
         "containers may not open its devices",

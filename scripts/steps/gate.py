@@ -206,7 +206,7 @@ def _ask(connection: http.client.HTTPConnection, model: str, question: Question)
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise UserError(
             f"the accuracy gate failed: {model} does not answer: {fault}",
-            "nothing was published; with PREPROCESS=dali, SAMPLES must be what DALI reads",
+            "nothing was published; with PREPROCESS=dali, SAMPLES must be readable by DALI",
         ) from None
 
 

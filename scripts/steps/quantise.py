@@ -91,7 +91,7 @@ def quantise(onnx: Path, calibration: Path, out: Path) -> None:
         photos = samples.read(calibration, MOST_PICTURES, "CALIBRATION")
     if len(photos) < 2:
         raise UserError(
-            f"CALIBRATION={calibration} contains one picture, and it takes two: "
+            f"CALIBRATION={calibration} contains one picture, but two are needed: "
             "one to calibrate with and one to check with",
             "put a few hundred photos in it",
         )
@@ -99,7 +99,7 @@ def quantise(onnx: Path, calibration: Path, out: Path) -> None:
     judged = np.stack([to_pixels(photo, how) for photo in photos[::HELD_BACK]])
     shown = list(views(learnt, how))
     if len(learnt) < ENOUGH_VIEWS:
-        print(f"  only {len(learnt)} pictures: {len(shown)} views of them; a hundred are better")
+        print(f"  only {len(learnt)} pictures, used in {len(shown)} views; a hundred are better")
     with files.whole_folder(out) as draft:
         with step(f"quantising on {len(shown)} views of {len(learnt)} pictures"):
             _quantise(onnx / "model.onnx", shown, draft / "model.onnx")

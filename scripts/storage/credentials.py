@@ -67,7 +67,9 @@ def of_server(settings: Settings, operator: Keys) -> Keys:
         parsed = configparser.ConfigParser(interpolation=None)
         parsed.read_string(path.read_text())
     except OSError as fault:
-        raise UserError(f"{where} cannot be read: {fault.strerror}", "name another") from None
+        raise UserError(
+            f"{where} cannot be read: {fault.strerror}", "name a readable one"
+        ) from None
     except (configparser.Error, UnicodeDecodeError):
         raise UserError(f"{where} is not a file like ~/.aws/credentials", _FILE) from None
     said = dict(parsed["default"]) if parsed.has_section("default") else {}

@@ -68,7 +68,7 @@ def _answered(fault: ClientError, location: Location, keys: Keys, settings: Sett
             )
         return UserError(
             f"the secret of {keys.whose} is wrong, or there is no key {keys.key}: this server "
-            "has the same message for both",
+            "sends the same message for both",
             "check both, character by character",
         )
     if code in ("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"):
@@ -86,7 +86,7 @@ def _answered(fault: ClientError, location: Location, keys: Keys, settings: Sett
         )
     if code == "RequestTimeTooSkewed":
         return UserError(
-            "the clock of this machine differs from S3's", "set it, for example by NTP"
+            "the clock of this machine differs from S3's", "synchronise it, for example with NTP"
         )
     if code in ("AccessDenied", "403", "Forbidden"):
         verb, right = MAY.get(fault.operation_name, MAY_WRITE)
@@ -125,9 +125,9 @@ def _unanswered(fault: Exception, location: Location) -> UserError:
         )
     if isinstance(fault, EndpointConnectionError):
         if location.endpoint and not _resolves(location.host):
-            return UserError(f"nobody knows the host {location.host}", "correct it in REPOSITORY")
+            return UserError(f"unknown host {location.host}", "correct it in REPOSITORY")
         return UserError(
-            f"nothing takes connections at {where}",
+            f"nothing is listening at {where}",
             "start S3 there (make s3-up), or correct the port",
         )
     if location.endpoint and not location.tls and _speaks_tls(location):
@@ -136,7 +136,7 @@ def _unanswered(fault: Exception, location: Location) -> UserError:
         return UserError(f"{where} does not answer as S3 does", "check the port in REPOSITORY")
     if isinstance(fault, HTTPClientError | HTTPError | RetriesExceededError):
         return UserError(f"the connection to {where} broke: {text}", "try again")
-    return UserError(f"S3 cannot be asked: {text}", "see docs/s3.md")
+    return UserError(f"the request to S3 failed: {text}", "see docs/s3.md")
 
 
 def _tls(text: str, location: Location) -> UserError:
@@ -151,7 +151,7 @@ def _tls(text: str, location: Location) -> UserError:
             f"the certificate of {location.endpoint or 'AWS'} is not trusted: {reason}",
             "name the certificate that signed it: CA_BUNDLE=ca.pem",
         )
-    return UserError(f"no TLS with {location.endpoint or 'AWS'}: {text}", "see docs/s3.md")
+    return UserError(f"TLS with {location.endpoint or 'AWS'} failed: {text}", "see docs/s3.md")
 
 
 def _wants_https(location: Location) -> UserError:

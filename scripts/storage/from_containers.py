@@ -20,5 +20,5 @@ def seen_from_containers(location: Location, settings: Settings) -> Location:
     raise UserError(
         f"containers cannot reach {location.endpoint}, which is this machine itself",
         f"if make s3-up started it: S3_PORT={location.port}; else give it an address that both "
-        "reach, or take FLAVOUR=local",
+        "reach, or use FLAVOUR=local",
     )

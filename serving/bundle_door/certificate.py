@@ -54,8 +54,10 @@ def _make(folder: Path, names: Iterable[str]) -> None:
         *("-keyout", str(unfinished[PRIVATE_KEY]), "-out", str(unfinished[CERTIFICATE])),
     )
     if made.returncode:
-        said = (made.stderr.strip().splitlines() or ["it said nothing"])[0]
-        raise NoCertificate(f"openssl makes no certificate ({said}); set TLS_CERT and TLS_KEY")
+        said = (made.stderr.strip().splitlines() or ["no message"])[0]
+        raise NoCertificate(
+            f"openssl cannot create a certificate ({said}); set TLS_CERT and TLS_KEY"
+        )
     unfinished[CERTIFICATE].chmod(0o644)  # in a container its reader is another user
     for name, file in unfinished.items():
         file.replace(folder / name)
@@ -83,6 +85,5 @@ def _openssl(*words: str) -> subprocess.CompletedProcess[str]:
         )
     except FileNotFoundError:
         raise NoCertificate(
-            "openssl is not here, which would make a certificate; install it, or set TLS_CERT and"
-            " TLS_KEY"
+            "openssl is needed to create a certificate; install it, or set TLS_CERT and TLS_KEY"
         ) from None

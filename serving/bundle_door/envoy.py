@@ -149,9 +149,9 @@ def admin_routes(path: str, admin_key: str | None) -> list[Config]:
     return [unbuffered(to("triton", with_key, timeout_s=0)), without_key]
 
 
-FOREIGN_PAGE = "requests from web pages are not answered here"
+FOREIGN_PAGE = "requests from web pages are not allowed here"
 FOREIGN_HOST = (
-    "the Host is none of this server's; use its address, or name the host in ALLOWED_HOSTS"
+    "the Host is not a name of this server; use its address, or add the name to ALLOWED_HOSTS"
 )
 
 

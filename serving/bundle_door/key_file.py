@@ -57,7 +57,7 @@ def add(file: Path, client: Client) -> str:
         )
     clients = read(file) if file.exists() else {}
     if client.name in names(clients):
-        raise BadKeys(f"{client.name} has a key already; revoke it, or choose another name")
+        raise BadKeys(f"{client.name} already has a key; revoke it, or choose another name")
     key = secrets.token_urlsafe(32)
     _write(file, {**clients, hashed(key): client})
     return key

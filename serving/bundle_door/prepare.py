@@ -30,7 +30,7 @@ def main() -> int:
     exposure = of_environment()
     try:
         if prepared(exposure, names(exposure.bind, os.environ.get("ALLOWED_HOSTS", ""))):
-            print(f"- a new certificate is in {exposure.tls_folder}, signed by itself", flush=True)
+            print(f"- created a self-signed certificate in {exposure.tls_folder}", flush=True)
         problem = exposure.problem()
     except certificate.NoCertificate as fault:
         problem = str(fault)

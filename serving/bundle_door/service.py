@@ -122,7 +122,7 @@ def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:
     if origin is None:
         # What a page shows or runs comes without an origin, and to follow a link is no harm.
         if headers.get("sec-fetch-site") in FOREIGN and headers.get("sec-fetch-mode") != "navigate":
-            raise Refused(403, "pages of other servers may not ask here; use CORS_ORIGINS")
+            raise Refused(403, "pages of other origins are not allowed; add theirs to CORS_ORIGINS")
         return
     if origin in allowed:
         return

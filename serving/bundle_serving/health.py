@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--address", default="127.0.0.1:8000", type=Address.of)
     parser.add_argument("--model", default=PIPELINE)
-    parser.add_argument("--admin-key-file", type=Path, help="which the door takes for an API key")
+    parser.add_argument("--admin-key-file", type=Path, help="sent to the door as an API key")
     options = parser.parse_args(argv)
     reason = reason_not_to_trust(own(options.address, options.admin_key_file), options.model)
     if reason:

@@ -34,7 +34,7 @@ def test_tls_and_keys(project: Project) -> None:
     refused = project.make("up")
     assert "make keys ADD=ann" in error_lines(refused.stderr)[0]
     ann, bob = key_of(project, "ann"), key_of(project, "bob")
-    assert "a new certificate is in build/tls" in project.made("up")
+    assert "created a self-signed certificate in build/tls" in project.made("up")
     assert "https://127.0.0.1" in project.made("status")
     photo = project.path / "photo.jpg"
     photo.write_bytes(picture())

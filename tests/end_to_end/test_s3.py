@@ -245,7 +245,7 @@ def test_s3_that_goes_away_costs_no_request(place: Place, served: Served) -> Non
         loaded.set()
         asking.join()
         assert not failed
-        with pytest.raises(UserError, match="nothing takes connections"):
+        with pytest.raises(UserError, match="nothing is listening"):
             place.remote("live").list()
     finally:
         loaded.set()
