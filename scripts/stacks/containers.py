@@ -55,7 +55,7 @@ PROJECT, SERVICE, ONE_OFF, FOLDER = (
     for label in ("project", "service", "oneoff", "project.working_dir")
 )
 
-# They have their own commands.
+# They have their own commands, and stay when the server is replaced.
 STAY = ("embeddings", "s3")
 
 # Each Python process shares a region with Triton that grows with the tensors passed through it. The
