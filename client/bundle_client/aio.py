@@ -4,11 +4,13 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from .canary import Canary
+from .canary import ASK_S, Canary
 from .errors import ClientError
 from .faults import no_such_model, translated
 from .patience import patiently_async
@@ -71,7 +73,7 @@ class AsyncClient:
             return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
 
     async def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
-        for model in await self._models(connection):
+        for model in await self._models():
             try:
                 return await self._patiently(partial(connection.infer, model, picture, top))
             except ClientError:
@@ -86,13 +88,17 @@ class AsyncClient:
 
         return await patiently_async(once)
 
-    async def _models(self, connection: Connection) -> tuple[str, ...]:
-        if self._canary.unknown:
-            with translated(self.server.url, self.server.timeout):
+    async def _models(self) -> tuple[str, ...]:
+        if self._canary.is_due():
+            brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=True)
+            # What is wrong with the server, if anything, the picture will show.
+            with suppress(ClientError), translated(self.server.url, ASK_S):
                 try:
-                    self._canary.told(await connection.config(self._canary.candidate))
+                    self._canary.told(await brief.config(self._canary.candidate))
                 except no_such_model():
                     self._canary.told(None)
+                finally:
+                    await brief.close()
         return self._canary.models()
 
     def classify_many(

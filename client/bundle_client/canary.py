@@ -6,8 +6,9 @@ import random
 import time
 from typing import Any
 
-# How long an answer about the candidate is valid.
-HOLDS_S = 5.0
+# How long an answer about the candidate is valid, and how long a picture waits for one: a server
+# that reads S3 may say nothing of its models for half a minute, and answers pictures meanwhile.
+HOLDS_S, ASK_S = 5.0, 1.0
 
 
 class Canary:
@@ -19,14 +20,16 @@ class Canary:
         self._share = 0.0
         self._until = 0.0
 
-    @property
-    def unknown(self) -> bool:
-        """Whether to ask the server about the candidate (again)."""
-        return time.monotonic() > self._until
+    def is_due(self) -> bool:
+        """Whether the caller is to ask the server about the candidate (again). Meanwhile, and without
+        an answer, what is known holds."""
+        due = time.monotonic() > self._until
+        if due:
+            self._until = time.monotonic() + HOLDS_S
+        return due
 
     def told(self, config: dict[str, Any] | None) -> None:
         """Takes the candidate's config; None if there is no candidate."""
-        self._until = time.monotonic() + HOLDS_S
         self._share = share(config) if config else 0.0
 
     def models(self) -> tuple[str, ...]:

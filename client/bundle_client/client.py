@@ -5,6 +5,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
@@ -12,7 +14,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from .arrays import MODEL as ARRAY_MODEL
 from .arrays import labels as labels_of_arrays
-from .canary import Canary
+from .canary import ASK_S, Canary
 from .errors import ClientError, PictureRefused, TextRefused
 from .faults import no_such_model, translated
 from .patience import patiently
@@ -81,7 +83,7 @@ class Client:
             return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
 
     def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
-        for model in self._models(connection):
+        for model in self._models():
             try:
                 return self._patiently(partial(connection.infer, model, picture, top))
             except ClientError:
@@ -96,11 +98,13 @@ class Client:
 
         return patiently(once)
 
-    def _models(self, connection: Connection) -> tuple[str, ...]:
-        if self._canary.unknown:
-            with translated(self.server.url, self.server.timeout):
+    def _models(self) -> tuple[str, ...]:
+        if self._canary.is_due():
+            brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=False)
+            # What is wrong with the server, if anything, the picture will show.
+            with suppress(ClientError), closing(brief), translated(self.server.url, ASK_S):
                 try:
-                    self._canary.told(connection.config(self._canary.candidate))
+                    self._canary.told(brief.config(self._canary.candidate))
                 except no_such_model():
                     self._canary.told(None)
         return self._canary.models()

@@ -19,9 +19,9 @@ def test_the_share_is_read_over_both_protocols() -> None:
 
 def test_the_candidate_gets_its_share_and_the_model_stands_behind_it() -> None:
     canary = Canary("network")
-    assert canary.unknown and canary.models() == ("network",)
+    assert canary.is_due() and canary.models() == ("network",)
     canary.told(config("50"))
-    assert not canary.unknown
+    assert not canary.is_due()
     chosen = [canary.models() for _ in range(1000)]
     assert set(chosen) == {("network",), ("network_candidate", "network")}
     assert 400 < chosen.count(("network",)) < 600
