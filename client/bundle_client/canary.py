@@ -21,8 +21,8 @@ class Canary:
         self._until = 0.0
 
     def is_due(self) -> bool:
-        """Whether the caller is to ask the server about the candidate (again). Meanwhile, and without
-        an answer, what is known holds."""
+        """Whether the caller is to ask the server about the candidate (again); until there is an
+        answer, what is known holds."""
         due = time.monotonic() > self._until
         if due:
             self._until = time.monotonic() + HOLDS_S
