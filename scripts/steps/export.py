@@ -15,8 +15,9 @@ from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import guarded
-from scripts.settings.architectures import require_known
+from scripts.settings.architectures import DRAWN, require_known
 from scripts.steps.agreement import Bound
+from scripts.steps.drawn import kept
 from scripts.steps.manifest import Torchvision, why_export
 from scripts.steps.progress import step
 
@@ -46,6 +47,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
     identity = wanted.identity()  # first, for it says what is not there
+    if (wanted.arch, wanted.weights) == (DRAWN, "default"):
+        kept.train_while(_import)
     with step(f"loading {wanted.arch}, weights {wanted.weights}"):
         from scripts.steps import checked, networks
 
@@ -65,6 +68,12 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
             called="PyTorch",
         )
         checked.finish(draft, made, samples, BOUNDS[wanted.precision])
+
+
+def _import() -> None:
+    import onnxscript  # noqa: F401
+
+    from scripts.steps import checked, networks  # noqa: F401
 
 
 def to_onnx(model: Any, crop: int, path: Path) -> None:

@@ -1,6 +1,6 @@
 """Trains a small network on drawings, scored on held-out ones.
 
-    python -m scripts.steps.drawn.training --out drawn.safetensors
+    python -m scripts.steps.drawn.training
 
 Takes at most half a minute on one core. Out: the weights, with their score.
 """
@@ -8,7 +8,6 @@ Takes at most half a minute on one core. Out: the weights, with their score.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import sys
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from scripts.base.errors import UserError, guarded
+from scripts.steps.drawn import kept
 from scripts.steps.drawn.drawings import many
 from scripts.steps.drawn.things import NAMES
 from scripts.steps.progress import step
@@ -81,14 +81,10 @@ def train(out: Path) -> None:
 
 
 def at_hand() -> Path:
-    """Trained once and kept beside torchvision's downloads."""
-    hasher = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        hasher.update(source.read_bytes())
-    kept = Path(torch.hub.get_dir()) / "checkpoints" / f"drawn-{hasher.hexdigest()[:8]}.safetensors"
-    if not kept.exists():
-        train(kept)
-    return kept
+    """Trained once."""
+    if not kept.path().exists():
+        train(kept.path())
+    return kept.path()
 
 
 def _drawn() -> tuple[torch.Tensor, torch.Tensor]:
@@ -147,7 +143,7 @@ def _calibrated(module: nn.Module, pixels: torch.Tensor, labels: torch.Tensor) -
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=kept.path())
     train(parser.parse_args(argv).out)
     return 0
 
