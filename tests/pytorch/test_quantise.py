@@ -29,7 +29,7 @@ def test_a_quantised_network_keeps_its_labels(
     onnx, out = exported / "versions/1/onnx", tmp_path / "int8"
     order = ["--onnx", str(onnx), "--calibration", str(photos), "--out", str(out)]
     assert quantise.main(order) == 0
-    assert "only 6 pictures: 48 views" in capsys.readouterr().out
+    assert "only 6 pictures, used in 48 views" in capsys.readouterr().out
     assert (out / "model.onnx").stat().st_size < 0.4 * (onnx / "model.onnx").stat().st_size
     quantise.main(order)
     assert "nothing to quantise" in capsys.readouterr().out
