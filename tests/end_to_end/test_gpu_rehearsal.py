@@ -320,7 +320,7 @@ def test_another_gpu_and_tensorrt_want_another_plan(gpu: Project) -> None:
     assert "sentiment_ensemble could not be loaded again: " in said
     done = gpu.make("sentiment", TEXT="I hate this place!")
     assert "sentiment plan: " in done.stderr and "TensorRT: 11.1.0 -> " in done.stderr
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + gpu.made("logs")
     assert done.stdout.splitlines()[-1].startswith("negative  ")
 
 
