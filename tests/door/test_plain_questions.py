@@ -102,7 +102,7 @@ def test_what_is_described_is_there(server: Behind) -> None:
     routes = [*of_triton(api), *of_plain_questions(plain)]
     for path, calls in openapi["paths"].items():
         for method in calls.keys() - {"parameters"}:
-            if path != "/v2/health/ready":
+            if not path.startswith("/v2/health/"):  # which the door answers itself
                 assert found(routes, method.upper(), path.replace("{model}", "m"))
 
 
