@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from .canary import ASK_S, Canary
-from .errors import ClientError
+from .errors import ClientError, ServerFault
 from .faults import no_such_model, translated
 from .patience import patiently_async
 from .server import Protocol, server
@@ -91,8 +91,8 @@ class AsyncClient:
     async def _models(self) -> tuple[str, ...]:
         if self._canary.is_due():
             brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=True)
-            # What is wrong with the server, if anything, the picture will show.
-            with suppress(ClientError), translated(self.server.url, ASK_S):
+            # No answer in time is none; pictures may be answered all the same.
+            with suppress(ServerFault), translated(self.server.url, ASK_S):
                 try:
                     self._canary.told(await brief.config(self._canary.candidate))
                 except no_such_model():

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from .arrays import MODEL as ARRAY_MODEL
 from .arrays import labels as labels_of_arrays
 from .canary import ASK_S, Canary
-from .errors import ClientError, PictureRefused, TextRefused
+from .errors import ClientError, PictureRefused, ServerFault, TextRefused
 from .faults import no_such_model, translated
 from .patience import patiently
 from .server import Protocol, server
@@ -101,8 +101,8 @@ class Client:
     def _models(self) -> tuple[str, ...]:
         if self._canary.is_due():
             brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=False)
-            # What is wrong with the server, if anything, the picture will show.
-            with suppress(ClientError), closing(brief), translated(self.server.url, ASK_S):
+            # No answer in time is none; pictures may be answered all the same.
+            with suppress(ServerFault), closing(brief), translated(self.server.url, ASK_S):
                 try:
                     self._canary.told(brief.config(self._canary.candidate))
                 except no_such_model():
