@@ -73,7 +73,7 @@ class AsyncClient:
             return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
 
     async def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
-        for model in await self._models():
+        for model in await self._models(connection):
             try:
                 return await self._patiently(partial(connection.infer, model, picture, top))
             except ClientError:
@@ -88,17 +88,20 @@ class AsyncClient:
 
         return await patiently_async(once)
 
-    async def _models(self) -> tuple[str, ...]:
+    async def _models(self, connection: Connection) -> tuple[str, ...]:
         if self._canary.is_due():
-            brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=True)
+            brief = connection
+            if self.server.protocol == "http":
+                brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=True)
             # No answer in time is none; pictures may be answered all the same.
             with suppress(ServerFault), translated(self.server.url, ASK_S):
                 try:
-                    self._canary.told(await brief.config(self._canary.candidate))
+                    self._canary.told(await brief.config(self._canary.candidate, ASK_S))
                 except no_such_model():
                     self._canary.told(None)
                 finally:
-                    await brief.close()
+                    if brief is not connection:
+                        await brief.close()
         return self._canary.models()
 
     def classify_many(

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
@@ -83,7 +83,7 @@ class Client:
             return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
 
     def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
-        for model in self._models():
+        for model in self._models(connection):
             try:
                 return self._patiently(partial(connection.infer, model, picture, top))
             except ClientError:
@@ -98,15 +98,20 @@ class Client:
 
         return patiently(once)
 
-    def _models(self) -> tuple[str, ...]:
+    def _models(self, connection: Connection) -> tuple[str, ...]:
         if self._canary.is_due():
-            brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=False)
+            brief = connection
+            if self.server.protocol == "http":
+                brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=False)
             # No answer in time is none; pictures may be answered all the same.
-            with suppress(ServerFault), closing(brief), translated(self.server.url, ASK_S):
+            with suppress(ServerFault), translated(self.server.url, ASK_S):
                 try:
-                    self._canary.told(brief.config(self._canary.candidate))
+                    self._canary.told(brief.config(self._canary.candidate, ASK_S))
                 except no_such_model():
                     self._canary.told(None)
+                finally:
+                    if brief is not connection:
+                        brief.close()
         return self._canary.models()
 
     def classify_many(

@@ -120,9 +120,11 @@ class Connection:
     def embed(self, model: str, picture: bytes) -> Any:
         return self._stub.infer(**vectors_question(self._tensors, model, picture), **self._limits)
 
-    def config(self, model: str) -> Any:
-        """What the server says of a model, as a dict; raises where there is none."""
-        return self._stub.get_model_config(model, **self._as_json, **self._limits)
+    def config(self, model: str, timeout: float) -> Any:
+        """What the server says of a model, as a dict; raises where there is none. The time limit
+        is for gRPC; over HTTP it is the connection's."""
+        limits = self._limits | ({"client_timeout": timeout} if self._as_json else {})
+        return self._stub.get_model_config(model, **self._as_json, **limits)
 
     def close(self) -> Any:
         return self._stub.close()

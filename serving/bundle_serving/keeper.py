@@ -132,6 +132,7 @@ class Keeper:
                     await self._pauses.before(SERVER)
                     self._server = self._started_server()
                     loaded = await self._loads(self._server)
+                was_up = was_up or loaded  # its first answer may not have been seen yet
                 if loaded and why:
                     self._notes.restored(SERVER, f"{why}: restarted it")
             why = await self._watched(self._server)
