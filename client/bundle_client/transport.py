@@ -123,7 +123,9 @@ class Connection:
     def config(self, model: str, timeout: float) -> Any:
         """What the server says of a model, as a dict; raises where there is none. The time limit
         is for gRPC; over HTTP it is the connection's."""
-        limits = self._limits | ({"client_timeout": timeout} if self._as_json else {})
+        limits = dict(self._limits)
+        if "client_timeout" in limits:
+            limits["client_timeout"] = timeout
         return self._stub.get_model_config(model, **self._as_json, **limits)
 
     def close(self) -> Any:

@@ -59,7 +59,7 @@ def main():
     running = [subprocess.Popen(server) for server in servers]
     for storage_port in (11211, *STORAGE.values()):
         wait_for(storage_port)
-    # Before the proxy starts: whoever can reach the port finds the bucket.
+    # Before the proxy starts: once the port is open, the bucket is there.
     client = InternalClient(str(CONFIG / "setup.conf"), "setup", 3)
     client.create_container(ACCOUNT, os.environ["S3_BUCKET"])
     let_read(os.environ["S3_BUCKET"])

@@ -1,4 +1,4 @@
-"""`docker compose` as whoever knows it uses it: alone, with no make and no Python on the machine;
+"""`docker compose` as its users know it: alone, with no make and no Python on the machine;
 beside make; and in two checkouts of one name."""
 
 from __future__ import annotations

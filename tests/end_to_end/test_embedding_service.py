@@ -89,7 +89,7 @@ def test_its_server_has_no_port_and_its_folder_no_guest(tmp_path: Path) -> None:
 
 
 def test_a_server_that_dies_while_it_starts_ends_the_service(tmp_path: Path) -> None:
-    """Whoever keeps it starts it afresh, and does not wait for what will never answer."""
+    """Its keeper restarts it, and does not wait for what will never answer."""
     with service(tmp_path) as (process, _):
         wait_until(lambda: triton(process), "a server").kill()
         wait_until(lambda: process.poll() is not None, "its end")

@@ -243,7 +243,7 @@ def test_classify_brings_the_server_up_and_keeps_what_was_said(
     answered = project.make("classify", IMG=str(tmp_path / "noise one.jpg"), JSON="1")
     assert "up:" in answered.stderr
     assert json.loads(answered.stdout)["labels"]
-    # Of what is not said again, nothing changes.
+    # Settings that are omitted keep their values.
     del project.settings["ARCH"], project.settings["WEIGHTS"]
     assert "up" not in project.made("classify", IMG=str(tmp_path / "noise one.jpg"), JSON="1")
 

@@ -187,7 +187,7 @@ def test_a_version_is_numbered_once_and_members_keep_their_numbers(here: Path) -
     assert second.models == {"preprocessing": 1, "postprocessing": 1, "resnet50_onnx": 2}
     third = kept(second, "another", "changed")
     assert third.models == {"preprocessing": 3, "postprocessing": 1, "resnet50_onnx": 2}
-    # Whoever wishes for what was there before gets that, unless its files are no longer sound.
+    # An earlier version that is requested again is reused, unless its files are damaged.
     assert kept(third, "a network") == first == archive.load(pipelines.first(), 1)
     (first.member("resnet50_onnx") / "model.onnx").write_text("damaged")
     assert kept(third, "a network").number == 4
