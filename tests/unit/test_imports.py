@@ -5,10 +5,17 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from scripts.stacks.local import LAYERS
 from tests import imports
 from tests.imports import Reached
 from tests.project import ROOT
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / ".venv" / "layers" / "test").exists(),
+    reason="it compares with packages that `make test` installs",
+)
 
 # In NVIDIA's images, or in the interpreter that Triton starts.
 FROM_ELSEWHERE = {"cupy", "tensorrt", "triton_python_backend_utils"}
