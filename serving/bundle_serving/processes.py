@@ -38,11 +38,14 @@ class Process:
 
 def children_of(process: int) -> Iterator[int]:
     """Its descendants."""
-    for listed in Path(f"/proc/{process}/task").glob("*/children"):
-        with suppress(OSError):  # ended meanwhile
-            for child in map(int, listed.read_text().split()):
-                yield child
-                yield from children_of(child)
+    # A server's 200 threads are looked at every second, and pathlib takes three times as long.
+    with suppress(OSError):  # ended meanwhile
+        for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
+            listed = f"/proc/{process}/task/{thread}/children"
+            with suppress(OSError), open(listed, "rb", buffering=0) as file:  # noqa: PTH123
+                for child in map(int, file.read().split()):
+                    yield child
+                    yield from children_of(child)
 
 
 def look_at(pid: int) -> Process | None:
