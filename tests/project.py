@@ -133,7 +133,8 @@ class Project:
 
     def take(self, exported: Path) -> None:
         """What was exported for all, in the place of an export of its own."""
-        files.link_tree(exported / "versions", self.path / "build" / "versions")
+        for name in ("versions", "cache"):
+            files.link_tree(exported / name, self.path / "build" / name)
 
     def environment(self, **settings: str) -> dict[str, str]:
         return os.environ | self.settings | settings

@@ -94,17 +94,20 @@ def _step(
     why: Callable[[Path], str | None],
     run: Callable[[], None],
 ) -> None:
-    """Runs a step if its result does not fit, and says why; the last cached result may fit."""
+    """Runs a step if its result does not fit, and says why; a cached result may fit."""
     reason = why(out)
     if reason is None:
         return
-    kept = CACHE / pipeline.ensemble / out.name
-    if why(kept) is None:
-        files.link_tree(kept, out)
-        return
+    own = CACHE / pipeline.ensemble / out.name
+    # Another pipeline may have the same network; but a plan has passed the gate of its own.
+    others = [] if out.name == "plan" else CACHE.glob(f"*/{out.name}")
+    for kept in (own, *others):
+        if why(kept) is None:
+            files.link_tree(kept, out)
+            return
     console.note(f"{pipeline.name} {what}: {reason}".strip())
     run()
-    files.link_tree(out, kept)
+    files.link_tree(out, own)
 
 
 def _quantise(stack: Stack, calibration: Path | None, pipeline: Pipeline, made: Workspace) -> None:

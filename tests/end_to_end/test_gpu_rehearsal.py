@@ -30,7 +30,6 @@ from bundle_client import Client
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.start_server import PIPELINE
-from scripts.base import files
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
 from tests.conftest import require_docker
@@ -257,8 +256,6 @@ def test_the_other_pipelines_get_plans_too(gpu: Project) -> None:
     """Each from its export to an answer by its own command, all on one server; and after a restart
     nothing is made again."""
     weights = gpu.settings["WEIGHTS"]
-    # The cascade's small network is the one that is served.
-    files.link_tree(gpu.served_version / "onnx", gpu.path / "build" / "cache" / "cascade" / "onnx")
     gpu.settings |= {"SENTIMENT": "minilm", "PLACES": "random", "CASCADE": weights}
     photo = {"IMG": str(gpu.path / "my photos" / "one.png")}
     asked = {

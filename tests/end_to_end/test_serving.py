@@ -132,7 +132,6 @@ def test_two_pictures_in_one_request(served: Project) -> None:
         assert np.allclose(row, client.infer(PIPELINE, [alone]).as_numpy("OUTPUT"), atol=0.02)
 
 
-@everywhere
 def test_odd_pictures_get_their_own_answer_beside_good_ones(served: Project) -> None:
     """Everything at once: what is odd or broken shares batches with what is good."""
     good = picture()
