@@ -42,7 +42,7 @@ from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S, PIPELINE
 from bundle_serving.triton_control import Triton, ready
 from bundle_serving.watch import Watch
 
-START_S = 300  # until everything is loaded
+START_S = 300  # until everything is loaded, and the door listens
 MOST_STARTS = 3  # failed starts of the server
 ASK_DOOR_S, MOST_SILENT = 5, 3
 
@@ -91,8 +91,10 @@ class Keeper:
         self._door = Child.found(self._is_door)
         was_up = self._door is not None
         while True:
+            # A busy machine may take long to start it.
+            patience = MOST_SILENT if self._door else START_S // ASK_DOOR_S
             self._door = self._door or Child.started("bundle_door", *options)
-            why = await self._door_ends(self._door)
+            why = await self._door_ends(self._door, patience)
             await self._door.end(0)  # what is left of it
             if not (was_up or self._notes.times_ready):
                 raise GivenUp(START_FAILED, "the door does not start")
@@ -100,14 +102,17 @@ class Keeper:
             self._door = None
             self._notes.restored(DOOR, f"{why}: restarted it")
 
-    async def _door_ends(self, door: Child) -> str:
+    async def _door_ends(self, door: Child, patience: int) -> str:
         """Waits until it exits or hangs, that is, gives no sign of life several times."""
         silent = 0
-        while silent < MOST_SILENT:
+        while silent < patience:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(door.wait(), ASK_DOOR_S)
                 return "the door had exited"
-            silent = 0 if await self._door_lives() else silent + 1
+            if await self._door_lives():
+                silent, patience = 0, MOST_SILENT
+            else:
+                silent += 1
         return "the door hung"
 
     async def _door_lives(self) -> bool:
