@@ -196,17 +196,11 @@ def test_a_gpu_that_the_container_lost_is_told(gpu: Project) -> None:
 TWINS = "NVIDIA Rehearsal GPU/NVIDIA Rehearsal GPU"
 
 
-@pytest.mark.parametrize(
-    ("version", "gpus", "unconfirmed"),
-    [
-        ("11.1.0", "", {"Several GPUs serve together"}),
-        ("10.16.1", TWINS, set()),
-    ],
-)
-def test_the_proof_runs_whole(gpu: Project, version: str, gpus: str, unconfirmed: set[str]) -> None:
-    """From the export to the rollback, on a small network; in no process list stands the key."""
+def test_the_proof_runs_whole(gpu: Project) -> None:
+    """From the export to the rollback, on a small network; in no process list stands the key.
+    TensorRT 10 differs in the flags of the plan, which is built with it further down."""
     small = {"ARCH": "squeezenet1_1", "WEIGHTS": "random", "REPOSITORY": "s3://somebodys/own"}
-    played = {"REHEARSAL_TENSORRT": version, "REHEARSAL_GPUS": gpus}
+    played = {"REHEARSAL_GPUS": TWINS}
     proving = gpu.start_make("prove", **small, **played)
     with ThreadPoolExecutor() as beside:
         shown = beside.submit(words_shown_while, proving)
@@ -220,14 +214,14 @@ def test_the_proof_runs_whole(gpu: Project, version: str, gpus: str, unconfirmed
     assert f"{GRPC_HEADER}:{{secret}}" in shown.result()  # perf_analyzer's
     report = max(gpu.path.glob("build/proof/*/proof.json"))
     proof = json.loads(report.read_text())
-    assert proof["versions"]["TensorRT"] == version
+    assert proof["versions"]["TensorRT"] == "11.1.0"
     rows = {row["claim"]: row["words"] for row in proof["rows"] if not row["confirmed"]}
     # This one takes a driver.
     assert "insufficient" in rows.pop("cupy compiles, and GPU memory is shared")
-    assert rows.keys() == unconfirmed, proof["rows"]
+    assert not rows, proof["rows"]
     failed = [step["step"] for step in proof["steps"] if step["exit_code"]]
     assert failed == ["scores on the GPU"], proof["steps"]
-    assert said.count("- confirmed: ") == len(proof["rows"]) - 1 - len(unconfirmed)
+    assert said.count("- confirmed: ") == len(proof["rows"]) - 1
     text = report.with_name("proof.md").read_text() + report.read_text()
     for told in (gpu.path, ROOT, Path(gpu.settings["SAMPLES"]).parent, platform.node()):
         assert str(told) not in text
