@@ -135,8 +135,8 @@ check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests,
 test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipeline end to end on a real server (ARGS="-k exif")
 	@$(PYTEST) $(or $(ARGS),-m "not long")
 
-test-all: test ## The same, plus the long tests: rollouts under load, S3 faults, rehearsals
-	@$(PYTEST) -m long
+test-all: lint $(LAYER)/test $(APART) ## The same, plus the long tests: rollouts under load, S3 faults, rehearsals
+	@$(PYTEST) -n 3
 
 lint: $(LAYER)/check
 	.venv/bin/ruff check .
