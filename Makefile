@@ -1,7 +1,10 @@
 # All commands of the bundle; `make` alone lists them. Give settings on the command line
 # (make up ARCH=resnet18) or in .env; .env.example explains each.
 
-RUN := @.venv/bin/python -m scripts.commands
+# Ctrl-C is held back until a command can handle it: while Python itself starts, it would print a
+# traceback.
+PYTHON_M := @env --block-signal=INT .venv/bin/python -m
+RUN := $(PYTHON_M) scripts.commands
 PYTEST := .venv/bin/python -m pytest
 
 # Passed on as typed: make would expand a $ in a file name or text.
@@ -20,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # change of requirements/. A command installs the layers itself that it needs only sometimes.
 LAYER := .venv/layers
 $(LAYER)/%: $(wildcard requirements/*.txt)
-	@python3 scripts/bootstrap.py $*
+	@env --block-signal=INT python3 -m scripts.bootstrap $*
 APART := $(LAYER)/perf_analyzer $(LAYER)/minilm
 
 ##@ First steps
@@ -90,10 +93,10 @@ bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Measure the speed
 	$(RUN) bench
 
 rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
-	@.venv/bin/python -m benchmark.compare
+	$(PYTHON_M) benchmark.compare
 
 torture: $(LAYER)/tools ## Break a separate server in every known way and check that it recovers (QUICK=1)
-	@.venv/bin/python -m benchmark.torture
+	$(PYTHON_M) benchmark.torture
 
 tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine (LATENCY_MS=50, IMAGES=, MINUTES=5)
 	$(RUN) tune

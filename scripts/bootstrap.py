@@ -1,7 +1,7 @@
 """Creates the project's virtual environment, a layer at a time. Stdlib only.
 
-    python3 scripts/bootstrap.py tools            what every command needs
-    python3 scripts/bootstrap.py tools test       and what the tests need
+    python3 -m scripts.bootstrap tools            what every command needs
+    python3 -m scripts.bootstrap tools test       and what the tests need
 
 A layer is a file in requirements/, pinned by requirements/constraints.txt. What is installed
 already is left alone.
@@ -20,9 +20,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-# Run as a file, before anything is installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import CPU_TORCH, DOTENV, PYTHON, REQUIREMENTS, ROOT, VENV

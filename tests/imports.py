@@ -56,7 +56,7 @@ def of_make(target: str) -> Reached | None:
         text=True,
         check=True,
     ).stdout
-    layers = re.findall(r"bootstrap\.py ([\w ]+)", lines)
+    layers = re.findall(r"scripts\.bootstrap ([\w ]+)", lines)
     program = re.search(r"-m (scripts\.commands) (\w+)|-m (benchmark)\.(\w+)", lines)
     installed = frozenset(" ".join(layers).split())
     if program is None:

@@ -1,6 +1,7 @@
 """Runs the command line of command.py, and exits cleanly when it is interrupted."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -10,7 +11,8 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     try:
-        # Ctrl-C may come during this import already.
+        # From here on Ctrl-C ends it without a traceback; it may have been held back until now.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         from .command import run
 
         return run(argv)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from scripts.base import interrupts
 from scripts.base.text import printable
-
-INTERRUPTED = 130
 
 
 class UserError(Exception):
@@ -44,7 +43,8 @@ class AlreadyReported(UserError):
 def guarded(main: Callable[[], int]) -> int:
     """Runs a command's main; the only place where an expected failure becomes one line."""
     try:
-        return main()
+        with interrupts.raised():
+            return main()
     except AlreadyReported as fault:
         return fault.exit_code
     except UserError as fault:
@@ -52,7 +52,7 @@ def guarded(main: Callable[[], int]) -> int:
         return fault.exit_code
     except KeyboardInterrupt:
         print("interrupted; partial work was discarded", file=sys.stderr)
-        return INTERRUPTED
+        return interrupts.INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         return 0

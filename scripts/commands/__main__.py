@@ -9,11 +9,11 @@ from scripts.base.errors import guarded
 from scripts.settings.known import require_known
 
 
-def main() -> int:
+def check() -> int:
     require_known()
-    code: int = import_module(f"scripts.commands.{sys.argv.pop(1)}").main()
-    return code
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    # A wrong setting is refused before the import, which takes some commands seconds.
+    sys.exit(guarded(check) or guarded(import_module(f"scripts.commands.{sys.argv.pop(1)}").main))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from bundle_serving.address import Address
-from scripts.base.errors import INTERRUPTED
+from scripts.base import interrupts
 from scripts.base.streams import all_output_on_stderr
 from scripts.recipes.asking import Known, Server
 from scripts.stacks import client_side, exposure
@@ -30,9 +30,9 @@ def known(address: Address) -> Known:
 def _client(server: State, options: Sequence[str], pictures: Sequence[str]) -> int:
     with all_output_on_stderr():
         side = client_side.of(server)
-    program = ["python3", "-m", "bundle_client", *options, "--", *pictures]
+    program = [*interrupts.HELD_BACK, "python3", "-m", "bundle_client", *options, "--", *pictures]
     told = {f"BUNDLE_{name.upper()}": str(value) for name, value in known(side.http).items()}
     try:
         return side.run(program, reads=pictures, told=told).returncode
     except KeyboardInterrupt:  # the client got it too, and has reported it
-        return INTERRUPTED
+        return interrupts.INTERRUPTED

@@ -22,7 +22,8 @@ RESTARTED = "restarting it"
 
 
 def main(command: Sequence[str]) -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     while True:
         program = subprocess.Popen(command)
         try:

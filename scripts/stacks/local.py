@@ -15,8 +15,8 @@ import psutil
 from bundle_serving import keeper_notes, leftovers, sockets
 from bundle_serving.start_server import STOP_S, StartError, libpython_folder
 from scripts import bootstrap
-from scripts.base import lock, ports
-from scripts.base.errors import INTERRUPTED, AlreadyReported, UserError
+from scripts.base import interrupts, lock, ports
+from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.repository import live
 from scripts.settings.settings import Settings
@@ -151,12 +151,12 @@ class LocalStack:
 
 def run_here(step: str, *arguments: str | Path) -> None:
     """Runs a step in the project's environment."""
-    command = [PYTHON, "-m", f"scripts.steps.{step}", *arguments]
+    command = [*interrupts.HELD_BACK, PYTHON, "-m", f"scripts.steps.{step}", *arguments]
     environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
     try:
         code = subprocess.run(command, cwd=ROOT, env=environment).returncode
     except KeyboardInterrupt:  # the step got it too, and has reported it
-        code = INTERRUPTED
+        code = interrupts.INTERRUPTED
     if code:
         raise AlreadyReported(code)
 

@@ -1,1 +1,8 @@
 """Code that runs in the server: the pipelines' steps as pure functions, and the glue to Triton."""
+
+import signal
+import sys
+
+# Of a program that starts, Ctrl-C prints no traceback from the middle of an import.
+if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

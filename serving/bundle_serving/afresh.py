@@ -32,6 +32,7 @@ def main(argv: list[str]) -> int:
     command = argv[1:] if go_on else argv
     # Orphans of the program become our children, and ours to end.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGINT, lambda *_: signal.raise_signal(signal.SIGTERM))
     pause, first = FIRST_PAUSE_S, True
     while True:
         began = time.monotonic()

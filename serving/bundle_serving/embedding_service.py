@@ -63,7 +63,8 @@ def main(argv: list[str] | None = None) -> int:
     os.umask(0o077)
     if folder := libpython_folder():
         os.environ["LD_LIBRARY_PATH"] = str(folder)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     network = Network.load(options.made)
     how = Transform(
         **network.transform, decode=options.decode, max_megapixels=options.max_megapixels

@@ -64,7 +64,8 @@ class Keeper:
 
     async def run(self) -> int:
         stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         stopping = asyncio.create_task(stop.wait())
         keeping = asyncio.gather(self._keep_door(), self._keep_server(), self._keep_awake())
         await asyncio.wait((stopping, keeping), return_when=asyncio.FIRST_COMPLETED)

@@ -24,7 +24,7 @@ def test_what_takes_its_time_is_said_before_it_does(tmp_path: Path) -> None:
     python.write_text('#!/bin/sh\n[ "$1" = -c ] && echo 3 12\n')
     python.chmod(0o755)
     done = subprocess.run(
-        [sys.executable, "scripts/bootstrap.py", "tools"],
+        [sys.executable, "-m", "scripts.bootstrap", "tools"],
         cwd=tmp_path,
         env=os.environ | {"PYTHON": str(python)},
         capture_output=True,

@@ -1,12 +1,17 @@
-"""Ctrl-C while it must not interrupt at once."""
+"""Ctrl-C: while it must not interrupt at once, and in the first moments of a program."""
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
+from dataclasses import dataclass
 
 import pytest
 
 from scripts.base import interrupts
+from tests.project import ROOT
 
 
 def test_it_comes_afterwards() -> None:
@@ -24,3 +29,70 @@ def test_a_second_one_on_the_way_back_never_comes() -> None:
         with interrupts.deferred("it is done"):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
+
+
+HELD_BACK = ("scripts.commands status", "scripts.steps.gate --help", "bundle_client --help")
+NOT_HELD_BACK = ("bundle_serving.keeper --help", "bundle_door --help")
+IMPORT = "import time:"  # how Python begins the line that it writes after each
+
+
+@dataclass
+class Started:
+    """A program of ours that tells of each import."""
+
+    command: str
+    process: subprocess.Popen[str]
+    lines: list[str]
+
+    @classmethod
+    def of(cls, command: str) -> Started:
+        held_back = interrupts.HELD_BACK if command in HELD_BACK else ()
+        process = subprocess.Popen(
+            [*held_back, sys.executable, "-m", *command.split()],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        return cls(command, process, [])
+
+    def until_it_has_imported(self, modules: int) -> None:
+        assert self.process.stderr
+        while self._imported() < modules and (line := self.process.stderr.readline()):
+            self.lines.append(line.rstrip())
+
+    def _imported(self) -> int:
+        """Not counted where SIGINT is not held back: what Python imports first."""
+        if self.command in HELD_BACK:
+            return len(self.lines)
+        packages = self.command.partition(" ")[0].split(".")[0]
+        names = [line.split("|")[-1].strip() for line in self.lines]
+        return len(names) - names.index(packages) if packages in names else 0
+
+    def ended(self) -> tuple[int, list[str]]:
+        """Its exit code, and what it wrote."""
+        assert self.process.stderr
+        self.lines += self.process.stderr.read().splitlines()
+        self.process.stderr.close()
+        return self.process.wait(), [line for line in self.lines if not line.startswith(IMPORT)]
+
+
+@pytest.mark.parametrize("command", [*HELD_BACK, *NOT_HELD_BACK])
+def test_before_anything_is_begun_it_ends_quietly(command: str) -> None:
+    whole = Started.of(command)
+    normal = whole.ended()
+    ends = []
+    for part in range(5):
+        started = Started.of(command)
+        started.until_it_has_imported(1 + len(whole.lines) * part // 5)
+        os.killpg(started.process.pid, signal.SIGINT)
+        ends.append(started.ended())
+        with pytest.raises(ProcessLookupError):  # nothing is left of it
+            os.killpg(started.process.pid, 0)
+    by_sigint = [(code, wrote) for code, wrote in ends if (code, wrote) != normal]
+    assert by_sigint
+    for code, wrote in by_sigint:
+        assert code in (interrupts.INTERRUPTED, -signal.SIGINT)
+        assert wrote in ([], ["interrupted; partial work was discarded"])

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scripts.base.errors import AlreadyReported
+from scripts.base.interrupts import HELD_BACK
 from scripts.base.paths import ROOT
 
 
@@ -24,7 +25,8 @@ def train_while(imports: Callable[[], object]) -> None:
     third of that time where nothing is compiled yet."""
     if path().exists():
         return
-    training = subprocess.Popen([sys.executable, "-m", "scripts.steps.drawn.training"])
+    command = [*HELD_BACK, sys.executable, "-m", "scripts.steps.drawn.training"]
+    training = subprocess.Popen(command)
     try:
         imports()
     finally:
