@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable
 
 from scripts.base import interrupts
 from scripts.base.text import printable
+
+# What the machine refuses, wherever it happens, and the remedy.
+ROOM = "make room (make prune shows what can go), then run it again"
+OF_THE_MACHINE = {
+    errno.ENOSPC: ROOM,
+    errno.EDQUOT: ROOM,
+    errno.EROFS: "run it in a copy of the project on a disk that can be written to",
+    errno.EMFILE: "raise the limit (ulimit -n 4096), then run it again",
+    errno.ENFILE: "close other programs, or raise fs.file-max, then run it again",
+    errno.EACCES: "run it as the user who owns that file",
+}
 
 
 class UserError(Exception):
@@ -56,3 +69,21 @@ def guarded(main: Callable[[], int]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except Exception as fault:
+        if refused := of_the_machine(fault):
+            print(printable(f"error: {refused.cause}; {refused.remedy}"), file=sys.stderr)
+            return refused.exit_code
+        raise
+
+
+def of_the_machine(fault: BaseException | None) -> UserError | None:
+    """A full disk, say, which other packages report in an exception of their own, with or without
+    the system's number."""
+    while fault:
+        for number, remedy in OF_THE_MACHINE.items():
+            said = os.strerror(number)
+            if getattr(fault, "errno", None) == number or said.lower() in str(fault).lower():
+                file = getattr(fault, "filename2", None) or getattr(fault, "filename", None)
+                return UserError(f"{file}: {said.lower()}" if file else said.lower(), remedy)
+        fault = fault.__cause__ or fault.__context__
+    return None

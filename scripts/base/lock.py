@@ -25,8 +25,8 @@ def one_at_a_time() -> Iterator[None]:
             console.note(f"waiting for another make command to finish ({lock.read().strip()})")
             fcntl.flock(lock, fcntl.LOCK_EX)
         lock.truncate(0)
-        lock.write(f"process {os.getpid()}")
-        lock.flush()
+        with contextlib.suppress(OSError):  # on a full disk, which prune and down must work on too
+            os.write(lock.fileno(), f"process {os.getpid()}".encode())
         yield
 
 

@@ -1,4 +1,4 @@
-"""Stops the server and removes everything that was built: exports, images, the environment.
+"""Stops the server and removes everything that was built: versions, images, the environment.
 
 make clean
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 
 from scripts.base import console, lock
-from scripts.base.paths import ROOT, VENV
+from scripts.base.paths import DOTENV, ROOT, VENV
 from scripts.recipes import pipelines
 from scripts.server.stop import stop_server
 from scripts.settings import compose_env
@@ -27,15 +27,19 @@ def main() -> int:
                 older += stack.images_of_folder_name()
         for wheel in containers.WHEELS.glob("*.whl"):
             wheel.unlink()
-        shutil.rmtree(ROOT / "build", ignore_errors=True)
+        if (ROOT / "build").exists():
+            shutil.rmtree(ROOT / "build")
         compose_env.write()
     if older:
         console.note(
             "kept, as another folder of this name may use them: images of the older project name "
             f"{compose_env.folder_name()}; docker image rm {' '.join(older)}"
         )
-    console.note("clean: removed images, exports and the environment")
-    if (own := pipelines.own().folder).is_dir():
-        console.note(f"your own pipelines are kept in {own}")
+    console.note("clean: removed images, versions, keys and the environment")
+    own = pipelines.own().folder
+    stay = [f"your own pipelines in {own}"] if own.is_dir() else []
+    stay += ["your settings in .env"] if DOTENV.exists() else []
+    stay += ["the download caches of pip, uv and Docker"]
+    console.note(f"kept: {', '.join(stay)}")
     shutil.rmtree(VENV, ignore_errors=True)
     return 0

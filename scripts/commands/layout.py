@@ -24,6 +24,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
 from scripts.stacks.ran_before import StepsRanBefore
 from scripts.steps.workspace import Workspace
+from scripts.storage import old_versions
 from scripts.storage.shared import Shared
 
 
@@ -55,6 +56,7 @@ def lay_out(stack: StepsRanBefore, settings: Settings) -> None:
         console.note(f"{version.describe()}: nothing to lay out")
         return
     shared.record(history.SERVES, version.number, "compose", version.what)
+    old_versions.trim(shared, first, settings.keep_versions, "compose")
     console.note(f"laid out: {version.describe()}; a running server loads it when it restarts")
 
 

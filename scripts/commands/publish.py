@@ -15,6 +15,7 @@ from scripts.repository import archive, history
 from scripts.server import served, up
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
+from scripts.storage import old_versions
 from scripts.storage.shared import Shared
 
 
@@ -39,6 +40,7 @@ def main() -> int:
             return 0
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)
+        old_versions.trim(shared, pipeline, settings.keep_versions, "publish")
     # If it is the same as an earlier version, a rollout does not choose it by itself.
     newest = version.number == archive.numbers(pipeline)[-1]
     words = {"MODEL": pipeline.name, "VERSION": "" if newest else str(version.number)}

@@ -21,6 +21,7 @@ NAME = "history.jsonl"
 SERVES, STAYED = "serves", "stayed"
 BEGINS = "begins"
 PUBLISHED = "published"
+REMOVED = "removed"
 # Why a version was not switched to, though it was not rejected.
 INTERRUPTED, CUT_OFF = BROKEN_OFF = "interrupted", "cut off"
 
@@ -92,6 +93,7 @@ def _became(event: Event) -> str:
         return f"rolled back to version {event.version}"
     said = {
         PUBLISHED: "published",
+        REMOVED: "removed",
         BEGINS: "started",
         SERVES: "live",
         STAYED: "stopped" if event.note in BROKEN_OFF else "rejected",

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from bundle_serving import processes
 from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
@@ -161,8 +162,7 @@ def _start_process(wanted: State) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in this terminal must not reach the service
         )
-    started = psutil.Process(keeper.pid).create_time()
-    replace(wanted, pid=keeper.pid, started=started).save(STATE)
+    replace(wanted, pid=keeper.pid, started=processes.began(keeper.pid)).save(STATE)
 
 
 def _wait(wanted: State, limit: float) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from scripts import bootstrap
-from scripts.base import console, files
+from scripts.base import console, disk, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # it takes long to load what talks to Docker
 CACHE = ROOT / "build" / "cache"
 TIMING_CACHE = CACHE / "timing.cache"
 CANDIDATE = ROOT / "build" / "candidate"
+# What the result of a step takes, with its draft, for a network of 25 million weights.
+STEP_MB = 300
 GATE = "gate.txt"  # beside a plan: which combinations have passed the gate
 
 
@@ -105,6 +107,7 @@ def _step(
         if why(kept) is None:
             files.link_tree(kept, out)
             return
+    disk.require_room(out, STEP_MB, what)
     console.note(f"{pipeline.name} {what}: {reason}".strip())
     run()
     files.link_tree(out, own)

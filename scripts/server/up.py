@@ -32,7 +32,7 @@ from scripts.settings.settings import SERVER, Settings, names
 from scripts.stacks import admin_key, exposure, flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
-from scripts.storage import on_demand
+from scripts.storage import old_versions, on_demand
 from scripts.storage.shared import Shared
 
 # Seconds that the keeper gets to restore a server that does not answer.
@@ -71,7 +71,7 @@ def bring_up(settings: Settings) -> State:
             _place_others(settings, layout(settings, engines.of(stack)))
         shared.push_live()
         server = _serve(stack, settings, version)
-        _record(shared, version, seed)
+        _record(shared, version, seed, settings)
         extra.load_again(server)
         return server
 
@@ -92,7 +92,7 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         before = laid_out(pipeline)
         version = made_live(stack, settings, pipeline, seed, shared)
         extra.load(server, pipeline.ensemble, laid_out(pipeline) != before)
-        _record(shared, version, seed)
+        _record(shared, version, seed, settings)
         console.note(f"up: {described(server, version)}")
     return server
 
@@ -105,9 +105,10 @@ def _place_others(settings: Settings, how: Layout) -> None:
             lay_out(version, how, live.REPOSITORY)
 
 
-def _record(shared: Shared, version: Version, seed: Version | None) -> None:
+def _record(shared: Shared, version: Version, seed: Version | None, settings: Settings) -> None:
     if version != seed:
         shared.record(history.SERVES, version.number, "up", version.what)
+        old_versions.trim(shared, version.pipeline, settings.keep_versions, "up")
     shared.push_history()
 
 

@@ -55,6 +55,9 @@ class Arguments:
     rate = number_or_none("How many requests a second it may send.")
     revoke = text("", "The client whose key is revoked.")
 
+    yes = flag("Do it without asking.")
+    days = whole(30, "How many days reports and caches are kept.")
+
     args = text("", "Options for pytest.")
 
     def __init__(self, values: dict[str, str]) -> None:

@@ -231,6 +231,17 @@ class Switching(Group):
     )
 
 
+class Keeping(Group):
+    """What is kept"""
+
+    keep_versions = whole(
+        10,
+        """How many versions of a pipeline are kept, besides the live one and the one before it;
+        `make publish`, `make up` and `make prune` remove older ones.""",
+        COMMAND,
+    )
+
+
 class S3(Group):
     """The repository on S3"""
 
@@ -303,7 +314,7 @@ class Building(Group):
     )
 
 
-GROUPS = (Served, Place, Switching, S3, Gpu, Building)
+GROUPS = (Served, Place, Switching, Keeping, S3, Gpu, Building)
 ALL: dict[str, Setting[Any]] = {each.name: each for each in chain(*map(of_class, GROUPS))}
 PORTS = tuple(each.name for each in (Place.http_port, Place.grpc_port, Place.metrics_port))
 DEFAULTS = {name: setting.default for name, setting in ALL.items()}
@@ -314,7 +325,7 @@ def names(*parts: Part) -> tuple[str, ...]:
     return tuple(name for name, each in ALL.items() if any(part in each.parts for part in parts))
 
 
-class Settings(Served, Place, Switching, S3, Gpu, Building):
+class Settings(Served, Place, Switching, Keeping, S3, Gpu, Building):
     def __init__(self, values: dict[str, str], given: Collection[str] = ()) -> None:
         self.values = values
         self.given = frozenset(given)  # set by the user, not defaults

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -348,8 +349,19 @@ class DockerStack:
             with suppress(APIError):
                 volume.remove()
         for service in (*self.images, "layout", "s3"):
-            with suppress(APIError):
-                self._engine.images.remove(self._image(service))
+            self.remove_image(self._image(service))
+
+    def replaced_images(self) -> list[tuple[str, int, datetime]]:
+        """Those of this project whose name a newer build took: id, bytes, when it was built."""
+        filters = {"dangling": True, "label": f"{PROJECT}={self.project}"}
+        return [
+            (str(each.id), each.attrs["Size"], datetime.fromisoformat(each.attrs["Created"]))
+            for each in self._engine.images.list(filters=filters)
+        ]
+
+    def remove_image(self, name: str) -> None:
+        with suppress(APIError):  # a container uses it, or another image is built on it
+            self._engine.images.remove(name)
 
     def images_of_folder_name(self) -> list[str]:
         """Images from the time when the folder's name alone was the project's name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import subprocess
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from bundle_serving import keeper_notes, leftovers, sockets
+from bundle_serving import keeper_notes, leftovers, processes, sockets
 from bundle_serving.start_server import STOP_S, StartError, libpython_folder
 from scripts import bootstrap
 from scripts.base import interrupts, lock, ports
@@ -27,6 +28,9 @@ from scripts.storage.location import from_settings
 
 RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
+
+# Triton alone opens some hundreds of files, and each client one more.
+FILES = 1024
 
 # Identifies this project's server processes and their shared memory.
 SHM_PREFIX = f"triton_bundle_{MARK}_"
@@ -60,6 +64,7 @@ class LocalStack:
             libpython_folder()
         except StartError as fault:
             raise UserError.of(fault) from None
+        _require_files()
         bootstrap.ensure("serve")
         admin_key.ensure()
         certificates.place(self._settings)
@@ -101,7 +106,7 @@ class LocalStack:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C in this terminal must not reach the server
             )
-        replace(wanted, pid=server.pid, started=psutil.Process(server.pid).create_time()).save()
+        replace(wanted, pid=server.pid, started=processes.began(server.pid)).save()
 
     def temporary(self, repository: Path, log: Path) -> AbstractContextManager[tuple[str, str]]:
         """A server for the duration of a block; yields its HTTP and gRPC addresses."""
@@ -149,6 +154,16 @@ class LocalStack:
         return subprocess.run(command).returncode
 
 
+def _require_files() -> None:
+    """The server raises its limit of open files as far as this machine lets it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < FILES:
+        raise UserError(
+            f"no more than {most} files may be open here, and the server needs {FILES}",
+            "raise the limit (ulimit -Hn, LimitNOFILE= of systemd), then run it again",
+        )
+
+
 def run_here(step: str, *arguments: str | Path) -> None:
     """Runs a step in the project's environment."""
     command = [*interrupts.HELD_BACK, PYTHON, "-m", f"scripts.steps.{step}", *arguments]
@@ -167,9 +182,9 @@ def _server() -> psutil.Process | None:
         return None
     try:
         process = psutil.Process(known.pid)
-        same = process.create_time() == known.started
+        same = processes.began(known.pid) == known.started
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-    except psutil.Error:
+    except (psutil.Error, OSError):
         return None
 
 

@@ -23,7 +23,7 @@ class State:
     fingerprint: str  # of everything served; a change means a restart
     settings: dict[str, str]
     pid: int | None = None  # of the local server
-    started: float | None = None  # distinguishes its process from a later one with the same id
+    started: str | None = None  # distinguishes its process from a later one with the same id
 
     @property
     def started_with(self) -> Settings:

@@ -53,6 +53,10 @@ class Shared:
             told = history.path(self._pipeline).read_bytes()
             self._remote.archive.write(self._at(history.NAME), told)
 
+    def forget_version(self, number: int) -> None:
+        if self._remote:
+            self._remote.archive.remove(self._at(f"{number}/"))
+
     def forget(self) -> None:
         """Removes all of its versions."""
         if self._remote:

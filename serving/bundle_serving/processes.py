@@ -60,6 +60,14 @@ def look_at(pid: int) -> Process | None:
     return None if state in "ZX" else Process(pid, state, int(user) + int(system), tuple(arguments))
 
 
+def began(pid: int) -> str:
+    """The boot that it began after, and the ticks since: unlike a time of day, the same after the
+    clock was set."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return f"{boot} {fields[19]}"
+
+
 def family(root: int) -> list[Process]:
     """The process and its descendants."""
     return [seen for pid in (root, *children_of(root)) if (seen := look_at(pid))]

@@ -1,0 +1,56 @@
+"""Sizes and ages of what lies on a disk, and the room that is left there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from scripts.base.errors import ROOM, UserError
+
+DAY_S = 86_400
+
+
+def require_room(folder: Path, megabytes: int, what: str) -> None:
+    """Before work begins that would otherwise fail half-way."""
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free >> 20
+    if free < megabytes:
+        raise UserError(f"{what} needs {megabytes} MB, and {folder} has {free} MB left", ROOM)
+
+
+def occupied(paths: Iterable[Path], by_others: Iterable[Path] = ()) -> int:
+    """Bytes on disk. A file with several names counts once, and not at all if one is elsewhere."""
+    seen = {_file(path) for path in _files(by_others)}
+    total = 0
+    for path in _files(paths):
+        if (file := _file(path)) not in seen:
+            seen.add(file)
+            total += path.lstat().st_blocks * 512
+    return total
+
+
+def days_old(path: Path) -> int:
+    """Since anything in it was written."""
+    newest = max((each.lstat().st_mtime for each in _files([path])), default=path.stat().st_mtime)
+    return max(0, int((time.time() - newest) / DAY_S))
+
+
+def told(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _files(paths: Iterable[Path]) -> Iterable[Path]:
+    for path in paths:
+        if not path.is_dir() or path.is_symlink():
+            yield path
+        for folder, _, names in os.walk(path):
+            yield from (Path(folder) / name for name in names)
+
+
+def _file(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino

@@ -1,0 +1,153 @@
+"""Shows what takes room in build/ and what of it can go, and removes that.
+
+    make prune                shows it, and asks if there is a terminal
+    make prune YES=1          removes without asking
+    make prune KEEP_VERSIONS=3 DAYS=7
+
+Goes: versions beyond the newest KEEP_VERSIONS, but neither the live one nor the one that a rollback
+returns to; reports, downloads and other caches that are older than DAYS (30); what killed commands
+left behind; images that a newer build has replaced.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from rich.table import Table
+
+from scripts.base import console, disk, lock
+from scripts.base.paths import ROOT
+from scripts.recipes import pipelines
+from scripts.recipes.pipelines import Pipeline
+from scripts.repository import archive, history
+from scripts.server import engines
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+from scripts.stacks import flavour, state
+from scripts.storage import old_versions
+from scripts.storage.shared import Shared
+
+BUILD = ROOT / "build"
+REPORTS = ("bench", "proof", "rivals")
+# Of killed commands; each is made anew by the next one that needs it.
+LEFTOVERS = ("versions/.draft", "versions/*/.draft", "candidate", "tune", "run/*.log.1")
+PASSING = (".*.tmp", "*/.*.tmp", "*/*/.*.tmp")
+
+
+@dataclass(frozen=True)
+class Item:
+    what: str
+    size: int
+    days: int
+    why: str  # it goes; empty: it stays
+    remove: Callable[[], object] = lambda: None
+
+
+def main() -> int:
+    asked, settings = arguments.load(), Settings.load()
+    with lock.one_at_a_time():
+        items = list(found(settings, asked.days))
+        console.out.print(shown(items))
+        going = [item for item in items if item.why]
+        if not going:
+            console.note("nothing can go")
+            return 0
+        frees = disk.told(sum(item.size for item in going))
+        if not (asked.yes or _agreed(f"remove {len(going)} of these, {frees}? [y/N] ")):
+            console.note(f"nothing removed; make prune YES=1 frees {frees}")
+            return 0
+        for item in going:
+            item.remove()
+    console.note(f"removed {len(going)}, {frees}")
+    return 0
+
+
+def _agreed(question: str) -> bool:
+    return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")
+
+
+def found(settings: Settings, days: int) -> Iterator[Item]:
+    for pipeline in pipelines.every():
+        yield from _versions(pipeline, settings)
+    for name in REPORTS:
+        for path in sorted((BUILD / name).glob("*")):
+            yield _aged(path, days)
+    for path in sorted(_cached()):
+        yield _aged(path, days)
+    for pattern in (*LEFTOVERS, *PASSING):
+        for path in sorted(BUILD.glob(pattern)):
+            yield _item(path, "a killed command left it" if path.suffix != ".1" else "the last log")
+    for path in sorted((BUILD / "run").glob("*.log")):
+        yield _item(path, "")
+    yield from _images(settings)
+
+
+def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
+    known = state.load()
+    shared = Shared(known.started_with if known else settings, pipeline)
+    shared.pull()
+    events = history.read(pipeline)
+    names = {history.before(events): "previous", history.serving(events): "live"}
+    numbers = archive.numbers(pipeline)
+    surplus = old_versions.surplus(pipeline, settings.keep_versions)
+    folders = {number: archive.home(pipeline) / str(number) for number in numbers}
+    for number, folder in folders.items():
+        others = [each for other, each in folders.items() if other != number]
+        name = f", {names[number]}" if number in names else ""
+        yield Item(
+            f"{pipeline.name} version {number}{name}".strip(),
+            disk.occupied([folder], others),
+            disk.days_old(folder / archive.RECORD),
+            f"older than the newest {settings.keep_versions}" if number in surplus else "",
+            partial(old_versions.remove, shared, pipeline, [number], "prune"),
+        )
+
+
+def _cached() -> Iterator[Path]:
+    """PyTorch's downloads, one by one, and what else is kept to be quick."""
+    yield from (engines.CACHE / "hub").glob("*/*")
+    yield from (path for path in engines.CACHE.glob("[!.]*") if path.name != "hub")
+
+
+def _aged(path: Path, days: int) -> Item:
+    old = disk.days_old(path)
+    return _item(path, f"older than {days} days" if old >= days else "")
+
+
+def _item(path: Path, why: str) -> Item:
+    def remove() -> None:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    size = disk.occupied([path], [archive.HERE])
+    return Item(str(path.relative_to(ROOT)), size, disk.days_old(path), why, remove)
+
+
+def _images(settings: Settings) -> Iterator[Item]:
+    if "cpu" not in flavour.possible():
+        return
+    from scripts.stacks.containers import DockerStack
+
+    stack = DockerStack(settings)
+    for name, size, built in stack.replaced_images():
+        yield Item(
+            f"image {name[:19]}",
+            size,
+            (datetime.now(UTC) - built).days,
+            "a newer build replaced it",
+            partial(stack.remove_image, name),
+        )
+
+
+def shown(items: list[Item]) -> Table:
+    table = Table("", "size", "days", "can go", box=None)
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for item in items:
+        table.add_row(item.what, disk.told(item.size), str(item.days), item.why)
+    return table
