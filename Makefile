@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
 	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs \
-	down prune clean check test test-all lint prove
+	down upgrade backup restore prune clean check test test-all lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
 # change of requirements/. A command installs the layers itself that it needs only sometimes.
@@ -126,6 +126,15 @@ s3-down: $(LAYER)/tools ## Stop that S3 server; its data is kept
 
 down: $(LAYER)/tools ## Stop the server
 	$(RUN) down
+
+upgrade: $(LAYER)/tools ## After git pull: carry over settings and versions, build anew what no longer fits
+	$(RUN) upgrade
+
+backup: $(LAYER)/tools ## Save versions, history, recipes and settings in a file: TO=file
+	$(RUN) backup
+
+restore: $(LAYER)/tools ## Put such a file in the place of what is here: FROM=file
+	$(RUN) restore
 
 prune: $(LAYER)/tools ## Show what takes room in build/, and remove what is old (YES=1, KEEP_VERSIONS=3, DAYS=7)
 	$(RUN) prune

@@ -10,6 +10,7 @@ already is left alone.
 from __future__ import annotations
 
 import ast
+import errno
 import fcntl
 import hashlib
 import os
@@ -166,7 +167,9 @@ def _version_of(name: str) -> tuple[int, int] | None:
     question = "import sys; print(*sys.version_info[:2])"
     try:
         answer = subprocess.run([name, "-c", question], capture_output=True, text=True)
-    except OSError:
+    except OSError as fault:
+        if fault.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         return None
     numbers = answer.stdout.split()
     return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 else None

@@ -1,4 +1,4 @@
-"""Runs one of the make commands: python -m scripts.commands up"""
+"""What make runs: `python -m scripts.commands up`, for one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ import sys
 from importlib import import_module
 
 from scripts.base.errors import guarded
+from scripts.repository import layout_number
 from scripts.settings.known import require_known
 
+# What does not read versions.
+ANYWAY = ("clean", "doctor", "down", "keys", "logs", "restore")
 
-def check() -> int:
-    require_known()
+
+def check(command: str) -> int:
+    if command != "upgrade":  # which renames settings
+        require_known()
+    if command not in ANYWAY:
+        layout_number.require_known(layout_number.here())
     return 0
 
 
+def run(command: str) -> int:
+    # What is wrong is refused before the import, which takes some commands seconds.
+    checked = guarded(lambda: check(command))
+    return checked or guarded(import_module(f"scripts.commands.{command}").main)
+
+
 if __name__ == "__main__":
-    # A wrong setting is refused before the import, which takes some commands seconds.
-    sys.exit(guarded(check) or guarded(import_module(f"scripts.commands.{sys.argv.pop(1)}").main))
+    sys.exit(run(sys.argv.pop(1)))

@@ -17,7 +17,7 @@ from scripts.base import console, lock
 from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
-from scripts.repository import history, model_folders
+from scripts.repository import history, layout_number, model_folders
 from scripts.server import engines, served, up
 from scripts.server.recover import recover
 from scripts.settings.settings import Settings
@@ -34,6 +34,7 @@ def main() -> int:
         raise UserError(
             "a repository on S3 is filled by make only", "make up, or leave REPOSITORY empty"
         )
+    layout_number.require_known(layout_number.here())
     stack = ran_before.of(settings)
     how = up.layout(settings, engines.of(stack))
     with lock.one_at_a_time():

@@ -30,7 +30,7 @@ HEAD = "# config.pbtxt adapted to this machine. Written by the command that load
 def contents(pipeline: Pipeline, made: Workspace, layout: Layout) -> Contents:
     """The content of the members' version folders, for a pipeline with this network."""
     recipe = pipeline.recipe
-    found = {model: dict(_programs(model)) for model in recipe.programs(layout)}
+    found = {model: dict(programs(model)) for model in recipe.programs(layout)}
     if model := recipe.network_model(layout.engine):
         found[model] = _network(made, layout.engine)
     for model, added in recipe.additions(made, layout).items():
@@ -38,7 +38,7 @@ def contents(pipeline: Pipeline, made: Workspace, layout: Layout) -> Contents:
     return found
 
 
-def _programs(model: str) -> Iterator[tuple[str, Path | str]]:
+def programs(model: str) -> Iterator[tuple[str, str]]:
     """Copied as text: a hard link would follow edits of the original."""
     folder = pipelines.model_folder(model) / "1"
     for path in sorted(folder.rglob("*")):

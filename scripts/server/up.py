@@ -22,7 +22,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, Decoding, Engine, Layout, Share
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.write import write
-from scripts.repository import archive, history, live, model_folders
+from scripts.repository import archive, history, layout_number, live, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines, extra
 from scripts.server.healthy import unhealthy_reason
@@ -137,7 +137,9 @@ def made(stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | N
     with archive.draft(pipeline, seed) as draft:
         engines.make(stack, settings, how, pipeline, draft)
         contents = model_folders.contents(pipeline, draft, how)
-        return archive.keep(draft, contents, settings.values, pipeline, seed)
+        version = archive.keep(draft, contents, settings.values, pipeline, seed)
+        layout_number.write()
+        return version
 
 
 def made_live(

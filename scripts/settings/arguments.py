@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from scripts.base.errors import UserError
+from scripts.settings import command_line
 from scripts.settings.setting import (
     Setting,
     flag,
@@ -55,6 +57,9 @@ class Arguments:
     rate = number_or_none("How many requests a second it may send.")
     revoke = text("", "The client whose key is revoked.")
 
+    to = path("Where a backup or a pack is written to.")
+    from_ = path("The backup to restore.")
+    passphrase = text("", "Encrypts the keys in a backup.")
     yes = flag("Do it without asking.")
     days = whole(30, "How many days reports and caches are kept.")
 
@@ -62,6 +67,16 @@ class Arguments:
 
     def __init__(self, values: dict[str, str]) -> None:
         self.values = values
+
+
+def passphrase() -> str:
+    """Only from the environment."""
+    if Arguments.passphrase.name in command_line.typed():
+        raise UserError(
+            "everybody on this machine can see PASSPHRASE on the command line",
+            "give it in the environment: export PASSPHRASE",
+        )
+    return load().passphrase
 
 
 ALL: dict[str, Setting[Any]] = {each.name: each for each in of_class(Arguments)}

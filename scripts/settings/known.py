@@ -10,6 +10,7 @@ from pathlib import Path
 from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV, ROOT
 from scripts.settings import arguments, command_line, settings
+from scripts.settings.renamed import RENAMED
 
 # .env may also contain variables of Docker and Compose.
 OF_OTHERS = ("COMPOSE_", "DOCKER_", "BUILDKIT_")
@@ -51,7 +52,9 @@ def _require(name: str, known: Collection[str], where: str) -> None:
     import difflib  # only for misspelt names
 
     near = difflib.get_close_matches(name, known, n=1)
-    if name in arguments.ALL:
+    if name in RENAMED:
+        remedy = f"it is called {RENAMED[name]} now; make upgrade renames it in .env"
+    elif name in arguments.ALL:
         remedy = f"give it to a command: {name}=…"
     elif near:
         remedy = f"did you mean {near[0]}?"

@@ -182,7 +182,8 @@ def _server() -> psutil.Process | None:
         return None
     try:
         process = psutil.Process(known.pid)
-        same = processes.began(known.pid) == known.started
+        earlier = isinstance(known.started, float) and _is_ours(process)
+        same = earlier or processes.began(known.pid) == known.started
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
     except (psutil.Error, OSError):
         return None

@@ -23,7 +23,8 @@ class State:
     fingerprint: str  # of everything served; a change means a restart
     settings: dict[str, str]
     pid: int | None = None  # of the local server
-    started: str | None = None  # distinguishes its process from a later one with the same id
+    # Distinguishes its process from a later one with the same id; bundles before wrote a time.
+    started: str | float | None = None
 
     @property
     def started_with(self) -> Settings:

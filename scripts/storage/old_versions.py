@@ -11,11 +11,13 @@ from scripts.storage.shared import Shared
 
 
 def surplus(pipeline: Pipeline, keep: int) -> list[int]:
-    """All but the newest, the live one, the one that a rollback returns to, and one that is being
-    switched to."""
+    """All but the newest, the live one, the one that a rollback returns to, and the last one that
+    was published, which may be an earlier one again."""
     events = history.read(pipeline)
-    cut = history.cut_off(events)
-    needed = {history.serving(events), history.before(events), cut.version if cut else None}
+    published = [event.version for event in events if event.what == history.PUBLISHED]
+    needed = {history.serving(events), history.before(events), *published[-1:]}
+    if cut := history.cut_off(events):
+        needed.add(cut.version)
     return [number for number in archive.numbers(pipeline)[:-keep] if number not in needed]
 
 

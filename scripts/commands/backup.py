@@ -1,0 +1,38 @@
+"""Saves what cannot be built again in one file: versions, their history, recipes, your own folder,
+and .env.
+
+    make backup TO=monday.tar
+    PASSPHRASE=… make backup TO=monday.tar      the keys too, encrypted with it
+
+Without a passphrase, keys are left out. Nothing is written where the backup does not verify.
+"""
+
+from __future__ import annotations
+
+from bundle_client import __version__
+from scripts.base import console, disk, lock
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.repository import archive
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+from scripts.stacks import state
+from scripts.storage.shared import Shared
+from scripts.upkeep import backup
+
+
+def main() -> int:
+    target, passphrase = arguments.load().to, arguments.passphrase()
+    if target is None:
+        raise UserError("no file given", "make backup TO=file")
+    with lock.one_at_a_time():
+        known = state.load()
+        for pipeline in pipelines.every():
+            Shared(known.started_with if known else Settings.load(), pipeline).pull()
+        if not archive.numbers(pipelines.first()):
+            raise UserError("there are no versions to back up", "build one: make up")
+        saved = backup.save(target, __version__, passphrase)
+    keys = "with its keys, encrypted" if saved.keys else "without keys (PASSPHRASE adds them)"
+    size = disk.told(target.stat().st_size)
+    console.note(f"saved and verified: {len(saved.index.files)} files, {size}, {keys}: {target}")
+    return 0

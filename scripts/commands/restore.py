@@ -1,0 +1,56 @@
+"""Puts a backup in the place of what is here, after every byte of it was checked.
+
+    make restore FROM=monday.tar
+    PASSPHRASE=… make restore FROM=monday.tar     its keys too
+
+Next: make up. Versions that are here already are replaced only with YES=1.
+"""
+
+from __future__ import annotations
+
+from scripts.base import console, lock
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.repository import archive, layout_number
+from scripts.settings import arguments
+from scripts.stacks import flavour, state
+from scripts.upkeep import backup, sealed
+from scripts.upkeep.backup import Backup
+
+
+def main() -> int:
+    asked, passphrase = arguments.load(), arguments.passphrase()
+    if asked.from_ is None:
+        raise UserError("no file given", "make restore FROM=file")
+    with lock.one_at_a_time():
+        found = backup.verified(asked.from_)
+        layout_number.require_known(found.index.layout, "the versions in it")
+        if found.keys and passphrase:
+            sealed.opened(found.keys, passphrase)
+        require_nothing_is_lost(found, asked.yes)
+        kept = backup.restore(found)
+        if found.keys and passphrase:
+            sealed.unseal(found.keys, passphrase)
+    count, made = len(found.index.files), found.index.made
+    console.note(f"restored: {count} files of {made}, each verified; next: make up")
+    if kept:
+        console.note(f"this checkout's own files stay: {', '.join(kept)}")
+    if found.keys and not passphrase:
+        console.note("its keys stay in it (PASSPHRASE restores them); make up creates new ones")
+    return 0
+
+
+def require_nothing_is_lost(found: Backup, agreed: bool) -> None:
+    known = state.load()
+    if known and flavour.stack(known.flavour, known.started_with).alive():
+        raise UserError("the server is running", "stop it first: make down")
+    if agreed:
+        return
+    there = [f"{backup.OWN}/{name}" for name in backup.changed_own(found)]
+    if any(archive.numbers(pipeline) for pipeline in pipelines.every()):
+        there.append("versions")
+    if there:
+        raise UserError(
+            f"the backup would replace what is here: {', '.join(there)}",
+            "make restore FROM=… YES=1, or restore in another checkout",
+        )

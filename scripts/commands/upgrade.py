@@ -1,0 +1,61 @@
+"""Brings what an earlier bundle left here up to this one, after git pull.
+
+    make upgrade
+
+Renamed settings are carried over in .env (which is kept as .env.before). Versions and their history
+stay. What no longer fits is said, then built anew as a new version, and a running server is started
+again with it; make rollback returns to the one before. A second upgrade does nothing.
+"""
+
+from __future__ import annotations
+
+from scripts.base import console, lock
+from scripts.recipes import pipelines
+from scripts.server import served, up
+from scripts.settings.settings import SERVER, Settings, names
+from scripts.stacks import flavour, state
+from scripts.stacks.state import State
+from scripts.upkeep import upgrade
+
+
+def main() -> int:
+    with lock.one_at_a_time():
+        changes = list(upgrade.written())
+        for change in changes:
+            console.note(change)
+        upgrade.write()
+    version = served.serving(pipelines.first())
+    if version is None:
+        console.note("nothing has been served here yet; next: make up")
+        return 0
+    known = state.load()
+    settings = as_it_runs(known)
+    stack = flavour.stack(flavour.serving_or_chosen(settings, known)[0], settings)
+    runs = stack.alive()
+    if runs:
+        stack.prepare()  # before the old one is asked whether it fits
+    why = upgrade.built(stack, pipelines.first())
+    if why:
+        console.note(f"{version.named} does not fit any more ({why}); it is built anew beside it")
+    for pipeline in pipelines.others():
+        if said := upgrade.built(stack, pipeline):
+            console.note(f"{pipeline.name}: {said}; built by the next {served.brings_up(pipeline)}")
+    if runs and (why or upgrade.restarted(stack, settings)):
+        console.note(f"the server is started again; until then, {version.named} serves")
+        up.bring_up(settings)
+    elif why:
+        console.note("next: make up, which builds it")
+    elif not changes:
+        console.note("nothing to upgrade")
+    return 0
+
+
+def as_it_runs(known: State | None) -> Settings:
+    """With the addresses of the running server, which may have been given on its command line. Its
+    memory follows from this bundle."""
+    settings = Settings.load()
+    if known is None:
+        return settings
+    of_server = {name: known.settings.get(name) for name in names(SERVER) if name != "MEMORY"}
+    kept = {name: said for name, said in of_server.items() if said is not None}
+    return settings.over(kept).replaced(FLAVOUR=settings.flavour or known.flavour)

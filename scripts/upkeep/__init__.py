@@ -1,0 +1,1 @@
+"""What a server needs after its first day: backups, upgrades, packs."""

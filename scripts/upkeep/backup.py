@@ -1,0 +1,225 @@
+"""A backup: one tar file with what cannot be built again.
+
+    backup.json             what it is, and the hash of each file
+    backup.json.sha256      the hash of that
+    keys                    the keys, encrypted; only with a passphrase
+    contents/SHA256 …       the files, each content once
+
+That is versions and their history, recipes and model folders, the user's own folder, and .env.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from io import BufferedReader
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import IO, cast
+
+from dotenv import dotenv_values
+
+from scripts.base import disk, files
+from scripts.base.errors import UserError
+from scripts.base.paths import DOTENV, ROOT
+from scripts.recipes import pipelines
+from scripts.repository import archive, layout_number
+from scripts.settings import compose_env
+from scripts.settings.settings import Settings
+from scripts.upkeep import sealed
+
+INDEX, SUM, KEYS, CONTENTS = "backup.json", "backup.json.sha256", "keys", "contents/"
+VERSIONS, OWN, SETTINGS = "versions", "own", ".env"
+OF_THE_CHECKOUT = ("recipes", "model_repository")
+
+
+@dataclass(frozen=True)
+class Index:
+    bundle: str
+    made: str
+    layout: int
+    files: dict[str, str]  # by name, the hash
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A verified one."""
+
+    path: Path
+    index: Index
+    keys: bytes | None
+
+
+def places() -> dict[str, Path]:
+    """Each name at the top of a backup, and where that is here."""
+    checkout = {name: ROOT / name for name in OF_THE_CHECKOUT}
+    return {VERSIONS: archive.HERE, OWN: pipelines.own().folder, SETTINGS: DOTENV} | checkout
+
+
+def save(target: Path, bundle: str, passphrase: str) -> Backup:
+    """Writes all of it or nothing; for its owner alone, since .env may contain secrets."""
+    found = {name: path for top, place in places().items() for name, path in _files(top, place)}
+    hashes = {name: files.sha256(path) for name, path in found.items()}
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    index = json.dumps(asdict(Index(bundle, made, layout_number.here(), hashes)), indent=1)
+    contents = {CONTENTS + hashes[name]: path for name, path in found.items()}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    disk.require_room(target.parent, disk.occupied(contents.values()) >> 20, "the backup")
+    try:
+        draft.touch(0o600)
+        with tarfile.open(draft, "w") as tar:
+            small = {INDEX: index.encode()}
+            small[SUM] = hashlib.sha256(small[INDEX]).hexdigest().encode()
+            if passphrase:
+                small[KEYS] = sealed.seal(passphrase)
+            for name, content in small.items():
+                _add(tar, name, io.BytesIO(content), len(content))
+            for name, path in sorted(contents.items()):
+                with path.open("rb") as file:
+                    _add(tar, name, file, path.stat().st_size)
+        saved = verified(draft)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return Backup(target, saved.index, saved.keys)
+
+
+def _files(top: str, place: Path) -> Iterator[tuple[str, Path]]:
+    if place.is_file():
+        yield top, place
+    for path in sorted(place.rglob("*")):
+        name = path.relative_to(place)
+        passing = {".draft", ".git", "__pycache__"} & {*name.parts} or path.suffix == ".tmp"
+        if path.is_file() and not passing:
+            yield f"{top}/{name}", path
+
+
+def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = size
+    tar.addfile(member, content)
+
+
+def verified(path: Path) -> Backup:
+    """Reads every byte of it."""
+    try:
+        with tarfile.open(path, "r:") as tar:
+            text, told = (_opened(tar, tar.next()).read() for _ in range(2))
+            if hashlib.sha256(text).hexdigest().encode() != told:
+                raise _damaged(path, "its index is not what was written")
+            index = Index(**json.loads(text))
+            missing = {CONTENTS + each for each in index.files.values()}
+            keys = None
+            for member in tar:
+                if member.name in (INDEX, SUM):
+                    continue
+                content = _opened(tar, member)
+                if member.name == KEYS:
+                    keys = content.read()
+                elif CONTENTS + hashlib.file_digest(content, "sha256").hexdigest() != member.name:
+                    raise _damaged(path, "the content of a file is not what was written")
+                missing.discard(member.name)
+    except (tarfile.TarError, EOFError, ValueError, TypeError):
+        raise _damaged(path, "it is no backup, or not all of one") from None
+    except (FileNotFoundError, IsADirectoryError):
+        raise UserError(f"there is no backup at {path}", "make restore FROM=file") from None
+    if missing:
+        raise _damaged(path, f"{len(missing)} of its files are missing")
+    for name in index.files:
+        parts = PurePosixPath(name).parts
+        if ".." in parts or parts[0] not in places():
+            raise _damaged(path, f"it contains {name}, which no backup does")
+    return Backup(path, index, keys)
+
+
+def _opened(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> BufferedReader:
+    file = tar.extractfile(member) if member else None
+    if file is None:
+        raise ValueError
+    return cast(BufferedReader, file)
+
+
+def _damaged(path: Path, why: str) -> UserError:
+    return UserError(f"{path} is damaged: {why}", "use another copy; nothing has been changed here")
+
+
+def changed_own(backup: Backup) -> list[str]:
+    """The user's own files that differ in it."""
+    own = _own(backup)
+    return [
+        name
+        for name, content in below(OWN, backup).items()
+        if (own / name).exists() and files.sha256(own / name) != content
+    ]
+
+
+def below(top: str, backup: Backup) -> dict[str, str]:
+    found = backup.index.files.items()
+    return {
+        name.removeprefix(f"{top}/"): each for name, each in found if name.startswith(f"{top}/")
+    }
+
+
+def restore(backup: Backup) -> list[str]:
+    """Puts it in the place of what is here. The checkout's own recipes and model folders stay:
+    returns those that differ in the backup."""
+    build = archive.HERE.parent
+    build.mkdir(exist_ok=True)
+    disk.require_room(build, backup.path.stat().st_size >> 20, "restoring")
+    own = _own(backup)
+    kept = []
+    with TemporaryDirectory(dir=build) as temporary, files.whole_folder(archive.HERE) as versions:
+        contents = Path(temporary)
+        _unpack(backup, contents)
+        for name, content in below(VERSIONS, backup).items():
+            files.place(contents / content, versions / name)
+        for name, content in below(OWN, backup).items():
+            files.place(contents / content, own / name)
+        for top in OF_THE_CHECKOUT:
+            for name, content in below(top, backup).items():
+                target = ROOT / top / name
+                if not target.exists():
+                    files.place(contents / content, target)
+                elif files.sha256(target) != content:
+                    kept.append(f"{top}/{name}")
+        if text := _settings(backup):
+            _restore_settings(text)
+    return kept
+
+
+def _unpack(backup: Backup, contents: Path) -> None:
+    with tarfile.open(backup.path, "r:") as tar:
+        for member in tar:
+            if member.name.startswith(CONTENTS):
+                with (contents / member.name.removeprefix(CONTENTS)).open("wb") as copy:
+                    shutil.copyfileobj(_opened(tar, member), copy)
+
+
+def _settings(backup: Backup) -> str:
+    if SETTINGS not in backup.index.files:
+        return ""
+    with tarfile.open(backup.path, "r:") as tar:
+        member = tar.getmember(CONTENTS + backup.index.files[SETTINGS])
+        return _opened(tar, member).read().decode()
+
+
+def _own(backup: Backup) -> Path:
+    """Where the settings of the backup will look for it."""
+    said = dotenv_values(stream=io.StringIO(_settings(backup))).get(Settings.own.name)
+    return (ROOT / Path(said).expanduser()).resolve() if said else pipelines.own().folder
+
+
+def _restore_settings(text: str) -> None:
+    """Without the lines that make wrote for the other checkout."""
+    lines = [line for line in text.splitlines() if not line.endswith(compose_env.BY_MAKE)]
+    if DOTENV.exists():
+        files.write(DOTENV.with_name(".env.before"), DOTENV.read_text(), 0o600)
+    files.write(DOTENV, "".join(f"{line}\n" for line in lines), 0o600)

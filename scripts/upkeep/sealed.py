@@ -1,0 +1,76 @@
+"""The keys of this checkout, encrypted with a passphrase by openssl: the admin key, the hashes of
+the clients' API keys, and the certificate with its private key."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.stacks import admin_key, exposure
+
+FOLDERS = (admin_key.PATH.parent, exposure.FOLDER)
+NAMES = ("admin.key", "api.keys", "cert.pem", "key.pem", "names")
+PRIVATE = ("admin.key", "api.keys", "key.pem")
+CIPHER = ("enc", "-aes-256-cbc", "-pbkdf2", "-iter", "600000", "-md", "sha256")
+
+
+def seal(passphrase: str) -> bytes:
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        for folder in FOLDERS:
+            for path in (folder / name for name in NAMES):
+                if path.is_file():
+                    tar.add(path, str(path.relative_to(ROOT)))
+    return _openssl(passphrase, plain.getvalue())
+
+
+def unseal(sealed: bytes, passphrase: str) -> None:
+    """Puts them where they were."""
+    with tarfile.open(fileobj=io.BytesIO(opened(sealed, passphrase))) as tar:
+        for member in tar:
+            path = ROOT / member.name
+            file = tar.extractfile(member)
+            if path.parent in FOLDERS and path.name in NAMES and file:
+                files.write(path, file.read().decode(), 0o600 if path.name in PRIVATE else 0o644)
+
+
+def opened(sealed: bytes, passphrase: str) -> bytes:
+    """What is in it; a wrong passphrase is refused."""
+    plain = _openssl(passphrase, sealed, "-d")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
+            tar.getmembers()
+    except tarfile.TarError:
+        raise _wrong() from None
+    return plain
+
+
+def _openssl(passphrase: str, text: bytes, *words: str) -> bytes:
+    """The passphrase goes through a pipe: arguments can be seen by everybody."""
+    reading, writing = os.pipe()
+    os.write(writing, passphrase.encode() + b"\n")
+    os.close(writing)
+    try:
+        command = ["openssl", *CIPHER, *words, "-pass", f"fd:{reading}"]
+        done = subprocess.run(command, input=text, capture_output=True, pass_fds=[reading])
+    except FileNotFoundError:
+        raise UserError(
+            "openssl is needed to encrypt keys", "install it (apt-get install openssl)"
+        ) from None
+    finally:
+        os.close(reading)
+    if done.returncode:
+        raise _wrong()
+    return done.stdout
+
+
+def _wrong() -> UserError:
+    return UserError(
+        "the keys cannot be decrypted with this passphrase",
+        "set PASSPHRASE to the one of the backup, or leave it empty: make up creates new keys",
+    )

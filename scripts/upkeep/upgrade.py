@@ -1,0 +1,73 @@
+"""What an upgrade has to do here, and why, before any of it is done."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from scripts.recipes import pipelines
+from scripts.recipes.layout import CPU
+from scripts.recipes.pipelines import Pipeline
+from scripts.repository import layout_number, model_folders
+from scripts.repository.archive import Version
+from scripts.server import engines, served, up
+from scripts.server.healthy import unhealthy_reason
+from scripts.settings import renamed
+from scripts.settings.settings import Settings
+from scripts.stacks import state
+from scripts.stacks.flavour import Stack
+from scripts.steps import engine
+from scripts.steps.manifest import why_export
+
+
+def written() -> Iterator[str]:
+    """What this bundle writes differently."""
+    for before, now in renamed.in_dotenv().items():
+        yield f".env: {before} is called {now} now"
+    if (number := layout_number.here()) < layout_number.NUMBER:
+        yield f"build/versions: layout {number} becomes {layout_number.NUMBER}"
+
+
+def write() -> None:
+    if renamed.in_dotenv():
+        renamed.rename()
+    layout_number.write()
+
+
+def built(stack: Stack, pipeline: Pipeline) -> str:
+    """Why the live version has to be built anew; empty if it fits."""
+    version = served.serving(pipeline)
+    if version is None:
+        return ""
+    known = state.load()
+    settings = up.settings_of(pipeline, known.settings if known else {}, version)
+    export, made = pipeline.recipe.export(settings, engines.of(stack)), version.workspace
+    if export and (why := why_export(made.onnx, export.spec, export.as_before)):
+        return f"export: {why}"
+    if export and version.engine is CPU:
+        network = made.int8 if made.eight_bits else made.onnx
+        if not engine.fits(network, pipeline.recipe.computes_in(settings), made.engine):
+            return "the engine is checked again, since OpenVINO or the processor is another one"
+    if changed := ", ".join(_changed_programs(stack, settings, version)):
+        return f"the programs of {changed} are others"
+    return ""
+
+
+def _changed_programs(stack: Stack, settings: Settings, version: Version) -> Iterator[str]:
+    layout = up.layout(settings, engines.of(stack))
+    for model in version.pipeline.recipe.programs(layout):
+        for name, text in model_folders.programs(model):
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            if version.hashes.get(model, {}).get(name) != digest:
+                yield model
+                break
+
+
+def restarted(stack: Stack, settings: Settings) -> bool:
+    """Whether the running server has to be started again."""
+    known, version = state.load(), served.serving(pipelines.first())
+    if known is None or version is None or not stack.alive():
+        return False
+    settings = settings.over(version.settings)
+    fits = known.fingerprint == up.fingerprint(stack, settings)
+    return not fits or unhealthy_reason(stack, known, pipelines.first().ensemble) is not None

@@ -1,0 +1,128 @@
+"""What is kept, what goes, and what a machine refuses, without a server."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from bundle_serving import processes
+from scripts.base import disk
+from scripts.base.errors import UserError, guarded, of_the_machine
+from scripts.recipes import pipelines
+from scripts.repository import archive, history
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.storage import old_versions
+from scripts.storage.shared import Shared
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    return tmp_path / "versions"
+
+
+def publish(network: str) -> int:
+    first = pipelines.first()
+    contents = {"preprocessing": {"model.py": "x"}, "resnet50_onnx": {"model.onnx": network}}
+    seed = archive.load(first, numbers[-1]) if (numbers := archive.numbers(first)) else None
+    with archive.draft(first, seed) as draft:
+        number = archive.keep(draft, contents, DEFAULTS, first, seed).number
+    history.add(first, history.PUBLISHED, number, "publish")
+    return number
+
+
+def trim(keep: int) -> None:
+    first = pipelines.first()
+    old_versions.trim(Shared(Settings(DEFAULTS), first), first, keep, "publish")
+
+
+def test_thirty_publishes_leave_a_folder_of_bounded_size(here: Path) -> None:
+    first, sizes = pipelines.first(), []
+    for number in range(1, 31):
+        assert publish(f"{number:02}" * 100_000) == number
+        if number in (1, 2):
+            history.add(first, history.SERVES, number, "rollout")
+        trim(3)
+        sizes.append(disk.occupied([here]))
+    assert archive.numbers(first) == [1, 2, 28, 29, 30]  # the live one, the one before it, three
+    # The history grows by a line.
+    assert max(sizes[9:]) < 1.1 * sizes[9]
+    told = [history.told(event) for event in history.read(first)]
+    assert "version 3 removed (publish)" in told and history.serving(history.read(first)) == 2
+
+
+def test_an_earlier_version_that_is_published_again_stays(here: Path) -> None:
+    for network in ("one", "two", "three", "four"):
+        publish(network)
+    assert publish("one") == 1
+    trim(1)
+    assert archive.numbers(pipelines.first()) == [1, 4]
+
+
+def test_a_file_with_two_names_takes_room_once(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one").write_bytes(b"x" * 100_000)
+    alone = disk.occupied([tmp_path])
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "two").hardlink_to(tmp_path / "a" / "one")
+    assert disk.occupied([tmp_path]) == alone
+    assert disk.occupied([tmp_path / "b"], by_others=[tmp_path / "a"]) == 0
+
+
+def test_room_is_asked_for_before_work_begins(tmp_path: Path) -> None:
+    disk.require_room(tmp_path / "not" / "there", 1, "export")
+    with pytest.raises(UserError, match=r"export needs 1000000000000 MB, and .* has \d+ MB left"):
+        disk.require_room(tmp_path / "not" / "there", 10**12, "export")
+
+
+class TheirError(Exception):
+    """Another package's."""
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "make prune"),
+        (errno.EROFS, "written to"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.EACCES, "owns"),
+    ],
+)
+def test_what_a_machine_refuses_is_one_line(
+    number: int, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def plainly() -> int:
+        raise OSError(number, os.strerror(number), "/some/file")
+
+    def wrapped() -> int:
+        try:
+            return plainly()
+        except OSError as fault:
+            raise TheirError("failed to write") from fault
+
+    def said() -> int:
+        raise TheirError(f"I/O error: {os.strerror(number)} (os error {number})")
+
+    for failing in (plainly, wrapped, said):
+        assert guarded(failing) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ") and os.strerror(number).lower() in line
+        assert remedy in line and ("/some/file" in line) == (failing is not said)
+
+
+def test_what_is_no_machines_fault_keeps_its_traceback() -> None:
+    def wrong() -> int:
+        raise ValueError("a mistake of ours")
+
+    with pytest.raises(ValueError, match="mistake"):
+        guarded(wrong)
+    assert of_the_machine(FileNotFoundError(errno.ENOENT, "no such file")) is None
+
+
+def test_a_process_began_at_the_same_time_for_as_long_as_it_runs() -> None:
+    began = processes.began(os.getpid())
+    assert began == processes.began(os.getpid()) != processes.began(os.getppid())
+    assert began.startswith(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
