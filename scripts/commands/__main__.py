@@ -1,4 +1,4 @@
-"""What make runs: `python -m scripts.commands up`, for one."""
+"""Runs one of the make commands: python -m scripts.commands up"""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ HEAD = "# config.pbtxt adapted to this machine. Written by the command that load
 def contents(pipeline: Pipeline, made: Workspace, layout: Layout) -> Contents:
     """The content of the members' version folders, for a pipeline with this network."""
     recipe = pipeline.recipe
-    found = {model: dict(programs(model)) for model in recipe.programs(layout)}
+    found: dict[str, dict[str, Path | str]] = {
+        model: {**dict(programs(model))} for model in recipe.programs(layout)
+    }
     if model := recipe.network_model(layout.engine):
         found[model] = _network(made, layout.engine)
     for model, added in recipe.additions(made, layout).items():
