@@ -51,6 +51,7 @@ TOGETHER = {
     "test_together.py": "served",
     "test_cascade.py": "served",
     "test_kinds.py": "served",
+    "test_page_served.py": "served",
     "test_lifecycle.py": "exported",
     "test_beyond_this_machine.py": "exported",
     "test_comparison.py": "exported",

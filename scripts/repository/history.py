@@ -13,9 +13,11 @@ from pathlib import Path
 
 from scripts.base import files
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive
+from scripts.repository import archive, live
 
 NAME = "history.jsonl"
+# The last events of all pipelines, in the live repository.
+SHOWN, MOST_SHOWN = "history.json", 30
 
 # How a switch ends.
 SERVES, STAYED = "serves", "stayed"
@@ -52,11 +54,21 @@ def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -
     event = Event(datetime.now(UTC).isoformat(timespec="seconds"), what, version, how, note)
     events = [*read(pipeline), event]
     files.write(path(pipeline), "".join(json.dumps(asdict(each)) + "\n" for each in events))
+    _show(pipeline)
 
 
 def replace(pipeline: Pipeline, told: str) -> None:
     """Replaces it by a history with another machine's additions."""
     files.write(path(pipeline), told)
+    _show(pipeline)
+
+
+def _show(pipeline: Pipeline) -> None:
+    """To the door, which sees no other folder than the live repository."""
+    shown = live.REPOSITORY / SHOWN
+    events = json.loads(shown.read_text()) if shown.exists() else {}
+    events[pipeline.ensemble] = [asdict(each) for each in read(pipeline)[-MOST_SHOWN:]]
+    files.write(shown, json.dumps(events) + "\n")
 
 
 def serving(events: Iterable[Event]) -> int | None:

@@ -68,7 +68,7 @@ def furnish(repository: Path) -> None:
     models = pipelines.model_folders()
     furnish_with(models, repository)
     for gone in repository.iterdir():
-        if gone.name not in models:
+        if gone.is_dir() and gone.name not in models:
             shutil.rmtree(gone)
 
 

@@ -59,6 +59,7 @@ class Switch:
         candidate = pinned(ensemble, self.new.models)
         candidate.name = self.candidate
         candidate.parameters["share"].string_value = f"{share:g}"
+        candidate.parameters["version"].string_value = str(self.new.number)
         # An ensemble needs a version folder, and a folder needs a file.
         files = {"1/none": b"none"}
         recipe, made = self.new.pipeline.recipe, self.new.workspace

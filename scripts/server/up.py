@@ -73,6 +73,8 @@ def bring_up(settings: Settings) -> State:
         server = _serve(stack, settings, version)
         _record(shared, version, seed, settings)
         extra.load_again(server)
+        if stack.has_door:
+            console.note(f"drop a picture on its page: {server.http.url}/")
         return server
 
 

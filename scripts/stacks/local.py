@@ -35,6 +35,9 @@ FILES = 1024
 # Identifies this project's server processes and their shared memory.
 SHM_PREFIX = f"triton_bundle_{MARK}_"
 
+# What a change of makes another server.
+PROGRAMS = (".py", ".html", ".css", ".js", ".svg", ".yaml")
+
 LAYERS = {
     "export": "export",
     "places": "export",
@@ -202,6 +205,6 @@ def _is_ours(process: psutil.Process) -> bool:
 
 def _tree_hash(folder: Path) -> str:
     hasher = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in PROGRAMS):
         hasher.update(path.read_bytes())
     return hasher.hexdigest()

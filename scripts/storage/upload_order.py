@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scripts.base import files
+from scripts.repository.history import SHOWN
 
 # The record of an archived version: if it exists, so does the rest.
 LAST = "version.json"
@@ -70,4 +71,6 @@ def _walk(folder: Path, prefix: str) -> Iterator[Local]:
 
 
 def _passing(name: str) -> bool:
-    return name == "__pycache__" or (name.startswith(".") and name.endswith(".tmp"))
+    return (
+        name == SHOWN or name == "__pycache__" or (name.startswith(".") and name.endswith(".tmp"))
+    )

@@ -60,6 +60,7 @@ def settings(options: argparse.Namespace) -> Settings:
             idle_s=options.idle_timeout_s,
         ),
         exposure,
+        Path(options.repository) if options.repository else None,
     )
 
 
@@ -71,6 +72,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--http-port", default=8000, type=int)
     add("--grpc-port", default=8001, type=int)
     add("--metrics-port", default=8002, type=int)
+    add("--repository", default="", help="the models' folder, which the page reads")
     add("--admin-key-file", type=Path, help="without it, what the admin key opens stays closed")
     for name, kind, default in SETTINGS:
         # A setting that is empty is one that is not given.

@@ -14,6 +14,7 @@ from bundle_door.limits import Limits
 from bundle_door.messages import plain
 from bundle_door.parsing import parsed
 from bundle_door.requests import Request
+from bundle_door.steps import CHECK
 from bundle_door.triton import Triton
 from bundle_serving.kserve import pb
 
@@ -34,7 +35,8 @@ class Api:
         length = header_length(request.headers.get(HEADER_LENGTH), request.size)
         if length is None:
             signature = await self._triton.signature(model, version)
-            asked = from_raw(model, version, request.chunks, signature)
+            known = CHECK if request.of_the_keeper else ""
+            asked = from_raw(model, version, request.chunks, signature, (), known)
         else:
             asked = from_body(model, version, request.body, length, self._limits)
         return answered(await self._triton.infer(asked.pieces), asked)

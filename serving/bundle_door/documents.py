@@ -1,4 +1,4 @@
-"""The API's documentation: /openapi.json, and a page that shows it."""
+"""The files that a browser asks for: the page, and the API with a page that shows it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,41 @@ import yaml
 from bundle_door.answers import Answer, as_json
 
 HERE = Path(__file__).parent
-PAGE = {
-    "content-type": "text/html; charset=utf-8",
-    # The page loads nothing from other servers and sends nothing there.
-    "content-security-policy": "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
+PAGE = HERE / "page"
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# Nothing comes from elsewhere or goes there, and nothing in a document itself is run.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src 'self' blob: data:; media-src 'self' blob:; form-action 'none'; base-uri 'none';"
+    " frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "permissions-policy": "camera=(self)",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    # A newer bundle may answer under the same address.
+    "cache-control": "no-cache",
 }
 
 
+def paths() -> list[str]:
+    """What a browser may fetch without an API key, to be able to ask for one."""
+    files = (path for path in PAGE.iterdir() if path.suffix in KINDS and path.suffix != ".html")
+    return ["/", "/docs", "/openapi.json", *sorted(f"/page/{path.name}" for path in files)]
+
+
 def documents() -> dict[str, Answer]:
-    page = Answer((HERE / "docs.html").read_bytes(), headers=PAGE)
+    files = {f"/page/{path.name}": file(path) for path in PAGE.iterdir() if path.suffix in KINDS}
+    shown = {"/": files.pop("/page/index.html"), "/docs": files.pop("/page/docs.html")}
     openapi = as_json(yaml.safe_load((HERE / "openapi.yaml").read_text()))
-    return {"/": page, "/docs": page, "/openapi.json": openapi}
+    return {**shown, **files, "/openapi.json": openapi}
+
+
+def file(path: Path) -> Answer:
+    return Answer(path.read_bytes(), headers={"content-type": KINDS[path.suffix], **HEADERS})

@@ -23,14 +23,20 @@ from bundle_door.api import Api
 from bundle_door.documents import documents
 from bundle_door.keys import Keys
 from bundle_door.keys import metrics as metrics_of
-from bundle_door.limits import Limits
+from bundle_door.limits import Limits, Load
+from bundle_door.measured import measured
+from bundle_door.observed import Observed
+from bundle_door.page_data import PageData
 from bundle_door.plain import PlainQuestions
 from bundle_door.requests import Request
 from bundle_door.routes import of_documents, of_keys, of_plain_questions, of_triton, open_to_all
-from bundle_door.service import Service
+from bundle_door.served import Served
+from bundle_door.service import Scope, Service
+from bundle_door.steps import Steps
 from bundle_door.triton import Triton
 from bundle_serving import keeper_notes, sockets
 from bundle_serving.exposure import Exposure
+from bundle_serving.health import CHECK_HEADER
 
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
 # the requests in flight.
@@ -58,6 +64,8 @@ class Settings:
     admin_key: str | None
     limits: Limits
     exposure: Exposure
+    # Where the models lie, if that is a folder here.
+    repository: Path | None = None
 
 
 async def serve(settings: Settings) -> None:
@@ -71,7 +79,11 @@ async def serve(settings: Settings) -> None:
     async with contextlib.AsyncExitStack() as stack:
         triton = Triton(sockets.target(folder), settings.limits.answer_s)
         stack.push_async_callback(triton.close)
-        service = service_of(settings, triton, folder, stop.is_set)
+        observed = Observed()
+        steps = Steps(observed.report)
+        reports = await steps.serve(folder / sockets.STEPS)
+        stack.callback(reports.close)
+        service = service_of(settings, triton, folder, stop.is_set, observed, steps)
         http = await stack.enter_async_context(http_server(service, folder / sockets.HTTP))
         handed_on = streams.server(triton.channel, folder / sockets.STREAMS, settings.limits)
         await handed_on.start()
@@ -88,7 +100,12 @@ async def serve(settings: Settings) -> None:
 
 
 def service_of(
-    settings: Settings, triton: Triton, folder: Path, stopping: Callable[[], bool]
+    settings: Settings,
+    triton: Triton,
+    folder: Path,
+    stopping: Callable[[], bool],
+    observed: Observed,
+    steps: Steps,
 ) -> Service:
     api = Api(triton, settings.limits)
     keys = (
@@ -123,13 +140,27 @@ def service_of(
     routes = [
         *(of_keys(keys) if keys else []),
         *of_triton(api),
-        *of_plain_questions(PlainQuestions(triton, settings.limits)),
+        *of_plain_questions(PlainQuestions(triton, settings.limits, steps)),
         *of_documents(documents()),
         open_to_all("/v2/health/live", GET=live),
         open_to_all("/v2/health/ready", GET=ready),
         open_to_all("/internal/metrics", GET=metrics),
     ]
-    return Service(routes, settings.limits, settings.admin_key, settings.exposure.origins)
+    served = Served(triton, settings.repository)
+    load = Load(settings.limits)
+    routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
+
+    def answered(scope: Scope, headers: Mapping[str, str], status: int, duration: int) -> None:
+        if status >= 400 and CHECK_HEADER not in headers:
+            observed.refusal(status)
+
+    return Service(
+        [measured(route, observed, served) for route in routes],
+        load,
+        settings.admin_key,
+        settings.exposure.origins,
+        answered,
+    )
 
 
 def key_metrics(keys: Keys | None) -> bytes:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundle_door import documents
 from bundle_door.keys import CLIENT_HEADER
 from bundle_door.limits import Limits
 from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
@@ -118,6 +119,7 @@ def http_routes(limits: Limits) -> list[Config]:
     return [
         refusal({"prefix": "/internal/"}, 404, "Not Found"),
         *(without_key(to("beside", {"path": path}, timeout_s=10)) for path in HEALTH),
+        *(without_key(to("http", {"path": path}, timeout_s=10)) for path in documents.paths()),
         to("http", {"prefix": "/"}, timeout_s=limits.answer_s + 5),
     ]
 

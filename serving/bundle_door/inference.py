@@ -94,6 +94,7 @@ def from_raw(
     chunks: Sequence[bytes],
     signature: Signature,
     outputs: Sequence[pb.ModelInferRequest.InferRequestedOutputTensor] = (),
+    request_id: str = "",
 ) -> Asked:
     """A body that is the model's only tensor."""
     size = sum(map(len, chunks))
@@ -102,6 +103,7 @@ def from_raw(
     message = pb.ModelInferRequest(
         model_name=model,
         model_version=version,
+        id=request_id,
         inputs=[
             pb.ModelInferRequest.InferInputTensor(
                 name=signature.name, datatype=signature.datatype, shape=raw_shape(signature, size)

@@ -33,13 +33,13 @@ class Load:
     """The requests that are being read or answered, and the bytes of their bodies."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self.limits = limits
         self.requests = 0
         self.bytes = 0
 
     @contextmanager
     def request(self, always: bool = False) -> Iterator[Share]:
-        if not always and self.requests >= self._limits.in_flight:
+        if not always and self.requests >= self.limits.in_flight:
             raise busy(f"{self.requests} requests are in flight")
         share = Share(self)
         self.requests += 1
@@ -50,7 +50,7 @@ class Load:
             self.bytes -= share.bytes
 
     def take(self, count: int) -> None:
-        if self.bytes + count > self._limits.in_flight_bytes:
+        if self.bytes + count > self.limits.in_flight_bytes:
             raise busy(f"the requests in flight hold {self.bytes // MEGABYTE} MB")
         self.bytes += count
 

@@ -16,6 +16,8 @@ from bundle_door.inference import Signature, classes_of, from_raw, values
 from bundle_door.limits import Limits
 from bundle_door.multipart import File, files
 from bundle_door.requests import Request
+from bundle_door.steps import Followed, Steps
+from bundle_door.timeline import Timeline
 from bundle_door.triton import Triton
 from bundle_serving.start_server import PIPELINE
 
@@ -27,8 +29,9 @@ Labels = list[dict[str, Any]]
 
 
 class PlainQuestions:
-    def __init__(self, triton: Triton, limits: Limits) -> None:
+    def __init__(self, triton: Triton, limits: Limits, steps: Steps) -> None:
         self._triton = triton
+        self._steps = steps
         self._limits = limits
 
     async def classify(self, request: Request, named: Named) -> Answer:
@@ -41,20 +44,27 @@ class PlainQuestions:
             check_takes_pictures(model, signature)
         except Refused as refused:
             return explained(refused)
-        found = await asyncio.gather(*(self._labels(model, signature, file, top) for file in sent))
-        return several(model, sent, found) if form else one(model, found[0])
+        if form:
+            each = (self._labels(model, signature, file.content, top) for file in sent)
+            return several(model, sent, await asyncio.gather(*each))
+        with self._steps.following() as followed:
+            found = await self._labels(model, signature, sent[0].content, top, followed.id)
+            if isinstance(found, Refused):
+                return explained(found)
+            return await timed({"model": model, "labels": found}, request, followed)
 
     async def sentiment(self, request: Request, named: Named) -> Answer:
         """The sentiment of a text."""
         try:
             check_not_empty(request.chunks)
             signature = await self._triton.signature(SENTIMENT, "")
-            asked = from_raw(SENTIMENT, "", request.chunks, signature)
-            found = values(await self._triton.infer(asked.pieces))
+            with self._steps.following() as followed:
+                asked = from_raw(SENTIMENT, "", request.chunks, signature, (), followed.id)
+                found = values(await self._triton.infer(asked.pieces))
+                (label,), (score,) = found["LABEL"], found["SCORE"]
+                return await timed({"label": label, "score": score}, request, followed)
         except Refused as refused:
             return explained(refused)
-        (label,), (score,) = found["LABEL"], found["SCORE"]
-        return as_json({"label": label, "score": score})
 
     def _files(self, request: Request) -> list[File]:
         sent = files(request.chunks, request.headers["content-type"], self._limits.pictures)
@@ -63,12 +73,17 @@ class PlainQuestions:
         return sent
 
     async def _labels(
-        self, model: str, signature: Signature, file: File, top: int
+        self,
+        model: str,
+        signature: Signature,
+        content: Sequence[bytes],
+        top: int,
+        request_id: str = "",
     ) -> Labels | Refused:
         try:
-            check_not_empty(file.content)
+            check_not_empty(content)
             output = classes_of(signature.output, top)
-            asked = from_raw(model, "", file.content, signature, [output])
+            asked = from_raw(model, "", content, signature, [output], request_id)
             found = values(await self._triton.infer(asked.pieces))
             return [label(entry) for entry in found[signature.output]]
         except Refused as refused:
@@ -98,10 +113,14 @@ def label(entry: str) -> dict[str, Any]:
     return {"label": "".join(name), "probability": float(probability), "index": int(index)}
 
 
-def one(model: str, found: Labels | Refused) -> Answer:
-    if isinstance(found, Refused):
-        return explained(found)
-    return as_json({"model": model, "labels": found})
+async def timed(told: dict[str, Any], request: Request, followed: Followed) -> Answer:
+    """With Server-Timing, and with `timings=1` also with the times in the JSON."""
+    # The steps have sent their reports before Triton had its answer: they are only to be read.
+    await asyncio.sleep(0)
+    timeline = Timeline(request, followed.reports)
+    if request.query.get("timings") == "1":
+        told = {**told, "timings": timeline.told()}
+    return as_json(told, headers=timeline.header())
 
 
 def several(model: str, sent: Sequence[File], found: Sequence[Labels | Refused]) -> Answer:

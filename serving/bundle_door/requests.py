@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bundle_serving.health import CHECK_HEADER
+
 
 @dataclass(frozen=True)
 class Request:
@@ -15,6 +17,14 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     # The decompressed body, in the pieces in which it arrived.
     chunks: Sequence[bytes] = ()
+    # When its headers were here, and when all of it was: of the monotonic clock, in ns.
+    arrived: int = 0
+    complete: int = 0
+
+    @property
+    def of_the_keeper(self) -> bool:
+        """A test request (bundle_serving.health), which is nobody's and not measured."""
+        return CHECK_HEADER in self.headers
 
     @property
     def size(self) -> int:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
 from bundle_door.keys import Keys
-from bundle_door.plain import PlainQuestions
+from bundle_door.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
+from bundle_serving.start_server import PIPELINE
 
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Answer]]
 
@@ -29,6 +30,8 @@ class Route:
     path: re.Pattern[str]
     handlers: Mapping[str, Handler]
     admin: bool = False
+    # Whose requests are measured: the pipeline, where the path does not name it.
+    asks: str | None = None
 
     @property
     def light(self) -> bool:
@@ -43,14 +46,18 @@ def open_to_all(path: str, **handlers: Handler) -> Route:
     return Route(re.compile(path), handlers)
 
 
+def asking(path: str, pipeline: str, handler: Handler) -> Route:
+    return Route(re.compile(path), {"POST": handler}, asks=pipeline)
+
+
 def for_the_admin(path: str, **handlers: Handler) -> Route:
     return Route(re.compile(path), handlers, admin=True)
 
 
 def of_plain_questions(plain: PlainQuestions) -> list[Route]:
     return [
-        open_to_all("/classify", POST=plain.classify),
-        open_to_all("/sentiment", POST=plain.sentiment),
+        asking("/classify", PIPELINE, plain.classify),
+        asking("/sentiment", SENTIMENT, plain.sentiment),
     ]
 
 
@@ -72,7 +79,7 @@ def always(answer: Answer) -> Handler:
 
 def of_triton(api: Api) -> list[Route]:
     return [
-        open_to_all(VERSIONED + "/infer", POST=api.infer),
+        asking(VERSIONED + "/infer", "", api.infer),
         open_to_all("/v2", GET=api.server),
         for_the_admin("/v2/models/stats", GET=api.statistics),
         open_to_all(VERSIONED, GET=api.model),

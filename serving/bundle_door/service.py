@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -12,7 +13,7 @@ from urllib.parse import parse_qsl
 from bundle_door.answers import Answer, Refused
 from bundle_door.compression import compressed, decompressed, preferred
 from bundle_door.inference import HEADER_LENGTH
-from bundle_door.limits import Limits, Load, Share, too_large
+from bundle_door.limits import Load, Share, too_large
 from bundle_door.requests import Request
 from bundle_door.routes import Route, found
 from bundle_serving.guard import HEADER as ADMIN_KEY
@@ -20,10 +21,16 @@ from bundle_serving.guard import HEADER as ADMIN_KEY
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+# Takes each answer's request, status, and duration in ns.
+Observe = Callable[[Scope, Mapping[str, str], int, int], None]
 
 
 # Of the header Sec-Fetch-Site, which browsers send: another port of this host is one, too.
 FOREIGN = ("cross-site", "same-site")
+
+
+def unobserved(scope: Scope, headers: Mapping[str, str], status: int, duration: int) -> None:
+    pass
 
 
 class HungUp(Exception):
@@ -34,22 +41,25 @@ class Service:
     def __init__(
         self,
         routes: list[Route],
-        limits: Limits,
+        load: Load,
         admin_key: str | None,
         origins: Collection[str] = (),
+        observe: Observe = unobserved,
     ) -> None:
         self._routes = routes
-        self._limits = limits
+        self._limits = load.limits
         self._admin_key = admin_key
         self._origins = origins
-        self.load = Load(limits)
+        self._observe = observe
+        self.load = load
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
+        arrived = time.monotonic_ns()
         try:
-            answer = await self._answer(scope, headers, receive)
+            answer = await self._answer(scope, headers, receive, arrived)
         except HungUp:
             return
         except Refused as refused:
@@ -57,9 +67,12 @@ class Service:
         except Exception:
             traceback.print_exc()
             answer = Refused(500, "internal error in the door; see its log (make logs)").answer()
+        self._observe(scope, headers, answer.status, time.monotonic_ns() - arrived)
         await sent(answer, self._cors(headers), send)
 
-    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Answer:
+    async def _answer(
+        self, scope: Scope, headers: Mapping[str, str], receive: Receive, arrived: int
+    ) -> Answer:
         check_origin(headers, self._origins)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             return Answer(status=204)
@@ -75,6 +88,8 @@ class Service:
                 headers,
                 dict(parse_qsl(scope["query_string"].decode("latin-1"))),
                 chunks,
+                arrived,
+                time.monotonic_ns(),
             )
             answer = await unless_hung_up(handler(request, named), receive)
         return encoded(answer, encoding) if encoding else answer

@@ -86,7 +86,8 @@ class Keeper:
         return code
 
     async def _keep_door(self) -> NoReturn:
-        named = ("run_dir", "address", "http_port", "grpc_port", "metrics_port", "admin_key_file")
+        ports = ("http_port", "grpc_port", "metrics_port")
+        named = ("run_dir", "repository", "address", *ports, "admin_key_file")
         given = {name: getattr(self._options, name) for name in named}
         options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         self._door = Child.found(self._is_door)
@@ -195,6 +196,7 @@ class Keeper:
         leftovers.remove(self._options.shm_prefix)
         return Child.started(
             "bundle_serving.start_server",
+            *([f"--repository={repository}"] if (repository := self._options.repository) else []),
             *self._for_server,
             f"--load-model={self._options.load_model}",
             f"--run-dir={self._options.run_dir}",
@@ -217,6 +219,7 @@ async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run-dir", required=True, type=Path, help="writable, not mounted noexec")
+    parser.add_argument("--repository", default=os.environ.get("REPOSITORY", ""))
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--http-port", default="8000")
     parser.add_argument("--grpc-port", default="8001")

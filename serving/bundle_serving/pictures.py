@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -83,7 +83,13 @@ class Transform:
         return json.dumps(asdict(self), indent=2) + "\n"
 
 
-def to_pixels(data: bytes | memoryview | NDArray[np.uint8], how: Transform) -> NDArray[np.uint8]:
+# Of a picture: its bytes, width and height, and the share of its width that was decoded.
+Seen = Callable[[int, int, int, float], None]
+
+
+def to_pixels(
+    data: bytes | memoryview | NDArray[np.uint8], how: Transform, seen: Seen | None = None
+) -> NDArray[np.uint8]:
     """The bytes of an image file -> uint8 [3, crop, crop]."""
     raw = bytes(data)
     if not raw:
@@ -92,11 +98,14 @@ def to_pixels(data: bytes | memoryview | NDArray[np.uint8], how: Transform) -> N
         with ExitStack() as turn:
             with Image.open(_Metered(raw), formats=FORMATS) as image:
                 _refuse_bomb(image, raw, how.max_megapixels)
+                width, height = image.size
                 if how.decode == "reduced":
                     # libjpeg scales by 1/2, 1/4 or 1/8 while it decodes. Twice the target is kept,
                     # so that the antialiasing filter still decides how the result looks.
                     image.draft(None, (2 * how.resize, 2 * how.resize))
                 turn.enter_context(_turn(image))
+                if seen:
+                    seen(len(raw), width, height, image.width / width)
                 picture = _decode(image)
             cropped = _resize_and_crop(picture, how)
     except PictureError:

@@ -17,6 +17,8 @@ METRICS = "metrics"
 HTTP = "http"
 STREAMS = "streams"
 ENVOY_ADMIN = "envoy-admin"
+# What the Python steps tell the door, and the variable that names the socket to them.
+STEPS, STEPS_VARIABLE = "steps", "BUNDLE_STEP_REPORTS"
 TRITONS_HTTP = "triton-http"  # for the gate, which checks a candidate alone
 
 # Names the sockets' folder, if its path in `run_dir` would be too long.
@@ -53,7 +55,7 @@ def target(sockets: Path) -> str:
 
 
 def _fits(sockets: Path) -> bool:
-    longest = max((GRPC, METRICS, HTTP, STREAMS, ENVOY_ADMIN, TRITONS_HTTP), key=len)
+    longest = max((GRPC, METRICS, HTTP, STREAMS, ENVOY_ADMIN, STEPS, TRITONS_HTTP), key=len)
     return len(os.fsencode(sockets / longest)) <= LONGEST_PATH
 
 

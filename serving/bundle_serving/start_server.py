@@ -189,7 +189,9 @@ def main(argv: list[str] | None = None) -> int:
         if is_ngc():
             listens = on_ports(options)
         else:
-            listens = on_sockets(sockets.folder(options.run_dir), options.http_socket)
+            folder = sockets.folder(options.run_dir)
+            listens = on_sockets(folder, options.http_socket)
+            environment[sockets.STEPS_VARIABLE] = str(folder / sockets.STEPS)
     except (StartError, guard.NoKey, sockets.NotPrivate) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1

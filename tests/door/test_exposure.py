@@ -114,6 +114,9 @@ def test_calls_and_answers(exposed: Behind) -> None:
         assert ask(exposed, METADATA, {**ANN, "Host": "triton.example.org"}) == 200
         # By its origin, which may ask.
         assert ask(exposed, METADATA, {**ANN, "Origin": PAGE}) == 200
+        # By a browser, which can then ask its user for a key.
+        assert ask(exposed, "/", {}) == ask(exposed, "/page/main.js", {}) == 200
+        assert ask(exposed, "/page/served.json", {}) == ask(exposed, "/page/live.json", {}) == 401
         # By load balancers, which have no key.
         assert ask(exposed, LIVE, {}) == ask(exposed, "/v2/health/ready", {}) == 200
         refusal = exposed.ask("GET", METADATA)[2]

@@ -16,6 +16,7 @@ from bundle_door.documents import documents
 from bundle_door.limits import Limits
 from bundle_door.plain import PlainQuestions
 from bundle_door.routes import found, of_plain_questions, of_triton
+from bundle_door.steps import Steps
 from tests.door.servers import Behind
 
 pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
@@ -98,7 +99,7 @@ def test_what_is_described_is_there(server: Behind) -> None:
     status, openapi = curl(server, "openapi.json")
     assert status == 200 and openapi == json.loads(documents()["/openapi.json"].body)
     api = Api(None, Limits())  # type: ignore[arg-type]
-    plain = PlainQuestions(None, Limits())  # type: ignore[arg-type]
+    plain = PlainQuestions(None, Limits(), Steps(lambda report: None))  # type: ignore[arg-type]
     routes = [*of_triton(api), *of_plain_questions(plain)]
     for path, calls in openapi["paths"].items():
         for method in calls.keys() - {"parameters"}:

@@ -2,11 +2,13 @@
 bundle_serving.cascade, by asking the model that the config names."""
 
 from bundle_serving.cascade import Cascade
+from bundle_serving.step_reports import reported
 from bundle_serving.triton import answer_together, array, ask, parameter
 
 INPUTS, OUTPUTS = ("SCORES", "PIXELS"), ("OUTPUT", "ANSWERED_BY")
 
 
+@reported
 class TritonPythonModel:
     def initialize(self, args):
         first, then = parameter(args, "first"), parameter(args, "then")

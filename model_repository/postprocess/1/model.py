@@ -1,9 +1,11 @@
 """A network's scores in, the likeliest classes out: bundle_serving.arrays."""
 
 from bundle_serving.arrays import to_answers
+from bundle_serving.step_reports import reported
 from bundle_serving.triton import answer, array, parameter, version_folder
 
 
+@reported
 class TritonPythonModel:
     def initialize(self, args):
         self.names = (version_folder(args) / "labels.txt").read_text().splitlines()

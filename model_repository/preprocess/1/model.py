@@ -3,9 +3,11 @@
 import numpy as np
 
 from bundle_serving.arrays import ArrayError, Squares, to_square
+from bundle_serving.step_reports import reported
 from bundle_serving.triton import answer, array, version_folder
 
 
+@reported
 class TritonPythonModel:
     def initialize(self, args):
         self.how = Squares.load(version_folder(args) / "squares.json")

@@ -5,9 +5,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
+from bundle_serving.step_reports import remark_picture, reported
 from bundle_serving.triton import answer, array, parameter, version_folder
 
 
+@reported
 class TritonPythonModel:
     def initialize(self, args):
         self.transform = Transform.load(version_folder(args) / "transform.json")
@@ -26,7 +28,10 @@ class TritonPythonModel:
             refused = Future()
             refused.set_exception(fault)
             return [refused]
-        return [self.pool.submit(to_pixels, picture, self.transform) for picture in pictures]
+        return [
+            self.pool.submit(to_pixels, picture, self.transform, remark_picture)
+            for picture in pictures
+        ]
 
     def finalize(self):
         self.pool.shutdown()

@@ -1,9 +1,11 @@
 """Texts in, tokens out: bundle_serving.texts, with the tokenizer that the recipe names."""
 
+from bundle_serving.step_reports import reported
 from bundle_serving.texts import TextError, TextRecipe, to_texts, to_tokens
 from bundle_serving.triton import answer, array, parameter, version_folder
 
 
+@reported
 class TritonPythonModel:
     def initialize(self, args):
         folder = version_folder(args)

@@ -3,9 +3,11 @@
 import json
 
 from bundle_serving.openvino_engine import Engine
+from bundle_serving.step_reports import remark_scores, reported
 from bundle_serving.triton import answer_together, parameter, version_folder
 
 
+@reported
 class TritonPythonModel:
     def initialize(self, args):
         config = json.loads(args["model_config"])
@@ -21,4 +23,6 @@ class TritonPythonModel:
         return answer_together(requests, self.inputs, self.outputs, self.compute)
 
     def compute(self, batch):
-        return self.engine(batch, self.outputs)
+        results = self.engine(batch, self.outputs)
+        remark_scores(results)
+        return results

@@ -1,0 +1,168 @@
+"""What the door observes: every request over HTTP, every execution of a step, and the last minutes
+of both."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bundle_door.measures import SECONDS, Counter, Family, Gauge, Histogram, quantile
+from bundle_door.steps import Report
+
+# The page shows so much, in slots of so many seconds.
+SLOT_S, SLOTS = 5, 180
+
+OK, CALLERS, BUSY, FAILED = "ok", "refused", "busy", "failed"
+WHY = {
+    400: "bad_request", 401: "no_key", 403: "forbidden", 404: "not_found", 405: "method",
+    413: "too_large", 415: "encoding", 429: "rate", 500: "internal", 503: "busy", 504: "timeout",
+}  # fmt: skip
+
+BYTES = tuple(float(1 << power) for power in range(10, 27))
+MEGAPIXELS = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 8.0, 12.0, 20.0, 50.0, 100.0)
+DECODED = (0.125, 0.25, 0.5, 1.0)
+ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+SHARES = tuple(tenth / 10 for tenth in range(1, 11))
+
+
+@dataclass
+class Slot:
+    """A few seconds of one pipeline's requests."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+    errors: int = 0
+
+
+Series = tuple[str, str, str]  # pipeline, version, protocol
+
+
+class Recent:
+    """The last minutes, slot by slot."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._slots: deque[tuple[int, dict[Series, Slot]]] = deque(maxlen=SLOTS)
+
+    def slot(self, series: Series) -> Slot:
+        now = int(self._clock()) // SLOT_S
+        if not self._slots or self._slots[-1][0] != now:
+            self._slots.append((now, {}))
+        return self._slots[-1][1].setdefault(series, Slot())
+
+    def told(self) -> list[dict[str, Any]]:
+        """Per series: what the last minute was like, and throughput and p95 over time."""
+        now = int(self._clock()) // SLOT_S
+        known = {number: slots for number, slots in self._slots}
+        series = sorted({each for slots in known.values() for each in slots})
+        numbers = range(now - SLOTS + 1, now + 1)
+        return [_told(each, [known.get(n, {}).get(each) for n in numbers]) for each in series]
+
+
+def _told(series: Series, slots: list[Slot | None]) -> dict[str, Any]:
+    # Without the slot that is still being filled.
+    last = [slot for slot in slots[-1 - 60 // SLOT_S : -1] if slot]
+    counts = [sum(column) for column in zip(*(slot.counts for slot in last), strict=True)]
+    answered, errors = sum(counts), sum(slot.errors for slot in last)
+    return {
+        "pipeline": series[0], "version": series[1], "protocol": series[2],
+        "per_second": round(answered / 60, 2),
+        "errors": errors,
+        **{f"p{round(100 * share)}_ms": milliseconds(quantile(SECONDS, counts, share))
+           for share in (0.5, 0.95, 0.99)},
+        "throughput": [sum(slot.counts) / SLOT_S if slot else 0 for slot in slots[:-1]],
+    }  # fmt: skip
+
+
+def milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)
+
+
+class Observed:
+    def __init__(self) -> None:
+        request = ("pipeline", "version", "protocol", "outcome")
+        step = ("model", "version")
+        self.requests = Histogram(
+            "bundle_request_duration_seconds",
+            "From a request's headers to its answer, as the door sees it",
+            request,
+        )
+        self.refused = Counter(
+            "bundle_refused_total", "Requests that were not answered, by reason", ("reason",)
+        )
+        self.steps = Histogram(
+            "bundle_step_duration_seconds", "One execution of a step, of a whole batch", step
+        )
+        self.rows = Histogram("bundle_step_batch_size", "Rows of an execution", step, ROWS)
+        self.failed = Counter(
+            "bundle_step_failed_total", "Requests that a step answered with an error", step
+        )
+        self.lost = Gauge(
+            "bundle_step_reports_lost", "Reports that a step's process left out", ("model",)
+        )
+        self.picture_bytes = Histogram(
+            "bundle_picture_size_bytes", "Size of the files of pictures", (), BYTES
+        )
+        self.megapixels = Histogram(
+            "bundle_picture_megapixels", "Size of pictures before they are decoded", (), MEGAPIXELS
+        )
+        self.decoded = Histogram(
+            "bundle_picture_decoded_ratio",
+            "Share of a picture's width at which it was decoded",
+            (),
+            DECODED,
+        )
+        self.confidence = Histogram(
+            "bundle_answer_confidence_ratio",
+            "Probability of the likeliest class, by the network's version",
+            step,
+            SHARES,
+        )
+        self.recent = Recent()
+        self.on_report: list[Callable[[Report], None]] = []
+
+    def request(self, series: Series, status: int, seconds: float) -> None:
+        outcome = outcome_of(status)
+        self.requests.observe(seconds, *series, outcome)
+        slot = self.recent.slot(series)
+        if outcome == OK:
+            slot.counts[bisect_left(SECONDS, seconds)] += 1
+        else:
+            slot.errors += 1
+
+    def refusal(self, status: int) -> None:
+        self.refused.add(WHY.get(status, "other"))
+
+    def report(self, report: Report) -> None:
+        if report.of_the_keeper:
+            return
+        step = (report.model, report.version)
+        self.steps.observe((report.ended - report.began) / 1e9, *step)
+        self.rows.observe(report.rows, *step)
+        if report.failed:
+            self.failed.add(*step, amount=report.failed)
+        if report.lost:
+            self.lost.set(report.lost, report.model)
+        for size, width, height, decoded in report.pictures:
+            self.picture_bytes.observe(size)
+            self.megapixels.observe(width * height / 1e6)
+            self.decoded.observe(decoded)
+        for _, probability in report.answers:
+            self.confidence.observe(probability, *step)
+        for listener in self.on_report:
+            listener(report)
+
+    @property
+    def families(self) -> list[Family]:
+        return [each for each in vars(self).values() if isinstance(each, Family)]
+
+
+def outcome_of(status: int) -> str:
+    if status < 400:
+        return OK
+    if status in (429, 503):
+        return BUSY
+    return CALLERS if status < 500 else FAILED

@@ -1,0 +1,143 @@
+// An answer as people read it: labels with bars, where the time went, what answered.
+import { element } from "./elements.js";
+import { snippets } from "./snippets.js";
+
+const STEPS = [
+  [/^received$/, "Upload"],
+  [/preprocess/, "Decode, resize"],
+  [/(_onnx|_trt|^classification_places)$/, "Network"],
+  [/(postprocess|_choice)/, "Softmax"],
+];
+
+export function card(question) {
+  const said = element("div", { className: "said" });
+  const made = element("article", { className: question.file ? "card" : "card worded" });
+  if (question.file) {
+    const picture = element("img", { alt: "", src: URL.createObjectURL(question.file) });
+    picture.addEventListener("error", () => picture.replaceWith(element("p", { className: "broken" }, "no picture")));
+    made.append(element("figure", { className: "seen" }, picture,
+      element("figcaption", {}, `${question.file.name || "pasted picture"} · ${size(question.file.size)}`)));
+    made.setAttribute("aria-label", question.file.name || "pasted picture");
+  } else {
+    said.dataset.text = question.text;
+    made.setAttribute("aria-label", question.text);
+    made.append(element("p", {}, `“${question.text}”`));
+  }
+  made.append(said);
+  return { made, said };
+}
+
+export function waiting(pipeline) {
+  return element("section", { className: "answer" },
+    element("h3", {}, titleOf(pipeline)), element("p", { className: "busy" }, "asking …"));
+}
+
+export function answered(place, pipeline, found, question) {
+  place.replaceChildren(
+    element("h3", {}, titleOf(pipeline)), facts(pipeline),
+    element("ol", { className: "labels" }, ...found.labels.map(bar)),
+    ...(found.timings ? [waterfall(found)] : [onlyTotal(found)]),
+    copies(pipeline, question));
+}
+
+export function refused(place, pipeline, fault) {
+  place.replaceChildren(
+    element("h3", {}, titleOf(pipeline)),
+    element("p", { className: "error" },
+      element("b", {}, fault.message.replace(/\.?$/, ".")),
+      element("span", {}, fault.remedy ?? "")));
+}
+
+export const titleOf = pipeline => `${pipeline.title}, version ${pipeline.version}`;
+
+function facts(pipeline) {
+  const made = element("p", { className: "facts" });
+  if (pipeline.candidate) made.append(element("span", { className: "badge" }, `candidate, ${pipeline.share ?? 0}%`), " ");
+  const networks = pipeline.networks.map(each =>
+    [each.name, each.weights && `weights ${each.weights}`].filter(Boolean).join(", "));
+  made.append(networks.join(" · ") || pipeline.model);
+  if (pipeline.untrained) made.append(" ", element("span", { className: "badge loud" }, "untrained weights"));
+  return made;
+}
+
+function bar(each) {
+  const fill = element("i");
+  fill.style.width = `${100 * each.probability}%`;
+  return element("li", {},
+    element("span", { className: "name" }, each.label || `class ${each.index}`),
+    element("span", { className: "share" }, `${(100 * each.probability).toFixed(1)} %`),
+    element("span", { className: "bar", "aria-hidden": "true" }, fill));
+}
+
+// Each bar lies where its time did; what is grey before it was spent waiting for that step.
+function waterfall(found) {
+  const { total_ms: total, spans } = found.timings;
+  const whole = Math.max(total, found.browser_ms);
+  const rows = [];
+  let until = 0;
+  for (const span of spans) {
+    const waited = Math.max(0, span.start_ms - until);
+    rows.push(row(nameOf(span), span.ms, whole,
+      [["wait", until, waited], ["", span.start_ms, span.ms]],
+      span.batch ? `in a batch of ${span.batch}` : ""));
+    until = Math.max(until, span.start_ms + span.ms);
+  }
+  // Steps that tell nothing of themselves are one.
+  rows.push(row(spans.length > 1 ? "Answer" : "Pipeline", total - until, whole, [["", until, total - until]]));
+  const wire = Math.max(0, found.browser_ms - total);
+  rows.push(row("Wire, browser", wire, whole, [["outside", total, wire]]));
+  const waits = whole - rows.reduce((sum, each) => sum + each.ms, 0);
+  return element("details", { open: true, className: "where" },
+    element("summary", {}, `${ms(found.browser_ms)} in all, ${ms(total)} of it in the server`),
+    element("ol", { className: "spans" }, ...rows.map(each => each.made)),
+    element("p", { className: "spans-note" },
+      `Grey: waiting and hand-over between the steps, ${ms(Math.max(0, waits))}. Wire and browser are before and after.`));
+}
+
+function row(name, took, whole, parts, more = "") {
+  const track = element("span", { className: "track", "aria-hidden": "true" });
+  for (const [kind, start, length] of parts) {
+    if (kind && length < whole / 200) continue;
+    const part = element("i", { className: kind });
+    part.style.left = `${(100 * start) / whole}%`;
+    part.style.width = `${(100 * length) / whole}%`;
+    track.append(part);
+  }
+  const made = element("li", { title: more },
+    element("span", {}, name), track, element("span", { className: "ms" }, ms(took)));
+  return { made, ms: took };
+}
+
+function onlyTotal(found) {
+  return element("p", { className: "spans-note" }, `${ms(found.browser_ms)} in all`);
+}
+
+const nameOf = span => STEPS.find(([pattern]) => pattern.test(span.name))?.[1] ?? span.name;
+
+function copies(pipeline, question) {
+  const made = element("div", { className: "copies" }, "Copy as");
+  const told = element("span", { role: "status" });
+  const shown = element("pre", { hidden: true, tabIndex: 0 });
+  for (const [name, text] of Object.entries(snippets(pipeline, question))) {
+    const button = element("button", { type: "button" }, name);
+    button.addEventListener("click", async () => {
+      shown.textContent = text;
+      shown.hidden = false;
+      try {
+        await navigator.clipboard.writeText(text);
+        told.textContent = "copied";
+      } catch { // over plain HTTP from another machine
+        told.textContent = "select it below";
+      }
+    });
+    made.append(button);
+  }
+  made.append(told, shown);
+  return made;
+}
+
+export const ms = value => `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+
+function size(bytes) {
+  return bytes < 1e6 ? `${Math.max(1, Math.round(bytes / 1e3))} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}

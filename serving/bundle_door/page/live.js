@@ -1,0 +1,106 @@
+// How the server is doing, asked again every few seconds while the page is looked at.
+import { byId, element, shape } from "./elements.js";
+import { json } from "./server.js";
+import { ms } from "./answers.js";
+
+const EVERY_MS = 5000;
+const BECAME = {
+  published: "published", begins: "rollout began", serves: "live", stayed: "not switched to",
+};
+
+export async function watch(names) {
+  for (;;) {
+    if (!document.hidden) await show(names);
+    await new Promise(done => setTimeout(done, EVERY_MS));
+  }
+}
+
+async function show(names) {
+  let told;
+  try {
+    told = await json("page/live.json", { quiet: true });
+  } catch (fault) {
+    health("bad", fault.message);
+    return;
+  }
+  if (told.ready === false) health("bad", `Not ready: ${told.reason}`);
+  else health("good", "Ready");
+  tiles(told);
+  chart(told.series);
+  table(told.series, names);
+  byId("history").replaceChildren(...events(told.history, names));
+  byId("keeper").replaceChildren(...(told.keeper.length
+    ? told.keeper.toReversed().map(each => event(new Date(each.at * 1000), each.did))
+    : [element("li", { className: "empty" }, "Nothing had to be restored.")]));
+}
+
+const rate = value => value.toFixed(value && value < 1 ? 2 : 1);
+
+function health(kind, text) {
+  const place = byId("health");
+  if (place.textContent === text) return;
+  place.className = `health ${kind}`;
+  place.textContent = text;
+}
+
+function tiles(told) {
+  const sum = field => told.series.reduce((all, each) => all + each[field], 0);
+  const slowest = told.series.reduce((most, each) => Math.max(most, each.p95_ms ?? 0), 0);
+  const queued = Object.values(told.queued).reduce((all, count) => all + count, 0);
+  const shown = [
+    ["answers a second", rate(sum("per_second"))],
+    ["p95, slowest pipeline", slowest ? ms(slowest) : "–"],
+    ["being answered", Math.max(0, told.in_flight - 1)], // without this very request
+    ["in the queues", queued],
+    ["errors in a minute", sum("errors")],
+  ];
+  byId("tiles").replaceChildren(...shown.map(([name, value]) =>
+    element("div", {}, element("dt", {}, name), element("dd", {}, String(value)))));
+}
+
+function chart(series) {
+  const all = (series[0]?.throughput ?? []).map((_, slot) =>
+    series.reduce((sum, each) => sum + each.throughput[slot], 0));
+  const most = Math.max(...all, 0);
+  byId("throughput").hidden = !most;
+  if (!most) return;
+  const points = all.map((value, slot) =>
+    `${((720 * slot) / (all.length - 1)).toFixed(1)},${(106 - (100 * value) / most).toFixed(1)}`);
+  const picture = byId("throughput").querySelector("svg");
+  picture.setAttribute("aria-label", `Answers a second over 15 minutes: at most ${most.toFixed(1)}`);
+  picture.replaceChildren(
+    shape("path", { class: "area", d: `M0,110 L${points.join(" ")} 720,110 Z` }),
+    shape("path", { class: "edge", d: `M${points.join(" ")}` }));
+  byId("most").textContent = `at most ${most.toFixed(1)}`;
+}
+
+function table(series, names) {
+  byId("series").hidden = !series.length;
+  const cell = (text, className = "") => element("td", { className }, text);
+  byId("series").tBodies[0].replaceChildren(...series.map(each => element("tr", {},
+    cell(names(each.pipeline)), cell(each.version || "–"), cell(each.protocol),
+    cell(rate(each.per_second), "n"),
+    ...["p50_ms", "p95_ms", "p99_ms"].map(name => cell(each[name] ? ms(each[name]) : "–", "n")),
+    cell(String(each.errors), "n"))));
+}
+
+function events(history, names) {
+  const all = Object.entries(history).flatMap(([pipeline, list]) =>
+    list.map(each => ({ ...each, pipeline })));
+  all.sort((one, other) => (one.time < other.time ? 1 : -1));
+  const several = Object.keys(history).length > 1;
+  if (!all.length) return [element("li", { className: "empty" }, "Not known here.")];
+  return all.slice(0, 6).map(each => {
+    const which = `${several ? `${names(each.pipeline)} ` : ""}version ${each.version}`;
+    return event(new Date(each.time), `${which} ${BECAME[each.what] ?? each.what} (${each.how})`, each.note);
+  });
+}
+
+function event(at, text, note = "") {
+  const today = new Date().toDateString() === at.toDateString();
+  const shown = today
+    ? at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+    : at.toLocaleDateString([], { day: "numeric", month: "short" });
+  return element("li", {}, element("time", { dateTime: at.toISOString() }, shown), text,
+    ...(note ? [element("span", { className: "why" }, note)] : []));
+}

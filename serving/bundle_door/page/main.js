@@ -1,0 +1,159 @@
+// The page: what is served, a question, its answers; and how the server is doing.
+import { byId, element } from "./elements.js";
+import { askForKey, hasKey, json } from "./server.js";
+import { answerOf, canAsk } from "./questions.js";
+import { answered, card, refused, titleOf, waiting } from "./answers.js";
+import * as camera from "./camera.js";
+import { watch } from "./live.js";
+
+// Pictures that are on their way at the same time.
+const AT_ONCE = 4;
+const TITLES = {
+  ensemble_python_resnet50: "ImageNet", places_ensemble: "Places",
+  cascade: "Cascade", sentiment_ensemble: "Sentiment",
+};
+const CANDIDATE = /_candidate$/;
+const nameOf = model => CANDIDATE.test(model) ? `${nameOf(model.replace(CANDIDATE, ""))} (candidate)` : TITLES[model] ?? model.replace(/_ensemble$/, "").replaceAll("_", " ");
+
+let pipelines = [];
+const chosen = () => pipelines.find(each => each.model === byId("pipeline").value);
+const beside = () => pipelines.find(each => each.model === byId("beside").value);
+
+// What is served
+
+async function served() {
+  const told = await json("page/served.json");
+  pipelines = told.pipelines.filter(canAsk).map(each => ({ ...each, title: nameOf(each.of) }));
+  const before = [byId("pipeline").value, byId("beside").value];
+  byId("pipeline").disabled = !pipelines.length;
+  fill(byId("pipeline"), pipelines.filter(each => !each.candidate), before[0]);
+  offerBeside(before[1]);
+}
+
+function fill(select, list, value, first = []) {
+  const options = [...first, ...list.map(each => new Option(
+    each.candidate ? `${titleOf(each)} (candidate)` : titleOf(each), each.model))];
+  const told = list => JSON.stringify(list.map(each => [each.value, each.text]));
+  // Not under the reader's hand, where nothing has changed.
+  if (told([...select.options]) === told(options)) {
+    if (options.some(each => each.value === value)) select.value = value;
+    return;
+  }
+  select.replaceChildren(...options);
+  if (options.some(each => each.value === value)) select.value = value;
+}
+
+// A candidate is shown side by side as soon as there is one; another pipeline when it is chosen.
+function offerBeside(value = "") {
+  const now = chosen();
+  const others = now ? pipelines.filter(each => each !== now && (each.kind === "text") === (now.kind === "text")) : [];
+  const candidate = others.find(each => each.candidate && each.of === now.model);
+  const known = [...byId("beside").options].some(option => option.value === candidate?.model);
+  fill(byId("beside"), others, candidate && !known ? candidate.model : value, [new Option("nothing", "")]);
+  byId("beside-label").hidden = !others.length;
+  const texts = now?.kind === "text";
+  byId("text").hidden = !texts;
+  byId("pictures").hidden = texts;
+  byId("ask-title").textContent = texts ? "How is your text meant?" : "What is on your picture?";
+  const untrained = [now, beside()].filter(each => each?.untrained).map(each => each.title);
+  byId("untrained").hidden = !untrained.length;
+  byId("untrained").textContent =
+    `Untrained weights: the answers of ${untrained.join(" and ")} mean nothing. It was started with WEIGHTS=random.`;
+}
+
+// Questions
+
+const queue = [];
+let running = 0;
+
+function askAll(questions) {
+  document.querySelector("#answers > .empty")?.remove();
+  byId("forget").hidden = false;
+  for (const question of questions) {
+    const asked = [chosen(), beside()].filter(Boolean);
+    const { made, said } = card(question);
+    const places = asked.map(waiting);
+    said.append(...places);
+    byId("answers").prepend(made);
+    queue.push(async () => {
+      // One after the other, so that neither slows the other down.
+      for (const [number, pipeline] of asked.entries()) await askOne(places[number], pipeline, question);
+    });
+  }
+  work();
+}
+
+async function work() {
+  while (running < AT_ONCE && queue.length) {
+    running += 1;
+    queue.shift()().finally(() => { running -= 1; work(); });
+  }
+}
+
+async function askOne(place, pipeline, question) {
+  const called = question.file?.name ?? "the text";
+  try {
+    const found = await answerOf(pipeline, question);
+    answered(place, pipeline, found, question);
+    const best = found.labels[0];
+    byId("spoken").textContent = `${called}: ${best.label}, ${(100 * best.probability).toFixed(0)} percent`;
+  } catch (fault) {
+    refused(place, pipeline, fault);
+    byId("spoken").textContent = `${called}: ${fault.message}`;
+  }
+}
+
+function pictures(files) {
+  if (chosen() && chosen().kind !== "text") askAll([...files].map(file => ({ file })));
+}
+
+byId("choose").addEventListener("click", () => byId("file").click());
+byId("file").addEventListener("change", event => {
+  pictures(event.target.files);
+  event.target.value = "";
+});
+byId("text").addEventListener("submit", event => {
+  event.preventDefault();
+  const text = byId("words").value.trim();
+  if (text) askAll([{ text }]);
+});
+byId("forget").addEventListener("click", () => {
+  for (const picture of document.querySelectorAll("#answers img")) URL.revokeObjectURL(picture.src);
+  byId("answers").replaceChildren(element("p", { className: "empty" }, "Nothing asked yet."));
+  byId("forget").hidden = true;
+});
+byId("pipeline").addEventListener("change", () => offerBeside());
+byId("beside").addEventListener("change", () => offerBeside(byId("beside").value));
+byId("key-change").addEventListener("click", () => askForKey());
+
+document.addEventListener("dragover", event => {
+  event.preventDefault();
+  byId("pictures").classList.add("over");
+});
+for (const name of ["dragleave", "dragend"])
+  document.addEventListener(name, event => {
+    if (!event.relatedTarget) byId("pictures").classList.remove("over");
+  });
+document.addEventListener("drop", event => {
+  event.preventDefault();
+  byId("pictures").classList.remove("over");
+  if (event.dataTransfer.files.length) pictures(event.dataTransfer.files);
+});
+document.addEventListener("paste", event => {
+  if (event.clipboardData.files.length) pictures(event.clipboardData.files);
+});
+
+// From the start on
+
+byId("key-change").hidden = !hasKey();
+camera.prepare(pictures).catch(() => {});
+for (let first = true; ; first = false) {
+  try {
+    await served();
+  } catch (fault) {
+    byId("health").className = "health bad";
+    byId("health").textContent = fault.message;
+  }
+  if (first) watch(nameOf);
+  await new Promise(done => setTimeout(done, 5000));
+}

@@ -1,0 +1,63 @@
+// One question to one pipeline, and its answer in one form: {labels, timings, browser_ms}.
+import { ask, refusalOf } from "./server.js";
+
+// Longer than any network here looks at; a larger one would only be sent and shrunk.
+const MOST_PIXELS = 640;
+
+export async function answerOf(pipeline, question) {
+  const began = performance.now();
+  const found = await KINDS[pipeline.kind](pipeline, question);
+  return { ...found, browser_ms: performance.now() - began };
+}
+
+export const canAsk = pipeline =>
+  pipeline.kind in KINDS && (pipeline.kind !== "text" || pipeline.model === "sentiment_ensemble");
+
+const KINDS = {
+  async pictures(pipeline, { file }) {
+    const query = new URLSearchParams({ top: 5, timings: 1, model: pipeline.model });
+    return post(`classify?${query}`, file);
+  },
+
+  async text(pipeline, { text }) {
+    const found = await post("sentiment?timings=1", text);
+    return { ...found, labels: [{ label: found.label, probability: found.score }] };
+  },
+
+  async pixels(pipeline, { file }) {
+    const pixels = await pixelsOf(file);
+    const shape = [1, pixels.height, pixels.width, 3];
+    const head = new TextEncoder().encode(JSON.stringify({
+      inputs: [{ name: pipeline.input, shape, datatype: "FP32",
+                 parameters: { binary_data_size: pixels.values.byteLength } }],
+    }));
+    const found = await post(`v2/models/${pipeline.model}/infer`, new Blob([head, pixels.values]),
+      { "inference-header-content-length": String(head.length) });
+    return { labels: found.outputs[0].data.map(label) };
+  },
+};
+
+async function post(path, body, headers = {}) {
+  const answer = await ask(path, { method: "POST", body, headers });
+  if (!answer.ok) throw await refusalOf(answer);
+  return answer.json();
+}
+
+function label(text) {
+  const [probability, , ...name] = text.split(":");
+  return { label: name.join(":"), probability: Number(probability) };
+}
+
+async function pixelsOf(file) {
+  const picture = await createImageBitmap(file);
+  const scale = Math.min(1, MOST_PIXELS / Math.max(picture.width, picture.height));
+  const width = Math.max(1, Math.round(picture.width * scale));
+  const height = Math.max(1, Math.round(picture.height * scale));
+  const canvas = new OffscreenCanvas(width, height).getContext("2d");
+  canvas.drawImage(picture, 0, 0, width, height);
+  const { data } = canvas.getImageData(0, 0, width, height);
+  const values = new Float32Array(width * height * 3);
+  for (let from = 0, to = 0; from < data.length; from += 4)
+    for (let channel = 0; channel < 3; channel++) values[to++] = data[from + channel];
+  return { width, height, values };
+}

@@ -1,0 +1,79 @@
+// Requests to the server that this page comes from, with the tab's key, and its refusals in words.
+import { byId } from "./elements.js";
+
+const KEY = "bundle-api-key";
+
+export class Refusal extends Error {
+  constructor(cause, remedy) {
+    super(cause);
+    this.remedy = remedy;
+  }
+}
+
+export async function ask(path, options = {}) {
+  for (let wrong = false; ; wrong = true) {
+    const key = sessionStorage.getItem(KEY);
+    const headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
+    let answer;
+    try {
+      answer = await fetch(path, { ...options, headers });
+    } catch {
+      throw new Refusal("The server does not answer", "Is it running? Start it: make up");
+    }
+    if (answer.status !== 401) return answer;
+    if (options.quiet) throw new Refusal("The server asks for an API key", "");
+    await askForKey(wrong && key);
+  }
+}
+
+export async function json(path, options) {
+  const answer = await ask(path, options);
+  if (!answer.ok) throw await refusalOf(answer);
+  return answer.json();
+}
+
+export async function refusalOf(answer) {
+  let error;
+  try {
+    ({ error } = await answer.json());
+  } catch { /* a proxy's page, or nothing */ }
+  if (error?.cause) return new Refusal(sentence(error.cause), sentence(error.remedy));
+  const said = typeof error === "string" ? sentence(error.split("; ")[0]) : "";
+  const [cause, remedy] = BY_STATUS[answer.status] ?? [said || `The server says ${answer.status}`, "make logs shows why."];
+  return new Refusal(cause, remedy);
+}
+
+const BY_STATUS = {
+  403: ["The server does not take requests from this page", "Open it under the server's own address."],
+  413: ["That is more than the server takes at once", "Send a smaller picture."],
+  429: ["Your key has sent too many requests", "Wait a moment and ask again."],
+  503: ["The server is busy or starting", "Try again in a few seconds."],
+  504: ["There was no answer in time", "The server is under load; try again."],
+};
+
+function sentence(text = "") {
+  const plain = text.replace(/^in ensemble '[^']*', /, "").replace(/^\[request id: [^\]]*\] /, "").replace(/ \(it begins with b[^)]*\)/, "").trim();
+  return plain && plain[0].toUpperCase() + plain.slice(1);
+}
+
+// The key
+
+export const hasKey = () => Boolean(sessionStorage.getItem(KEY));
+
+let asking = null;
+
+export function askForKey(wrong = false) {
+  asking ??= new Promise(done => {
+    const dialog = byId("key"), field = byId("key-value");
+    byId("key-wrong").hidden = !wrong;
+    field.value = "";
+    dialog.addEventListener("close", () => {
+      if (field.value) sessionStorage.setItem(KEY, field.value.trim());
+      byId("key-change").hidden = !hasKey();
+      asking = null;
+      done();
+    }, { once: true });
+    dialog.showModal();
+  });
+  return asking;
+}

@@ -1,0 +1,69 @@
+"""What the page shows besides answers: the pipelines served, and how the server is doing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bundle_door import local_http
+from bundle_door.answers import Answer, as_json
+from bundle_door.limits import Limits, Load
+from bundle_door.observed import SLOT_S, Observed
+from bundle_door.requests import Request
+from bundle_door.routes import Route, open_to_all
+from bundle_door.served import Served
+from bundle_serving import keeper_notes, sockets
+
+Named = Mapping[str, str]
+NOT_KEPT = {"cache-control": "no-store"}
+PENDING = re.compile(rb'^nv_inference_pending_request_count{model="([^"]+)".*} (\d+)', re.MULTILINE)
+
+
+class PageData:
+    def __init__(
+        self, run_dir: Path, served: Served, observed: Observed, load: Load, limits: Limits
+    ) -> None:
+        self._run_dir = run_dir
+        self._served = served
+        self._observed = observed
+        self._load = load
+        self._limits = limits
+
+    def routes(self) -> list[Route]:
+        return [
+            open_to_all("/page/served.json", GET=self.served),
+            open_to_all("/page/live.json", GET=self.live),
+        ]
+
+    async def served(self, request: Request, named: Named) -> Answer:
+        told = {
+            "pipelines": await self._served.pipelines(),
+            "limits": {"body_bytes": self._limits.body_bytes},
+        }
+        return as_json(told, headers=NOT_KEPT)
+
+    async def live(self, request: Request, named: Named) -> Answer:
+        notes = keeper_notes.read(self._run_dir)
+        told: dict[str, Any] = {
+            "slot_s": SLOT_S,
+            "series": self._observed.recent.told(),
+            "in_flight": self._load.requests,
+            "queued": await self._queued(),
+            "ready": notes.get("ready"),
+            "reason": notes.get("reason", ""),
+            "keeper": notes.get("events", [])[-10:],
+            "history": self._served.history(),
+        }
+        return as_json(told, headers=NOT_KEPT)
+
+    async def _queued(self) -> dict[str, int]:
+        """Requests that wait in each model's queue; empty while Triton does not say."""
+        socket = sockets.folder(self._run_dir) / sockets.METRICS
+        try:
+            text = await local_http.ask(socket, "GET", "/metrics")
+        except (OSError, TimeoutError):
+            return {}
+        found = PENDING.findall(text)
+        return {model.decode(): int(count) for model, count in found if int(count)}

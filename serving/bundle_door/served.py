@@ -1,0 +1,175 @@
+"""Which pipelines are served, in which versions, and by which networks: asked of Triton, and read
+from the manifests in the repository."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bundle_door.answers import Refused
+from bundle_door.triton import DATA_TYPES, Triton
+from bundle_serving.start_server import PIPELINE
+
+# An answer holds so long.
+REMEMBERED_S, REFRESHED_S = 2.0, 5.0
+CANDIDATE = "_candidate"
+# In the repository: what happened to each pipeline's versions (scripts/repository/history.py).
+HISTORY = "history.json"
+MANIFEST = "manifest.json"
+MOST_EVENTS = 30
+# A pipeline that nobody measures by name.
+OTHER = "other"
+
+PICTURES, TEXT, PIXELS, VECTORS = "pictures", "text", "pixels", "vectors"
+
+
+class Network(msgspec.Struct):
+    """Of a network, what people want to know; from the manifest beside it."""
+
+    name: str
+    weights: str
+    untrained: bool
+
+
+class Served:
+    def __init__(self, triton: Triton, repository: Path | None) -> None:
+        self._triton = triton
+        self._repository = repository
+        self._asked = 0.0
+        self._asking: asyncio.Task[Any] | None = None
+        self._known: list[dict[str, Any]] = []
+        self._versions: dict[str, str] = {}
+
+    async def pipelines(self) -> list[dict[str, Any]]:
+        """The first one first; a candidate right behind its pipeline."""
+        if time.monotonic() > self._asked + REMEMBERED_S:
+            self._asked = time.monotonic()
+            self._known = await self._ask()
+            self._versions = {each["model"]: each["version"] for each in self._known}
+        return self._known
+
+    def refresh(self) -> None:
+        """Soon, in the background: no request waits for what it is called in metrics."""
+        if time.monotonic() > self._asked + REFRESHED_S and self._asking is None:
+            self._asking = asyncio.create_task(self.pipelines())
+            self._asking.add_done_callback(self._asked_again)
+
+    def _asked_again(self, task: asyncio.Task[Any]) -> None:
+        self._asking = None
+        if not task.cancelled():
+            task.exception()  # a server that starts; the next request tries again
+
+    def series(self, model: str) -> tuple[str, str]:
+        """A model's name and version in metrics; strangers' names are all one."""
+        if model in self._versions:
+            return model, self._versions[model]
+        return OTHER, ""
+
+    def history(self) -> dict[str, list[dict[str, Any]]]:
+        """The last events of each pipeline, as far as the repository is a folder here."""
+        told = self._read(HISTORY) or {}
+        return {name: events[-MOST_EVENTS:] for name, events in told.items()}
+
+    async def _ask(self) -> list[dict[str, Any]]:
+        index = await self._triton.ask("RepositoryIndex", ready=True)
+        ready: dict[str, list[str]] = {}
+        for model in index.models:
+            if model.state == "READY":
+                ready.setdefault(model.name, []).append(model.version)
+        history = self.history()
+        found = []
+        for name in ready:
+            try:
+                config = (await self._triton.ask("ModelConfig", name=name)).config
+            except Refused:  # unloaded meanwhile
+                continue
+            if kind := kind_of(config):
+                found.append(self._described(name, kind, config, ready, history))
+        return sorted(found, key=lambda each: (each["of"] != PIPELINE, each["of"], each["model"]))
+
+    def _described(
+        self,
+        name: str,
+        kind: str,
+        config: Any,
+        ready: dict[str, list[str]],
+        history: dict[str, list[dict[str, Any]]],
+    ) -> dict[str, Any]:
+        of = name.removesuffix(CANDIDATE)
+        steps = {
+            step.model_name: str(step.model_version)
+            if step.model_version > 0
+            else max(ready.get(step.model_name, [""]), key=_as_number)
+            for step in config.ensemble_scheduling.step
+        }
+        networks = [
+            network for step, version in steps.items() if (network := self._network(step, version))
+        ]
+        parameters = {key: value.string_value for key, value in config.parameters.items()}
+        return {
+            "model": name,
+            "of": of,
+            "kind": kind,
+            "candidate": name != of,
+            "share": float(parameters["share"]) if "share" in parameters else None,
+            "version": parameters.get("version") or live_version(history.get(of, [])) or "1",
+            "input": config.input[0].name,
+            "output": config.output[0].name,
+            "steps": steps,
+            "networks": [
+                {"name": each.name, "weights": each.weights, "untrained": each.untrained}
+                for each in networks
+            ],
+            "untrained": any(each.untrained for each in networks),
+        }
+
+    def _network(self, model: str, version: str) -> Network | None:
+        manifest = self._read(f"{model}/{version}/{MANIFEST}")
+        if not manifest:
+            return None
+        identity = manifest.get("identity", {})
+        weights = identity.get("weights") or {}
+        return Network(
+            name=str(identity.get("arch") or identity.get("source") or model),
+            weights=str(weights.get("source", "")) if isinstance(weights, dict) else str(weights),
+            untrained=bool(manifest.get("untrained")),
+        )
+
+    def _read(self, name: str) -> Any:
+        if self._repository is None:
+            return None
+        try:
+            return json.loads((self._repository / name).read_text())
+        except (OSError, ValueError):
+            return None
+
+
+def kind_of(config: Any) -> str | None:
+    """What a pipeline is asked with; None of what is no pipeline."""
+    if len(config.input) != 1:
+        return None
+    (tensor,) = config.input
+    datatype = DATA_TYPES.Name(tensor.data_type).removeprefix("TYPE_")
+    if tensor.name == "image" and datatype == "STRING":
+        return VECTORS
+    if not config.ensemble_scheduling.step:
+        return None
+    if datatype == "UINT8" and tuple(tensor.dims) == (-1,):
+        return PICTURES
+    if datatype == "FP32" and tuple(tensor.dims) == (-1, -1, -1):
+        return PIXELS
+    return TEXT if datatype == "STRING" else None
+
+
+def live_version(events: list[dict[str, Any]]) -> str | None:
+    served = [event["version"] for event in events if event.get("what") == "serves"]
+    return str(served[-1]) if served else None
+
+
+def _as_number(version: str) -> int:
+    return int(version or 0)

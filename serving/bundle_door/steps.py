@@ -1,0 +1,81 @@
+"""What the Python steps tell of each execution (bundle_serving.step_reports), as it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+# One report, of a large batch with many remarks, is a few kilobytes.
+LONGEST_LINE = 256 << 10
+# Of the keeper's own test requests, which are nobody's.
+CHECK = "check"
+
+
+class Report(msgspec.Struct):
+    model: str
+    version: str
+    requests: int
+    rows: int
+    failed: int
+    began: int  # of the monotonic clock, which all processes share, in ns
+    ended: int
+    ids: list[str] = []
+    lost: int = 0
+    # size, width, height, decoded share of the width
+    pictures: list[tuple[int, int, int, float]] = []
+    # class, probability
+    answers: list[tuple[int, float]] = []
+
+    @property
+    def of_the_keeper(self) -> bool:
+        return self.ids == [CHECK] and self.requests == 1
+
+
+@dataclass
+class Followed:
+    """One request, and what the steps have told of it."""
+
+    id: str
+    reports: list[Report] = field(default_factory=list)
+
+
+class Steps:
+    """The receiving end: all reports go to `told`, and those of followed requests to these too."""
+
+    def __init__(self, told: Callable[[Report], None]) -> None:
+        self._told = told
+        self._followed: dict[str, Followed] = {}
+        self._numbers = itertools.count(1)
+
+    @contextmanager
+    def following(self) -> Iterator[Followed]:
+        followed = Followed(f"door-{next(self._numbers):x}")
+        self._followed[followed.id] = followed
+        try:
+            yield followed
+        finally:
+            del self._followed[followed.id]
+
+    async def serve(self, socket: Path) -> asyncio.Server:
+        socket.unlink(missing_ok=True)
+        return await asyncio.start_unix_server(self._read, str(socket), limit=LONGEST_LINE)
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = msgspec.json.Decoder(Report)
+        with suppress(OSError, ValueError):  # ended, or a line that is too long: it connects again
+            while line := await reader.readline():
+                with suppress(msgspec.DecodeError):
+                    self.take(decoder.decode(line))
+        writer.close()
+
+    def take(self, report: Report) -> None:
+        for each in report.ids:
+            if followed := self._followed.get(each):
+                followed.reports.append(report)
+        self._told(report)

@@ -1,0 +1,54 @@
+"""Where one request's time went, as the door and the steps have measured it; nothing is guessed.
+What lies between two spans was spent waiting and on the way."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bundle_door.requests import Request
+from bundle_door.steps import Report
+
+TOKEN = re.compile(r"[\w.-]+", re.ASCII)
+
+
+class Timeline:
+    def __init__(self, request: Request, reports: Sequence[Report]) -> None:
+        self._began = request.arrived
+        self._spans = [("received", "", request.arrived, request.complete, 1)]
+        self._spans += [
+            (each.model, each.version, each.began, each.ended, each.rows)
+            for each in sorted(reports, key=lambda each: each.began)
+        ]
+        self._ended = time.monotonic_ns()
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "total_ms": milliseconds(self._ended - self._began),
+            "spans": [
+                {
+                    "name": name,
+                    **({"version": version} if version else {}),
+                    "start_ms": milliseconds(began - self._began),
+                    "ms": milliseconds(ended - began),
+                    **({"batch": rows} if rows > 1 else {}),
+                }
+                for name, version, began, ended, rows in self._spans
+            ],
+        }
+
+    def header(self) -> dict[str, str]:
+        """Server-Timing, which a browser's tools and `curl -i` show."""
+        return {"server-timing": ", ".join(self._entries())}
+
+    def _entries(self) -> Iterator[str]:
+        for name, _, began, ended, _ in self._spans:
+            if TOKEN.fullmatch(name):
+                yield f"{name};dur={milliseconds(ended - began)}"
+        yield f"total;dur={milliseconds(self._ended - self._began)}"
+
+
+def milliseconds(nanoseconds: int) -> float:
+    return round(nanoseconds / 1e6, 3)

@@ -1,0 +1,146 @@
+"""What each Python step tells the door of its work: when, for which requests, on how many rows.
+
+Each execution is one line of JSON on a stream socket that the server's start names in the
+environment. Without it, as on NVIDIA's server, nothing is told. No request ever waits for it: what
+the door does not read in time is left out, and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bundle_serving.sockets import STEPS_VARIABLE
+
+# Between two tries to reach a door that is not there.
+AGAIN_S = 1.0
+# Kept for a door that is slow to read.
+MOST_WAITING = 256 << 10
+# Remarks about single rows, of one execution.
+MOST_REMARKS = 64
+
+Remarks = dict[str, list[Any]]
+
+
+class Reports:
+    """Of one process."""
+
+    def __init__(self, path: str | None = None) -> None:
+        self._path = os.environ.get(STEPS_VARIABLE) if path is None else path
+        self._socket: socket.socket | None = None
+        self._next_try = 0.0
+        self._waiting = b""
+        self._lost = 0
+        self._remarks: Remarks = {}
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self._path)
+
+    def remark(self, kind: str, value: Any) -> None:
+        """About a row of the execution that is going on; from any thread."""
+        if self._path and len(noted := self._remarks.setdefault(kind, [])) < MOST_REMARKS:
+            noted.append(value)
+
+    def executed(
+        self, model: str, version: str, ids: Sequence[str], began: int, failed: int, rows: int
+    ) -> None:
+        remarks, self._remarks = self._remarks, {}
+        told = {
+            "model": model, "version": version, "ids": [each for each in ids if each],
+            "requests": len(ids), "rows": rows, "failed": failed,
+            "began": began, "ended": time.monotonic_ns(), "lost": self._lost, **remarks,
+        }  # fmt: skip
+        if len(self._waiting) > MOST_WAITING:
+            self._lost += 1
+            return
+        self._waiting += json.dumps(told).encode() + b"\n"
+        self._send()
+
+    def _send(self) -> None:
+        if not (self._socket or self._connected()):
+            self._waiting = b""
+            return
+        assert self._socket
+        try:
+            self._waiting = self._waiting[self._socket.send(self._waiting) :]
+        except BlockingIOError:
+            pass
+        except OSError:  # the door was restarted
+            self._socket.close()
+            self._socket, self._waiting = None, b""
+
+    def _connected(self) -> bool:
+        if (now := time.monotonic()) < self._next_try:
+            return False
+        self._next_try = now + AGAIN_S
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.setblocking(False)
+        try:
+            made.connect(self._path or "")
+        except OSError:
+            made.close()
+            return False
+        self._socket = made
+        return True
+
+
+reports = Reports()
+
+
+def reported(model: type) -> type:
+    """Of a TritonPythonModel: each of its executions is told."""
+    if not reports.wanted:
+        return model
+    initialize, execute = model.initialize, model.execute  # type: ignore[attr-defined]
+
+    def initialized(self: Any, args: dict[str, str]) -> None:
+        self.called = args["model_name"], args["model_version"]
+        initialize(self, args)
+
+    def executed(self: Any, requests: list[Any]) -> list[Any]:
+        began = time.monotonic_ns()
+        responses: list[Any] = execute(self, requests)
+        with suppress(Exception):  # whatever it is, the answers are there
+            failed = sum(each.has_error() for each in responses)
+            rows = sum(rows_of(each) for each in requests)
+            ids = [each.request_id() for each in requests]
+            model_name, version = self.called
+            reports.executed(model_name, version, ids, began, failed, rows)
+        return responses
+
+    model.initialize, model.execute = initialized, executed  # type: ignore[attr-defined]
+    return model
+
+
+def rows_of(request: Any) -> int:
+    shape = request.inputs()[0].shape()
+    return int(shape[0]) if len(shape) else 1
+
+
+def remark_picture(size: int, width: int, height: int, decoded: float) -> None:
+    reports.remark("pictures", [size, width, height, decoded])
+
+
+def remark_scores(outputs: Mapping[str, NDArray[Any]]) -> None:
+    """The likeliest class of each row, and how likely it is: to see what a version answers."""
+    if not reports.wanted or len(outputs) != 1:
+        return
+    (scores,) = outputs.values()
+    if scores.ndim != 2 or scores.dtype != np.float32:
+        return
+    some = scores[:MOST_REMARKS]
+    best = some.argmax(axis=1)
+    with np.errstate(all="ignore"):
+        likely = 1 / np.exp(some - some.max(axis=1, keepdims=True)).sum(axis=1)
+    for number, probability in zip(best.tolist(), likely.tolist(), strict=True):
+        if probability == probability:  # not NaN, which is the next step's to refuse
+            reports.remark("answers", [number, round(probability, 4)])

@@ -1,0 +1,193 @@
+"""The page, in a real Chromium, before a real Triton with small models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bundle_door import certificate
+from bundle_door.documents import PAGE
+from bundle_door.key_file import Client, add
+from bundle_serving.exposure import CERTIFICATE
+from bundle_serving.start_server import PIPELINE
+from tests import axe
+from tests.chromium import Tab, browser
+from tests.door.servers import MODELS, Behind, behind_the_door
+
+HIGH = b"\xff" * 10
+CANDIDATE = f"{PIPELINE}_candidate"
+ENSEMBLE = """
+name: "{name}"
+platform: "ensemble"
+max_batch_size: 16
+input [ {{ name: "INPUT" data_type: TYPE_UINT8 dims: [ -1 ] }} ]
+output [ {{ name: "OUTPUT" data_type: TYPE_FP32 dims: [ 3 ] label_filename: "labels.txt" }} ]
+ensemble_scheduling {{ step [ {{
+  model_name: "picture" model_version: -1
+  input_map {{ key: "INPUT" value: "INPUT" }}
+  output_map {{ key: "OUTPUT" value: "OUTPUT" }}
+}} ] }}
+{more}
+"""
+SHARE = """
+parameters { key: "share" value { string_value: "10" } }
+parameters { key: "version" value { string_value: "7" } }
+"""
+MANIFEST = {"identity": {"arch": "mobilenet_v2", "weights": {"source": "random"}}}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline, and a candidate beside it, both of one step that is not trained."""
+    repository = tmp_path_factory.mktemp("page") / "models"
+    shutil.copytree(MODELS, repository)
+    for name, more in ((PIPELINE, ""), (CANDIDATE, SHARE)):
+        (repository / name / "1").mkdir(parents=True)
+        (repository / name / "config.pbtxt").write_text(ENSEMBLE.format(name=name, more=more))
+        shutil.copy(MODELS / "picture" / "labels.txt", repository / name)
+    manifest = json.dumps({**MANIFEST, "untrained": True})
+    (repository / "picture" / "1" / "manifest.json").write_text(manifest)
+    served = {"time": "2026-01-02T03:04:05+00:00", "what": "serves", "version": 3, "how": "up"}
+    (repository / "history.json").write_text(json.dumps({PIPELINE: [{**served, "note": "it"}]}))
+    return repository
+
+
+@pytest.fixture(scope="module")
+def page(repository: Path) -> Iterator[Behind]:
+    options = ["--repository", str(repository)]
+    models = [PIPELINE, CANDIDATE]
+    with behind_the_door(repository.parent / "run", repository, models, options) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with browser(tmp_path_factory.mktemp("chromium")) as tab:
+        yield tab
+
+
+@pytest.fixture
+def tab(page: Behind, chromium: Tab) -> Tab:
+    """The page, opened anew."""
+    chromium.look()
+    opened(chromium, f"http://localhost:{page.http_port}/")
+    chromium.console.clear()
+    return chromium
+
+
+def opened(tab: Tab, url: str) -> None:
+    tab.open(url)
+    tab.until("!document.getElementById('pipeline').disabled")
+
+
+def pictures(folder: Path) -> tuple[Path, Path]:
+    good, broken = folder / "high.jpg", folder / "broken.jpg"
+    good.write_bytes(HIGH)
+    broken.write_bytes(b"text")
+    return good, broken
+
+
+def test_a_dropped_picture_is_asked_of_both_versions(tab: Tab, tmp_path: Path) -> None:
+    assert "Untrained weights" in tab.text("#untrained")
+    good, broken = pictures(tmp_path)
+    tab.drop(good)
+    tab.until("document.querySelectorAll('.labels').length === 2")
+    titles = tab.run("[...document.querySelectorAll('.answer h3')].map(each => each.innerText)")
+    assert titles == ["ImageNet, version 3", "ImageNet, version 7"]
+    assert tab.text(".labels li").split("\n") == ["high", "100.0 %"]
+    assert tab.text(".facts").endswith("mobilenet_v2, weights random untrained weights")
+    assert "candidate, 10%" in tab.text(".answer:nth-of-type(2) .facts")
+    assert tab.console == []
+    tab.drop(broken)
+    assert tab.until("document.querySelector('.error b')?.innerText") == "Not a JPEG."
+    assert tab.text(".error span") == "Send one"
+    assert tab.text("#spoken").startswith("broken.jpg: Not a JPEG")
+    # The browser itself notes each answer of 400.
+    assert all("status of 400" in line for line in tab.console), tab.console
+
+
+def test_what_is_copied(tab: Tab, page: Behind, tmp_path: Path) -> None:
+    tab.drop(pictures(tmp_path)[0])
+    tab.until("document.querySelectorAll('.labels').length === 2")
+    tab.run("document.querySelector('.copies button').click()")
+    url = f"http://localhost:{page.http_port}/classify?model={PIPELINE}"
+    assert tab.text(".copies pre") == f"curl --data-binary @'high.jpg' '{url}'"
+
+
+def test_the_keyboard_is_enough(tab: Tab, tmp_path: Path) -> None:
+    reached = []
+    for _ in range(5):
+        tab.press("Tab", 9)
+        reached.append(tab.run("document.activeElement.id || document.activeElement.innerText"))
+    assert reached == ["Skip to the question", "API", "pipeline", "beside", "choose"]
+
+
+def test_how_the_server_is_doing(tab: Tab, tmp_path: Path) -> None:
+    tab.drop(pictures(tmp_path)[0])
+    tab.until("document.querySelectorAll('.labels').length === 2")
+    tab.until("document.querySelector('#health').innerText === 'Ready'")
+    assert "version 3 live (up)" in tab.until("document.querySelector('#history').innerText")
+    tab.until("document.querySelectorAll('#series tbody tr').length >= 2")
+
+
+def test_nothing_keeps_people_out(tab: Tab, tmp_path: Path) -> None:
+    script = axe.script(tmp_path)
+    for picture in pictures(tmp_path):
+        tab.drop(picture)
+    tab.until(
+        "document.querySelectorAll('.labels').length === 2 && !document.querySelector('.busy')"
+    )
+    for dark in (False, True):
+        tab.look(dark=dark)
+        assert axe.violations(tab, script) == []
+    tab.open(f"{tab.run('location.origin')}/docs")
+    tab.until("document.querySelectorAll('details').length > 3")
+    assert axe.violations(tab, script) == []
+
+
+def test_it_fits_a_telephone(tab: Tab, tmp_path: Path) -> None:
+    tab.look(width=360, height=700)
+    tab.drop(pictures(tmp_path)[0])
+    tab.until("document.querySelectorAll('.labels').length === 2")
+    assert tab.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_it_is_small_and_runs_nothing_from_elsewhere(page: Behind) -> None:
+    status, headers, body = page.ask("GET", "/")
+    assert (
+        status == 200
+        and "default-src 'none'; script-src 'self'" in (headers["content-security-policy"])
+    )
+    assert b"<style" not in body and b"style=" not in body and b"<script>" not in body
+    assert sum(path.stat().st_size for path in PAGE.iterdir()) < 300_000
+
+
+@pytest.mark.long
+def test_with_keys_the_page_asks_for_one(repository: Path, tmp_path: Path) -> None:
+    certificate.ensure(tmp_path, [])
+    key = add(tmp_path / "api.keys", Client("ann"))
+    options = [
+        *("--address", "127.0.0.1", "--bind", "0.0.0.0", "--repository", str(repository)),
+        *("--api-keys", str(tmp_path / "api.keys"), "--tls-folder", str(tmp_path)),
+    ]
+    tls = tmp_path / CERTIFICATE
+    with (
+        behind_the_door(tmp_path / "run", repository, [PIPELINE], options, tls) as server,
+        browser(tmp_path, "--ignore-certificate-errors") as tab,
+    ):
+        tab.look()
+        tab.open(f"https://localhost:{server.http_port}/")
+        tab.until("document.getElementById('key').open")
+        for given in ("wrong", key):
+            tab.run(f"document.getElementById('key-value').value = {json.dumps(given)}")
+            tab.run("document.querySelector('#key button').click()")
+            if given == "wrong":
+                tab.until("!document.getElementById('key-wrong').hidden")
+        tab.until("!document.getElementById('pipeline').disabled")
+        tab.drop(pictures(tmp_path)[0])
+        tab.until("document.querySelector('.labels')?.innerText")
+        assert tab.run("JSON.stringify(localStorage)") == "{}"

@@ -1,0 +1,35 @@
+"""The page of a server that `make up` has started: a real picture, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.chromium import browser
+from tests.conftest import everywhere
+from tests.project import Project
+
+STEPS = ["Upload", "Decode, resize", "Network", "Softmax", "Answer", "Wire, browser"]
+
+
+@everywhere
+def test_from_up_to_a_label(served: Project, assets: Path, tmp_path: Path) -> None:
+    with browser(tmp_path) as tab:
+        tab.look()
+        tab.open(f"http://localhost:{served.settings['HTTP_PORT']}/")
+        tab.until("!document.getElementById('pipeline').disabled")
+        tab.drop(assets / "images" / "mug.jpg")
+        tab.until("document.querySelector('.labels')?.innerText")
+        assert "coffee mug" in tab.text(".labels li")
+        assert "mobilenet_v2" in tab.text(".facts")
+        assert tab.run("document.getElementById('untrained').hidden")
+        rows = json.loads(
+            tab.run("""JSON.stringify([...document.querySelectorAll('.spans li')]
+                .map(each => each.innerText.split(/\\s*\\n/)))""")
+        )
+        assert [row[0] for row in rows] == STEPS
+        # The times add up to the whole: nothing is counted twice.
+        whole = tab.text(".where summary").split(" ms in all")[0]
+        in_all = sum(float(row[-1].removesuffix(" ms")) for row in rows)
+        assert in_all <= float(whole) * 1.05 + 5
+        assert tab.console == []
