@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
+from scripts.base import files
+from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
@@ -14,10 +16,12 @@ from scripts.server import engines, served, up
 from scripts.server.healthy import unhealthy_reason
 from scripts.settings import renamed
 from scripts.settings.settings import Settings
-from scripts.stacks import state
+from scripts.stacks import admin_key, state
 from scripts.stacks.flavour import Stack
 from scripts.steps import engine
 from scripts.steps.manifest import why_export
+
+EARLIER_KEY = ROOT / "build" / "run" / "admin.key"
 
 
 def written() -> Iterator[str]:
@@ -26,12 +30,21 @@ def written() -> Iterator[str]:
         yield f".env: {before} is called {now} now"
     if (number := layout_number.here()) < layout_number.NUMBER:
         yield f"build/versions: layout {number} becomes {layout_number.NUMBER}"
+    if _key_is_elsewhere():
+        yield f"the admin key moves to {admin_key.SHOWN}"
 
 
 def write() -> None:
     if renamed.in_dotenv():
         renamed.rename()
     layout_number.write()
+    if _key_is_elsewhere():
+        files.write(admin_key.PATH, EARLIER_KEY.read_text(), 0o600)
+        EARLIER_KEY.unlink()
+
+
+def _key_is_elsewhere() -> bool:
+    return EARLIER_KEY.exists() and not admin_key.PATH.exists()
 
 
 def built(stack: Stack, pipeline: Pipeline) -> str:
@@ -49,7 +62,7 @@ def built(stack: Stack, pipeline: Pipeline) -> str:
         if not engine.fits(network, pipeline.recipe.computes_in(settings), made.engine):
             return "the engine is checked again, since OpenVINO or the processor is another one"
     if changed := ", ".join(_changed_programs(stack, settings, version)):
-        return f"the programs of {changed} are others"
+        return f"programs that changed: {changed}"
     return ""
 
 

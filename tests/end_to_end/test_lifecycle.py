@@ -194,7 +194,7 @@ def test_no_network_and_no_weights(unserved: Project) -> None:
     for way_out in ("cannot be downloaded", "WEIGHTS=resnet50.pth", "ARCH=drawn"):
         assert way_out in line
     assert "Traceback" not in refused.stderr
-    assert sorted(path.name for path in versions.iterdir()) == ["1", "history.jsonl"]
+    assert sorted(path.name for path in versions.iterdir()) == ["1", "history.jsonl", "layout"]
 
 
 @pytest.mark.parametrize(

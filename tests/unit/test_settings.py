@@ -111,6 +111,14 @@ def test_arguments_have_types_too(said: dict[str, str], wanted: str) -> None:
     [
         ("ACRH", "", ("unknown setting ACRH", "did you mean ARCH?")),
         ("IMGS", "", ("unknown setting IMGS", "did you mean IMG?")),
+        (
+            "",
+            "MOST_P99=3",
+            (
+                "unknown setting MOST_P99 in .env",
+                "it is called MAX_P99_RATIO now; make upgrade renames it in .env",
+            ),
+        ),
         ("XYZZY", "", ("unknown setting XYZZY", "docs/settings.md lists all of them")),
         ("", "HTTP_PROT=8100", ("unknown setting HTTP_PROT in .env", "did you mean HTTP_PORT?")),
         ("", "TOP=3", ("unknown setting TOP in .env", "give it to a command: TOP=…")),

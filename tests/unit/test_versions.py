@@ -15,7 +15,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
-from scripts.repository.history import BEGINS, PUBLISHED, SERVES, STAYED, Event
+from scripts.repository.history import BEGINS, PUBLISHED, REMOVED, SERVES, STAYED, Event
 from scripts.rollout.preflight import require_trained
 from scripts.rollout.stream import Answer
 from scripts.rollout.verdict import Agreement, Figures, objection, undecided
@@ -75,6 +75,7 @@ def test_a_switch_that_did_not_end_was_cut_off() -> None:
             "version 2 stopped (rollout): interrupted",
         ),
         (Event("", BEGINS, 2, "rollout"), "version 2 started (rollout)"),
+        (Event("", REMOVED, 1, "prune"), "version 1 removed (prune)"),
     ],
 )
 def test_what_history_says_of_an_event(event: Event, line: str) -> None:

@@ -1,0 +1,164 @@
+"""After the first day: upgrades, backups, housekeeping."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.project import ROOT, Project, error_lines, picture
+
+# The last bundle whose .env said MOST_P99.
+EARLIER = "36fb1c2~1"
+SECRET = {"PASSPHRASE": "correct horse"}
+
+
+def refusal(project: Project, *words: str, **settings: str) -> str:
+    done = project.make(*words, **settings)
+    assert done.returncode and "Traceback" not in done.stderr, done.stderr
+    (line,) = error_lines(done.stderr)
+    return line
+
+
+def state_of(project: Project) -> dict[str, bytes]:
+    """All that an upgrade or a backup keeps."""
+    folder = project.path / "build" / "versions"
+    found = (path for path in (*folder.rglob("*"), project.path / ".env") if path.is_file())
+    return {str(path.relative_to(project.path)): path.read_bytes() for path in found}
+
+
+def damage(file: Path, to: Path) -> Path:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    to.write_bytes(content)
+    return to
+
+
+def test_upgrade_backup_restore_and_prune(tmp_path: Path, exported: Path) -> None:
+    """Without a server."""
+    project = Project.copy(tmp_path / "one", FLAVOUR="local")
+    project.take(exported)
+    versions, dotenv = project.path / "build" / "versions", project.path / ".env"
+    (versions / "layout").unlink()
+    dotenv.write_text("# mine\nMOST_P99=3\n")
+    assert "MOST_P99 in .env; it is called MAX_P99_RATIO now; make upgrade" in refusal(
+        project, "history"
+    )
+    said = project.made("upgrade")
+    assert ".env: MOST_P99 is called MAX_P99_RATIO now" in said and "layout 0 becomes" in said
+    assert dotenv.read_text() == "# mine\nMAX_P99_RATIO=3\n"
+    assert (project.path / ".env.before").read_text() == "# mine\nMOST_P99=3\n"
+    assert project.made("upgrade") == "- nothing to upgrade\n"
+
+    file, before = tmp_path / "monday.tar", state_of(project)
+    assert "saved and verified" in project.made("backup", f"TO={file}")
+    shutil.copytree(versions / "1", versions / "2")
+    shutil.copytree(versions / "1", versions / "3")
+    assert "make prune YES=1 frees" in project.made("prune", "KEEP_VERSIONS=1")
+    assert (versions / "2").is_dir()
+    project.made("prune", "KEEP_VERSIONS=1", "YES=1")
+    assert sorted(path.name for path in versions.glob("[0-9]")) == ["1", "3"]  # live, newest
+    assert "is damaged" in refusal(
+        project, "restore", f"FROM={damage(file, tmp_path / 'damaged.tar')}"
+    )
+    assert "would replace what is here: versions" in refusal(project, "restore", f"FROM={file}")
+    assert "restored" in project.made("restore", f"FROM={file}", "YES=1")
+    assert state_of(project) == before
+
+    (versions / "layout").write_text("99\n")
+    assert "written by a newer bundle (layout 99" in refusal(project, "history")
+
+
+def labels(project: Project, picture: Path) -> Any:
+    return json.loads(project.made("classify", f"IMG={picture}", "JSON=1"))["labels"]
+
+
+@pytest.mark.long
+def test_a_backup_serves_the_same_elsewhere(tmp_path: Path, exported: Path) -> None:
+    """Its keys too."""
+    first, second = (Project.copy(tmp_path / name, FLAVOUR="local") for name in ("one", "two"))
+    first.take(exported)
+    noise, file = tmp_path / "noise.jpg", tmp_path / "monday.tar"
+    noise.write_bytes(picture())
+    try:
+        first.made("up")
+        answer, key = labels(first, noise), first.admin_key
+        assert "with its keys" in first.made("backup", f"TO={file}", **SECRET)
+    finally:
+        first.made("clean")
+    wrong = refusal(second, "restore", f"FROM={file}", PASSPHRASE="wrong horse")
+    assert "cannot be decrypted" in wrong and not (second.path / "build" / "versions").exists()
+    second.made("restore", f"FROM={file}", **SECRET)
+    try:
+        assert "export:" not in second.made("up")
+        assert labels(second, noise) == answer and second.admin_key == key
+        assert "version 1 is live" in second.made("history")
+    finally:
+        second.made("down")
+
+
+@contextmanager
+def earlier_bundle(path: Path) -> Iterator[Project]:
+    """With an environment of its own, made of links to the files of this one."""
+    tree = ["git", "-C", str(ROOT), "archive", EARLIER]
+    archived = subprocess.run(tree, capture_output=True)
+    if archived.returncode:
+        pytest.skip("this checkout has no history")
+    path.mkdir()
+    subprocess.run(["tar", "x"], cwd=path, input=archived.stdout, check=True)
+    subprocess.run(["cp", "-al", ROOT / ".venv", path / ".venv"], check=True)
+    (ours,) = (path / ".venv").glob("lib/python*/site-packages/triton_bundle.pth")
+    ours.unlink()
+    ours.write_text(f"{path}/serving\n{path}/client\n")
+    note_layers = (
+        "import json; from scripts import bootstrap as b; b.STAMP.write_text(json.dumps("
+        "{p.stem: b._digest(p.stem) for p in b.REQUIREMENTS.glob('*.txt')}))"
+    )
+    subprocess.run([sys.executable, "-c", note_layers], cwd=path, check=True)
+    project = Project(path)
+    project.settings |= {"FLAVOUR": "local", "WEIGHTS": "random", "SAMPLES": ""}
+    try:
+        yield project
+    finally:
+        project.make("down")
+
+
+def pull(project: Project, path: Path) -> None:
+    """This bundle's files in the place of its own."""
+    for old in project.path.iterdir():
+        if old.name not in ("build", ".venv", ".env"):
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+    new = Project.bare(path).path
+    shutil.copytree(new, project.path, dirs_exist_ok=True)
+
+
+@pytest.mark.long
+def test_an_earlier_bundle_is_upgraded_while_it_serves(tmp_path: Path) -> None:
+    noise = tmp_path / "noise.jpg"
+    noise.write_bytes(picture())
+    with earlier_bundle(tmp_path / "earlier") as project:
+        (project.path / ".env").write_text("MOST_P99=20\n")
+        project.made("up")
+        key = (project.path / "build" / "run" / "admin.key").read_text()
+        answer, history = labels(project, noise), project.made("history")
+        pull(project, tmp_path / "new")
+        said = project.made("upgrade")
+        order = ["MOST_P99 is called", "version 1 does not fit any more (", "- up: "]
+        assert sorted(order, key=said.index) == order, said
+        assert labels(project, noise) == answer and project.admin_key + "\n" == key
+        assert "nothing to upgrade" in project.made("upgrade")
+        told = project.made("history")
+        assert history.split()[:2] == told.split()[:2] and "version 2 is live" in told
+        project.made("rollback", WATCH_SECONDS="1")
+        assert "version 1 is live" in project.made("history")
+        assert labels(project, noise) == answer
+        # What comes from a bundle that is newer still is left alone.
+        (project.path / "build" / "versions" / "layout").write_text("99\n")
+        assert "use that bundle" in refusal(project, "upgrade")
