@@ -13,38 +13,60 @@ from __future__ import annotations
 import os
 import shutil
 
-from scripts.base import lock
+from scripts.base import console, lock
 from scripts.base.paths import ROOT
+from scripts.recipes import pipelines
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, custom
-from scripts.server import ask, engines, up
+from scripts.server import agreeing, ask, engines, removal, up
 from scripts.server.running import running_server
 from scripts.settings import arguments
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 from scripts.steps import picture
 
-SAMPLE = ROOT / "build" / "mug.jpg"
+PICTURE = ROOT / "build" / "mug.jpg"
 
 
 def main() -> int:
     name = arguments.load().name
     custom.require_a_name(name)
+    custom.require_unused(name)
+    samples = agreeing.samples(arguments.load().sample)
+    try:
+        pipeline, server = added(name, samples)
+    except BaseException:  # Ctrl-C too
+        shutil.rmtree(pipelines.own().networks / name, ignore_errors=True)
+        raise
+    if not samples:
+        picture.main(["--out", str(PICTURE)])
+    shown = [str(path) for path, _ in samples] or [str(PICTURE.relative_to(ROOT))]
+    return pipeline.recipe.ask(ask.of(server), shown, os.environ)
+
+
+def added(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
     wanted = Pipeline(name, custom.recipe(name, os.environ))
     custom.require_new(wanted)
     server = running_server(up.of_the_server(wanted))
     pipeline = tried(wanted, server)
     with custom.written(pipeline):
         up.bring_up_beside(pipeline, server)
-    picture.main(["--out", str(SAMPLE)])
-    return pipeline.recipe.ask(ask.of(server), [str(SAMPLE.relative_to(ROOT))], os.environ)
+        try:
+            agreeing.require(pipeline, server)
+            agreeing.require_shown(pipeline, server, samples)
+        except BaseException:
+            removal.unload(pipeline, server)
+            raise
+    return pipeline, server
 
 
 def tried(pipeline: Pipeline, server: State) -> Pipeline:
-    """Exports and checks it, which later steps find done. Returns the pipeline with the picture
-    sizes that the export found."""
+    """Exports and checks it, which later steps find done. Returns the pipeline with what the export
+    found out."""
+    recipe = pipeline.recipe
+    assert isinstance(recipe, Image)
     settings = up.settings_of(pipeline, server.settings, None)
     stack = flavour.stack(server.flavour, settings)
     with lock.one_at_a_time():
@@ -54,10 +76,11 @@ def tried(pipeline: Pipeline, server: State) -> Pipeline:
                 engines.export(stack, settings, pipeline, draft)
                 if engines.of(stack) is CPU:
                     engines.prove(stack, settings, pipeline, draft)
-                transform = draft.manifest.transform
+                found = Pipeline(pipeline.name, recipe.as_found(draft))
+                found.recipe.require(draft, settings, archive.home(pipeline))
         finally:
             shutil.rmtree(archive.home(pipeline))
-    known = pipeline.recipe
-    assert isinstance(known, Image)
-    pictures = known.pictures.model_copy(update=transform)
-    return Pipeline(pipeline.name, known.model_copy(update={"pictures": pictures}))
+    if not recipe.answers:  # an ONNX file, which does not say how it was trained
+        assert isinstance(found.recipe, Image)
+        console.note(f"pictures: {found.recipe.pictures}; otherwise: PICTURES=")
+    return found

@@ -14,7 +14,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, live
-from scripts.server import extra, loading
+from scripts.server import removal
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
@@ -36,16 +36,12 @@ def main() -> int:
 
 
 def remove(pipeline: Pipeline) -> None:
-    """Unloads it first: removing the files of a loaded model hangs its process."""
     recipe, own, server = pipeline.recipe, pipelines.own(), state.load()
     models = [recipe.ensemble, *sorted(recipe.members)]
-    if server:
-        for model in models:
-            loading.unload(server.grpc, model, extra.LOAD_TIMEOUT_S)
-    extra.forget(recipe.ensemble)
+    removal.unload(pipeline, server)
     (own.recipes / f"{pipeline.name}.yaml").unlink()
     folders = [home / model for home in (own.models, live.REPOSITORY) for model in models]
-    for folder in (*folders, archive.home(pipeline)):
+    for folder in (*folders, archive.home(pipeline), own.networks / pipeline.name):
         shutil.rmtree(folder, ignore_errors=True)
     shared = Shared(server.started_with if server else Settings.load(), pipeline)
     shared.push_live()

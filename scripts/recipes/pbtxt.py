@@ -21,9 +21,13 @@ QUEUED = f"dynamic_batching {{\n{QUEUE_ENDS}}}"
 # Requests that arrive together share a batch; none waits for others. On a CPU larger batches take
 # more memory and no less time.
 MOST_TOGETHER = 16
-BATCHES_FORM_THEMSELVES = (
-    f"dynamic_batching {{\n  preferred_batch_size: [ {MOST_TOGETHER} ]\n{QUEUE_ENDS}}}"
-)
+
+
+def batches_form_themselves(most: int = MOST_TOGETHER) -> str:
+    size = min(most, MOST_TOGETHER)
+    return f"dynamic_batching {{\n  preferred_batch_size: [ {size} ]\n{QUEUE_ENDS}}}"
+
+
 LABELS = "labels.txt"
 
 
@@ -60,7 +64,7 @@ def program(
     """A model in Python; the first block is its instances."""
     count, *others = blocks
     tensors = inputs(*taken), outputs(*given)
-    head = (*tensors, NEWEST_VERSION, count, BATCHES_FORM_THEMSELVES)
+    head = (*tensors, NEWEST_VERSION, count, batches_form_themselves(most))
     return config(comment, name, backend("python"), most, *head, *others)
 
 
@@ -68,7 +72,7 @@ def onnx(
     comment: str, name: str, most: int, tensors: Sequence[str], count: int, warm: str, threads: int
 ) -> str:
     """A network on a CPU."""
-    head = (*tensors, NEWEST_VERSION, instances(count, "CPU"), BATCHES_FORM_THEMSELVES, warm)
+    head = (*tensors, NEWEST_VERSION, instances(count, "CPU"), batches_form_themselves(most), warm)
     own = parameter("threads", str(threads))
     return config(comment, name, backend("onnxruntime"), most, *head, own)
 

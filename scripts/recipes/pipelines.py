@@ -36,6 +36,11 @@ class Own:
     def models(self) -> Path:
         return self.folder / "model_repository"
 
+    @property
+    def networks(self) -> Path:
+        """What was made of networks that came from elsewhere, each in a folder of its name."""
+        return self.folder / "networks"
+
 
 def own() -> Own:
     return Own((ROOT / Path(Settings.load().own).expanduser()).resolve())

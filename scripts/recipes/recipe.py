@@ -164,7 +164,12 @@ class Recipe(Part):
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         rows = np.stack([self.probabilities(each) for each in answers])
-        return agreement.told(self.expected(made), rows)
+        return agreement.told(self.expected(made), rows, self.reading)
+
+    @property
+    def reading(self) -> str:
+        """How the scores are read: a key of READINGS."""
+        return "single-label"
 
     def expected(self, made: Workspace) -> NDArray[Any]:
         """The scores of the golden requests."""

@@ -72,15 +72,25 @@ def _read(path: Path) -> Any:
 
 
 def _refused(path: Path, kind: type[Recipe], error: ErrorDetails) -> UserError:
-    keys = list(error["loc"])
+    keys = _keys(kind, error["loc"])
     key = ".".join(map(str, keys)) or "the recipe"
     if error["type"] == "extra_forbidden":
         allowed = ", ".join(_part(kind, keys[:-1]).model_fields)
         return UserError(f"{path}: unknown key {key}", f"known there: {allowed}")
     if error["type"] == "missing":
         return UserError(f"{path}: {key} is missing", f"recipes/{kind.example} shows it")
-    message = error["msg"]
+    message = error["msg"].removeprefix("Value error, ")
     return UserError(f"{path}: {key}: {error['input']!r}", message[:1].lower() + message[1:])
+
+
+def _keys(kind: Any, location: tuple[int | str, ...]) -> list[int | str]:
+    """Without the names of the types that a value might have had."""
+    for depth, key in enumerate(location, 1):
+        fields = getattr(kind, "model_fields", {})
+        if key not in fields:
+            return list(location[: depth if fields else depth - 1])
+        kind = fields[key].annotation
+    return list(location)
 
 
 def _part(kind: type[Part], keys: list[int | str]) -> type[Part]:

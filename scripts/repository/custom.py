@@ -5,24 +5,33 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+from pydantic import ValidationError
 
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
-from scripts.recipes.kinds.image import TORCHVISION, Image
+from scripts.recipes.kinds.image import TORCHVISION, Image, Pictures
+from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.write import write
 from scripts.repository import archive, live
 from scripts.settings.architectures import require_known
 from scripts.steps.manifest import lines_of
+from scripts.steps.reading import GIVES
 
+if TYPE_CHECKING:
+    from scripts.steps.signature import Signature
+
+PICTURES = (
+    'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
+)
 NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 HEAD = "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n"
 
@@ -31,6 +40,11 @@ def require_a_name(name: str) -> None:
     if not NAME.fullmatch(name):
         said = f"NAME={name} is not a valid name" if name else "no NAME given"
         raise UserError(said, "use lower-case letters, digits and _: make add-model NAME=birds")
+
+
+def require_unused(name: str) -> None:
+    if name in pipelines.recipes():
+        raise UserError(f"{name} already exists", "choose another NAME")
 
 
 def require_new(pipeline: Pipeline) -> None:
@@ -49,7 +63,7 @@ def require_new(pipeline: Pipeline) -> None:
 
 def recipe(name: str, said: Any) -> Image:
     """Like the main pipeline, except for the names and the network."""
-    network = _foreign(said) if said.get("ONNX") else _of_torchvision(said)
+    network = _foreign(name, said) if said.get("ONNX") else _of_torchvision(said)
     first = _first().model_dump(mode="json")
     first["models"] = {
         "ensemble": name,
@@ -58,8 +72,19 @@ def recipe(name: str, said: Any) -> Image:
         "postprocessing": f"{name}_postprocessing",
     }
     pictures = first["pictures"] | network.pop("pictures", {})
-    recipe = Image.model_validate(first | network | {"pictures": pictures})
+    try:
+        recipe = Image.model_validate(first | network | {"pictures": pictures})
+    except ValidationError as fault:
+        raise _refused(fault) from None
     return recipe.lying_in(pipelines.own().recipes)
+
+
+def _refused(fault: ValidationError) -> UserError:
+    error = fault.errors()[0]
+    key = ".".join(map(str, error["loc"])) or "the recipe"
+    known = ", ".join(Pictures.model_fields)
+    said = error["msg"].removeprefix("Value error, ")
+    return UserError(f"{key}: {said[:1].lower()}{said[1:]}", f"PICTURES= takes {known}")
 
 
 def _first() -> Image:
@@ -68,25 +93,122 @@ def _first() -> Image:
     return recipe
 
 
-def _foreign(said: Any) -> dict[str, Any]:
-    from scripts.steps.adopt import require_a_label_each
-    from scripts.steps.signature import signature
+def _foreign(name: str, said: Any) -> dict[str, Any]:
+    from scripts.steps import metadata
+    from scripts.steps.adopt import labels_for
+    from scripts.steps.signature import Said, read, signature
 
     if said.get("ARCH") or said.get("WEIGHTS"):
         raise UserError(
             "ONNX= is already a complete network", "omit ARCH and WEIGHTS, or omit ONNX"
         )
     path = Path(said["ONNX"]).expanduser().resolve()
-    facts, labels = signature(path), _labels(said)
+    model, labels = read(path), _labels(said)
+    found = metadata.beside(path, {each.key: each.value for each in model.metadata_props})
+    wanted = dict(found.pictures) | how_said(said.get("PICTURES", ""))
+    known = lines_of(labels) or list(found.labels)
+    output, gives = _output(said.get("OUTPUT", ""), [each.name for each in model.graph.output])
+    size, usual = _size(said.get("SIZE", "")), _sides_of(wanted)
+    facts = signature(path, Said(size, usual, output, len(known)), model)
+    classes = facts.classes
     if labels:
-        require_a_label_each(lines_of(labels), facts.classes, labels, path)
+        labels_for(known, 2 if classes == 1 and len(known) == 2 else classes, labels, path.name)
+    elif len(known) == classes:
+        labels = pipelines.own().networks / name / LABELS
+        files.write(labels, "".join(f"{label}\n" for label in known))
     return {
         "source": _beside_recipes(path),
         "labels": _beside_recipes(labels) if labels else "",
-        "classes": facts.classes,
-        # As in most trainings: resized to an eighth more than the crop.
-        "pictures": {"crop": facts.crop, "resize": round(facts.crop * 8 / 7)},
+        "classes": max(2, classes),
+        "answers": "",  # which its numbers tell
+        "output": output,
+        "gives": gives,
+        "pictures": _usual(facts) | wanted | {"crop": _crop(facts)} | _margin(facts, wanted),
     }
+
+
+def _usual(facts: Signature) -> dict[str, Any]:
+    """As in most trainings, where nothing says otherwise."""
+    if facts.takes_levels:
+        levels: dict[str, Any] = {"scale": 1, "mean": [0] * facts.channels}
+        return levels | {"std": [1] * facts.channels} | _channels(facts)
+    if facts.channels == 1:
+        return {"mean": [0], "std": [1]} | _channels(facts)
+    return {}
+
+
+def _channels(facts: Signature) -> dict[str, Any]:
+    return {"channels": "grey"} if facts.channels == 1 else {}
+
+
+def _margin(facts: Signature, wanted: Mapping[str, Any]) -> dict[str, int]:
+    """As in most trainings, resized to an eighth more than the crop; squashed or framed whole."""
+    short, usual = min(facts.size), _sides_of(wanted)
+    if "resize" in wanted:  # for another size, as much more
+        return {"resize": round(wanted["resize"] * short / min(usual or facts.size))}
+    whole = wanted.get("fit", "crop") != "crop"
+    return {"resize": short if whole else round(short * 8 / 7)}
+
+
+def _crop(facts: Signature) -> int | list[int]:
+    height, width = facts.size
+    return height if height == width else [height, width]
+
+
+def _sides_of(wanted: Mapping[str, Any]) -> tuple[int, int] | None:
+    """What is known of the size beside the network; its file may say otherwise."""
+    crop = wanted.get("crop")
+    if isinstance(crop, int):
+        return crop, crop
+    return (crop[0], crop[1]) if isinstance(crop, Sequence) and len(crop) == 2 else None
+
+
+def _size(said: str) -> tuple[int, int] | None:
+    if not said:
+        return None
+    numbers = re.fullmatch(r"(\d{1,4})(?:x(\d{1,4}))?", said)
+    if not numbers:
+        raise UserError(f"SIZE={said} is not a size", "give SIZE=224, or height and width: 224x320")
+    return int(numbers[1]), int(numbers[2] or numbers[1])
+
+
+def _output(said: str, outputs: Sequence[str]) -> tuple[str, str]:
+    """Which output, and what it gives: OUTPUT=logits, OUTPUT=multi-label, or both."""
+    output = gives = ""
+    for word in said.split():
+        if word in outputs and (len(outputs) > 1 or word not in GIVES):
+            output = word
+        elif word in GIVES:
+            gives = word
+        else:
+            raise UserError(
+                f"OUTPUT={word} is neither an output of the network nor a way to read one",
+                f"choose one: {', '.join([*outputs, *GIVES])}",
+            )
+    return output, gives
+
+
+def how_said(said: str) -> dict[str, Any]:
+    """PICTURES=: keys of a recipe's `pictures`, or the file that says them."""
+    if not said:
+        return {}
+    path = Path(said).expanduser()
+    try:
+        text = path.read_text() if path.suffix in (".json", ".yaml", ".yml") else f"{{{said}}}"
+        found = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UserError(f"cannot read PICTURES={said} ({fault})", PICTURES) from None
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise UserError(f"PICTURES={said} cannot be understood", PICTURES)
+    from scripts.steps import metadata
+
+    found = found.get("pictures", found)
+    if not found.keys() <= Pictures.model_fields.keys():
+        cfg = found.get("pretrained_cfg", found)
+        found = metadata.of_hugging_face(found) or metadata.of_timm(cfg) or found
+    return dict(found)
 
 
 def _of_torchvision(said: Any) -> dict[str, Any]:
@@ -133,6 +255,6 @@ def written(pipeline: Pipeline) -> Iterator[None]:
     except BaseException:
         path.unlink(missing_ok=True)
         folders = [home / model for home in (own.models, live.REPOSITORY) for model in models]
-        for folder in (*folders, archive.home(pipeline)):
+        for folder in (*folders, archive.home(pipeline), own.networks / pipeline.name):
             shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -36,6 +36,10 @@ class Arguments:
     name = text("", "The name of a pipeline of yours.")
     onnx = path("Your own network, as an .onnx file.")
     labels = path("Its labels, one per line.")
+    size = text("", "The height and width that it was trained for, if its file leaves them open.")
+    output = text("", "Which of its outputs has the answer; scores, probabilities or multi-label.")
+    pictures = text("", "How it wants pictures: keys of a recipe, or a file that says them.")
+    sample = text("", "A picture and what it shows: photo.jpg=robin.")
 
     canary = whole_or_none("Percentage of requests that go to the candidate first.", most=99)
     anyway = flag(

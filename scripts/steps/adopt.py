@@ -3,7 +3,8 @@
     python -m scripts.steps.adopt --network birds.onnx --labels birds.txt \
         --pictures '{"resize": 256, "crop": 224, …}' --out build/onnx
 
-Out: the same files as from export. The original runs in ONNX Runtime, on pixels normalised here.
+Out: the same files as from export, and expected.npz: what the original says of the pictures' files,
+prepared apart from what prepares them when served.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
-from scripts.steps.agreement import Bound
-from scripts.steps.manifest import Foreign, lines_of, why_export
+from scripts.steps.agreement import Bound, compare
+from scripts.steps.manifest import EXPECTED, Foreign, external_data, lines_of, why_export
 from scripts.steps.progress import step
+from scripts.steps.reading import GIVES
+from scripts.steps.shapes import sides
 
-# The same arithmetic on the same numbers, in a different order.
-BOUND = Bound(0.001)
+# The same arithmetic on the same numbers, in a different order; or on the same picture, resized
+# in a different order.
+BOUND, PREPARED = Bound(0.001), Bound(0.01)
+# Of how many pictures it is seen what a network gives for inputs that are none.
+WILD = 3
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,10 +36,17 @@ def main(argv: list[str] | None = None) -> int:
         "--labels", type=Path, help="one per line; without it, classes are numbered"
     )
     parser.add_argument("--pictures", type=json.loads, required=True)
+    parser.add_argument("--output", default="", help="which one, if the network has several")
+    parser.add_argument("--gives", choices=("", *GIVES), default="")
+    parser.add_argument("--data", type=Path, nargs="*", help="the files with its weights")
     parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    wanted = Foreign(options.network, options.labels, options.pictures)
+    data = None if options.data is None else tuple(options.data)
+    wanted = Foreign(
+        *(options.network, options.labels, options.pictures, options.output, options.gives),
+        *(options.samples, data),
+    )
     if why_export(options.out, wanted) is None:
         print(f"{options.out} fits: nothing to adopt")
         return 0
@@ -43,79 +55,70 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
-    with step(f"reading {wanted.network.name}"):
-        from scripts.steps import checked
-        from scripts.steps.foreign import adopted
-        from scripts.steps.signature import signature
+    name, how = wanted.network.name, wanted.pictures
+    with step(f"reading {name}"):
+        import numpy as np
 
-        facts = signature(wanted.network)
-        how = wanted.pictures
-        if facts.crop != how["crop"]:
-            raise UserError(
-                f"{wanted.network.name} takes {facts.crop} pixels, and the recipe says"
-                f" crop: {how['crop']}",
-                "change one of them",
-            )
-        labels = lines_of(wanted.labels) or [f"class {each}" for each in range(facts.classes)]
-        require_a_label_each(labels, facts.classes, wanted.labels, wanted.network)
-        original = Original(wanted.network, how)
+        from scripts.steps import checked
+        from scripts.steps.conversion import Conversion, convert
+        from scripts.steps.original import Original, scores, serialised
+        from scripts.steps.reading import ends_bounded, judged
+        from scripts.steps.signature import Said, signature, whole
+
         identity = wanted.identity()
+        data = external_data(wanted.network) if wanted.data is None else wanted.data
+        model = whole(wanted.network, {path.name: path for path in data})
+        labels = lines_of(wanted.labels)
+        said = Said(sides(how["crop"]), output=wanted.output, classes=len(labels))
+        facts = signature(wanted.network, said, model)
+        transform = {key: how[key] for key in ("resize", "crop", "interpolation", "fit", "pad")}
+    with step(f"asking {name} itself"):
+        original = Original(serialised(model, name), name, facts, how)
+        shown = checked.shown(samples, transform)
+        seen = [pixels.transpose(1, 2, 0) for pixels in shown.pixels]
+        numbers = original.numbers(seen)
+        bounded = ends_bounded(model.graph, facts.output)
+        reading = judged(name, numbers, original.wild(seen[:WILD]), bounded, wanted.gives)
+        reference = scores(numbers, reading)
+    print(f"  {name} gives {reading.gives}: {reading.why}")
+    labels = labels_for(labels, reference.shape[1], wanted.labels, name)
+    conversion = Conversion(model, facts, how, reading, shown.pixels, reference)
     with files.whole_folder(out) as draft:
-        (draft / "model.onnx").write_bytes(
-            adopted(wanted.network, how["mean"], how["std"]).SerializeToString()
-        )
         made = checked.Made(
             identity=identity,
             untrained=False,
-            transform={name: how[name] for name in ("resize", "crop", "interpolation")},
+            transform=transform,
             labels=labels,
-            weights={"source": wanted.network.name, "sha256": identity["sha256"]},
-            original=original,
+            weights={"source": name, "sha256": identity["sha256"]},
             called="the original",
+            answers=reading.answers,
+            together=convert(conversion, draft / "model.onnx"),
         )
-        checked.finish(draft, made, samples, BOUND)
+        answered = checked.finish(draft, made, shown, reference, BOUND)
+        with step("preparing the pictures in another way"):
+            expected = scores(np.concatenate(list(map(original.of_file, shown.files))), reading)
+            agreement = compare(expected, answered[-len(expected) :], reading.answers)
+        print(f"  {agreement}")
+        if not agreement.within(PREPARED):
+            raise UserError(
+                f"pictures are not prepared as {name} wants them ({agreement}; {PREPARED})",
+                "nothing was changed; please report this as a bug, with PICTURES=",
+            )
+        np.savez_compressed(draft / EXPECTED, scores=expected)
 
 
-def require_a_label_each(
-    labels: list[str], classes: int, source: Path | None, network: Path
-) -> None:
+def labels_for(labels: list[str], classes: int, source: Path | None, network: str) -> list[str]:
+    """A label for each class; of one class, its opposite too."""
+    if not labels:
+        return [f"class {each}" for each in range(classes)]
+    if len(labels) == 1 and classes == 2:
+        labels = [f"not {labels[0]}", *labels]
     if len(labels) != classes:
         raise UserError(
-            f"{source} has {len(labels)} labels, and {network.name} {classes} classes",
+            f"{source} has {len(labels)} labels, and {network} {classes} classes",
             "give one label per line, in the network's order",
         )
-
-
-class Original:
-    """The original network: normalised floats -> scores or probabilities."""
-
-    def __init__(self, path: Path, how: dict[str, Any]) -> None:
-        import numpy as np
-        import onnxruntime
-
-        from scripts.steps.foreign import gives_probabilities
-
-        try:
-            self._session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        except Exception as fault:  # ONNX Runtime's exceptions have no common base class
-            said = " ".join(str(fault).split())[:200]
-            raise UserError(
-                f"{path.name} cannot be run: {said}",
-                "export it with standard ONNX operators, in a single file",
-            ) from None
-        self._mean, self._std = (
-            np.array(how[name], np.float32).reshape(1, 3, 1, 1) for name in ("mean", "std")
-        )
-        self._gives_probabilities = gives_probabilities(path)
-
-    def __call__(self, pixels: Any) -> Any:
-        import numpy as np
-
-        normalised = (pixels.astype(np.float32) / 255 - self._mean) / self._std
-        name = self._session.get_inputs()[0].name
-        (scores,) = self._session.run(None, {name: normalised})
-        # Logarithms of probabilities work as scores: softmax inverts them.
-        return np.log(np.maximum(scores, 1e-30)) if self._gives_probabilities else scores
+    return labels
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving.scores import softmax
+from bundle_serving.scores import READINGS
 
 # Two classes this close in the reference are a tie: their order means nothing.
 TIE = 0.02
@@ -46,21 +46,25 @@ class Agreement:
         return asdict(self) | {"bound": asdict(bound)}
 
 
-def compare(reference: NDArray[Any], scores: NDArray[Any]) -> Agreement:
+def compare(
+    reference: NDArray[Any], scores: NDArray[Any], answers: str = "single-label"
+) -> Agreement:
     """Compares scores [pictures, classes] with the reference's."""
     if not np.isfinite(scores).all():
         return Agreement(len(reference), 0, float("inf"))
-    expected, actual = softmax(reference), softmax(scores)
+    expected, actual = READINGS[answers](reference), READINGS[answers](scores)
     chosen = np.take_along_axis(expected, actual.argmax(axis=1, keepdims=True), axis=1)[:, 0]
     equal = expected.max(axis=1) - chosen <= TIE
     return Agreement(len(reference), int(equal.sum()), float(np.abs(expected - actual).max()))
 
 
-def told(reference: NDArray[Any], probabilities: NDArray[Any]) -> Agreement:
+def told(
+    reference: NDArray[Any], probabilities: NDArray[Any], answers: str = "single-label"
+) -> Agreement:
     """Like compare, for probabilities of which an answer may have only some; the others are NaN. An
     answer without any is not judged."""
     judged = ~np.isnan(probabilities).all(axis=1)
-    expected, actual = softmax(reference)[judged], probabilities[judged]
+    expected, actual = READINGS[answers](reference)[judged], probabilities[judged]
     if np.isinf(actual).any():
         return Agreement(len(expected), 0, float("inf"))
     if not len(expected):

@@ -6,20 +6,20 @@ pictures/ and manifest.json.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from bundle_serving.pictures import Transform
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps.agreement import Agreement, Bound, compare
+from scripts.steps.agreement import Bound, compare
 from scripts.steps.manifest import Manifest
+from scripts.steps.original import rows, session
 from scripts.steps.progress import step
 from scripts.steps.samples import noise, pictures
 
@@ -33,23 +33,58 @@ class Made:
     transform: dict[str, Any]
     labels: list[str]
     weights: dict[str, str]
-    original: Callable[[NDArray[Any]], NDArray[Any]]  # pixels of one picture -> its scores
     called: str
+    answers: str = "single-label"
+    together: bool = True  # whether it takes several pictures at once
 
 
-def finish(draft: Path, made: Made, samples: Path | None, bound: Bound) -> None:
+@dataclass(frozen=True)
+class Shown:
+    """What the networks are compared on."""
+
+    files: list[bytes]
+    pixels: NDArray[np.uint8]  # noise, and then each file's
+
+
+def shown(samples: Path | None, transform: Mapping[str, Any]) -> Shown:
+    how = Transform(**transform, decode="full")
+    found = pictures(samples, how)
+    pixels = np.stack([*noise(how), *(each for _, each in found)])
+    return Shown([file for file, _ in found], pixels)
+
+
+def compared(
+    draft: Path,
+    made: Made,
+    samples: Path | None,
+    original: Callable[[NDArray[Any]], NDArray[Any]],
+    bound: Bound,
+) -> None:
+    """`original`: pixels of one picture -> its scores."""
+    with step(f"asking {made.called} itself"):
+        asked = shown(samples, made.transform)
+        reference = np.concatenate([original(each[None]) for each in asked.pixels])
+    finish(draft, made, asked, reference, bound)
+
+
+def finish(
+    draft: Path, made: Made, asked: Shown, reference: NDArray[Any], bound: Bound
+) -> NDArray[Any]:
+    """Returns the ONNX file's scores."""
     path = draft / "model.onnx"
     with step(f"comparing ONNX with {made.called}"):
-        how = Transform(**made.transform, decode="full")
-        shown = pictures(samples, how)
-        pixels = np.stack([*noise(how), *(each for _, each in shown)])
-        reference = np.concatenate([made.original(each[None]) for each in pixels])
-        agreement = _compared(path, pixels, reference, bound, made.called)
+        scores = rows(session(path, "the exported network"), asked.pixels, made.together)
+        agreement = compare(reference, scores, made.answers)
     print(f"  {agreement}")
+    if not agreement.within(bound):
+        raise UserError(
+            f"the ONNX graph disagrees with {made.called} ({agreement}; {bound})",
+            "nothing was changed; this network cannot be converted faithfully",
+        )
     # The reference's last rows belong to the pictures, in this order.
-    np.savez_compressed(draft / "reference.npz", pixels=pixels, scores=reference)
+    np.savez_compressed(draft / "reference.npz", pixels=asked.pixels, scores=reference)
     (draft / "pictures").mkdir()
-    for number, (file, _) in enumerate(shown):
+    for number, file in enumerate(asked.files):
         (draft / "pictures" / f"{number:03}").write_bytes(file)
     (draft / "labels.txt").write_text("".join(f"{label}\n" for label in made.labels))
     manifest = Manifest(
@@ -58,27 +93,13 @@ def finish(draft: Path, made: Made, samples: Path | None, bound: Bound) -> None:
         transform=made.transform,
         onnx={
             "sha256": files.sha256(path),
-            "input": ["uint8", 3, how.crop, how.crop],
+            "input": ["uint8", *asked.pixels.shape[1:]],
             "classes": len(made.labels),
+            "answers": made.answers,
+            "together": made.together,
             "weights": made.weights,
         },
         check=agreement.record(bound),
     )
     (draft / "manifest.json").write_text(manifest.dump())
-
-
-def _compared(
-    path: Path, pixels: NDArray[Any], reference: NDArray[Any], bound: Bound, called: str
-) -> Agreement:
-    options = onnxruntime.SessionOptions()
-    # onnxruntime 1.31 crashes with more optimisations on vit_b_16 in half precision.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    (scores,) = session.run(["output"], {"input": pixels})
-    agreement = compare(reference, scores)
-    if not agreement.within(bound):
-        raise UserError(
-            f"the ONNX graph disagrees with {called} ({agreement}; {bound})",
-            "nothing was changed; this network cannot be converted faithfully",
-        )
-    return agreement
+    return scores

@@ -36,7 +36,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     require_known(options.arch)
-    wanted = Torchvision(options.arch, options.weights, options.precision, options.labels)
+    wanted = Torchvision(
+        *(options.arch, options.weights, options.precision, options.labels, options.samples)
+    )
     reason = why_export(options.out, wanted)
     if reason is None:
         print(f"{options.out} fits: nothing to export")
@@ -64,10 +66,10 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
             transform=network.transform,
             labels=network.labels,
             weights=network.weights | {"loaded_sha256": networks.digest_of(network.module)},
-            original=networks.asked(original),
             called="PyTorch",
         )
-        checked.finish(draft, made, samples, BOUNDS[wanted.precision])
+        bound = BOUNDS[wanted.precision]
+        checked.compared(draft, made, samples, networks.asked(original), bound)
 
 
 def _import() -> None:

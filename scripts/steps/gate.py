@@ -85,7 +85,8 @@ def prove(options: argparse.Namespace) -> None:
             answers = [_ask(connection, options.network, inputs) for inputs, _ in asked]
             scores = np.concatenate([next(iter(each.values())) for each in answers])
             expected = np.concatenate([each for _, each in asked])
-            judge("network", compare(expected, scores), BOUNDS[options.precision])
+            agreement = compare(expected, scores, engine.answers(options.reference))
+            judge("network", agreement, BOUNDS[options.precision])
         questions = golden.load(options.questions)
         answers = [_ask(connection, options.ensemble, each) for each in questions]
         memory = memory_of_models()

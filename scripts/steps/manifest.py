@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -13,7 +14,11 @@ from scripts.base import files
 from scripts.base.errors import UserError
 
 SCHEMA = 1
+# More photos say nothing new about the arithmetic, and cost seconds.
+MOST_SAMPLES = 32
 CONSTRAINTS = Path(__file__).parents[2] / "requirements" / "constraints.txt"
+# Of a version's export: what was expected of its pictures, independent of how they are prepared.
+EXPECTED = "expected.npz"
 MAKERS = ("torch", "torchvision", "onnx", "onnxscript")
 
 
@@ -36,6 +41,7 @@ class Torchvision:
     weights: str  # "default" (torchvision's own), "random", or a file
     precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
     labels: Path | None = None  # None: torchvision's own
+    samples: Path | None = None  # photos for the check
 
     @property
     def untrained(self) -> bool:
@@ -70,7 +76,12 @@ class Torchvision:
             "weights": weights,
             "versions": pinned(*MAKERS),
             **own_labels,
+            **of_samples(self.samples),
         }
+
+
+# The graph around the user's own, and its check.
+ADOPTION = 2
 
 
 @dataclass(frozen=True)
@@ -79,20 +90,71 @@ class Foreign:
 
     network: Path
     labels: Path | None  # None: its classes are numbered
-    pictures: dict[str, Any]  # how they are resized, cropped and normalised
+    pictures: Mapping[str, Any]  # how they are prepared
+    output: str = ""  # which of its outputs is taken, if it has several
+    gives: str = ""  # scores, probabilities or multi-label; empty: its numbers tell
+    samples: Path | None = None  # photos for the check
+    data: tuple[Path, ...] | None = None  # its weights, if they are elsewhere than it says
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         network = of_file(self.network, before)
         if not network:
             raise UserError(f"no network at {self.network}", "name an .onnx file")
+        weights = self.data
+        if weights is None and self.network.is_file():
+            weights = tuple(external_data(self.network))
         return {
-            "schema": SCHEMA,
+            "schema": ADOPTION,
             **network,
             "precision": "fp32",
             "labels": of_labels(self.labels, before) if self.labels else None,
             "pictures": self.pictures,
+            "output": self.output,
+            "gives": self.gives,
+            "data": [files.sha256(path) for path in weights]
+            if weights is not None
+            else before.get("data", []),
             "versions": pinned("onnx", "onnxruntime"),
+            **of_samples(self.samples),
         }
+
+
+# As ONNX stores it: a key and a value, each after its length.
+LOCATION = re.compile(rb"\n\x08location\x12(?:([\x01-\x7f])|([\x80-\xff])([\x01-\x1f]))")
+
+
+def external_data(network: Path) -> list[Path]:
+    """The files beside an ONNX file that it keeps its weights in. What reads it whole is not at
+    hand; whether one is missing shows when its weights are read."""
+    content = network.read_bytes()
+    names: dict[str, None] = {}
+    for found in LOCATION.finditer(content):
+        short, low, high = found.groups()
+        length = short[0] if short else (low[0] & 0x7F) | high[0] << 7
+        names[content[found.end() : found.end() + length].decode(errors="replace")] = None
+    return [network.parent / name for name in names if _is_beside(network, name)]
+
+
+def _is_beside(network: Path, name: str) -> bool:
+    try:
+        path = (network.parent / name).resolve()
+        return path.is_relative_to(network.parent.resolve()) and path.is_file()
+    except (OSError, ValueError):  # too long, or with a zero in it
+        return False
+
+
+def of_samples(folder: Path | None) -> dict[str, str]:
+    """Identifies a folder of photos: names and sizes of all, and the content of those that count;
+    to read hundreds at each start would be slow."""
+    if folder is None:
+        return {}
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    hasher = hashlib.sha256()
+    for number, path in enumerate(found):
+        hasher.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
+        if number < MOST_SAMPLES:
+            hasher.update(path.read_bytes())
+    return {"samples": hasher.hexdigest()}
 
 
 def of_file(path: Path, before: Mapping[str, Any] | None) -> dict[str, str]:
@@ -167,7 +229,13 @@ def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str
     if manifest is None:
         return "nothing exported yet"
     identity = spec.identity(manifest.identity if as_before else NOTHING)
-    changes = differences(manifest.identity, identity)
+    # Without SAMPLES=, those of the last check will do.
+    before = {
+        name: said
+        for name, said in manifest.identity.items()
+        if name != "samples" or name in identity
+    }
+    changes = differences(before, identity)
     if not changes:
         onnx = artefact / "model.onnx"
         if not onnx.exists():

@@ -11,29 +11,30 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from bundle_serving.pictures import PictureError, Transform, to_pixels
 from scripts.base.errors import UserError
+from scripts.steps.manifest import MOST_SAMPLES
 from scripts.steps.picture import mug
 
 RANDOM_PICTURES = 4
-# More say nothing new about the arithmetic, and cost seconds.
-MOST_PICTURES = 32
+MOST_PICTURES = MOST_SAMPLES
 DRAWN_SIDE = 320
 
 
 def noise(how: Transform) -> NDArray[np.uint8]:
-    """uint8 [n, 3, crop, crop]: white noise, and noise with the spectrum of a photograph."""
+    """uint8 [n, 3, height, width]: white noise, and noise with the spectrum of a photograph."""
     random = np.random.default_rng(0)
-    shape = (RANDOM_PICTURES, 3, how.crop, how.crop)
+    height, width = how.sides
+    shape = (RANDOM_PICTURES, 3, height, width)
     white = random.integers(0, 256, shape, dtype=np.uint8)
     spectrum = np.fft.rfft2(random.standard_normal(shape))
-    frequency = np.hypot(np.fft.fftfreq(how.crop)[:, None], np.fft.rfftfreq(how.crop)[None])
-    smooth = np.fft.irfft2(spectrum / np.maximum(frequency, 1 / how.crop), s=shape[2:])
+    frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None])
+    smooth = np.fft.irfft2(spectrum / np.maximum(frequency, 1 / max(shape[2:])), s=shape[2:])
     low, high = (smooth.min(axis=(2, 3), keepdims=True), smooth.max(axis=(2, 3), keepdims=True))
     natural = ((smooth - low) / (high - low) * 255).astype(np.uint8)
     return np.concatenate([white, natural])
 
 
 def pictures(folder: Path | None, how: Transform) -> list[tuple[bytes, NDArray[np.uint8]]]:
-    """Image files and their pixels [3, crop, crop]: a drawing, and the folder's pictures."""
+    """Image files and their pixels [3, height, width]: a drawing, and the folder's pictures."""
     drawing = io.BytesIO()
     mug().save(drawing, "PNG")
     files = [drawing.getvalue(), *(read(folder, MOST_PICTURES, "SAMPLES") if folder else [])]

@@ -14,10 +14,17 @@ def profile(least: Inputs, usual: Inputs, most: Inputs) -> dict[str, str]:
     return dict(zip(OPTIONS, map(_said, (least, usual, most)), strict=True))
 
 
-def of_pixels(name: str, side: int, usual: int, most: int) -> dict[str, str]:
+def of_pixels(name: str, crop: int | Sequence[int], usual: int, most: int) -> dict[str, str]:
     """For an image network, by its batch sizes."""
-    least, best, largest = ({name: (batch, 3, side, side)} for batch in (1, usual, most))
+    batches = (1, min(usual, most), most)
+    least, best, largest = ({name: (batch, 3, *sides(crop))} for batch in batches)
     return profile(least, best, largest)
+
+
+def sides(crop: int | Sequence[int]) -> tuple[int, int]:
+    """Height and width; of a square, one number is enough."""
+    height, width = (crop, crop) if isinstance(crop, int) else crop
+    return height, width
 
 
 def _said(inputs: Inputs) -> str:

@@ -1,36 +1,75 @@
-"""The inputs and outputs of a foreign ONNX file: pixels in, one row of scores out."""
+"""What a foreign ONNX file takes and gives: pictures in, a row of numbers out for each."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.base.errors import UserError
 
-HOW = "export it with torch.onnx.export, pixels [batch, 3, side, side], and a dynamic batch"
+HOW = "export it with torch.onnx.export, pixels [batch, 3, height, width]"
+# Other numbers of channels are not pictures that anyone sends.
+CHANNELS = (1, 3)
+MOST_PIXELS = 4096 * 4096
+NUMBERS = ("FLOAT", "FLOAT16", "DOUBLE")
+LEVELS = ("UINT8", "INT16", "UINT16", "INT32", "INT64")
+
+Size = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Signature:
     input: str
+    kind: str  # of its numbers, as ONNX names it
+    channels_last: bool
+    channels: int
+    size: Size  # height and width
+    batch: int | None  # None: any
     output: str
-    crop: int
     classes: int
 
+    @property
+    def takes_levels(self) -> bool:
+        """Whole numbers, as pictures have them."""
+        return self.kind in LEVELS
 
-def signature(path: Path) -> Signature:
-    model = read(path)
-    weights = {each.name for each in model.graph.initializer}
+
+@dataclass(frozen=True)
+class Said:
+    """What the user says of a network that its file leaves open."""
+
+    size: Size | None = None
+    usual: Size | None = None  # if it may have any, and none is asked for
+    output: str = ""
+    classes: int = 0
+
+
+NOTHING = Said()
+
+
+def signature(path: Path, said: Said = NOTHING, model: Any = None) -> Signature:
+    model = model or read(path)
+    weights = {each.name for each in (*model.graph.initializer, *model.graph.sparse_initializer)}
     inputs = [each for each in model.graph.input if each.name not in weights]
-    if len(inputs) != 1 or len(model.graph.output) != 1:
-        found = f"{len(inputs)} inputs and {len(model.graph.output)} outputs"
-        raise UserError(f"{path.name} has {found}, not one of each", HOW)
-    pixels, scores = inputs[0], model.graph.output[0]
-    return Signature(pixels.name, scores.name, _crop(path, pixels), _classes(path, scores))
+    if len(inputs) != 1:
+        names = ", ".join(each.name for each in inputs) or "none"
+        raise UserError(
+            f"{path.name} has {len(inputs)} inputs ({names}), not one for pictures", HOW
+        )
+    (pixels,) = inputs
+    output, classes = _chosen(path, model, said)
+    channels_last, channels, size = _picture(path, pixels, said)
+    batch = _dims(pixels)[0]
+    return Signature(
+        pixels.name, _kind(pixels), channels_last, channels, size, batch, output, classes
+    )
 
 
 def read(path: Path) -> Any:
+    """The network, without what it keeps in other files."""
     import onnx
 
     try:
@@ -41,40 +80,154 @@ def read(path: Path) -> Any:
         model = None
     if model is None or not model.graph.node:  # a short text parses as an empty network
         raise UserError(f"{path} cannot be read as ONNX", "name an .onnx file")
-    if any(map(onnx.external_data_helper.uses_external_data, model.graph.initializer)):
-        raise UserError(
-            f"{path.name} keeps its weights in a separate file",
-            "save it as one file: torch.onnx.export(…, external_data=False)",
-        )
+    # Older files list their weights among the inputs too, and are valid as newer ones.
+    model.ir_version = max(model.ir_version, 4)
     return model
 
 
-def _crop(path: Path, pixels: Any) -> int:
+def whole(path: Path, data: Mapping[str, Path] | None = None) -> Any:
+    """The network with what it keeps in other files: beside it, or where `data` says."""
+    import onnx
+    from onnx.external_data_helper import ExternalDataInfo, uses_external_data
+
+    model = read(path)
+    for tensor in _tensors(model, onnx):
+        if not uses_external_data(tensor):
+            continue
+        try:
+            info = ExternalDataInfo(tensor)
+            offset, length = int(info.offset or 0), int(info.length or -1)
+        except ValueError:
+            raise _damaged(path, tensor.name) from None
+        found = (data or {}).get(Path(str(info.location)).name)
+        if found is None:
+            raise UserError(
+                f"{path.name} keeps weights in {info.location}, which is not beside it",
+                "put it there, or save one file: torch.onnx.export(…, external_data=False)",
+            )
+        with found.open("rb") as file:
+            file.seek(offset)
+            content = file.read(length)
+        if length >= 0 and len(content) != length:
+            raise UserError(f"{found.name} is too short for {path.name}", "copy both again")
+        tensor.raw_data = content
+        tensor.ClearField("data_location")
+        del tensor.external_data[:]
+    return model
+
+
+def _damaged(path: Path, name: str) -> UserError:
+    return UserError(f"{path.name} is damaged: its tensor {name} cannot be read", HOW)
+
+
+def _tensors(model: Any, onnx: Any) -> Sequence[Any]:
+    found: list[Any] = list(onnx.external_data_helper._get_all_tensors(model))
+    return found
+
+
+def _picture(path: Path, pixels: Any, said: Said) -> tuple[bool, int, Size]:
+    dims = _dims(pixels)
+    what = f"{path.name} takes {_shown(pixels)}"
+    if len(dims) != 4 or _kind(pixels) not in (*NUMBERS, *LEVELS):
+        raise UserError(f"{what}, not pictures [batch, 3, height, width]", HOW)
+    channels_last = dims[1] not in CHANNELS and dims[3] in CHANNELS
+    channels = dims[3] if channels_last else dims[1]
+    if channels not in CHANNELS:
+        raise UserError(f"{what}: neither colour (3 channels) nor grey (1)", HOW)
+    fixed = dims[1:3] if channels_last else dims[2:4]
+    asked = said.size or (None, None)
+    if any(None not in (has, want) and has != want for has, want in zip(fixed, asked, strict=True)):
+        raise UserError(
+            f"{what}, and {asked[0]}x{asked[1]} was asked for", "omit SIZE, or crop in the recipe"
+        )
+    usual = said.size or said.usual or (None, None)
+    size = [has or want for has, want in zip(fixed, usual, strict=True)]
+    if None in size:
+        raise UserError(
+            f"{what}: any height and width", "say which it was trained for: SIZE=224, or 224x320"
+        )
+    height, width = (int(side or 0) for side in size)
+    if min(height, width) < 1 or height * width > MOST_PIXELS or dims[0] == 0:
+        raise UserError(f"{what}, which is no size of a picture", HOW)
+    return channels_last, int(channels or 0), (height, width)
+
+
+def _chosen(path: Path, model: Any, said: Said) -> tuple[str, int]:
+    """The output that is taken, and its number of classes."""
+    outputs = {each.name: each for each in _outputs(model)}
+    if said.output:
+        if said.output not in outputs:
+            raise UserError(
+                f"{path.name} has no output {said.output}", f"choose one: {', '.join(outputs)}"
+            )
+        outputs = {said.output: outputs[said.output]}
+    found = {name: classes for name, each in outputs.items() if (classes := _classes(each, said))}
+    if len(found) == 1:
+        ((output, classes),) = found.items()
+        return output, classes
+    shown = ", ".join(f"{name}: {_shown(each)}" for name, each in outputs.items()) or "nothing"
+    if found:
+        names = " or ".join(found)
+        raise UserError(f"{path.name} gives {shown}", f"say which is the answer: OUTPUT={names}")
+    if any(_is_open(each) for each in outputs.values()):
+        raise UserError(
+            f"{path.name} does not say how many classes it has ({shown})", "name them: LABELS="
+        )
+    raise UserError(f"{path.name} gives {shown}, not float [batch, classes]", HOW)
+
+
+def _outputs(model: Any) -> list[Any]:
+    """With shapes that the file does not say, but that follow from it."""
     import onnx
 
-    dims = _dims(pixels)
-    square = len(dims) == 4 and dims[1] == 3 and dims[2] is not None and dims[2] == dims[3]
-    is_float = pixels.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
-    if not (square and is_float and dims[0] is None):
-        raise UserError(f"{path.name} takes {_said(pixels)}, not float [batch, 3, side, side]", HOW)
-    return int(dims[2] or 0)
+    if all(_classes(each, NOTHING) for each in model.graph.output):
+        return list(model.graph.output)
+    try:
+        return list(onnx.shape_inference.infer_shapes(model).graph.output)
+    except Exception:  # of a network that is not valid; what runs it says more
+        return list(model.graph.output)
 
 
-def _classes(path: Path, scores: Any) -> int:
-    dims = _dims(scores)
-    if len(dims) != 2 or dims[1] is None:
-        raise UserError(f"{path.name} gives {_said(scores)}, not float [batch, classes]", HOW)
-    return dims[1]
+def _classes(scores: Any, said: Said) -> int:
+    """How many, if this can be an answer: a row of floats for each picture, whatever sides of 1
+    are around; else 0."""
+    if not scores.type.HasField("tensor_type") or _kind(scores) not in NUMBERS:
+        return 0
+    if _is_open(scores):
+        return said.classes
+    dims = _dims(scores)[1:]
+    return math.prod(int(size or 0) for size in dims) if sum(d != 1 for d in dims) <= 1 else 0
+
+
+def _is_open(scores: Any) -> bool:
+    """Whether only the number of classes is unknown."""
+    if not scores.type.HasField("tensor_type") or _kind(scores) not in NUMBERS:
+        return False
+    if not scores.type.tensor_type.HasField("shape"):
+        return True
+    dims = _dims(scores)[1:]
+    return dims.count(None) == 1 and sum(size != 1 for size in dims) == 1
+
+
+def _kind(value: Any) -> str:
+    import onnx
+
+    try:
+        return str(onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type))
+    except ValueError:
+        return "UNKNOWN"
 
 
 def _dims(value: Any) -> list[int | None]:
     """None for a dynamic dimension."""
     dims = value.type.tensor_type.shape.dim
-    return [each.dim_value if each.HasField("dim_value") else None for each in dims]
+    # Some exporters write -1 for what is open.
+    sizes = [each.dim_value if each.HasField("dim_value") else None for each in dims]
+    return [None if size is not None and size < 0 else size for size in sizes]
 
 
-def _said(value: Any) -> str:
-    import onnx
-
-    kind = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
-    return f"{kind} [{', '.join('dynamic' if d is None else str(d) for d in _dims(value))}]"
+def _shown(value: Any) -> str:
+    if not value.type.HasField("tensor_type"):
+        return str(value.type.WhichOneof("value")).removesuffix("_type")
+    sizes = ("dynamic" if size is None else str(size) for size in _dims(value))
+    return f"{_kind(value).lower()} [{', '.join(sizes)}]"

@@ -43,7 +43,7 @@ class Embedder:
         self._engine = Engine(network.file, "fp32", threads)
         # OpenVINO's binding initialises itself at the first call and hangs forever if two threads
         # make theirs at once: so each instance makes one here.
-        self._run([np.zeros((3, how.crop, how.crop), np.uint8)])
+        self._run([np.zeros((3, *how.sides), np.uint8)])
 
     @batch  # type: ignore[untyped-decorator]  # PyTriton comes without types
     def __call__(self, image: NDArray[np.object_]) -> dict[str, NDArray[Any]]:

@@ -67,13 +67,29 @@ class PictureError(ValueError):
 
 @dataclass(frozen=True)
 class Transform:
-    """torchvision's ImageClassification recipe (short side, centre crop), and our two knobs."""
+    """torchvision's ImageClassification recipe (short side, centre crop), what other trainings do
+    instead, and our two knobs."""
 
-    resize: int
-    crop: int
+    resize: int  # the short side; of a crop that is not square, where the picture just covers it
+    crop: int | Sequence[int]  # a side, or height and width
     interpolation: str = "bilinear"
     decode: str = "reduced"  # or "full": slower, and to the pixel what torchvision answers
     max_megapixels: float = 50.0
+    fit: str = "crop"  # or "squash": whatever its shape; or "letterbox": all of it, with borders
+    pad: int = 0  # the level of the borders
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Height and width."""
+        height, width = (self.crop,) * 2 if isinstance(self.crop, int) else self.crop
+        return height, width
+
+    @property
+    def target(self) -> tuple[int, int]:
+        """Width and height that the picture is made to cover, to have, or to fit into."""
+        height, width = self.sides
+        short = min(height, width)
+        return self.resize * width // short, self.resize * height // short
 
     @classmethod
     def load(cls, path: Path) -> Transform:
@@ -90,7 +106,7 @@ Seen = Callable[[int, int, int, float], None]
 def to_pixels(
     data: bytes | memoryview | NDArray[np.uint8], how: Transform, seen: Seen | None = None
 ) -> NDArray[np.uint8]:
-    """The bytes of an image file -> uint8 [3, crop, crop]."""
+    """The bytes of an image file -> uint8 [3, height, width]."""
     raw = bytes(data)
     if not raw:
         raise PictureError("the picture is empty (0 bytes); send the bytes of an image file")
@@ -102,7 +118,7 @@ def to_pixels(
                 if how.decode == "reduced":
                     # libjpeg scales by 1/2, 1/4 or 1/8 while it decodes. Twice the target is kept,
                     # so that the antialiasing filter still decides how the result looks.
-                    image.draft(None, (2 * how.resize, 2 * how.resize))
+                    image.draft(None, (2 * max(how.target), 2 * max(how.target)))
                 turn.enter_context(_turn(image))
                 if seen:
                     seen(len(raw), width, height, image.width / width)
@@ -241,15 +257,32 @@ def _to_8_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
     return values.round(out=values).astype(np.uint8)
 
 
+def _resized(size: tuple[int, int], how: Transform) -> tuple[int, int]:
+    """Width and height before the crop."""
+    (width, height), (most_width, most_height) = size, how.target
+    if how.fit == "squash":
+        return most_width, most_height
+    if how.fit == "letterbox":
+        scale = min(most_width / width, most_height / height)
+        return max(1, round(width * scale)), max(1, round(height * scale))
+    if most_width * height >= most_height * width:
+        return most_width, most_width * height // width
+    return most_height * width // height, most_height
+
+
 def _resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
-    width, height = picture.size
-    long = how.resize * max(picture.size) // min(picture.size)
-    new_width, new_height = (how.resize, long) if width <= height else (long, how.resize)
-    left = round((new_width - how.crop) / 2)
-    top = round((new_height - how.crop) / 2)
-    right, bottom = left + how.crop, top + how.crop
+    (width, height), (crop_height, crop_width) = picture.size, how.sides
+    new_width, new_height = _resized(picture.size, how)
     filter_ = Image.Resampling[how.interpolation.upper()]
-    if how.decode == "full" and long <= MAX_ASPECT_RATIO * how.resize:
+    if how.fit == "letterbox":
+        framed = Image.new("RGB", (crop_width, crop_height), (how.pad,) * 3)
+        place = (crop_width - new_width) // 2, (crop_height - new_height) // 2
+        framed.paste(picture.resize((new_width, new_height), filter_), place)
+        return framed
+    left = round((new_width - crop_width) / 2)
+    top = round((new_height - crop_height) / 2)
+    right, bottom = left + crop_width, top + crop_height
+    if how.decode == "full" and max(new_width, new_height) <= MAX_ASPECT_RATIO * how.resize:
         whole = picture.resize((new_width, new_height), filter_)
         return whole.crop((left, top, right, bottom))
     # Half the work: only the part of the source that the crop comes from. It differs by a level
@@ -257,4 +290,4 @@ def _resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
     # rows before columns.
     x, y = width / new_width, height / new_height
     box = (left * x, top * y, min(right * x, width), min(bottom * y, height))
-    return picture.resize((how.crop, how.crop), filter_, box)
+    return picture.resize((crop_width, crop_height), filter_, box)

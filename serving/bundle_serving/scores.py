@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,10 +18,26 @@ def softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
     An array of cupy stays on its GPU: numpy's functions hand it on to cupy's (NEP 13).
     """
-    if not np.isfinite(scores).all():
-        # Triton's sort by probability is undefined for NaN.
-        raise ScoresError("the network's output contains NaN or infinity; its weights are damaged")
+    _require_finite(scores)
     with np.errstate(over="ignore"):  # minus infinity, whose exponential is 0 as intended
         exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
     probabilities: NDArray[np.float32] = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return probabilities.astype(np.float32, copy=False)
+
+
+def independent(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Of a network whose labels do not exclude each other, the output itself."""
+    _require_finite(probabilities)
+    return probabilities
+
+
+Reading: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+
+# How the output of a network is read, by what it answers.
+READINGS: dict[str, Reading] = {"single-label": softmax, "multi-label": independent}
+
+
+def _require_finite(scores: NDArray[np.float32]) -> None:
+    if not np.isfinite(scores).all():
+        # Triton's sort by probability is undefined for NaN.
+        raise ScoresError("the network's output contains NaN or infinity; its weights are damaged")

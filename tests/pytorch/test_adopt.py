@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from bundle_serving.scores import softmax
 from scripts.base.errors import UserError
 from scripts.steps import adopt
 from scripts.steps.manifest import Foreign, Manifest, why_export
+from tests.project import picture
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +48,9 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-HOW = {"crop": 96, "resize": 110, "interpolation": "bilinear"}
-NORMALISED = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+HOW = {"crop": 96, "resize": 110, "interpolation": "bilinear", "fit": "crop", "pad": 0}
+LEVELS = {"channels": "rgb", "scale": 255.0}
+NORMALISED = LEVELS | {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
 def adopted(network: Path, out: Path, *words: str, **how: Any) -> int:
@@ -74,10 +77,25 @@ def test_a_foreign_network_keeps_its_answers(foreign: Path, tmp_path: Path) -> N
     assert "pictures.mean" in str(why_export(out, other))
 
 
+def test_other_photos_to_compare_on_mean_another_comparison(foreign: Path, tmp_path: Path) -> None:
+    photos, out = tmp_path / "photos", tmp_path / "onnx"
+    photos.mkdir()
+    (photos / "a.png").write_bytes(picture())
+    assert adopted(foreign, out) == 0
+    given = Foreign(foreign, None, HOW | NORMALISED, samples=photos)
+    assert "samples: none -> " in str(why_export(out, given))
+    assert adopted(foreign, out, "--samples", str(photos)) == 0
+    assert len(list((out / "pictures").iterdir())) == 2
+    # Without SAMPLES= the last comparison will do.
+    assert why_export(out, given) is why_export(out, replace(given, samples=None)) is None
+    (photos / "b.png").write_bytes(picture())
+    assert "samples: " in str(why_export(out, given))
+
+
 def test_a_foreign_network_that_is_told_otherwise(foreign: Path, tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("cat\ndog\n")
     with pytest.raises(UserError, match=r"2 labels, and tiny\.onnx 5 classes"):
         adopted(foreign, tmp_path / "onnx", "--labels", str(tmp_path / "labels.txt"))
-    with pytest.raises(UserError, match="takes 96 pixels, and the recipe says crop: 64"):
+    with pytest.raises(UserError, match="float .dynamic, 3, 96, 96., and 64x64 was asked"):
         adopted(foreign, tmp_path / "onnx", crop=64)
     assert not (tmp_path / "onnx").exists()

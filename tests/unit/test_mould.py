@@ -96,12 +96,13 @@ def changed(path: Path, **changes: Any) -> Path:
     ("changes", "cause", "remedy"),
     [
         ({"colour": "red"}, "unknown key colour", "kind, models, setting, source"),
-        ({"pictures__size": 3}, "unknown key pictures.size", "resize, crop, interpolation"),
+        ({"pictures__size": 3}, "unknown key pictures.size", "resize, crop, fit, pad"),
         ({"classes": None}, "classes is missing", "resnet50.yaml shows it"),
         ({"kind": "smell"}, "kind 'smell' is not known", "cascade, image"),
         ({"pictures__crop": "wide"}, "pictures.crop: 'wide'", "integer"),
-        ({"pictures__interpolation": "cubic"}, "interpolation: 'cubic'", "'bilinear' or 'bicubic'"),
-        ({"pictures__mean": [1, 2]}, "pictures.mean", "missing"),
+        ({"pictures__interpolation": "cubic"}, "interpolation: 'cubic'", "'bilinear', 'bicubic'"),
+        ({"pictures__mean": [1, 2]}, "pictures: ", "mean and std of rgb have 3 each"),
+        ({"pictures__resize": 200}, "pictures: ", "at least as large as crop"),
         ({"batch__max": 0}, "batch.max: 0", "greater than or equal to 1"),
         ({"models__network": "../x"}, "models.network: '../x'", "pattern"),
         (
@@ -143,11 +144,12 @@ def test_a_network_that_takes_no_pixels_is_refused(tmp_path: Path) -> None:
 
     path = tmp_path / "odd.onnx"
     for given, said in (
-        (("n", 10), "float .dynamic, 10., not float .batch, 3, side, side."),
-        ((1, 3, 8, 8), "float .1, 3, 8, 8., not"),
+        (("n", 10), "float .dynamic, 10., not pictures .batch, 3, height, width."),
+        ((1, 4, 8, 8), "float .1, 4, 8, 8.: neither colour .3 channels. nor grey .1."),
+        (("n", 3, "h", "w"), "any height and width"),
     ):
         node = helper.make_node("Identity", ["in"], ["out"])
-        graph = helper.make_graph([node], "odd", [tensor("in", *given)], [tensor("out", *given)])
+        graph = helper.make_graph([node], "odd", [tensor("in", *given)], [tensor("out", "n", 2)])
         save(helper.make_model(graph), path)
         with pytest.raises(UserError, match=said):
             signature(path)

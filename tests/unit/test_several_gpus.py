@@ -75,6 +75,9 @@ class Given:
         return False
 
 
+READ = {"answers": {"string_value": "single-label"}}
+
+
 @pytest.fixture
 def postprocessing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The model as it is shipped, beside stand-ins for what the stub process and cupy give it."""
@@ -106,8 +109,10 @@ def postprocessing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def test_each_gpus_scores_are_computed_with_there(postprocessing: Any) -> None:
     scores = np.random.default_rng(0).normal(0, 10, (2, 1000)).astype(np.float32)
+    model = postprocessing.TritonPythonModel()
+    model.initialize({"model_config": json.dumps({"parameters": READ})})
     for number in (1, 0, 1):
-        answered = postprocessing.probabilities({"INPUT_0": Given(scores, number)})
+        answered = model.probabilities({"INPUT_0": Given(scores, number)})
         assert answered.device.number == number
         assert np.array_equal(answered.held, softmax(scores))
 
@@ -123,7 +128,7 @@ def test_each_gpus_scores_are_computed_with_there(postprocessing: Any) -> None:
 def test_kernels_are_compiled_at_the_start(
     postprocessing: Any, parameters: dict[str, Any], compiled: list[int]
 ) -> None:
-    args = {"model_config": json.dumps({"parameters": parameters})}
+    args = {"model_config": json.dumps({"parameters": READ | parameters})}
     postprocessing.TritonPythonModel().initialize(args)
     assert sys.modules["cupy"].compiled == compiled
 

@@ -15,7 +15,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
 from scripts.recipes.parts import Batch, Count, Ensemble, Name, Part
-from scripts.recipes.pbtxt import BATCHES_FORM_THEMSELVES, NEWEST_VERSION, Step, Tensor, share
+from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, batches_form_themselves, share
 from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of
 from scripts.recipes.recipe import Export
 from scripts.settings.settings import Settings
@@ -198,7 +198,7 @@ def choice(recipe: Cascade, engine: str) -> str:
             "CPU",
             "Several, because most only wait for the large network.",
         ),
-        BATCHES_FORM_THEMSELVES,
+        batches_form_themselves(),
         pbtxt.parameter("first", f"{models.first}_{engine}"),
         pbtxt.parameter("then", f"{models.then}_{engine}"),
         pbtxt.parameter("threshold", str(recipe.threshold)),

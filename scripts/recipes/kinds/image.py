@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
-from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
+from scripts.recipes.parts import Batch, Count, Instances, Models, Part
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
 from scripts.recipes.pictures import OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import CHECK, VERSION, Settings, names
 from scripts.steps.infer import Answer
-from scripts.steps.manifest import Foreign, Torchvision
-from scripts.steps.shapes import of_pixels
+from scripts.steps.manifest import Foreign, Torchvision, external_data
+from scripts.steps.shapes import of_pixels, sides
 from scripts.steps.workspace import Workspace
 
 TORCHVISION = "torchvision/"
@@ -30,12 +31,49 @@ STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 PREPROCESSING = ROOT / "model_repository" / "preprocessing"
 
 
+# What DALI does as Pillow does; the rest is prepared on the CPU.
+ON_GPU = {"fit": ("crop",), "interpolation": ("bilinear", "bicubic")}
+
+Side = Annotated[int, Field(ge=1, le=4096)]
+Levels = Annotated[tuple[float, ...], Field(min_length=1, max_length=3)]
+
+
 class Pictures(Part):
-    resize: Count
-    crop: Count
-    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
-    mean: Channels
-    std: Channels
+    """How a picture becomes what the network takes. `resize` is the short side before the crop."""
+
+    resize: Side
+    crop: Side | tuple[Side, Side]  # a side, or height and width
+    fit: Literal["crop", "squash", "letterbox"] = "crop"
+    pad: Annotated[int, Field(ge=0, le=255)] = 0  # the level of a letterbox's borders
+    interpolation: Literal["bilinear", "bicubic", "nearest", "lanczos", "box", "hamming"] = (
+        "bilinear"
+    )
+    channels: Literal["rgb", "bgr", "grey"] = "rgb"
+    scale: Annotated[float, Field(gt=0)] = 255  # (pixel / scale - mean) / std
+    mean: Levels
+    std: Levels
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.fit != "letterbox" and self.resize < min(sides(self.crop)):
+            raise ValueError("resize must be at least as large as crop")
+        wanted = 1 if self.channels == "grey" else 3
+        if {len(self.mean), len(self.std)} != {wanted}:
+            raise ValueError(f"mean and std of {self.channels} have {wanted} each")
+        if 0 in self.std:
+            raise ValueError("std must not be 0")
+        return self
+
+    def __str__(self) -> str:
+        height, width = sides(self.crop)
+        how = {
+            "crop": f"short side {self.resize}, middle {width}x{height}",
+            "squash": f"squashed, middle {width}x{height}",
+            "letterbox": f"whole, in a frame of {width}x{height} (level {self.pad})",
+        }[self.fit]
+        mean, std = ("/".join(f"{each:g}" for each in values) for values in (self.mean, self.std))
+        numbers = f"(pixel / {self.scale:g} - {mean}) / {std}"
+        return f"{how}, {self.interpolation}, {self.channels}, {numbers}"
 
 
 class Image(OfPictures):
@@ -48,6 +86,11 @@ class Image(OfPictures):
     labels: str = ""  # torchvision, or a file's path; empty: an ONNX file's classes are numbered
     classes: Count
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    # Whether one of the labels is right, or any number of them. Empty: not known yet.
+    answers: Literal["single-label", "multi-label", ""] = "single-label"
+    output: str = ""  # of an ONNX file with several: the one with the answer
+    # What an ONNX file gives. Empty: its numbers tell.
+    gives: Literal["", "scores", "probabilities", "multi-label"] = ""
     pictures: Pictures
     batch: Batch
     instances: Instances
@@ -90,8 +133,8 @@ class Image(OfPictures):
         return {self.first_model(layout): {"transform.json": transform.dump()}}
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
-        crop = made.manifest.transform["crop"]
-        pixels, classes = [3, crop, crop], [made.manifest.onnx["classes"]]
+        pixels = [3, *sides(made.manifest.transform["crop"])]
+        classes = [made.manifest.onnx["classes"]]
         if member.name == self.first_model(layout):
             member.output[0].dims[:] = pixels
             if layout.decoding.step == "dali":
@@ -148,15 +191,21 @@ class Image(OfPictures):
         """An .onnx file as weights is the user's own network, whatever ARCH says."""
         labels = self.labels_file
         words: list[str | Path] = ["--labels", labels] if labels else []
-        if samples := settings.photos("SAMPLES"):
+        samples = settings.photos("SAMPLES")
+        if samples:
             words += ["--samples", samples]
         as_before = Settings.weights.name not in settings.given
-        if settings.weights.endswith(".onnx"):
-            foreign = Foreign(Path(settings.weights), labels, self.pictures.model_dump(mode="json"))
-            words += ["--network", foreign.network, "--pictures", json.dumps(foreign.pictures)]
-            return Export("adopt", words, foreign, as_before)
-        spec = Torchvision(settings.arch, settings.weights, engine.export, labels)
-        return Export("export", [*words, *spec.words], spec, as_before)
+        if not settings.weights.endswith(".onnx"):
+            spec = Torchvision(settings.arch, settings.weights, engine.export, labels, samples)
+            return Export("export", [*words, *spec.words], spec, as_before)
+        network, how = Path(settings.weights), self.pictures.model_dump(mode="json")
+        words += ["--network", network, "--pictures", json.dumps(how)]
+        words += [f"--output={self.output}"] if self.output else []
+        words += ["--gives", self.gives] if self.gives else []
+        if network.is_file() and (data := external_data(network)):
+            words += ["--data", *data]
+        foreign = Foreign(network, labels, how, self.output, self.gives, samples)
+        return Export("adopt", words, foreign, as_before)
 
     def computes_in(self, settings: Settings) -> str:
         return settings.precision
@@ -166,13 +215,52 @@ class Image(OfPictures):
         return of_pixels("input", crop, settings.opt_batch, self.batch.max)
 
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
-        classes = made.manifest.onnx["classes"]
-        if classes != self.classes and made.manifest.identity.get("arch") != DRAWN:
+        if not self.answers:  # it is as the network is
+            return
+        of_its_own = "give it a pipeline of its own: make add-model NAME=…"
+        found, name = made.manifest.onnx, made.manifest.describe()
+        if found["classes"] != self.classes and made.manifest.identity.get("arch") != DRAWN:
             raise UserError(
-                f"{made.manifest.describe()} has {classes} classes, and the pipeline serves "
-                f"{self.classes}",
-                "give it a pipeline of its own: make add-model NAME=…",
+                f"{name} has {found['classes']} classes, and the pipeline serves {self.classes}",
+                of_its_own,
             )
+        if (answers := found.get("answers", "single-label")) != self.answers:
+            raise UserError(
+                f"{name} is {answers}, and the pipeline {self.answers}",
+                f"{of_its_own}, or say what it gives: OUTPUT=",
+            )
+        if not found.get("together", True) and self.batch.max > 1:
+            raise UserError(
+                f"{name} takes pictures one by one, and the pipeline up to {self.batch.max}",
+                f"export it with a dynamic batch, or {of_its_own}",
+            )
+        if settings.preprocess == "dali":
+            self._require_dali(name)
+
+    def _require_dali(self, name: str) -> None:
+        how = self.pictures
+        odd = [getattr(how, key) for key, known in ON_GPU.items() if getattr(how, key) not in known]
+        if isinstance(how.crop, tuple):
+            odd.append("height and width")
+        if odd:
+            raise UserError(
+                f"{name} wants pictures with {', '.join(odd)}, which PREPROCESS=dali cannot do",
+                "serve with PREPROCESS=python: make up PREPROCESS=python",
+            )
+
+    def as_found(self, made: Workspace) -> Self:
+        """With what the export found out about the network."""
+        found = made.manifest.onnx
+        pictures = Pictures.model_validate(self.pictures.model_dump() | made.manifest.transform)
+        one_by_one = {"max": 1, "optimal": 1, "preferred": (1,)}
+        together = found.get("together", True)
+        batch = self.batch if together else self.batch.model_copy(update=one_by_one)
+        update = {"pictures": pictures, "batch": batch, "classes": found["classes"]}
+        return self.model_copy(update=update | {"answers": found.get("answers", "single-label")})
+
+    @property
+    def reading(self) -> str:
+        return self.answers or "single-label"
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         row: NDArray[Any] = answer["OUTPUT"][0]
@@ -199,7 +287,7 @@ def _file(name: str, length: int = -1) -> Tensor:
 
 
 def _pixels(name: str, recipe: Image) -> Tensor:
-    return Tensor(name, "UINT8", [3, recipe.pictures.crop, recipe.pictures.crop])
+    return Tensor(name, "UINT8", [3, *sides(recipe.pictures.crop)])
 
 
 def _scores(name: str, recipe: Image) -> Tensor:
@@ -290,6 +378,7 @@ def postprocessing(recipe: Image) -> str:
         [_scores("OUTPUT_0", recipe)],
         pbtxt.instances(1, "CPU"),
         pbtxt.warmup("zeros", pbtxt.zeros(scores)),
+        pbtxt.parameter("answers", recipe.answers),
     )
 
 

@@ -1,0 +1,84 @@
+"""What a client is answered, compared with the original network."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+
+from scripts.base import console
+from scripts.base.errors import UserError
+from scripts.recipes.pictures import OfPictures, labels_of
+from scripts.recipes.pipelines import Pipeline
+from scripts.recipes.recipe import precision_of
+from scripts.server import ask
+from scripts.server.served import served_version
+from scripts.stacks.state import State
+from scripts.steps import agreement, gate
+
+# The door gives no more labels for one picture.
+MOST_LABELS = 1000
+
+Sample = tuple[Path, str]
+
+
+def require(pipeline: Pipeline, server: State) -> None:
+    """Labels and probabilities, through the whole pipeline, on the pictures of its check."""
+    from bundle_client import Client
+
+    recipe, version = pipeline.recipe, served_version(pipeline)
+    assert isinstance(recipe, OfPictures)
+    made = version.workspace
+    names = labels_of(made).splitlines()
+    expected = recipe.expected(made)
+    answered = np.full(expected.shape, np.nan, np.float32)
+    with Client(**ask.known(server.http), model=pipeline.ensemble) as client:
+        for row, path in zip(answered, made.pictures, strict=True):
+            for label in client.classify(path.read_bytes(), min(len(names), MOST_LABELS)).labels:
+                if label.label != names[label.index]:
+                    raise UserError(
+                        f"the server calls class {label.index} {label.label}, not "
+                        f"{names[label.index]}",
+                        "nothing was added; please report this as a bug",
+                    )
+                row[label.index] = label.probability
+    found = agreement.told(expected, answered, recipe.reading)
+    bound = gate.for_the_ensemble(gate.BOUNDS[precision_of(made, version.engine)], found.pictures)
+    console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
+    if not found.within(bound):
+        raise UserError(
+            f"the server answers otherwise than the network itself ({found}; {bound})",
+            "nothing was added; try PRECISION=fp32, or please report this as a bug",
+        )
+
+
+def samples(said: str) -> list[Sample]:
+    """SAMPLE=photo.jpg=robin, or several."""
+    found = []
+    for word in shlex.split(said):
+        name, _, label = word.rpartition("=")
+        path = Path(name).expanduser()
+        if not (name and label and path.is_file()):
+            raise UserError(
+                f"SAMPLE={word} does not name a picture and what it shows",
+                "for example: SAMPLE=photo.jpg=robin",
+            )
+        found.append((path, label))
+    return found
+
+
+def require_shown(pipeline: Pipeline, server: State, wanted: list[Sample]) -> None:
+    """The user's own word of what their pictures show: only that can tell whether pictures are
+    prepared as the network was trained."""
+    from bundle_client import Client
+
+    with Client(**ask.known(server.http), model=pipeline.ensemble) as client:
+        for path, label in wanted:
+            first = client.classify(path, top=1).labels[0]
+            if first.label != label:
+                raise UserError(
+                    f"{path.name} is {first.label} ({first.probability:.0%}) to this network, not "
+                    f"{label}",
+                    "nothing was added; check LABELS=, and PICTURES= against its training",
+                )

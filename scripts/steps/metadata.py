@@ -1,0 +1,154 @@
+"""What lies beside a network, or in it, about the pictures that it wants and its labels: files of
+Hugging Face, timm and Ultralytics."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# Pillow's numbers of its filters, as Hugging Face writes them.
+FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+AS_PICTURES = {"mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0]}
+
+
+@dataclass(frozen=True)
+class Found:
+    pictures: Mapping[str, Any] = field(default_factory=dict)  # keys of a recipe's `pictures`
+    labels: tuple[str, ...] = ()
+    source: str = ""  # where it says so
+
+
+def beside(network: Path, properties: Mapping[str, str]) -> Found:
+    """`properties`: what the ONNX file says of itself."""
+    found = in_folder(network.parent)
+    if found.source:
+        return found
+    return of_ultralytics(properties)
+
+
+def in_folder(folder: Path) -> Found:
+    config = _json(folder / "config.json")
+    labels = _labels(config)
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        said = _json(folder / name)
+        said = said.get("image_processor", said)
+        if pictures := of_hugging_face(said):
+            return Found(pictures, labels, name)
+    if pictures := of_timm(config.get("pretrained_cfg", config)):
+        return Found(pictures, labels, "config.json")
+    return Found({}, labels, "config.json") if labels else Found()
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        said = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    try:
+        if names := config.get("id2label"):
+            return tuple(str(names[str(number)]) for number in range(len(names)))
+        if names := config.get("label_names"):
+            about = config.get("label_descriptions") or {}
+            return tuple(str(about.get(name, name)) for name in names)
+    except (AttributeError, KeyError, TypeError):
+        pass
+    return ()
+
+
+def of_timm(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A timm network's pretrained_cfg, or data config."""
+    try:
+        channels, height, width = config["input_size"]
+        share = float(config.get("crop_pct") or 0.875)
+        crop = [int(height), int(width)]
+        fit = {"center": "crop", "squash": "squash", "border": "letterbox"}
+        return {
+            "crop": crop[0] if crop[0] == crop[1] else crop,
+            "resize": int(min(crop) / share),
+            "fit": fit[config.get("crop_mode") or "center"],
+            "interpolation": _filter(config.get("interpolation") or "bilinear"),
+            "mean": _levels(config["mean"], channels),
+            "std": _levels(config["std"], channels),
+        }
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def of_hugging_face(said: Mapping[str, Any]) -> dict[str, Any]:
+    """A preprocessor_config.json, of the processors of pictures that resize and crop."""
+    try:
+        pictures: dict[str, Any] = {
+            **_sides(said),
+            "interpolation": _filter(said.get("resample", 2)),
+            "scale": 1 / float(said.get("rescale_factor") or 1 / 255),
+        }
+        if not said.get("do_rescale", True):
+            pictures["scale"] = 1.0
+        if said.get("do_normalize", "image_mean" in said):
+            pictures |= {
+                "mean": _levels(said["image_mean"], 3),
+                "std": _levels(said["image_std"], 3),
+            }
+        else:
+            pictures |= AS_PICTURES
+        if said.get("do_flip_channel_order"):
+            pictures["channels"] = "bgr"
+        return pictures
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _sides(said: Mapping[str, Any]) -> dict[str, Any]:
+    size: Any = said["size"]
+    crop: Any = said.get("crop_size")
+    size = {"shortest_edge": size} if isinstance(size, int) else size
+    crop = {"height": crop, "width": crop} if isinstance(crop, int) else crop
+    cropped = said.get("do_center_crop", False) and crop
+    if "height" in size:
+        sides = (size["height"], size["width"])
+        inside = (crop["height"], crop["width"]) if cropped else sides
+        return {"fit": "squash", **_crop(inside), "resize": min(sides)}
+    short = size["shortest_edge"]
+    if said.get("crop_pct"):  # ConvNeXT's
+        if short >= 384:
+            return {"fit": "squash", "crop": short, "resize": short}
+        return {"fit": "crop", "crop": short, "resize": int(short / said["crop_pct"])}
+    if "Levit" in said.get("image_processor_type", said.get("feature_extractor_type", "")):
+        short = int(256 / 224 * short)
+    inside = (crop["height"], crop["width"]) if cropped else (short, short)
+    return {"fit": "crop", **_crop(inside), "resize": short}
+
+
+def _crop(sides: tuple[int, int]) -> dict[str, Any]:
+    return {"crop": sides[0] if sides[0] == sides[1] else list(sides)}
+
+
+def _filter(said: int | str) -> str:
+    name = FILTERS[said] if isinstance(said, int) else said
+    return {"random": "bilinear", "lanczos3": "lanczos"}.get(name, name)
+
+
+def _levels(values: float | Sequence[float], channels: int) -> list[float]:
+    return [float(each) for each in values] if isinstance(values, Sequence) else [values] * channels
+
+
+def of_ultralytics(properties: Mapping[str, str]) -> Found:
+    """Its exports carry their classes and their size."""
+    try:
+        if properties.get("task") != "classify":
+            return Found()
+        names, (height, width) = map(ast.literal_eval, (properties["names"], properties["imgsz"]))
+        labels = tuple(str(names[number]) for number in range(len(names)))
+    except (KeyError, TypeError, ValueError, SyntaxError):
+        return Found()
+    sides = _crop((height, width))
+    pictures = {**sides, "resize": min(height, width), **AS_PICTURES}
+    return Found(pictures, labels, "the file's own metadata")

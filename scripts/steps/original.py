@@ -1,0 +1,125 @@
+"""The user's own network in ONNX Runtime, as they would run it themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from bundle_serving.scores import softmax
+from scripts.base.errors import UserError
+from scripts.steps import plain
+from scripts.steps.reading import Reading
+from scripts.steps.signature import Signature
+
+REMEDY = "check that it runs in ONNX Runtime by itself, or export it again"
+# How far from usual inputs a network is probed: scores leave any interval there, and
+# probabilities do not.
+WILD = (30.0, 1000.0)
+
+
+def session(network: bytes | Path, name: str) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what is wrong comes as an exception
+    # onnxruntime 1.31 crashes with more optimisations on vit_b_16 in half precision.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    try:
+        return onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])
+    except Exception as fault:  # ONNX Runtime's exceptions have no common base class
+        raise refused(name, fault) from None
+
+
+def rows(
+    asked: onnxruntime.InferenceSession, pixels: NDArray[np.uint8], together: bool
+) -> NDArray[np.float32]:
+    """The scores of an exported network, which takes several pictures at once or one by one."""
+    parts = [pixels] if together else [pixels[at : at + 1] for at in range(len(pixels))]
+    try:
+        found = [asked.run(["output"], {"input": part})[0] for part in parts]
+        return np.concatenate(found)
+    except Exception as fault:  # ONNX Runtime's exceptions have no common base class
+        raise refused("the converted network", fault) from None
+
+
+def serialised(model: Any, name: str) -> bytes:
+    try:
+        content: bytes = model.SerializeToString()
+        return content
+    except Exception:  # protobuf's exceptions have no common base class
+        raise UserError(f"{name} is larger than 2 GB", "serve a smaller network") from None
+
+
+def refused(name: str, fault: Exception) -> UserError:
+    return UserError(f"{name} cannot be run: {' '.join(str(fault).split())[:300]}", REMEDY)
+
+
+class Original:
+    def __init__(self, network: bytes, name: str, facts: Signature, how: Mapping[str, Any]) -> None:
+        self._session = session(network, name)
+        self._name, self._facts, self._how = name, facts, how
+
+    def numbers(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
+        """What it gives for pictures [height, width, 3], each by itself."""
+        return np.concatenate([self._row(self._fed(each)) for each in pictures])
+
+    def of_file(self, file: bytes) -> NDArray[np.float32]:
+        """What it gives for an image file."""
+        return self.numbers([plain.pixels(file, self._how)])
+
+    def wild(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
+        """What it gives for inputs that are no pictures, where that is finite; of a network that
+        takes levels there are none."""
+        rows = []
+        for picture in pictures if not self._facts.takes_levels else ():
+            for factor in WILD:
+                fed = self._fed(picture).astype(np.float64) * factor
+                most = np.finfo(np.float16).max / 2 if self._facts.kind == "FLOAT16" else np.inf
+                kind = self._fed(picture).dtype
+                rows.append(self._row(np.clip(fed, -most, most).astype(kind)))
+        found = np.concatenate(rows) if rows else np.zeros((0, self._facts.classes), np.float32)
+        finite: NDArray[np.float32] = found[np.isfinite(found).all(axis=1)]
+        return finite
+
+    def _fed(self, picture: NDArray[np.uint8]) -> NDArray[Any]:
+        return plain.fed(picture, self._how, self._facts)
+
+    def _row(self, fed: NDArray[Any]) -> NDArray[np.float32]:
+        """One picture, as often as the network wants."""
+        try:
+            batch = np.repeat(fed, self._facts.batch or 1, axis=0)
+            (found,) = self._session.run([self._facts.output], {self._facts.input: batch})
+            given = np.asarray(found)
+            row = given.reshape(len(batch), -1)[:1].astype(np.float32)
+        except Exception as fault:
+            raise refused(self._name, fault) from None
+        if row.shape[1] != self._facts.classes:
+            raise UserError(
+                f"{self._name} gives {list(given.shape)} for {len(batch)} pictures, not "
+                f"{self._facts.classes} numbers for each",
+                REMEDY,
+            )
+        return row
+
+
+def scores(numbers: NDArray[np.float32], reading: Reading) -> NDArray[np.float32]:
+    """What served scores are compared with: logarithms, or of labels that do not exclude each
+    other the probabilities themselves."""
+    found = probabilities(numbers, reading)
+    if reading.answers == "multi-label":
+        return found
+    logarithms: NDArray[np.float32] = np.log(np.maximum(found, np.float32(1e-30)))
+    return logarithms
+
+
+def probabilities(numbers: NDArray[np.float32], reading: Reading) -> NDArray[np.float32]:
+    """What a network's output says of each class: of one class, that it is not, and that it is."""
+    if reading.gives == "multi-label":
+        return numbers if reading.bounded else 1 / (1 + np.exp(-numbers))
+    if numbers.shape[1] == 1:
+        true = numbers if reading.bounded else 1 / (1 + np.exp(-numbers))
+        return np.concatenate([1 - true, true], axis=1)
+    return numbers if reading.bounded else softmax(numbers)

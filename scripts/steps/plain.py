@@ -1,0 +1,65 @@
+"""A picture as a training prepares it, step by step: what the served preprocessing is compared
+with. Shares no code with it, so that a wrong step cannot agree with itself."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from scripts.steps.signature import Signature
+
+
+def pixels(file: bytes, how: Mapping[str, Any]) -> NDArray[np.uint8]:
+    """An image file -> uint8 [height, width, 3]."""
+    picture = ImageOps.exif_transpose(Image.open(io.BytesIO(file)))
+    if picture.mode in ("RGBA", "LA", "P", "PA"):
+        picture = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    picture = picture.convert("RGB")
+    crop = how["crop"]
+    height, width = (crop, crop) if isinstance(crop, int) else crop
+    filter_ = getattr(Image.Resampling, how["interpolation"].upper())
+    # How much larger than the crop the picture becomes first.
+    margin = how["resize"] / min(height, width)
+    sides = np.array(picture.size, float)
+    wanted = np.floor(np.array([width, height]) * margin)
+    if how["fit"] == "squash":
+        now = wanted
+    elif how["fit"] == "letterbox":
+        now = np.maximum(1, np.round(sides * (wanted / sides).min()))
+    else:
+        # The long side is rounded down, as torchvision does.
+        covering = int((wanted / sides).argmax())
+        now = np.floor(sides * wanted[covering] / sides[covering] + 1e-9)
+        now[covering] = wanted[covering]
+    resized = picture.resize((int(now[0]), int(now[1])), filter_)
+    array = np.asarray(resized)
+    if how["fit"] == "letterbox":
+        framed = np.full((height, width, 3), how["pad"], np.uint8)
+        top, left = (height - array.shape[0]) // 2, (width - array.shape[1]) // 2
+        framed[top : top + array.shape[0], left : left + array.shape[1]] = array
+        return framed
+    top, left = round((array.shape[0] - height) / 2), round((array.shape[1] - width) / 2)
+    return array[top : top + height, left : left + width]
+
+
+def fed(picture: NDArray[np.uint8], how: Mapping[str, Any], facts: Signature) -> NDArray[Any]:
+    """uint8 [height, width, 3] -> what the network is fed: a batch of one."""
+    levels = picture
+    if how["channels"] == "grey":
+        levels = np.asarray(Image.fromarray(picture).convert("L"))[:, :, None]
+    elif how["channels"] == "bgr":
+        levels = picture[:, :, ::-1]
+    kind = {"DOUBLE": "FLOAT64", "FLOAT": "FLOAT32"}.get(facts.kind, facts.kind)
+    if facts.takes_levels:
+        numbers = levels.astype(kind.lower())
+    else:
+        mean, std = (np.array(how[name], np.float64) for name in ("mean", "std"))
+        numbers = ((levels / how["scale"] - mean) / std).astype(kind.lower())
+    batch = numbers[None] if facts.channels_last else numbers.transpose(2, 0, 1)[None]
+    return np.ascontiguousarray(batch)

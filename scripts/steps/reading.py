@@ -1,0 +1,90 @@
+"""How a network's output is to be read, judged by its numbers. Pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scripts.base.errors import UserError
+
+GIVES = ("scores", "probabilities", "multi-label")
+CHOOSE = f"say what it is: OUTPUT={'|'.join(GIVES)}"
+
+# Half precision, or a clamp against the logarithm of 0, moves sums and ends by so much.
+SLACK = 0.01
+
+# Operators whose output lies between fixed ends; those after them change no number's place.
+BOUNDED = ("Sigmoid", "HardSigmoid", "Softmax", "Clip", "Min", "Div", "ReduceL1", "Tanh")
+SHAPES_ALONE = (
+    *("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice"),
+    *("Gather", "Concat", "DequantizeLinear", "QuantizeLinear", "Max", "Dropout", "Round", "Where"),
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    gives: str  # one of GIVES
+    bounded: bool  # between 0 and 1 already
+    why: str
+
+    @property
+    def answers(self) -> str:
+        return "multi-label" if self.gives == "multi-label" else "single-label"
+
+
+def judged(
+    name: str, seen: NDArray[Any], wild: NDArray[Any], ends_bounded: bool, said: str
+) -> Reading:
+    """From what it gives for pictures, and for inputs that are none. `said` is the user's word."""
+    if not np.isfinite(seen).all():
+        raise UserError(
+            f"{name} gives NaN or infinity for a picture", "check its weights and PICTURES="
+        )
+    every = np.concatenate([seen, wild])
+    low, high, one_class = every.min(), every.max(), seen.shape[1] == 1
+    bounded = bool(low >= -SLACK and high <= 1 + SLACK)
+    sums = every.sum(axis=1)
+    if one_class and bounded and np.ptp(every) == 0:
+        raise UserError(
+            f"{name} has one class, and gives {seen[0, 0]:g} whatever the picture",
+            "a softmax over one class says nothing; export it with a sigmoid, or without",
+        )
+    if said:
+        return _said(name, said, bounded, f"from {low:.3g} to {high:.3g}")
+    if bounded and not one_class and np.abs(sums - 1).max() <= SLACK:
+        return Reading("probabilities", True, "each picture's numbers sum to 1")
+    if bounded:
+        # A sigmoid keeps to it whatever the input; scores might by chance.
+        if not ends_bounded:
+            raise _undecided(name, "between 0 and 1, though nothing in it keeps them there")
+        if one_class:
+            return Reading("probabilities", True, "its one number is between 0 and 1")
+        return Reading("multi-label", True, "all between 0 and 1, and not summing to 1")
+    of_pictures = seen.sum(axis=1)
+    if not one_class and seen.min() >= 0 and np.ptp(of_pictures) <= SLACK * of_pictures.max():
+        raise _undecided(name, f"which sum to {of_pictures.mean():.3g} for each picture")
+    return Reading("scores", False, f"from {low:.3g} to {high:.3g}")
+
+
+def _said(name: str, said: str, bounded: bool, seen: str) -> Reading:
+    if said == "probabilities" and not bounded:
+        raise UserError(f"{name} gives numbers {seen}, not probabilities", "OUTPUT=scores")
+    return Reading(said, bounded and said != "scores", "as OUTPUT says")
+
+
+def _undecided(name: str, what: str) -> UserError:
+    return UserError(f"{name} gives numbers {what}: scores or probabilities?", CHOOSE)
+
+
+def ends_bounded(graph: Any, output: str) -> bool:
+    """Whether the last operator that computes something keeps its numbers between two ends."""
+    makers = {name: node for node in graph.node for name in node.output}
+    for _ in range(len(graph.node)):
+        node = makers.get(output)
+        if node is None or node.op_type not in SHAPES_ALONE or not node.input:
+            return node is not None and node.op_type in BOUNDED
+        output = next((name for name in node.input if name in makers), "")
+    return False
