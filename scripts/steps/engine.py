@@ -107,7 +107,7 @@ def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
         )
     return {
         "precision": precision,
-        "why": f"{why}; against PyTorch {agreement}",
+        "why": f"{why}; {agreement}",
         "check": agreement.record(bound),
     }
 

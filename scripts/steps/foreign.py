@@ -73,7 +73,14 @@ def _any_batch(shape: Any, batch: int | None) -> Any:
 
 
 def _recent(model: Any) -> Any:
-    """With operators that take what ours give."""
+    """With operators that take what ours give, and no functions of its own."""
+    if model.functions:
+        try:
+            from onnx import inliner
+
+            model = inliner.inline_local_functions(model)
+        except Exception as fault:
+            raise _damaged(fault) from None
     versions = [each.version for each in model.opset_import if each.domain in ("", "ai.onnx")]
     if not versions:
         raise UserError("the network uses none of ONNX's operators", HOW)
@@ -93,8 +100,11 @@ def _renamed(model: Any) -> Any:
     try:
         return onnx.compose.add_prefix(model, MARK, rename_functions=False)
     except Exception as fault:
-        said = " ".join(str(fault).split())[:200]
-        raise UserError(f"the network is damaged: {said}", HOW) from None
+        raise _damaged(fault) from None
+
+
+def _damaged(fault: Exception) -> UserError:
+    return UserError(f"the network is damaged: {' '.join(str(fault).split())[:200]}", HOW)
 
 
 class _Graph:
@@ -102,6 +112,7 @@ class _Graph:
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph
+        self.quantised = any(node.op_type == "QuantizeLinear" for node in graph.node)
         self._first: list[Any] = []
         self._last: list[Any] = []
         self._into = self._first
@@ -153,6 +164,10 @@ def _feed(graph: _Graph, facts: Signature, how: Mapping[str, Any], one_by_one: b
             pixels = graph.add("Sub", [pixels, graph.numbers(mean, channels=True)])
         if (std != 1).any():
             pixels = graph.add("Div", [pixels, graph.numbers(std, channels=True)])
+    if graph.quantised:
+        # OpenVINO would compute the normalisation as a part of the first quantisation, and some
+        # levels wrong (2026.4).
+        pixels = graph.add("Max", [pixels, graph.numbers(-1e30)])
     if facts.channels_last:
         pixels = graph.add("Transpose", [pixels], perm=[0, 2, 3, 1])
     if one_by_one:

@@ -17,7 +17,7 @@ CHOOSE = f"say what it is: OUTPUT={'|'.join(GIVES)}"
 SLACK = 0.01
 
 # Operators whose output lies between fixed ends; those after them change no number's place.
-BOUNDED = ("Sigmoid", "HardSigmoid", "Softmax", "Clip", "Min", "Div", "ReduceL1", "Tanh")
+BOUNDED = ("Sigmoid", "HardSigmoid", "Softmax", "Clip", "Min", "Div", "Reciprocal", "Tanh")
 SHAPES_ALONE = (
     *("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice"),
     *("Gather", "Concat", "DequantizeLinear", "QuantizeLinear", "Max", "Dropout", "Round", "Where"),
@@ -43,9 +43,9 @@ def judged(
         raise UserError(
             f"{name} gives NaN or infinity for a picture", "check its weights and PICTURES="
         )
-    every = np.concatenate([seen, wild])
-    low, high, one_class = every.min(), every.max(), seen.shape[1] == 1
-    bounded = bool(low >= -SLACK and high <= 1 + SLACK)
+    every, one_class = np.concatenate([seen, wild]), seen.shape[1] == 1
+    bounded = bool(every.min() >= -SLACK and every.max() <= 1 + SLACK)
+    ends = f"from {seen.min():.3g} to {seen.max():.3g}"
     sums = every.sum(axis=1)
     if one_class and bounded and np.ptp(every) == 0:
         raise UserError(
@@ -53,7 +53,7 @@ def judged(
             "a softmax over one class says nothing; export it with a sigmoid, or without",
         )
     if said:
-        return _said(name, said, bounded, f"from {low:.3g} to {high:.3g}")
+        return _said(name, said, bounded, ends)
     if bounded and not one_class and np.abs(sums - 1).max() <= SLACK:
         return Reading("probabilities", True, "each picture's numbers sum to 1")
     if bounded:
@@ -66,7 +66,7 @@ def judged(
     of_pictures = seen.sum(axis=1)
     if not one_class and seen.min() >= 0 and np.ptp(of_pictures) <= SLACK * of_pictures.max():
         raise _undecided(name, f"which sum to {of_pictures.mean():.3g} for each picture")
-    return Reading("scores", False, f"from {low:.3g} to {high:.3g}")
+    return Reading("scores", False, ends)
 
 
 def _said(name: str, said: str, bounded: bool, seen: str) -> Reading:

@@ -24,7 +24,8 @@ TYPES = {
 # took: a gigabyte a process after one of 200 pictures.
 MOST_ROWS = 16
 
-# int8 is in the graph itself; this is for the few layers that are not quantised.
+# int8 is in the graph itself; this is for the few layers that are not quantised. A user's own
+# graph may have it too, and is computed as it is written unless int8 is asked for.
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 
 
@@ -47,6 +48,7 @@ class Engine:
             "CPU",
             {
                 "INFERENCE_PRECISION_HINT": HINTS[precision],
+                "LP_TRANSFORMS_MODE": precision == "int8",
                 "INFERENCE_NUM_THREADS": threads,
                 "NUM_STREAMS": 1,
                 # Pinning works per process: several processes of one thread would all use core 0.

@@ -96,6 +96,6 @@ def test_a_foreign_network_that_is_told_otherwise(foreign: Path, tmp_path: Path)
     (tmp_path / "labels.txt").write_text("cat\ndog\n")
     with pytest.raises(UserError, match=r"2 labels, and tiny\.onnx 5 classes"):
         adopted(foreign, tmp_path / "onnx", "--labels", str(tmp_path / "labels.txt"))
-    with pytest.raises(UserError, match="float .dynamic, 3, 96, 96., and 64x64 was asked"):
+    with pytest.raises(UserError, match=r"float .dynamic, 3, 96, 96., and 64x64 was asked"):
         adopted(foreign, tmp_path / "onnx", crop=64)
     assert not (tmp_path / "onnx").exists()

@@ -1,0 +1,86 @@
+"""A network of somebody's, what they would say to `make add-model`, and what is right."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Array = NDArray[Any]
+BILINEAR = Image.Resampling.BILINEAR
+# The bytes of an image file -> the probability of each label.
+Truth = Callable[[bytes], Array]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    origin: str  # whose tool it comes from
+    # Writes its files into a folder; returns what is right.
+    make: Callable[[Path], Truth]
+    said: Mapping[str, str] = field(default_factory=dict)  # {folder} is the folder
+    refused: str = ""  # a part of the reason, if it cannot be served
+
+    def words(self, folder: Path) -> dict[str, str]:
+        said = {"ONNX": "{folder}/model.onnx"} if "FROM" not in self.said else {}
+        return {
+            name: text.replace("{folder}", str(folder))
+            for name, text in (said | dict(self.said)).items()
+        }
+
+
+def picture(seed: int, size: tuple[int, int] = (90, 60)) -> bytes:
+    """An image file of colours that change slowly, so that the order of rounding hardly counts."""
+    random = np.random.default_rng(seed)
+    small = Image.fromarray(random.integers(0, 256, (4, 4, 3), np.uint8))
+    file = io.BytesIO()
+    small.resize(size, Image.Resampling.BICUBIC).save(file, "PNG")
+    return file.getvalue()
+
+
+def pictures(count: int) -> list[bytes]:
+    """Wide ones and high ones, of several sizes."""
+    random = np.random.default_rng(1)
+    return [
+        picture(seed, (int(random.integers(40, 400)), int(random.integers(40, 400))))
+        for seed in range(count)
+    ]
+
+
+def opened(file: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(file)).convert("RGB")
+
+
+def middle(
+    image: Image.Image, resize: int, height: int, width: int, filter_: int = BILINEAR
+) -> Image.Image:
+    """The short side resized, and the middle, as torchvision does."""
+    short = min(image.size)
+    size = resize * image.width // short, resize * image.height // short
+    image = image.resize(size, filter_)
+    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    return image.crop((left, top, left + width, top + height))
+
+
+def softmax(scores: Array) -> Array:
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+
+def sigmoid(scores: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-scores)))
+
+
+def same(numbers: Array) -> Array:
+    return numbers
+
+
+def two(true: Array) -> Array:
+    """Of one class: that it is not, and that it is."""
+    return np.concatenate([1 - true, true], axis=-1)

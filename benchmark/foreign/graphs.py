@@ -1,0 +1,626 @@
+"""Networks as many tools write them, made by hand of a few nodes. Random weights: only the form
+counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image, ImageOps
+
+from benchmark.foreign.case import (
+    Array,
+    Case,
+    Truth,
+    middle,
+    opened,
+    same,
+    sigmoid,
+    softmax,
+    two,
+)
+
+SIDE, CLASSES = 32, 5
+USUAL = round(SIDE * 8 / 7)
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+F32, F16, F64, U8 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.UINT8
+
+End = Callable[["Graph", str], str]
+
+
+@dataclass
+class Graph:
+    """Nodes and weights, in the order in which they are added."""
+
+    opset: int = 17
+    nodes: list[Any] = field(default_factory=list)
+    weights: list[Any] = field(default_factory=list)
+    random: Any = field(default_factory=lambda: np.random.default_rng(7))
+    kind: Any = np.float32
+
+    def add(self, kind: str, *inputs: str, out: str = "", **attributes: Any) -> str:
+        out = out or f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [out], **attributes))
+        return out
+
+    def weight(self, values: Any, name: str = "") -> str:
+        name = name or f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def noise(self, *shape: int, scale: float = 1.0) -> str:
+        return self.weight((self.random.standard_normal(shape) * scale).astype(self.kind))
+
+    def features(self, pixels: str = "x", channels: int = 3) -> str:
+        conv = self.add("Conv", pixels, self.noise(6, channels, 3, 3), strides=[2, 2])
+        return self.add("GlobalAveragePool", self.add("Relu", conv))
+
+    def scores(self, flat: str, classes: int = CLASSES) -> str:
+        weights = self.noise(6, classes, scale=2), self.noise(classes)
+        return self.add("Gemm", flat, *weights)
+
+    def body(self, pixels: str = "x", channels: int = 3, classes: int = CLASSES) -> str:
+        """Pixels [batch, channels, height, width] -> scores."""
+        return self.scores(self.add("Flatten", self.features(pixels, channels)), classes)
+
+    def model(self, inputs: Sequence[Any], outputs: Sequence[Any], ir: int = 8) -> Any:
+        graph = helper.make_graph(self.nodes, "net", list(inputs), list(outputs), self.weights)
+        domains = [helper.make_opsetid("", self.opset)]
+        return helper.make_model(graph, opset_imports=domains, ir_version=ir)
+
+
+def value(name: str, dims: Sequence[Any], kind: int = F32) -> Any:
+    return helper.make_tensor_value_info(name, kind, list(dims))
+
+
+PIXELS, ANSWER = value("x", ["n", 3, SIDE, SIDE]), value("y", ["n", CLASSES])
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What the network's maker fed it."""
+
+    resize: int = USUAL
+    height: int = SIDE
+    width: int = SIDE
+    channels: str = "RGB"
+    scale: float = 255
+    mean: float | Sequence[float] = MEAN
+    std: float | Sequence[float] = STD
+    kind: Any = np.float32
+    last: bool = False  # channels
+    batch: int = 1
+    framed: Callable[[Image.Image], Image.Image] | None = None
+
+    def __call__(self, file: bytes) -> Array:
+        image = opened(file)
+        if self.framed:
+            image = self.framed(image)
+        else:
+            image = middle(image, self.resize, self.height, self.width)
+        if self.channels == "L":
+            image = image.convert("L")
+        levels = np.asarray(image, np.float64).reshape(self.height, self.width, -1)
+        levels = levels[..., ::-1] if self.channels == "BGR" else levels
+        fed = (levels / self.scale - np.array(self.mean)) / np.array(self.std)
+        fed = fed if self.last else fed.transpose(2, 0, 1)
+        return np.repeat(fed[None].astype(self.kind), self.batch, axis=0)
+
+
+RAW: dict[str, Any] = {"scale": 1, "mean": 0, "std": 1}
+
+
+def right(folder: Path, feed: Wants, read: Callable[[Array], Array], output: int = 0) -> Truth:
+    """What ONNX Runtime says of the file, as its maker reads it."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    # As it is written: with more, sums of 8 bits saturate on CPUs without VNNI.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    providers = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers)
+
+    def truth(file: bytes) -> Array:
+        found = session.run(None, {session.get_inputs()[0].name: feed(file)})[output]
+        return read(found[0].reshape(-1).astype(np.float64))
+
+    return truth
+
+
+def cased(
+    name: str,
+    build: Callable[[], Any],
+    read: Callable[[Array], Array] = softmax,
+    feed: Wants = Wants(),  # frozen
+    output: int = 0,
+    refused: str = "",
+    beside: Mapping[str, Any] | None = None,
+    save: Callable[[Any, Path], None] = onnx.save,
+    **said: str,
+) -> Case:
+    def make(folder: Path) -> Truth:
+        save(build(), folder / "model.onnx")
+        for file, content in (beside or {}).items():
+            (folder / file).write_text(content if isinstance(content, str) else json.dumps(content))
+        return right(folder, feed, read, output) if not refused else _never
+
+    return Case(name, "hand-made", make, said, refused)
+
+
+def _never(file: bytes) -> Array:
+    raise AssertionError("it is refused")
+
+
+# Ends of a network.
+
+
+def ended(*ends: End, classes: int = CLASSES) -> Any:
+    graph = Graph()
+    last = graph.body(classes=classes)
+    for each in ends:
+        last = each(graph, last)
+    graph.add("Identity", last, out="y")
+    return graph.model([PIXELS], [value("y", ["n", classes])])
+
+
+def op(kind: str, *values: Any, **attributes: Any) -> End:
+    def add(graph: Graph, last: str) -> str:
+        constants = [graph.weight(np.float32(each)) for each in values]
+        return graph.add(kind, last, *constants, **attributes)
+
+    return add
+
+
+def written_out(graph: Graph, last: str) -> str:
+    """A softmax of single operators."""
+    powers = graph.add("Exp", last)
+    total = graph.add("ReduceSum", powers, graph.weight(np.array([1])), keepdims=1)
+    return graph.add("Div", powers, total)
+
+
+def sigmoid_written_out(graph: Graph, last: str) -> str:
+    powers = graph.add("Exp", graph.add("Neg", last))
+    return graph.add("Reciprocal", graph.add("Add", powers, graph.weight(np.float32(1))))
+
+
+SOFTMAX, SIGMOID = op("Softmax", axis=1), op("Sigmoid")
+
+
+def in_between(graph: Graph, last: str) -> str:
+    """Scores that happen to lie between 0 and 1, whatever comes in."""
+    normed = graph.add("LpNormalization", last, axis=1)
+    weights = graph.weight(np.eye(CLASSES, dtype=np.float32) * 0.4)
+    return graph.add("Gemm", normed, weights, graph.weight(np.full(CLASSES, 0.5, np.float32)))
+
+
+def ends() -> Iterator[Case]:
+    made: tuple[Any, ...] = (
+        ("scores", (), CLASSES, softmax, {}),
+        ("a softmax at the end", (SOFTMAX,), CLASSES, same, {}),
+        ("softmax, then a clamp", (SOFTMAX, op("Clip", 1e-4, 1 - 1e-4)), CLASSES, same, {}),
+        ("a softmax of single operators", (written_out,), CLASSES, same, {}),
+        ("a softmax, then a cast and back", (SOFTMAX, op("Cast", to=F64), op("Cast", to=F32)),
+         CLASSES, same, {}),
+        ("logarithms of probabilities", (op("LogSoftmax", axis=1),), CLASSES, np.exp, {}),
+        ("independent labels", (SIGMOID,), CLASSES, same, {}),
+        ("a sigmoid of single operators", (sigmoid_written_out,), CLASSES, same, {}),
+        ("scores of independent labels", (), CLASSES, sigmoid, {"OUTPUT": "multi-label"}),
+        ("one label, a sigmoid", (SIGMOID,), 1, two, {}),
+        ("one label, a score", (), 1, lambda z: two(sigmoid(z)), {}),
+        ("two scores", (), 2, softmax, {}),
+        ("scores between 0 and 1, said", (in_between,), CLASSES, softmax, {"OUTPUT": "scores"}),
+    )  # fmt: skip
+    for name, graph, classes, read, said in made:
+        yield cased(name, partial(ended, *graph, classes=classes), read, **said)
+    refused = (
+        ("a softmax over one class", (SOFTMAX,), 1, "whatever the picture"),
+        ("percentages", (SOFTMAX, op("Mul", 100)), CLASSES, "sum to 100"),
+        ("scores between 0 and 1", (in_between,), CLASSES, "scores or probabilities?"),
+        ("NaN", (op("Mul", np.nan),), CLASSES, "gives NaN or infinity"),
+    )
+    for name, graph, classes, why in refused:
+        yield cased(name, partial(ended, *graph, classes=classes), refused=why)
+
+
+# Ways to take pictures.
+
+NCHW, NHWC = ("n", 3, SIDE, SIDE), ("n", SIDE, SIDE, 3)
+
+
+def of(
+    dims: Sequence[Any],
+    channels: int = 3,
+    kind: int = F32,
+    answer: Sequence[Any] = ("n", CLASSES),
+    ends: Sequence[End] = (),
+    body: Callable[[Graph, str], str] | None = None,
+    weights: Any = np.float32,
+    opset: int = 17,
+    ir: int = 8,
+) -> Any:
+    """Pixels of these dimensions -> scores."""
+    graph, pixels = Graph(opset=opset, kind=weights), "x"
+    last = dims[1] != channels
+    if last:
+        pixels = graph.add("Transpose", pixels, perm=[0, 3, 1, 2])
+    inside = {np.float16: F16, np.float32: F32, np.float64: F64}[weights]
+    if kind != inside:
+        pixels = graph.add("Cast", pixels, to=inside)
+    found = body(graph, pixels) if body else graph.body(pixels, channels)
+    for each in ends:
+        found = each(graph, found)
+    graph.add("Identity", found, out="y")
+    return graph.model([value("x", dims, kind)], [value("y", answer, inside)], ir)
+
+
+def reshaped(graph: Graph, pixels: str) -> str:
+    """To a batch of one, as exporters write it down."""
+    shape = graph.weight(np.array([1, -1]))
+    return graph.scores(graph.add("Reshape", graph.features(pixels), shape))
+
+
+def with_a_token(graph: Graph, pixels: str) -> str:
+    """A class token of a batch of one, joined with the features."""
+    shape = graph.weight(np.array([1, 6, 1]))
+    tokens = graph.add("Reshape", graph.features(pixels), shape)
+    joined = graph.add("Concat", tokens, graph.noise(1, 6, 1), axis=2)
+    flat = graph.add("ReduceMean", joined, axes=[2], keepdims=0)
+    return graph.scores(flat)
+
+
+def of_neighbours(graph: Graph, pixels: str) -> str:
+    """Each picture's answer depends on the others of its batch."""
+    scores = graph.body(pixels)
+    mean = graph.add("ReduceMean", scores, axes=[0], keepdims=1)
+    return graph.add("Sub", scores, graph.add("Mul", mean, graph.weight(np.float32(0.5))))
+
+
+def double_ends() -> Any:
+    graph = Graph()
+    scores = graph.body(graph.add("Cast", "x", to=F32))
+    graph.add("Cast", scores, out="y", to=F64)
+    return graph.model([value("x", NCHW, F64)], [value("y", ["n", CLASSES], F64)])
+
+
+def squashed(height: int, width: int) -> Callable[[Image.Image], Image.Image]:
+    return lambda image: image.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def letterboxed(side: int, level: int) -> Callable[[Image.Image], Image.Image]:
+    return lambda image: ImageOps.pad(
+        image, (side, side), Image.Resampling.BILINEAR, color=(level,) * 3
+    )
+
+
+def inputs() -> Iterator[Case]:
+    plain: dict[str, Any] = {"scale": 255, "mean": 0, "std": 1}
+    grey = Wants(channels="L", mean=(0.13,), std=(0.31,))
+    yield cased("batch fixed at 1", lambda: of((1, 3, SIDE, SIDE), answer=(1, CLASSES)))
+    yield cased(
+        "batch fixed at 1, written into a Reshape",
+        lambda: of((1, 3, SIDE, SIDE), answer=(1, CLASSES), body=reshaped),
+    )
+    yield cased(
+        "batch fixed at 1, with a class token",
+        lambda: of((1, 3, SIDE, SIDE), answer=(1, CLASSES), body=with_a_token),
+    )
+    yield cased(
+        "batch fixed at 8",
+        lambda: of((8, 3, SIDE, SIDE), answer=(8, CLASSES)),
+        feed=Wants(batch=8),
+    )
+    yield cased("any batch, but for one it is made", lambda: of(NCHW, body=with_a_token))
+    yield cased("answers that depend on neighbours", lambda: of(NCHW, body=of_neighbours))
+    yield cased("channels last", lambda: of(NHWC), feed=Wants(last=True))
+    yield cased(
+        "channels last, batch fixed at 1",
+        lambda: of((1, SIDE, SIDE, 3), answer=(1, CLASSES), body=reshaped),
+        feed=Wants(last=True),
+    )
+    yield cased("BGR", lambda: of(NCHW), feed=Wants(channels="BGR"), PICTURES="channels: bgr")
+    yield cased(
+        "grey",
+        lambda: of(("n", 1, SIDE, SIDE), channels=1),
+        feed=grey,
+        PICTURES="mean: [0.13], std: [0.31]",
+    )
+    yield cased(
+        "grey, nothing said",
+        lambda: of(("n", 1, SIDE, SIDE), channels=1),
+        feed=Wants(channels="L", **plain),
+    )
+    yield cased("levels (uint8)", lambda: of(NCHW, kind=U8), feed=Wants(kind=np.uint8, **RAW))
+    yield cased(
+        "levels (uint8), channels last",
+        lambda: of(NHWC, kind=U8),
+        feed=Wants(kind=np.uint8, last=True, **RAW),
+    )
+    yield cased(
+        "levels (int32)",
+        lambda: of(NCHW, kind=TensorProto.INT32),
+        feed=Wants(kind=np.int32, **RAW),
+    )
+    yield cased(
+        "half precision",
+        lambda: of(NCHW, kind=F16, weights=np.float16),
+        feed=Wants(kind=np.float16),
+    )
+    yield cased(
+        "half precision, a softmax",
+        lambda: of(NCHW, kind=F16, weights=np.float16, ends=[SOFTMAX]),
+        same,
+        feed=Wants(kind=np.float16),
+    )
+    yield cased(
+        "double precision, which ONNX Runtime lacks",
+        lambda: of(NCHW, kind=F64, weights=np.float64),
+        refused="cannot be run",
+    )
+    yield cased("double precision at the ends", double_ends, feed=Wants(kind=np.float64))
+    yield cased(
+        "levels as floats",
+        lambda: of(NCHW, ends=[op("Mul", 0.01)]),
+        feed=Wants(**RAW),
+        PICTURES="scale: 1, mean: [0, 0, 0], std: [1, 1, 1]",
+    )
+    yield cased(
+        "mean of Caffe, BGR",
+        lambda: of(NCHW, ends=[op("Mul", 0.02)]),
+        feed=Wants(channels="BGR", scale=1, mean=(104, 117, 123), std=(1, 1, 1)),
+        PICTURES="scale: 1, mean: [104, 117, 123], std: [1, 1, 1], channels: bgr",
+    )
+    yield cased("any height and width", lambda: of(("n", 3, "h", "w")), SIZE=str(SIDE))
+    yield cased(
+        "any height and width, not square",
+        lambda: of(("n", 3, "h", "w")),
+        feed=Wants(height=24, width=48, framed=squashed(24, 48)),
+        SIZE="24x48",
+        PICTURES="fit: squash",
+    )
+    yield cased(
+        "squashed",
+        lambda: of(NCHW),
+        feed=Wants(framed=squashed(SIDE, SIDE)),
+        PICTURES="fit: squash",
+    )
+    yield cased(
+        "framed (letterbox)",
+        lambda: of(NCHW),
+        feed=Wants(framed=letterboxed(SIDE, 114)),
+        PICTURES="fit: letterbox, pad: 114",
+    )
+    yield cased("no margin", lambda: of(NCHW), feed=Wants(resize=SIDE), PICTURES=f"resize: {SIDE}")
+    yield cased(
+        "height other than width",
+        lambda: of(("n", 3, 24, 40)),
+        feed=Wants(height=24, width=40, framed=squashed(24, 40)),
+        PICTURES="fit: squash",
+    )
+    for name, dims, why in (
+        ("any height and width, nothing said", ("n", 3, "h", "w"), "any height and width"),
+        ("four channels", ("n", 4, SIDE, SIDE), "neither colour"),
+        ("rows of numbers", ("n", 64), "not pictures"),
+        ("video", ("n", 3, 8, SIDE, SIDE), "not pictures"),
+    ):
+        yield cased(name, partial(_odd, dims), refused=why)
+
+
+def _odd(dims: Sequence[Any]) -> Any:
+    graph = Graph()
+    graph.add("Identity", graph.body(), out="y")
+    return graph.model([value("x", dims)], [ANSWER])
+
+
+# Files.
+
+
+def renamed(names: Mapping[str, str]) -> Any:
+    model = ended()
+    for node in model.graph.node:
+        for field_ in (node.input, node.output):
+            field_[:] = [names.get(name, name) for name in field_]
+    for each in (*model.graph.input, *model.graph.output, *model.graph.initializer):
+        each.name = names.get(each.name, each.name)
+    return model
+
+
+def zoo(opset: int = 9, ir: int = 3) -> Any:
+    """As the ONNX zoo's files: the weights are among the inputs."""
+    graph = Graph(opset=opset)
+    graph.add("Identity", graph.body(), out="y")
+    known = [value(each.name, each.dims) for each in graph.weights]
+    return graph.model([PIXELS, *known], [ANSWER], ir)
+
+
+def spread(graph: Graph) -> str:
+    """Scores as a picture of one pixel."""
+    weights = graph.noise(CLASSES, 6, 1, 1, scale=2)
+    return graph.add("Conv", graph.features(), weights)
+
+
+def of_one_pixel() -> Any:
+    graph = Graph()
+    graph.add("Identity", spread(graph), out="y")
+    return graph.model([PIXELS], [value("y", ["n", CLASSES, 1, 1])])
+
+
+def several(*names: str, label: bool = False) -> Any:
+    graph = Graph()
+    scores = graph.body()
+    outputs = []
+    for number, name in enumerate(names):
+        graph.add("Mul", scores, graph.weight(np.float32(1 + number)), out=name)
+        outputs.append(value(name, ["n", CLASSES]))
+    if label:
+        graph.add("ArgMax", scores, axis=1, keepdims=0, out="label")
+        outputs.insert(0, value("label", ["n"], TensorProto.INT64))
+    return graph.model([PIXELS], outputs)
+
+
+def quantised(symmetric: bool) -> Any:
+    """QDQ, as several tools write it."""
+    kind = np.int8 if symmetric else np.uint8
+    graph = Graph()
+
+    def rounded(tensor: str, step: float, zero: int) -> str:
+        how = graph.weight(np.float32(step)), graph.weight(kind(zero))
+        return graph.add("DequantizeLinear", graph.add("QuantizeLinear", tensor, *how), *how)
+
+    def weights(*shape: int) -> str:
+        values = graph.random.integers(-120, 120, shape).astype(np.int8)
+        how = graph.weight(np.float32(0.006)), graph.weight(np.int8(0))
+        return graph.add("DequantizeLinear", graph.weight(values), *how)
+
+    zero = 0 if symmetric else 128
+    pixels = rounded("x", 0.04, zero)
+    conv = graph.add("Relu", graph.add("Conv", pixels, weights(6, 3, 3, 3), strides=[2, 2]))
+    pooled = graph.add("GlobalAveragePool", rounded(conv, 0.05, 0))
+    flat = rounded(graph.add("Flatten", pooled), 0.05, 0)
+    graph.add("Gemm", flat, weights(6, CLASSES), out="y")
+    return graph.model([PIXELS], [ANSWER])
+
+
+def with_a_branch() -> Any:
+    """Control flow, whose branches use names from outside."""
+    graph = Graph()
+    scores = graph.body()
+    sign = graph.add(
+        "Greater", graph.add("ReduceSum", "x", keepdims=0), graph.weight(np.float32(0))
+    )
+
+    def branch(factor: float) -> Any:
+        node = helper.make_node("Mul", [scores, "factor"], ["input"])
+        weights = [numpy_helper.from_array(np.float32(factor), "factor")]
+        return helper.make_graph([node], "branch", [], [value("input", ["n", CLASSES])], weights)
+
+    graph.add("If", sign, out="y", then_branch=branch(1), else_branch=branch(2))
+    return graph.model([PIXELS], [ANSWER])
+
+
+def with_a_function() -> Any:
+    """As PyTorch's exporter keeps modules."""
+    graph = Graph()
+    scores = graph.body()
+    graph.nodes.append(helper.make_node("Twice", [scores], ["y"], domain="acme"))
+    model = graph.model([PIXELS], [ANSWER])
+    body = [helper.make_node("Add", ["input", "input"], ["output"])]
+    opsets = [helper.make_opsetid("", 17)]
+    model.functions.append(
+        helper.make_function("acme", "Twice", ["input"], ["output"], body, opsets)
+    )
+    model.opset_import.append(helper.make_opsetid("acme", 1))
+    return model
+
+
+def unknown(domain: str) -> Any:
+    model = ended()
+    model.graph.node[0].op_type, model.graph.node[0].domain = "Wavelet", domain
+    if domain:
+        model.opset_import.append(helper.make_opsetid(domain, 1))
+    return model
+
+
+def without_dims() -> Any:
+    model = ended()
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return model
+
+
+def at_random() -> Any:
+    graph = Graph()
+    scores = graph.body()
+    graph.add("Add", scores, graph.add("RandomNormalLike", scores, scale=3.0), out="y")
+    return graph.model([PIXELS], [ANSWER])
+
+
+def two_inputs() -> Any:
+    graph = Graph()
+    graph.add("Mul", graph.body(), "weight", out="y")
+    return graph.model([PIXELS, value("weight", ["n", 1])], [ANSWER])
+
+
+def in_two_files(model: Any, path: Path) -> None:
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+
+
+def with_metadata() -> Any:
+    """As Ultralytics exports a classifier."""
+    model = ended(SOFTMAX)
+    names = {number: f"thing {number}" for number in range(CLASSES)}
+    said = {"task": "classify", "names": str(names), "imgsz": f"[{SIDE}, {SIDE}]"}
+    helper.set_model_props(model, said)
+    return model
+
+
+HUGGING_FACE = {
+    "image_processor_type": "ViTImageProcessor",
+    **{"do_normalize": True, "do_rescale": True, "do_resize": True},
+    **{"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]},
+    **{"resample": 2, "rescale_factor": 1 / 255, "size": {"height": SIDE, "width": SIDE}},
+}
+TIMM = {
+    "architecture": "resnet10t",
+    "pretrained_cfg": {
+        **{"input_size": [3, SIDE, SIDE], "crop_pct": 0.8, "crop_mode": "center"},
+        **{"interpolation": "bilinear", "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]},
+    },
+}
+
+
+def files() -> Iterator[Case]:
+    for opset, ir in ((9, 3), (9, 4), (11, 6), (7, 3)):
+        yield cased(f"opset {opset}, IR {ir}, weights among the inputs", partial(zoo, opset, ir))
+    yield cased("an output [batch, classes, 1, 1]", of_one_pixel)
+    yield cased("two outputs, one chosen", partial(several, "logits", "other"), OUTPUT="logits")
+    yield cased(
+        "two outputs, nothing said", partial(several, "logits", "other"), refused="OUTPUT=logits"
+    )
+    yield cased("a label and scores", partial(several, "scores", label=True), output=1)
+    yield cased("weights in another file", ended, save=in_two_files)
+    yield cased("8 bits (QDQ, signed)", partial(quantised, True))
+    yield cased("8 bits (QDQ, unsigned)", partial(quantised, False))
+    ours = {"x": "output", "y": "input", "t0": "bundle/1", "t1": "own/x", "w0": "batch"}
+    yield cased("names like ours", partial(renamed, ours))
+    yield cased("names like ours, the other way", partial(renamed, {"x": "input", "y": "output"}))
+    yield cased("a branch", with_a_branch)
+    yield cased("a function of its own", with_a_function)
+    yield cased("an output without a shape", without_dims)
+    yield cased("metadata of Ultralytics", with_metadata, same, Wants(resize=SIDE, mean=0, std=1))
+    half = Wants(mean=(0.5,) * 3, std=(0.5,) * 3, framed=squashed(SIDE, SIDE))
+    yield cased(
+        "preprocessor_config.json beside it",
+        ended,
+        feed=half,
+        beside={"preprocessor_config.json": HUGGING_FACE},
+    )
+    yield cased(
+        "timm's config.json beside it",
+        ended,
+        feed=Wants(resize=40, mean=(0.5,) * 3, std=(0.25,) * 3),
+        beside={"config.json": TIMM},
+    )
+    yield cased(
+        "PICTURES names a file",
+        ended,
+        feed=half,
+        beside={"how.json": HUGGING_FACE},
+        PICTURES="{folder}/how.json",
+    )
+    for name, build, why in (
+        ("an operator nobody knows", partial(unknown, ""), "Wavelet"),
+        ("an operator of another domain", partial(unknown, "acme"), "Wavelet"),
+        ("answers by chance", at_random, "disagrees with the original"),
+        ("two inputs", two_inputs, "has 2 inputs"),
+    ):
+        yield cased(name, build, refused=why)
+
+
+CASES = (*ends(), *inputs(), *files())
