@@ -327,7 +327,7 @@ def complaint(place: Place, url: str, **server: str) -> str:
             "S3 credentials",
         ),
         ({"AWS_PROFILE": "nobody"}, "nobody"),
-        ({"AWS_ACCESS_KEY_ID": "bundle:stranger"}, "no key bundle:stranger: this server has the"),
+        ({"AWS_ACCESS_KEY_ID": "bundle:stranger"}, "no key bundle:stranger: this server sends"),
         ({"AWS_SECRET_ACCESS_KEY": "guessed"}, "the secret of your key is wrong, or there is no"),
         ({"AWS_REGION": "eu-west-1"}, "AWS_REGION=us-east-1"),
     ],
