@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import PIPELINE
 from scripts.base import console, lock
@@ -215,7 +214,7 @@ def _stop(known: State) -> None:
 def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
     """Waits for an answer: Triton's readiness is true even while the pipeline does not work."""
     with console.waiting("starting the server and waiting for its first answer") as waiting:
-        while reason := reason_not_to_trust(wanted.http, PIPELINE):
+        while reason := unhealthy_reason(stack, wanted, PIPELINE):
             waiting.show(reason)
             if not stack.alive():
                 said = first_error(stack.log()) or reason
