@@ -16,8 +16,8 @@ from benchmark.load import RAW, Question
 from benchmark.services.usual import SETUP, Setup
 from benchmark.textbook import server
 from benchmark.textbook.server import HERE
+from bundle_serving import PIPELINE
 from bundle_serving.health import PICTURE
-from bundle_serving.start_server import PIPELINE
 from scripts.base import files
 from scripts.base.ports import free_ports
 from scripts.recipes.layout import CPU

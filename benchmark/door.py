@@ -24,9 +24,8 @@ from pathlib import Path
 import grpc
 import psutil
 
-from bundle_serving import sockets
+from bundle_serving import PIPELINE, sockets
 from bundle_serving.kserve import pb
-from bundle_serving.start_server import PIPELINE
 
 RAW = {"Inference-Header-Content-Length": "0"}
 

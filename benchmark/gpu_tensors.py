@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 from scripts.base import files
 
 BATCH = 32

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 from tests.project import ROOT, Project
 
 # Beside the first one.
@@ -88,11 +88,13 @@ def checkpoint_of_places(folder: Path) -> None:
 def places_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.float32]]:
     """With the transforms that Places365's networks were trained with."""
     from scripts.recipes.kinds.places import Places
-    from scripts.recipes.schema import load_as
+    from scripts.recipes.schema import load
     from scripts.steps.networks import read_state
     from scripts.steps.vision import torchvision
 
-    how = load_as(ROOT / "recipes" / "places.yaml", Places).pictures
+    recipe = load(ROOT / "recipes" / "places.yaml")
+    assert isinstance(recipe, Places)
+    how = recipe.pictures
     usual = torchvision.transforms.Compose(
         [
             torchvision.transforms.Resize((how.side, how.side)),

@@ -21,7 +21,7 @@ from benchmark.torture.own_server import served
 from benchmark.torture.pictures import of_a_megabyte
 from benchmark.torture.subject import Subject
 from benchmark.torture.trials import Harmed, Told, Trial, trials
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 from scripts import bootstrap
 from scripts.base import console
 from scripts.base.errors import UserError, guarded

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmark.torture.subject import Subject
+from bundle_serving import PIPELINE
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.start_server import PIPELINE
 from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
 from scripts.recipes.layout import CPU

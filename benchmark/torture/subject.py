@@ -15,10 +15,9 @@ import psutil
 
 from benchmark.torture.pictures import good
 from benchmark.torture.requests import RAW, Target
-from bundle_serving import processes
+from bundle_serving import PIPELINE, processes
 from bundle_serving.health import PICTURE as WHITE
 from bundle_serving.kserve import pb
-from bundle_serving.start_server import PIPELINE
 
 ANSWER_S = 60
 # More than the instances of any of its models, which take turns.

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from .canary import ASK_S, Canary
 from .errors import ClientError, ServerFault
-from .faults import no_such_model, translated
+from .faults import refusals, translated
 from .patience import patiently_async
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
@@ -97,7 +97,7 @@ class AsyncClient:
             with suppress(ServerFault), translated(self.server.url, ASK_S):
                 try:
                     self._canary.told(await brief.config(self._canary.candidate, ASK_S))
-                except no_such_model():
+                except refusals():
                     self._canary.told(None)
                 finally:
                     if brief is not connection:

@@ -16,7 +16,7 @@ from .arrays import MODEL as ARRAY_MODEL
 from .arrays import labels as labels_of_arrays
 from .canary import ASK_S, Canary
 from .errors import ClientError, PictureRefused, ServerFault, TextRefused
-from .faults import no_such_model, translated
+from .faults import refusals, translated
 from .patience import patiently
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
@@ -53,8 +53,8 @@ class Client:
         self._canary = Canary(model)
         self._max_bytes = max_bytes
         self._mine = threading.local()
-        # Here, so that the first picture does not seem to take this long.
-        load(protocol)
+        if protocol == "grpc":
+            load(protocol)  # here, so that the first picture does not seem to take this long
 
     def __enter__(self) -> Self:
         return self
@@ -107,7 +107,7 @@ class Client:
             with suppress(ServerFault), translated(self.server.url, ASK_S):
                 try:
                     self._canary.told(brief.config(self._canary.candidate, ASK_S))
-                except no_such_model():
+                except refusals():
                     self._canary.told(None)
                 finally:
                     if brief is not connection:
@@ -131,6 +131,7 @@ class Client:
             picture = read(source, self._max_bytes, self.server.timeout)
             with of_the_service():
                 connection = self._connection()
+                load(self.server.protocol)  # not part of the answer's time
                 started = time.perf_counter()
                 answer = self._patiently(lambda: connection.embed(model, picture))
             return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)

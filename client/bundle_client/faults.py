@@ -1,7 +1,8 @@
-"""From the exceptions of tritonclient's four clients to the errors of this package."""
+"""From the exceptions of the four connections to the errors of this package."""
 
 import errno
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from .errors import (
     ServerFault,
     ServerUnreachable,
 )
+from .plain_http import HttpError
 
 START_IT = "start the server (`make up`) or give the address of a running one"
 SEE_LOGS = "look at the server's log (`make logs`)"
@@ -44,7 +46,7 @@ HUNG_UP = re.compile(
 
 @contextmanager
 def translated(url: str, timeout: float) -> Iterator[None]:
-    """Turn what a call of tritonclient raises into a `ClientError`."""
+    """Turn what a connection raises into a `ClientError`."""
     try:
         yield
     except Exception as exc:
@@ -54,21 +56,20 @@ def translated(url: str, timeout: float) -> Iterator[None]:
         raise error from exc
 
 
-def no_such_model() -> type[Exception]:
-    """What tritonclient raises where the server knows no model of that name."""
-    from tritonclient.utils import InferenceServerException
-
-    kind: type[Exception] = InferenceServerException
-    return kind
+def refusals() -> tuple[type[Exception], ...]:
+    """What is raised where the server answers with an error, such as an unknown model. tritonclient
+    raises nothing unless it was imported, which takes 0.2 s."""
+    of_tritonclient = sys.modules.get("tritonclient.utils")
+    if of_tritonclient is None:
+        return (HttpError,)
+    return HttpError, of_tritonclient.InferenceServerException
 
 
 def fault(exc: Exception, url: str, timeout: float) -> ClientError | None:
-    """The `ClientError` for an exception of tritonclient's; None for a mistake in a program."""
+    """The `ClientError` for an exception of a connection's; None for a mistake in a program."""
     from http.client import HTTPException
 
-    from tritonclient.utils import InferenceServerException
-
-    if isinstance(exc, InferenceServerException):
+    if isinstance(exc, refusals()):
         return from_status(exc, url, timeout)
     if NOT_TRUSTED.search(str(exc)):
         return not_trusted(url)
@@ -84,7 +85,7 @@ def fault(exc: Exception, url: str, timeout: float) -> ClientError | None:
 
 
 def from_status(exc: Any, url: str, timeout: float) -> ClientError:
-    """Sort an `InferenceServerException` by its HTTP or gRPC status."""
+    """Sort an `HttpError` or `InferenceServerException` by its HTTP or gRPC status."""
     status = str(exc.status()).removeprefix("StatusCode.")
     # A python model's unforeseen exception comes with its whole traceback.
     lines = str(exc.message()).strip().splitlines() or [""]

@@ -1,6 +1,5 @@
 """How a busy server is asked again: a few times, later each time, and not by all at once."""
 
-import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -30,6 +29,8 @@ def patiently(ask: Callable[[], T]) -> T:
 
 
 async def patiently_async(ask: Callable[[], Awaitable[T]]) -> T:
+    import asyncio  # which a synchronous program can do without
+
     for pause in pauses():
         try:
             return await ask()

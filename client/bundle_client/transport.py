@@ -8,6 +8,7 @@ from typing import Any
 
 from .arrays import question as arrays_question
 from .faults import unreachable
+from .plain_http import PlainHttp
 from .server import Protocol, Server
 from .texts import question as texts_question
 from .vectors import question as vectors_question
@@ -81,18 +82,18 @@ class Connection:
     """Four clients called alike; of an asynchronous one each call is awaited."""
 
     def __init__(self, server: Server, *, asynchronous: bool) -> None:
-        self._tensors = tensors = load(server.protocol)
-        home = import_module(".aio", tensors.__name__) if asynchronous else tensors
+        self._protocol = server.protocol
         self._limits: dict[str, Any] = {}
         if server.api_key:
             self._limits["headers"] = {"authorization": f"Bearer {server.api_key}"}
         self._as_json: dict[str, Any] = {}
         self._stub: Any
+        home = import_module(".aio", self.tensors.__name__) if asynchronous else None
         if server.protocol == "grpc":
-            self._stub = over_grpc(home, server)
+            self._stub = over_grpc(home or self.tensors, server)
             self._limits["client_timeout"] = server.timeout
             self._as_json = {"as_json": True}
-        elif asynchronous:
+        elif home:
             # How many requests run at once is decided by the caller, not by the connector.
             self._stub = AskingAgain(
                 home.InferenceServerClient(
@@ -104,21 +105,25 @@ class Connection:
                 )
             )
         else:
-            from .plain_http import PlainHttp
+            self._stub = PlainHttp(server, trusted(server))
 
-            self._stub = PlainHttp(tensors, server, trusted(server))
+    @property
+    def tensors(self) -> ModuleType:
+        return load(self._protocol)
 
     def infer(self, model: str, picture: bytes, top: int) -> Any:
-        return self._stub.infer(**question(self._tensors, model, picture, top), **self._limits)
+        if isinstance(self._stub, PlainHttp):
+            return self._stub.classify(model, picture, top, **self._limits)
+        return self._stub.infer(**question(self.tensors, model, picture, top), **self._limits)
 
     def judge(self, model: str, texts: Sequence[str]) -> Any:
-        return self._stub.infer(**texts_question(self._tensors, model, texts), **self._limits)
+        return self._stub.infer(**texts_question(self.tensors, model, texts), **self._limits)
 
     def place(self, model: str, pixels: Any) -> Any:
-        return self._stub.infer(**arrays_question(self._tensors, model, pixels), **self._limits)
+        return self._stub.infer(**arrays_question(self.tensors, model, pixels), **self._limits)
 
     def embed(self, model: str, picture: bytes) -> Any:
-        return self._stub.infer(**vectors_question(self._tensors, model, picture), **self._limits)
+        return self._stub.infer(**vectors_question(self.tensors, model, picture), **self._limits)
 
     def config(self, model: str, timeout: float) -> Any:
         """What the server says of a model, as a dict; raises where there is none. The time limit

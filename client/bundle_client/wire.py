@@ -45,8 +45,20 @@ def question(tensors: Any, model: str, picture: bytes, top: int) -> dict[str, An
 
 
 def labels(answer: Any) -> tuple[Label, ...]:
-    """The labels in a tritonclient `InferResult`."""
+    """The labels in a tritonclient `InferResult`, or in an answer's JSON."""
+    if not hasattr(answer, "as_numpy"):
+        return labels_in_json(answer, "OUTPUT")
     return labels_of(answer, "OUTPUT")
+
+
+def labels_in_json(answer: Any, name: str) -> tuple[Label, ...]:
+    try:
+        entries = {output["name"]: output["data"] for output in answer["outputs"]}[name]
+    except (LookupError, TypeError):
+        entries = []
+    if not entries:
+        raise not_understood("no labels in it")
+    return tuple(parse_label(entry) for entry in entries)
 
 
 def labels_of(answer: Any, name: str) -> tuple[Label, ...]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.segment import Segment
-from rich.status import Status
 
 from scripts.base.text import printable
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 
 class Output(Console):
@@ -60,12 +62,17 @@ def waiting(what: str) -> Iterator[Waiting]:
 @contextlib.contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], object]]:
     """A bar for a transfer; call what it yields with the number of bytes just transferred."""
+    from rich import progress as bars  # slow to import, and seldom needed
+
     if not out.is_terminal and total > SHOWN_BYTES:
         note(f"{what}: {total / 1e6:.0f} MB …")
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
+    columns = (
+        bars.TextColumn("{task.description}", markup=False),
+        bars.BarColumn(),
+        bars.DownloadColumn(),
+        bars.TransferSpeedColumn(),
+    )
     shown = out.is_terminal and total > SHOWN_BYTES
-    with Progress(
-        *columns, TransferSpeedColumn(), console=out, transient=True, disable=not shown
-    ) as bar:
+    with bars.Progress(*columns, console=out, transient=True, disable=not shown) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from bundle_serving import hands
 from scripts.base import console
 from scripts.base.paths import ROOT
 
@@ -43,5 +42,7 @@ def hands_off_file() -> Path:
 @contextlib.contextmanager
 def hands_off() -> Iterator[None]:
     """While this command changes what is loaded, the keeper restores nothing."""
+    from bundle_serving import hands  # which takes asyncio along
+
     with hands.off(hands_off_file()):
         yield

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
 from scripts.recipes.asking import about_pictures
 from scripts.server import ask

@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 
 from rich.table import Table
 
+from bundle_serving import PIPELINE
 from bundle_serving.address import Address
-from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError

@@ -13,8 +13,9 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import live, model_folders
-from scripts.server import extra, loading, model_control
+from scripts.server import engines, extra, loading, model_control
 from scripts.settings import arguments
+from scripts.stacks import flavour
 from scripts.storage.shared import Shared
 
 
@@ -25,7 +26,9 @@ def main() -> int:
         Shared(server.started_with, pipelines.first()).push_live()
     name = model_control.named(server)
     folder = live.REPOSITORY / name
-    if folder.is_dir() and model_control.config(server, name).backend == "python":
+    engine = engines.of(flavour.stack(server.flavour, server.started_with))
+    in_use = folder.is_dir() and model_folders.config_in_use(live.REPOSITORY, name, engine)
+    if in_use and in_use.backend == "python":
         require_its_code(folder)
     with console.waiting(f"loading {name}"):
         loading.load(server.admin, name, model_control.LONGEST_S)

@@ -17,7 +17,7 @@ from scripts.steps.manifest import Manifest
 
 def main() -> int:
     server = model_control.server()
-    served = model_control.pipeline(server)
+    served = model_control.pipeline()
     table = Table("model", "version", "state", "made from", "", box=None)
     table.columns[0].no_wrap = True
     for model in model_control.index(server):

@@ -17,7 +17,7 @@ from scripts.stacks.state import State
 def main() -> int:
     server = model_control.server()
     name = model_control.named(server)
-    if name in model_control.pipeline(server):
+    if name in model_control.pipeline():
         raise UserError(
             f"{live.called(name)} is needed to answer pictures",
             "change it and make load it, or stop serving with make down",

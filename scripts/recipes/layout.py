@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scripts.settings.settings import Settings
+from scripts.steps.workspace import Workspace
 
 # Past this many processes of one model, memory grows faster than throughput.
 MOST_INSTANCES = 4
@@ -63,3 +64,13 @@ class Layout:
     preprocessing: Share
     network: Share  # per GPU, if there are any; 0 instances: as many as the recipe says
     scores_stay: bool = False  # scores stay on the GPU for the postprocessing
+
+
+def precision_of(made: Workspace, engine: Engine) -> str:
+    """The precision that a network computes in."""
+    if not made.onnx.is_dir():
+        return "fp32"
+    if engine is not GPU:
+        return str(made.decision["precision"])
+    # TensorRT's default for float32.
+    return "tf32" if made.manifest.identity["precision"] == "fp32" else "fp16"

@@ -6,16 +6,18 @@ pipeline = pipelines.named("birds")     # the value of MODEL=; "" is the main on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes.kinds.image import Image
-from scripts.recipes.recipe import Recipe
-from scripts.recipes.schema import load, load_as
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from scripts.recipes.recipe import Recipe
 
 RECIPES = ROOT / "recipes"
 MODELS = ROOT / "model_repository"
@@ -49,7 +51,13 @@ def own() -> Own:
 @dataclass(frozen=True)
 class Pipeline:
     name: str
-    recipe: Recipe
+    source: Path | Recipe  # a file is read when its content is needed
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        from scripts.recipes.schema import load  # slow to import; commands that only ask do without
+
+        return load(self.source) if isinstance(self.source, Path) else self.source
 
     @property
     def first(self) -> bool:
@@ -58,12 +66,12 @@ class Pipeline:
 
     @property
     def ensemble(self) -> str:
-        return self.recipe.ensemble
+        return PIPELINE if self.first else self.recipe.ensemble
 
 
 @cache
 def first() -> Pipeline:
-    return Pipeline("", load_as(RECIPES / f"{FIRST}.yaml", Image))
+    return Pipeline("", RECIPES / f"{FIRST}.yaml")
 
 
 def recipes() -> dict[str, Path]:
@@ -73,7 +81,7 @@ def recipes() -> dict[str, Path]:
 
 
 def others() -> list[Pipeline]:
-    return [Pipeline(name, load(path)) for name, path in recipes().items() if name != FIRST]
+    return [Pipeline(name, path) for name, path in recipes().items() if name != FIRST]
 
 
 def every() -> list[Pipeline]:
@@ -94,7 +102,7 @@ def named(name: str) -> Pipeline:
             f"MODEL={name} is not a pipeline (known: {', '.join(known)})",
             f"choose one, or add it: make add-model NAME={name} ARCH=resnet18",
         )
-    return Pipeline(name, load(known[name]))
+    return Pipeline(name, known[name])
 
 
 def asked() -> Pipeline:

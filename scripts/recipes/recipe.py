@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 
 from scripts.base.paths import ROOT
 from scripts.recipes.asking import Server as Server
-from scripts.recipes.layout import GPU, Engine, Layout
+from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
 from scripts.steps import agreement, golden
@@ -145,11 +145,6 @@ class Recipe(Part):
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         """Raises UserError if it cannot be served together with what is in this repository."""
 
-    def describe(self, made: Workspace, engine: Engine) -> str:
-        if not made.onnx.is_dir():
-            return "programs alone"
-        return f"{made.manifest.describe()}, {precision_of(made, engine)}"
-
     # answers
 
     @abstractmethod
@@ -182,13 +177,3 @@ class Recipe(Part):
 
     def gist(self, answer: Answer) -> Hashable:
         return int(np.nanargmax(self.probabilities(answer)))
-
-
-def precision_of(made: Workspace, engine: Engine) -> str:
-    """The precision that a network computes in."""
-    if not made.onnx.is_dir():
-        return "fp32"
-    if engine is not GPU:
-        return str(made.decision["precision"])
-    # TensorRT's default for float32.
-    return "tf32" if made.manifest.identity["precision"] == "fp32" else "fp16"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -18,8 +18,6 @@ from scripts.base.errors import UserError
 from scripts.recipes import kinds
 from scripts.recipes.parts import Part
 from scripts.recipes.recipe import Recipe
-
-Kind = TypeVar("Kind", bound=Recipe)
 
 
 def load(path: Path) -> Recipe:
@@ -31,16 +29,6 @@ def load(path: Path) -> Recipe:
         return kind.model_validate(said).lying_in(path.parent)
     except ValidationError as fault:
         raise _refused(path, kind, fault.errors()[0]) from None
-
-
-def load_as(path: Path, kind: type[Kind]) -> Kind:
-    recipe = load(path)
-    if not isinstance(recipe, kind):
-        raise UserError(
-            f"{path} is a recipe of kind {recipe.kind}",
-            f"use a recipe of kind {kind.__name__.lower()}",
-        )
-    return recipe
 
 
 def kind_named(name: Any, path: Path) -> type[Recipe]:

@@ -15,18 +15,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes.layout import CPU, GPU, Engine
+from scripts.recipes.layout import CPU, GPU, Engine, precision_of
 from scripts.recipes.pipelines import Pipeline
-from scripts.recipes.recipe import Contents, precision_of
 from scripts.steps.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scripts.recipes.recipe import Contents
 
 HERE = ROOT / "build" / "versions"
 
 RECORD = "version.json"
+PROGRAMS = "programs alone"  # what a pipeline without a network consists of
 
 Hashes = Mapping[str, Mapping[str, str]]
 
@@ -57,8 +61,7 @@ class Version:
 
     @property
     def engine(self) -> Engine:
-        network = self.pipeline.recipe.network_model(GPU)
-        return GPU if network and GPU.file in self.hashes.get(network, {}) else CPU
+        return GPU if any(GPU.file in member for member in self.hashes.values()) else CPU
 
     @property
     def precision(self) -> str:
@@ -76,7 +79,7 @@ class Version:
     def serving(self) -> str:
         """The name in the API, which is the same for every network, and the network behind it."""
         has_network = self.workspace.onnx.is_dir()
-        network = self.workspace.manifest.network if has_network else "programs alone"
+        network = self.workspace.manifest.network if has_network else PROGRAMS
         return f"{self.pipeline.ensemble}, serving {network}"
 
     @property
@@ -87,7 +90,9 @@ class Version:
 
     @property
     def what(self) -> str:
-        return self.pipeline.recipe.describe(self.workspace, self.engine)
+        if not self.workspace.onnx.is_dir():
+            return PROGRAMS
+        return f"{self.workspace.manifest.describe()}, {self.precision}"
 
 
 def home(pipeline: Pipeline) -> Path:

@@ -18,11 +18,12 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.pipelines import Pipeline
-from scripts.recipes.recipe import Contents
 from scripts.steps.workspace import Workspace
 
 if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+    from scripts.recipes.recipe import Contents
 
 HEAD = "# config.pbtxt adapted to this machine. Written by the command that loads the model.\n"
 

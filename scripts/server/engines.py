@@ -13,9 +13,8 @@ from scripts import bootstrap
 from scripts.base import console, disk, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.layout import CPU, GPU, Engine, Layout, precision_of
 from scripts.recipes.pipelines import Pipeline
-from scripts.recipes.recipe import precision_of
 from scripts.repository import live, model_folders
 from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack

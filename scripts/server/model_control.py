@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tritonclient.grpc.model_config_pb2 import ModelConfig
-
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
-from scripts.repository import live
-from scripts.repository.model_folders import config_in_use
-from scripts.server import engines, triton_api
+from scripts.server import triton_api
+from scripts.server.served import served_version
 from scripts.settings import arguments
-from scripts.stacks import flavour, state
+from scripts.stacks import state
 from scripts.stacks.state import State
 
 # A model that hangs while loading keeps the call open forever.
@@ -47,16 +44,9 @@ def in_memory(server: State, name: str) -> list[Model]:
     return [each for each in versions if each.state not in ("", "UNAVAILABLE")]
 
 
-def config(server: State, model: str) -> ModelConfig:
-    """The config for this server's flavour."""
-    engine = engines.of(flavour.stack(server.flavour, server.started_with))
-    return config_in_use(live.REPOSITORY, model, engine)
-
-
-def pipeline(server: State) -> set[str]:
+def pipeline() -> set[str]:
     """The main ensemble and its members, loaded or not."""
-    steps = config(server, PIPELINE).ensemble_scheduling.step
-    return {PIPELINE} | {step.model_name for step in steps}
+    return {PIPELINE, *served_version().models}
 
 
 def loaded_steps(server: State) -> dict[str, set[str]]:

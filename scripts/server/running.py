@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from bundle_serving import PIPELINE
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.start_server import PIPELINE
 from scripts.base.streams import all_output_on_stderr
 from scripts.settings.settings import SERVED, Settings, names
 from scripts.stacks import state

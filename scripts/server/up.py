@@ -13,8 +13,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from bundle_serving import PIPELINE
 from bundle_serving.server_log import first_error
-from bundle_serving.start_server import PIPELINE
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines

@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 
 from bundle_serving import guard
-from scripts.base import console, files
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 
@@ -24,6 +24,8 @@ def ensure() -> Path:
     """The key's file, created if missing; its owner and the server's container can read it."""
     if not PATH.exists():
         files.write(PATH, f"{secrets.token_hex(32)}\n", mode=0o600)
+        from scripts.base import console  # slow to import, and seldom needed
+
         console.note(f"created the admin key {SHOWN}")
     try:
         PATH.chmod(0o640 if PATH.stat().st_gid == NOBODY else 0o600)

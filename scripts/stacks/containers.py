@@ -20,10 +20,9 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
-from bundle_serving import keeper_notes
+from bundle_serving import PIPELINE, keeper_notes
 from bundle_serving.exposure import PRIVATE_KEY
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.start_server import PIPELINE
 from scripts import bootstrap
 from scripts.base import console, files, lock, ports
 from scripts.base.errors import AlreadyReported, UserError

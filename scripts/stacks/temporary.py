@@ -13,9 +13,10 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
+from bundle_serving import PIPELINE
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
-from bundle_serving.start_server import PIPELINE, STOP_S
+from bundle_serving.start_server import STOP_S
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports

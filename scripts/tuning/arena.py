@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bundle_serving import PIPELINE
 from bundle_serving.address import Address
-from bundle_serving.start_server import PIPELINE
 from scripts.base import console
 from scripts.measuring import rounds
 from scripts.measuring.perf_analyzer import PerfAnalyzer

@@ -19,7 +19,7 @@ from bundle_door.requests import Request
 from bundle_door.steps import Followed, Steps
 from bundle_door.timeline import Timeline
 from bundle_door.triton import Triton
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 
 SENTIMENT = "sentiment_ensemble"
 MOST_LABELS = 1000

@@ -3,6 +3,8 @@
 import signal
 import sys
 
+PIPELINE = "ensemble_python_resnet50"  # the main one
+
 # Of a program that starts, Ctrl-C prints no traceback from the middle of an import.
 if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -17,11 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bundle_serving import guard
+from bundle_serving import PIPELINE, guard
 from bundle_serving.address import Address
 from bundle_serving.exposure import of_environment
 from bundle_serving.gpu import why_lost
-from bundle_serving.start_server import PIPELINE
 
 # A white pixel as PNG, which every preprocessing reads.
 PICTURE = bytes.fromhex(

@@ -30,7 +30,7 @@ from typing import NoReturn
 import grpc
 
 from bundle_door import local_http
-from bundle_serving import leftovers, sockets
+from bundle_serving import PIPELINE, leftovers, sockets
 from bundle_serving.afresh import GIVEN_UP, START_FAILED
 from bundle_serving.awake import keep_awake
 from bundle_serving.children import Child
@@ -38,7 +38,7 @@ from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.pauses import Pauses
 from bundle_serving.processes import Process
-from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S, PIPELINE
+from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
 from bundle_serving.triton_control import Triton, ready
 from bundle_serving.watch import Watch
 

@@ -23,10 +23,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from bundle_serving import guard, s3, sockets
+from bundle_serving import PIPELINE, guard, s3, sockets
 from bundle_serving.hidden_arguments import CannotHide, become
 
-PIPELINE = "ensemble_python_resnet50"
 NGC = Path("/opt/tritonserver")
 
 # The longest that requests in flight get at a stop; after SIGTERM, wait longer than this.

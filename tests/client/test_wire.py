@@ -45,6 +45,17 @@ def test_an_answer_without_labels_is_the_servers_fault(output: object) -> None:
         labels(Answer(output))
 
 
+def test_labels_in_json_keep_their_order() -> None:
+    output = {"name": "OUTPUT", "data": ["0.9:2:two", "0.1:1:one"]}
+    assert labels({"outputs": [output]}) == (Label(2, "two", 0.9), Label(1, "one", 0.1))
+
+
+@pytest.mark.parametrize("outputs", [None, [], [{"name": "OUTPUT"}], [{"name": "X", "data": [1]}]])
+def test_json_without_labels_is_the_servers_fault(outputs: object) -> None:
+    with pytest.raises(ServerFault, match="no labels"):
+        labels({"outputs": outputs})
+
+
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_the_question_holds_the_bytes_as_they_are(protocol: str) -> None:
     tensors = pytest.importorskip(f"tritonclient.{protocol}")

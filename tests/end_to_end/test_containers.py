@@ -12,8 +12,8 @@ import pytest
 
 import docker
 from bundle_client import __version__
+from bundle_serving import PIPELINE
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.start_server import PIPELINE
 from scripts.settings.settings import Settings
 from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.memory import limit_mb

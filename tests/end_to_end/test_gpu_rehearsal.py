@@ -27,9 +27,9 @@ from tritonclient.http import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
 from bundle_client import Client
+from bundle_serving import PIPELINE
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.pictures import Transform, to_pixels
-from bundle_serving.start_server import PIPELINE
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
 from tests.conftest import require_docker

@@ -23,9 +23,8 @@ from tritonclient.utils import InferenceServerException
 
 from benchmark.rollouts import clients
 from bundle_client import Client
-from bundle_serving import guard
+from bundle_serving import PIPELINE, guard
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.start_server import PIPELINE
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON
 from scripts.settings.settings import Settings

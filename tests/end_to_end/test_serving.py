@@ -21,6 +21,7 @@ from tests.conftest import everywhere
 from tests.project import Project, interrupt, picture
 
 PIPELINE = "ensemble_python_resnet50"
+LARGE = ("asyncio", "docker", "grpc", "numpy", "PIL", "pydantic", "torch", "tritonclient", "yaml")
 PHOTOS = {"mug.jpg": "coffee mug", "car.jpg": "sports car", "vulture.jpeg": "vulture"}
 
 
@@ -48,6 +49,19 @@ def test_status_tells_what_is_served(served: Project) -> None:
     assert "mobilenet_v2" in out
     for model in ("preprocessing", "resnet50_onnx", "postprocessing", PIPELINE):
         assert model in out
+
+
+@pytest.mark.parametrize("command", ["classify", "status", "models", "history"])
+def test_a_command_that_only_asks_imports_nothing_large(
+    served: Project, tmp_path: Path, command: str
+) -> None:
+    """It answers in less than the half second that some of these take."""
+    (tmp_path / "noise.jpg").write_bytes(picture())
+    asked = served.make(command, IMG=str(tmp_path / "noise.jpg"), PYTHONPROFILEIMPORTTIME="1")
+    assert asked.returncode == 0
+    imported = {line.split("|")[-1].strip() for line in asked.stderr.splitlines()}
+    assert {"scripts", "bundle_client.wire" if command == "classify" else "rich"} <= imported
+    assert not imported & {*LARGE}
 
 
 def test_pictures_that_are_none(served: Project, tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from bundle_serving import over_socket, sockets
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE, over_socket, sockets
 from tests.project import ROOT, wait_until
 
 CONFIG = """

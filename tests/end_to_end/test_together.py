@@ -16,7 +16,7 @@ import tritonclient.http
 from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 from scripts.steps import engine, gate
 from tests.conftest import everywhere
 from tests.pipelines import ask_each, not_ready, pictures_by_pytorch

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInput
 
 import bundle_client
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 from scripts.settings.settings import DEFAULTS
 from tests.project import ROOT
 

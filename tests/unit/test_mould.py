@@ -10,7 +10,7 @@ import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
 from scripts.recipes import write
 from scripts.recipes.kinds.image import Image

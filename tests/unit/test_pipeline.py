@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bundle_serving import PIPELINE
 from bundle_serving.pictures import Transform
-from bundle_serving.start_server import PIPELINE
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines

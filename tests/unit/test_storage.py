@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from bundle_serving import s3
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE, s3
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.storage import check, credentials, upload_order

@@ -8,8 +8,8 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from bundle_serving import PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
-from bundle_serving.start_server import PIPELINE
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
