@@ -42,7 +42,7 @@ OLDEST = (3, 11)
 # that comes inside a package. Their requirements carry versions and hashes themselves.
 APART = ("perf_analyzer", "minilm")
 
-WITH_TORCH = ("export", "rivals", "sentiment", "test")
+WITH_TORCH = ("export", "foreign", "hub", "rivals", "sentiment", "test")
 
 # What uv calls otherwise of pip's settings: options that name several, variables that name one, and
 # what makes no difference to it. Where pip is told anything else, pip installs.

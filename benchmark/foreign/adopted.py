@@ -3,7 +3,8 @@ what the pipeline's steps then answer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,9 @@ from bundle_serving.scores import READINGS
 from scripts.base.errors import UserError
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU
-from scripts.repository import custom
+from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.steps import adopt, engine
+from scripts.steps import adopt, engine, metadata
 from scripts.steps.manifest import Foreign
 from scripts.steps.workspace import Workspace
 
@@ -41,14 +42,13 @@ def outcome(case: Case, folder: Path, files: list[bytes]) -> Outcome:
         recipe, made = adopted(case.words(folder), folder)
     except UserError as fault:
         return Outcome(f"{fault.cause}; {fault.remedy}")
-    rows = [answer(recipe, made, file) for file in files]
-    expected = np.stack([truth(file) for file in files])
-    difference = float(np.abs(np.stack(rows) - expected).max())
+    difference = float(np.abs(answers(recipe, made, files) - np.stack([*map(truth, files)])).max())
     return Outcome("", difference, recipe.answers, recipe.batch.max > 1)
 
 
 def adopted(words: dict[str, str], folder: Path) -> tuple[Image, Workspace]:
-    recipe = custom.recipe("foreign", words)
+    """By what `make add-model` calls, in one process."""
+    recipe = custom.recipe("foreign", taken_in(words, folder / "taken"))
     settings = Settings(DEFAULTS | recipe.defaults())
     export = recipe.export(settings, CPU)
     assert isinstance(export.spec, Foreign)
@@ -59,11 +59,25 @@ def adopted(words: dict[str, str], folder: Path) -> tuple[Image, Workspace]:
     return recipe.as_found(made), made
 
 
-def answer(recipe: Image, made: Workspace, file: bytes) -> Array:
+def taken_in(words: dict[str, str], out: Path) -> dict[str, str]:
+    if not (wanted := words.pop("FROM", "")):
+        return words
+    source, weights = sources.found(wanted), words.pop("WEIGHTS", "default")
+    if source.onnx:
+        return words | {"ONNX": str(source.onnx)}
+    from scripts.steps import intake
+
+    size = custom.size(words.get("SIZE", ""))
+    out.mkdir()
+    taken = intake.take(source.other, weights, size, "PICTURES" in words, out / "model.onnx")
+    (out / metadata.ABOUT).write_text(json.dumps(asdict(taken)))
+    return words | {"ONNX": str(out / "model.onnx")}
+
+
+def answers(recipe: Image, made: Workspace, files: list[bytes]) -> Array:
     """Decoded, resized, computed and read as the served models do it."""
     transform = Transform(**made.manifest.transform)
     network = Engine(made.onnx / "model.onnx", "fp32", 1)
-    pixels = to_pixels(file, transform)[None]
-    scores = network({"input": pixels}, ["output"])["output"]
-    probabilities: Array = READINGS[recipe.reading](np.asarray(scores, np.float32))[0]
-    return probabilities
+    pixels = (to_pixels(file, transform)[None] for file in files)
+    scores = [network({"input": each}, ["output"])["output"].copy() for each in pixels]
+    return READINGS[recipe.reading](np.concatenate(scores).astype(np.float32))

@@ -3,6 +3,7 @@
     make add-model NAME=birds ONNX=birds.onnx LABELS=birds.txt
     make add-model NAME=birds ARCH=resnet18 WEIGHTS=birds.pth LABELS=birds.txt
     make add-model NAME=light ARCH=mobilenet_v3_small          torchvision's own weights and labels
+    make add-model NAME=vit FROM=google/vit-base-patch16-224   a hub's, or another file or folder
 
 What cannot be served is refused before anything is written. Then: make classify MODEL=birds IMG=…,
 and up, publish, rollout, rollback, history and bench with MODEL=birds.
@@ -12,18 +13,22 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
+from scripts import bootstrap
 from scripts.base import console, lock
+from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, custom
+from scripts.repository import archive, custom, sources
 from scripts.server import agreeing, ask, engines, removal, up
 from scripts.server.running import running_server
 from scripts.settings import arguments
 from scripts.stacks import flavour
+from scripts.stacks.local import run_here
 from scripts.stacks.state import State
 from scripts.steps import picture
 
@@ -47,7 +52,7 @@ def main() -> int:
 
 
 def added(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
-    wanted = Pipeline(name, custom.recipe(name, os.environ))
+    wanted = Pipeline(name, custom.recipe(name, taken_in(name)))
     custom.require_new(wanted)
     server = running_server(up.of_the_server(wanted))
     pipeline = tried(wanted, server)
@@ -60,6 +65,28 @@ def added(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
             removal.unload(pipeline, server)
             raise
     return pipeline, server
+
+
+def taken_in(name: str) -> dict[str, str]:
+    """The user's words; what FROM= names is an ONNX file by then."""
+    said = dict(os.environ)
+    if not (wanted := said.pop("FROM", "").strip()):
+        return said
+    if said.get("ONNX") or said.get("ARCH"):
+        raise UserError("FROM= already names a network", "omit ONNX and ARCH, or omit FROM")
+    source = sources.found(wanted)
+    weights = said.pop("WEIGHTS", "") or "default"
+    if source.onnx:
+        return said | {"ONNX": str(source.onnx)}
+    folder = pipelines.own().networks / name
+    words: list[str | Path] = ["--source", source.other, "--weights", weights, "--out", folder]
+    if size := custom.size(said.get("SIZE", "")):
+        words += ["--size", *map(str, size)]
+    if said.get("PICTURES"):
+        words.append("--told")
+    bootstrap.ensure("hub")
+    run_here("intake", *words)
+    return said | {"ONNX": str(folder / "model.onnx")}
 
 
 def tried(pipeline: Pipeline, server: State) -> Pipeline:

@@ -108,8 +108,8 @@ def _foreign(name: str, said: Any) -> dict[str, Any]:
     wanted = dict(found.pictures) | how_said(said.get("PICTURES", ""))
     known = lines_of(labels) or list(found.labels)
     output, gives = _output(said.get("OUTPUT", ""), [each.name for each in model.graph.output])
-    size, usual = _size(said.get("SIZE", "")), _sides_of(wanted)
-    facts = signature(path, Said(size, usual, output, len(known)), model)
+    asked = Said(size(said.get("SIZE", "")), _sides_of(wanted), output, len(known))
+    facts = signature(path, asked, model)
     classes = facts.classes
     if labels:
         labels_for(known, 2 if classes == 1 and len(known) == 2 else classes, labels, path.name)
@@ -122,7 +122,7 @@ def _foreign(name: str, said: Any) -> dict[str, Any]:
         "classes": max(2, classes),
         "answers": "",  # which its numbers tell
         "output": output,
-        "gives": gives,
+        "gives": gives or found.gives,
         "pictures": _usual(facts) | wanted | {"crop": _crop(facts)} | _margin(facts, wanted),
     }
 
@@ -163,7 +163,7 @@ def _sides_of(wanted: Mapping[str, Any]) -> tuple[int, int] | None:
     return (crop[0], crop[1]) if isinstance(crop, Sequence) and len(crop) == 2 else None
 
 
-def _size(said: str) -> tuple[int, int] | None:
+def size(said: str) -> tuple[int, int] | None:
     if not said:
         return None
     numbers = re.fullmatch(r"(\d{1,4})(?:x(\d{1,4}))?", said)
@@ -215,7 +215,8 @@ def _of_torchvision(said: Any) -> dict[str, Any]:
     if not (said.get("ARCH") or said.get("WEIGHTS")):
         raise UserError(
             "no network given",
-            "give ONNX=net.onnx, or one of torchvision's: ARCH=resnet18 (and WEIGHTS=mine.pth)",
+            "give ONNX=net.onnx, FROM=a folder or a name on a hub, or one of torchvision's: "
+            "ARCH=resnet18 (and WEIGHTS=mine.pth)",
         )
     arch = said.get("ARCH") or "resnet50"
     require_known(arch)

@@ -12,7 +12,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.repository import live
-from scripts.server import loading
+from scripts.server import loading, own_models
 from scripts.stacks.state import State
 from scripts.storage.shared import Shared
 
@@ -45,6 +45,8 @@ def load_again(server: State) -> None:
             if model in asked:
                 load(server, model, changed=False)
             else:
+                own_models.lay_out(model, server)
+                Shared(server.started_with, pipelines.first()).push_live()
                 loading.load(server.grpc, model, LOAD_TIMEOUT_S)
         except UserError as fault:
             console.note(f"{model} could not be loaded again: {fault.cause}; {fault.remedy}")

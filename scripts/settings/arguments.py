@@ -35,6 +35,7 @@ class Arguments:
 
     name = text("", "The name of a pipeline of yours.")
     onnx = path("Your own network, as an .onnx file.")
+    from_ = text("", "Where it comes from: a file, a folder, timm/NAME or a name on a hub.")
     labels = path("Its labels, one per line.")
     size = text("", "The height and width that it was trained for, if its file leaves them open.")
     output = text("", "Which of its outputs has the answer; scores, probabilities or multi-label.")

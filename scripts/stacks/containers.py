@@ -102,6 +102,7 @@ class DockerStack:
         "places": "export",
         "quantise": "export",
         "gate": "engine",
+        "complete": "engine",
     }
     has_door = True
     run_dir = "/run/triton"  # in the container: writable, and programs may run from it

@@ -45,6 +45,7 @@ LAYERS = {
     "quantise": "export",
     "engine": "serve",
     "gate": "serve",
+    "complete": "serve",
 }
 
 
@@ -175,6 +176,11 @@ def run_here(step: str, *arguments: str | Path) -> None:
         code = subprocess.run(command, cwd=ROOT, env=environment).returncode
     except KeyboardInterrupt:  # the step got it too, and has reported it
         code = interrupts.INTERRUPTED
+    if code < 0:  # it had no time to say why
+        raise UserError(
+            f"the step {step} crashed (signal {-code})",
+            "if memory was short, free some; or else a library failed on this network",
+        )
     if code:
         raise AlreadyReported(code)
 

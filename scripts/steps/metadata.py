@@ -12,6 +12,12 @@ from typing import Any
 
 # Pillow's numbers of its filters, as Hugging Face writes them.
 FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+# What was found out when a network was taken in.
+ABOUT = "about.json"
+USUAL: Mapping[str, Any] = {
+    **{"fit": "crop", "pad": 0, "interpolation": "bilinear", "channels": "rgb", "scale": 255.0},
+    **{"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
+}
 AS_PICTURES = {"mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0]}
 
 
@@ -19,31 +25,40 @@ AS_PICTURES = {"mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0]}
 class Found:
     pictures: Mapping[str, Any] = field(default_factory=dict)  # keys of a recipe's `pictures`
     labels: tuple[str, ...] = ()
+    gives: str = ""
     source: str = ""  # where it says so
 
 
 def beside(network: Path, properties: Mapping[str, str]) -> Found:
     """`properties`: what the ONNX file says of itself."""
-    found = in_folder(network.parent)
-    if found.source:
-        return found
-    return of_ultralytics(properties)
+    homes = (network.parent, *(network.parents[1:2] if network.parent.name == "onnx" else ()))
+    for found in (*map(in_folder, homes), of_ultralytics(properties)):
+        if found.source:
+            return found
+    return Found()
 
 
 def in_folder(folder: Path) -> Found:
-    config = _json(folder / "config.json")
+    if about := json_of(folder / ABOUT):
+        return Found(about["pictures"], tuple(about["labels"]), about["gives"], ABOUT)
+    config = json_of(folder / "config.json")
     labels = _labels(config)
     for name in ("preprocessor_config.json", "processor_config.json"):
-        said = _json(folder / name)
+        said = json_of(folder / name)
         said = said.get("image_processor", said)
         if pictures := of_hugging_face(said):
-            return Found(pictures, labels, name)
+            return Found(pictures, labels, _gives(config), name)
     if pictures := of_timm(config.get("pretrained_cfg", config)):
-        return Found(pictures, labels, "config.json")
-    return Found({}, labels, "config.json") if labels else Found()
+        return Found(pictures, labels, "", "config.json")
+    return Found({}, labels, _gives(config), "config.json") if labels else Found()
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _gives(config: Mapping[str, Any]) -> str:
+    several = config.get("problem_type") == "multi_label_classification"
+    return "multi-label" if several else ""
+
+
+def json_of(path: Path) -> dict[str, Any]:
     try:
         said = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -151,4 +166,4 @@ def of_ultralytics(properties: Mapping[str, str]) -> Found:
         return Found()
     sides = _crop((height, width))
     pictures = {**sides, "resize": min(height, width), **AS_PICTURES}
-    return Found(pictures, labels, "the file's own metadata")
+    return Found(pictures, labels, "", "the file's own metadata")

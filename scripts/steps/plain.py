@@ -16,7 +16,10 @@ from scripts.steps.signature import Signature
 
 def pixels(file: bytes, how: Mapping[str, Any]) -> NDArray[np.uint8]:
     """An image file -> uint8 [height, width, 3]."""
-    picture = ImageOps.exif_transpose(Image.open(io.BytesIO(file)))
+    return cropped(ImageOps.exif_transpose(Image.open(io.BytesIO(file))), how)
+
+
+def cropped(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
     if picture.mode in ("RGBA", "LA", "P", "PA"):
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
@@ -56,10 +59,12 @@ def fed(picture: NDArray[np.uint8], how: Mapping[str, Any], facts: Signature) ->
     elif how["channels"] == "bgr":
         levels = picture[:, :, ::-1]
     kind = {"DOUBLE": "FLOAT64", "FLOAT": "FLOAT32"}.get(facts.kind, facts.kind)
-    if facts.takes_levels:
-        numbers = levels.astype(kind.lower())
-    else:
-        mean, std = (np.array(how[name], np.float64) for name in ("mean", "std"))
-        numbers = ((levels / how["scale"] - mean) / std).astype(kind.lower())
+    numbers = (levels if facts.takes_levels else normalised(levels, how)).astype(kind.lower())
     batch = numbers[None] if facts.channels_last else numbers.transpose(2, 0, 1)[None]
     return np.ascontiguousarray(batch)
+
+
+def normalised(levels: NDArray[np.uint8], how: Mapping[str, Any]) -> NDArray[np.float64]:
+    mean, std = (np.array(how[name], np.float64) for name in ("mean", "std"))
+    numbers: NDArray[np.float64] = (levels / how["scale"] - mean) / std
+    return numbers

@@ -41,6 +41,10 @@ def has_bf16() -> bool:
     return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
+def read(onnx: Path) -> Any:
+    return openvino.Core().read_model(onnx)
+
+
 class Engine:
     def __init__(self, onnx: Path, precision: str, threads: int) -> None:
         self._network = openvino.Core().compile_model(
@@ -71,7 +75,10 @@ class Engine:
                 for name in tensor.names
             }
             for wanted in config[what]:
-                name, dims = wanted["name"], [-1, *(int(size) for size in wanted["dims"])]
+                shaped = wanted.get("reshape") or {}
+                dims = [int(size) for size in shaped.get("shape", wanted["dims"])]
+                dims = [-1, *dims] if config.get("max_batch_size", 1) else dims
+                name = wanted["name"]
                 if name not in has:
                     raise ValueError(
                         f"the network has no {what} '{name}', only {', '.join(sorted(has))}"
@@ -102,6 +109,12 @@ class Engine:
             for start in range(0, rows, MOST_ROWS)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in outputs}
+
+    def whole(
+        self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
+    ) -> dict[str, NDArray[np.generic]]:
+        """Of tensors without a batch."""
+        return self._copied(inputs, outputs)
 
     def _copied(
         self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]

@@ -17,9 +17,12 @@ def version_folder(args: dict[str, str]) -> Path:
     return Path(args["model_repository"]) / args["model_version"]
 
 
-def parameter(args: dict[str, str], name: str) -> str:
+def parameter(args: dict[str, str], name: str, default: str | None = None) -> str:
     """A parameter of the model's config.pbtxt."""
-    value: str = json.loads(args["model_config"])["parameters"][name]["string_value"]
+    known = json.loads(args["model_config"])["parameters"]
+    if default is not None and name not in known:
+        return default
+    value: str = known[name]["string_value"]
     return value
 
 
@@ -101,6 +104,18 @@ def _as_tensor(name: str, result: Any) -> Any:
     if isinstance(result, np.ndarray):
         return pb.Tensor(name, result)
     return pb.Tensor.from_dlpack(name, result)
+
+
+def answer_each(
+    requests: Sequence[Any],
+    inputs: Sequence[str],
+    compute: Callable[[dict[str, Any]], Mapping[str, Any]],
+) -> list[Any]:
+    """The responses of requests without a batch dimension."""
+    return [
+        answer(lambda request: compute({n: array(request, n) for n in inputs}), request)
+        for request in requests
+    ]
 
 
 def answer_together(

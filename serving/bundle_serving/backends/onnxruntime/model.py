@@ -4,7 +4,7 @@ import json
 
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.step_reports import remark_scores, reported
-from bundle_serving.triton import answer_together, parameter, version_folder
+from bundle_serving.triton import answer_each, answer_together, parameter, version_folder
 
 
 @reported
@@ -13,16 +13,25 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         self.inputs = [tensor["name"] for tensor in config["input"]]
         self.outputs = [tensor["name"] for tensor in config["output"]]
+        self.batched = config["max_batch_size"] > 0
         folder = version_folder(args)
-        # Beside the network, not in the config: two versions may be loaded at once.
-        precision = json.loads((folder / "engine.json").read_text())["precision"]
-        self.engine = Engine(folder / "model.onnx", precision, int(parameter(args, "threads")))
+        # Beside the network, not in the config: two versions may be loaded at once. A model that
+        # is not of this bundle has none.
+        decided = folder / "engine.json"
+        precision = json.loads(decided.read_text())["precision"] if decided.exists() else "fp32"
+        network = folder / (config.get("default_model_filename") or "model.onnx")
+        self.engine = Engine(network, precision, int(parameter(args, "threads", "0")))
         self.engine.require(config)
 
     def execute(self, requests):
+        if not self.batched:
+            return answer_each(requests, self.inputs, self.compute_alone)
         return answer_together(requests, self.inputs, self.outputs, self.compute)
 
     def compute(self, batch):
         results = self.engine(batch, self.outputs)
         remark_scores(results)
         return results
+
+    def compute_alone(self, tensors):
+        return self.engine.whole(tensors, self.outputs)

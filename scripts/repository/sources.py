@@ -1,0 +1,87 @@
+"""Where a network of the user's own comes from: FROM=."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scripts.base.errors import UserError
+
+TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
+TAKEN = (
+    "name an .onnx, TorchScript or torch.export file, a folder of Hugging Face, timm or MLflow, "
+    "timm/NAME, or a name on Hugging Face's hub"
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    onnx: Path | None = None  # as it is
+    other: str = ""  # what has to be exported first
+
+
+def found(said: str) -> Source:
+    path = Path(said).expanduser()
+    if path.is_dir():
+        return _in_folder(path.resolve())
+    if path.is_file():
+        return _of_file(path.resolve())
+    if path.suffix in (".onnx", *TORCH) or said.startswith((".", "/", "~")):
+        raise UserError(f"FROM={said} does not exist", TAKEN)
+    if said.count("/") > 1 or said.startswith("-"):
+        raise UserError(f"FROM={said} is neither a file nor a name on a hub", TAKEN)
+    return Source(other=said)
+
+
+def _of_file(path: Path) -> Source:
+    if path.suffix == ".onnx":
+        return Source(path)
+    if path.suffix in TORCH:
+        return Source(other=str(path))
+    raise UserError(f"FROM={path.name} is no file of a known kind", TAKEN)
+
+
+def _in_folder(folder: Path) -> Source:
+    if (folder / "MLmodel").is_file():
+        return _of_mlflow(folder)
+    networks = [*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")]
+    for path in (folder / "model.onnx", folder / "onnx" / "model.onnx"):
+        if path in networks:
+            return Source(path)
+    if len(networks) == 1:
+        return Source(networks[0])
+    if networks:
+        names = ", ".join(str(path.relative_to(folder)) for path in sorted(networks)[:5])
+        raise UserError(
+            f"{folder} has several networks ({names})", "name one: FROM=folder/net.onnx"
+        )
+    if (folder / "config.json").is_file():
+        return Source(other=str(folder))
+    raise UserError(f"{folder} has no network of a known kind", TAKEN)
+
+
+def _of_mlflow(folder: Path) -> Source:
+    try:
+        said: Any = yaml.safe_load((folder / "MLmodel").read_text())
+        flavours: dict[str, Any] = dict(said["flavors"])
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        raise UserError(f"{folder}/MLmodel cannot be read", "save the model again") from None
+    for flavour, key in (("onnx", "data"), ("pytorch", "model_data"), ("transformers", "")):
+        inside = flavours.get(flavour)
+        if not isinstance(inside, dict):
+            continue
+        path = folder / str(inside.get(key) or inside.get("model_binary") or "model")
+        if flavour == "pytorch" and path.is_dir():
+            path = next((each for each in sorted(path.iterdir()) if each.suffix in TORCH), path)
+        if path.is_file():
+            return _of_file(path)
+        if path.is_dir() and (path / "config.json").is_file():
+            return Source(other=str(path))
+    known = ", ".join(sorted(flavours))
+    raise UserError(
+        f"the MLflow model in {folder} has no network of pictures ({known})",
+        "log it with mlflow.onnx.log_model, or as TorchScript with mlflow.pytorch.log_model",
+    )

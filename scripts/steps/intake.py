@@ -1,0 +1,308 @@
+"""A network from where people keep them -> an ONNX file, and what is known of its pictures.
+
+    python -m scripts.steps.intake --source google/vit-base-patch16-224 --out own/networks/vit
+    python -m scripts.steps.intake --source timm/resnet18 --weights random --out …
+
+A source is a folder of Hugging Face, timm or MLflow, a TorchScript or torch.export file, or a name
+on the hub. Out: model.onnx, and about.json: how pictures are prepared, labels, what it gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scripts.base import files
+from scripts.base.errors import NoWeights, UserError, guarded
+from scripts.steps import metadata
+from scripts.steps.progress import step
+from scripts.steps.signature import Size
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TIMM = "timm/"
+REACHED_S = 5  # within which a hub must answer
+UNTRAINED = " (untrained weights)"
+# Levels of 255; processors resize with other libraries, which round otherwise.
+CLOSE = 2.0
+SAVE = "torch.jit.trace(network, example).save(…), torch.export.save(…) or torch.onnx.export(…)"
+
+
+@dataclass
+class Taken:
+    """What is known of a network; the keys of about.json."""
+
+    pictures: dict[str, Any] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
+    gives: str = ""
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", required=True, help="a file, a folder, or a name on the hub")
+    parser.add_argument("--weights", default="default", help="of timm: random, or a file")
+    parser.add_argument("--size", type=int, nargs=2, help="height and width")
+    parser.add_argument("--told", action="store_true", help="the user says how it wants pictures")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    size = tuple(options.size) if options.size else None
+    with files.whole_folder(options.out) as draft:
+        taken = take(options.source, options.weights, size, options.told, draft / "model.onnx")
+        (draft / metadata.ABOUT).write_text(json.dumps(asdict(taken), indent=2) + "\n")
+    return 0
+
+
+def take(source: str, weights: str, size: Size | None, told: bool, path: Path) -> Taken:
+    there = Path(source).expanduser()
+    if there.is_file():
+        return _of_torch(there, size, path)
+    if there.is_dir():
+        config = metadata.json_of(there / "config.json")
+        if "pretrained_cfg" in config:
+            return _of_timm(f"local-dir:{there}", there.name, weights, size, path)
+        return _of_hugging_face(str(there), str(there), size, told, path)
+    if source.startswith(TIMM):
+        name = source.removeprefix(TIMM)
+        return _of_timm(name, name, weights, size, path)
+    return _of_hugging_face(source, source, size, told, path)
+
+
+# PyTorch's files.
+
+
+def _of_torch(source: Path, size: Size | None, path: Path) -> Taken:
+    import torch
+
+    sides = size or (224, 224)
+    if source.suffix == ".pt2":
+        with step(f"exporting {source.name} to ONNX"):
+            try:
+                program = torch.export.load(source)
+                torch.onnx.export(
+                    program, (), path, dynamo=True, external_data=False, verbose=False
+                )
+            except Exception as fault:
+                raise _unreadable(source, fault) from None
+        return Taken()
+    with step(f"exporting {source.name} to ONNX"):
+        try:
+            module = torch.jit.load(source, map_location="cpu").eval()
+        except Exception:
+            raise _no_network(source) from None
+        if size is None:
+            raise UserError(
+                f"{source.name} does not say what size of pictures it takes", "say it: SIZE=224"
+            )
+        for channels in (3, 1):
+            try:
+                example = torch.zeros(2, channels, *sides)
+                with torch.inference_mode():
+                    module(example)
+                torch.onnx.export(
+                    module,
+                    (example,),
+                    path,
+                    dynamo=False,
+                    input_names=["pixels"],
+                    dynamic_axes={"pixels": {0: "batch"}},
+                )
+                return Taken()
+            except Exception as fault:
+                refusal = _unreadable(source, fault)
+        raise refusal
+
+
+def _unreadable(source: Path, fault: Exception) -> UserError:
+    said = " ".join(str(fault).split())[:200]
+    return UserError(f"{source.name} cannot be exported: {said}", f"save it again: {SAVE}")
+
+
+def _no_network(source: Path) -> UserError:
+    """What people save most is no network that could run by itself."""
+    import torch
+
+    try:
+        state = torch.load(source, map_location="cpu", weights_only=True)
+    except Exception:
+        return UserError(
+            f"{source.name} needs the code that it was saved with, or is no file of PyTorch's",
+            f"save what can be run by itself: {SAVE}",
+        )
+    if isinstance(state, dict):
+        return UserError(
+            f"{source.name} has weights, and no network",
+            f"name its architecture: ARCH=resnet18 WEIGHTS={source}",
+        )
+    return UserError(f"{source.name} has no network", f"save one: {SAVE}")
+
+
+# Libraries.
+
+
+def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path) -> Taken:
+    with step(f"loading timm's {shown}"):
+        _ready(is_local=weights != "default" or name.startswith("local-dir:"))
+        import timm
+        from timm.data import ImageNetInfo
+
+        known: dict[str, Any] = {"img_size": size} if size else {}
+        file = weights if weights not in ("default", "random") else ""
+        try:
+            module = timm.create_model(name, pretrained=weights == "default", **known)
+            if file:
+                timm.models.load_checkpoint(module, file)
+        except RuntimeError as fault:
+            if "Unknown model" not in str(fault):
+                raise _not_loaded(shown, fault, file) from None
+            near = ", ".join(timm.list_models(f"*{name.split('_')[0].split('.')[0]}*")[:5])
+            raise UserError(
+                f"timm has no network {name}", f"choose one: {near}" if near else "check its name"
+            ) from None
+        except Exception as fault:
+            raise _not_loaded(shown, fault, file) from None
+        config = dict(module.pretrained_cfg)
+        data = timm.data.resolve_model_data_config(module, use_test_size=size is None)
+        pictures = metadata.of_timm(data | ({"input_size": (3, *size)} if size else {}))
+        classes = module.num_classes
+        labels = list(config.get("label_names") or ())
+        if not labels and classes == 1000:
+            info = ImageNetInfo()
+            labels = [info.index_to_description(number) for number in range(classes)]
+        if weights == "random":
+            labels = [f"{name}{UNTRAINED}" for name in labels or map(str, range(classes))]
+    _export(module, pictures, path)
+    return Taken(pictures, labels)
+
+
+def _of_hugging_face(source: str, shown: str, size: Size | None, told: bool, path: Path) -> Taken:
+    with step(f"loading {shown}"):
+        _ready(is_local=Path(source).is_dir())
+        import torch
+        from huggingface_hub.utils import logging as hub_logging
+        from transformers import AutoConfig, AutoModelForImageClassification
+        from transformers.utils import logging as transformers_logging
+
+        hub_logging.set_verbosity_error()  # otherwise each of five retries is logged twice
+        transformers_logging.disable_progress_bar()
+        try:
+            config = AutoConfig.from_pretrained(source)
+            module = AutoModelForImageClassification.from_pretrained(source)
+        except Exception as fault:
+            raise _not_loaded(shown, fault, "") from None
+
+        class Logits(torch.nn.Module):  # type: ignore[misc]  # torch comes without types here
+            def __init__(self) -> None:
+                super().__init__()
+                self.inside = module
+
+            def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+                logits: torch.Tensor = self.inside(pixel_values=pixels).logits
+                return logits
+
+        pictures = _prepared(source, shown, told)
+        if size:
+            pictures |= {"crop": list(size), "resize": min(size)}
+        names = config.id2label
+        labels = [str(names[number]) for number in range(len(names))]
+        several = config.problem_type == "multi_label_classification"
+    _export(Logits().eval(), pictures, path)
+    return Taken(pictures, labels, "multi-label" if several else "scores")
+
+
+def _ready(is_local: bool) -> None:
+    """Without network, the hub's client would try each file for half a minute."""
+    from scripts.steps import vision
+
+    assert vision.torchvision  # otherwise both libraries fail at its import
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    if not is_local:
+        try:
+            huggingface_hub.get_session().head(constants.ENDPOINT, timeout=REACHED_S)
+        except Exception:
+            is_local = True
+    if is_local:
+        constants.HF_HUB_OFFLINE = True
+        os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def _not_loaded(shown: str, fault: Exception, file: str) -> UserError:
+    said = " ".join(str(fault).split()).partition(". ")[0][:200]
+    if Path(shown).is_dir():
+        return UserError(f"{shown} has no classifier of pictures: {said}", "name another folder")
+    if file:
+        return UserError(f"{file} does not fit timm's {shown}: {said}", "check WEIGHTS=")
+    return NoWeights(
+        f"{shown} is not on this machine, and cannot be loaded from its hub: {said}",
+        "check its name; without network, name a folder with it: FROM=folder",
+    )
+
+
+def _prepared(source: str, shown: str, told: bool) -> dict[str, Any]:
+    """How its processor prepares pictures, seen on one that it prepares."""
+    import numpy as np
+    from transformers import AutoImageProcessor
+
+    from scripts.steps import plain
+    from scripts.steps.picture import mug
+
+    try:
+        processor = AutoImageProcessor.from_pretrained(source)
+    except Exception:
+        if told:
+            return {}
+        raise UserError(
+            f"{shown} does not say how it wants pictures (preprocessor_config.json)",
+            'say it: PICTURES="resize: 256, crop: 224, …"',
+        ) from None
+    found = metadata.of_hugging_face(processor.to_dict())
+    if told:
+        return found
+    how = dict(metadata.USUAL) | found
+    picture = mug()
+    given = np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0])
+    try:
+        wanted = plain.normalised(plain.cropped(picture, how), how).transpose(2, 0, 1)
+        levels = np.array(how["std"]).reshape(-1, 1, 1) * how["scale"]
+        far = float(np.abs((given - wanted) * levels * 255 / how["scale"]).mean())
+    except (KeyError, ValueError):
+        far = float("inf")
+    if not found or far > CLOSE:
+        raise UserError(
+            f"{type(processor).__name__} prepares pictures in a way that is not known here",
+            'say what it does: PICTURES="resize: 256, crop: 224, …"',
+        )
+    return found
+
+
+def _export(module: nn.Module, pictures: dict[str, Any], path: Path) -> None:
+    import torch
+
+    from scripts.steps.onnx_file import BATCH, save
+    from scripts.steps.shapes import sides
+
+    with step("exporting to ONNX"):
+        example = torch.zeros(2, 3, *sides(pictures.get("crop", 224)))
+        try:
+            save(module.eval(), {"pixels": example}, ({0: BATCH},), "output", path)
+        except Exception as fault:
+            said = " ".join(str(fault).split())[:200]
+            raise UserError(
+                f"PyTorch cannot export it to ONNX: {said}", "export it yourself: ONNX="
+            ) from None
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))
