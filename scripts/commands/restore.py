@@ -8,6 +8,8 @@ Next: make up. Versions that are here already are replaced only with YES=1.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
@@ -20,10 +22,10 @@ from scripts.upkeep.backup import Backup
 
 def main() -> int:
     asked, passphrase = arguments.load(), arguments.passphrase()
-    if asked.from_ is None:
+    if not asked.from_:
         raise UserError("no file given", "make restore FROM=file")
     with lock.one_at_a_time():
-        found = backup.verified(asked.from_)
+        found = backup.verified(Path(asked.from_).expanduser())
         layout_number.require_known(found.index.layout, "the versions in it")
         if found.keys and passphrase:
             sealed.opened(found.keys, passphrase)

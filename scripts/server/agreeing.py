@@ -9,9 +9,9 @@ import numpy as np
 
 from scripts.base import console
 from scripts.base.errors import UserError
+from scripts.recipes.layout import precision_of
 from scripts.recipes.pictures import OfPictures, labels_of
 from scripts.recipes.pipelines import Pipeline
-from scripts.recipes.recipe import precision_of
 from scripts.server import ask
 from scripts.server.served import served_version
 from scripts.stacks.state import State

@@ -35,7 +35,10 @@ class Arguments:
 
     name = text("", "The name of a pipeline of yours.")
     onnx = path("Your own network, as an .onnx file.")
-    from_ = text("", "Where it comes from: a file, a folder, timm/NAME or a name on a hub.")
+    from_ = text(
+        "",
+        "Where a network comes from: a file, a folder, timm/NAME or a name on a hub; or a backup.",
+    )
     labels = path("Its labels, one per line.")
     size = text("", "The height and width that it was trained for, if its file leaves them open.")
     output = text("", "Which of its outputs has the answer; scores, probabilities or multi-label.")
@@ -63,7 +66,6 @@ class Arguments:
     revoke = text("", "The client whose key is revoked.")
 
     to = path("Where a backup or a pack is written to.")
-    from_ = path("The backup to restore.")
     passphrase = text("", "Encrypts the keys in a backup.")
     yes = flag("Do it without asking.")
     days = whole(30, "How many days reports and caches are kept.")

@@ -11,7 +11,7 @@ from bundle_door.api import Api
 from bundle_door.keys import Keys
 from bundle_door.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Answer]]
 

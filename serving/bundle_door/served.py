@@ -13,7 +13,7 @@ import msgspec
 
 from bundle_door.answers import Refused
 from bundle_door.triton import DATA_TYPES, Triton
-from bundle_serving.start_server import PIPELINE
+from bundle_serving import PIPELINE
 
 # An answer holds so long.
 REMEMBERED_S, REFRESHED_S = 2.0, 5.0

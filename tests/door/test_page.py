@@ -12,8 +12,8 @@ import pytest
 from bundle_door import certificate
 from bundle_door.documents import PAGE
 from bundle_door.key_file import Client, add
+from bundle_serving import PIPELINE
 from bundle_serving.exposure import CERTIFICATE
-from bundle_serving.start_server import PIPELINE
 from tests import axe
 from tests.chromium import Tab, browser
 from tests.door.servers import MODELS, Behind, behind_the_door
