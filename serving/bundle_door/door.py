@@ -25,6 +25,7 @@ from bundle_door.keys import Keys
 from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits, Load
 from bundle_door.measured import measured
+from bundle_door.metrics import Metrics
 from bundle_door.observed import Observed
 from bundle_door.page_data import PageData
 from bundle_door.plain import PlainQuestions
@@ -50,7 +51,6 @@ TIDY_S = 5
 PR_SET_PDEATHSIG = 1
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-TEXT = {"content-type": "text/plain; charset=utf-8"}
 
 
 class DoorError(RuntimeError):
@@ -112,6 +112,16 @@ def service_of(
         Keys(settings.exposure.api_keys, settings.admin_key) if settings.exposure.api_keys else None
     )
 
+    served = Served(triton, settings.repository)
+    load = Load(settings.limits)
+    measures = Metrics(
+        folder,
+        observed,
+        served,
+        load,
+        lambda: key_metrics(keys) + of_the_keeper(settings.run_dir),
+    )
+
     async def live(request: Request, named: Mapping[str, str]) -> Answer:
         """Triton itself may not answer this while it waits for S3."""
         noted = readiness(settings.run_dir)
@@ -129,13 +139,7 @@ def service_of(
         return Answer()
 
     async def metrics(request: Request, named: Mapping[str, str]) -> Answer:
-        # Asked anew: nothing that a client sent reaches the parser of Triton's metrics.
-        try:
-            text = await local_http.ask(folder / sockets.METRICS, "GET", "/metrics")
-        except (OSError, TimeoutError):
-            raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
-        of_ours = key_metrics(keys) + of_the_keeper(settings.run_dir)
-        return Answer(text + of_ours, headers=TEXT)
+        return await measures.answer(request)
 
     routes = [
         *(of_keys(keys) if keys else []),
@@ -146,12 +150,10 @@ def service_of(
         open_to_all("/v2/health/ready", GET=ready),
         open_to_all("/internal/metrics", GET=metrics),
     ]
-    served = Served(triton, settings.repository)
-    load = Load(settings.limits)
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
     def answered(scope: Scope, headers: Mapping[str, str], status: int, duration: int) -> None:
-        if status >= 400 and CHECK_HEADER not in headers:
+        if status >= 400 and scope["method"] == "POST" and CHECK_HEADER not in headers:
             observed.refusal(status)
 
     return Service(

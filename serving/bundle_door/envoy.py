@@ -16,6 +16,7 @@ from typing import Any
 from bundle_door import documents
 from bundle_door.keys import CLIENT_HEADER
 from bundle_door.limits import Limits
+from bundle_door.measures import SECONDS
 from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
 from bundle_serving import sockets
 from bundle_serving.exposure import Exposure
@@ -102,6 +103,14 @@ def config(
                 cluster("triton", folder / sockets.GRPC, HTTP2, most=limits.in_flight),
                 cluster("streams", folder / sockets.STREAMS, HTTP2, most=limits.in_flight),
             ],
+        },
+        "stats_config": {
+            "histogram_bucket_settings": [
+                {
+                    "match": {"prefix": "cluster.triton."},
+                    "buckets": [1000 * each for each in SECONDS],
+                }
+            ]
         },
         "overload_manager": overload(limits),
         # Else it keeps what a burst took.
@@ -198,7 +207,8 @@ def tls(exposure: Exposure, protocols: list[str]) -> Config:
 
 def manager(name: str, routes: Sequence[Config], limits: Limits, exposure: Exposure) -> Config:
     grpc, keys = name == "grpc", exposure.api_keys is not None
-    filters = [*([authorization()] if keys else []), *([buffer(limits)] if grpc else []), router()]
+    for_grpc = [grpc_stats(), buffer(limits)] if grpc else []
+    filters = [*([authorization()] if keys else []), *for_grpc, router()]
     return extension(
         "envoy.filters.network.http_connection_manager",
         "filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -266,6 +276,19 @@ def buffer(limits: Limits) -> Config:
         BUFFER,
         "filters.http.buffer.v3.Buffer",
         max_request_bytes=limits.body_bytes,
+    )
+
+
+def grpc_stats() -> Config:
+    """How long each ModelInfer took, and what became of it; read by envoy_stats.py."""
+    service, _, method = INFER.strip("/").partition("/")
+    return extension(
+        "envoy.filters.http.grpc_stats",
+        "filters.http.grpc_stats.v3.FilterConfig",
+        individual_method_stats_allowlist={
+            "services": [{"name": service, "method_names": [method]}]
+        },
+        enable_upstream_stats=True,
     )
 
 

@@ -18,4 +18,14 @@ async def ask(socket: Path, method: str, path: str) -> bytes:
             answer = await reader.read()
         finally:
             writer.close()
-    return answer.partition(b"\r\n\r\n")[2]
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return unchunked(body) if b"transfer-encoding: chunked" in head.lower() else body
+
+
+def unchunked(body: bytes) -> bytes:
+    pieces = []
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        pieces.append(body[: int(size, 16)])
+        body = body[int(size, 16) + len(b"\r\n") :]
+    return b"".join(pieces)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 # Ten to a decade, from 1 ms to a minute: a percentile read from them is within 12% of the true one.
 SECONDS = tuple(float(f"{10 ** (step / 10):.3g}") for step in range(-30, 19))
@@ -113,41 +113,18 @@ def text(families: Sequence[Family], openmetrics: bool = False) -> str:
 
 
 def as_openmetrics(prometheus: str) -> str:
-    """Prometheus' text of others, such as Triton's, in OpenMetrics: counters are named without
-    _total in their heads, and all samples of a family follow its head."""
-    out: list[str] = []
-    renamed: dict[str, str] = {}
-    for line in prometheus.splitlines():
-        if line.startswith(("# HELP ", "# TYPE ")):
-            _, what, name, told = line.split(" ", 3)
-            out.append(f"# {what} {renamed.get(name, name)} {told}")
-        elif line and not line.startswith("#"):
-            out.append(line)
-    return "".join(f"{line}\n" for line in _counters_renamed(out))
+    """Prometheus' text of others. The samples keep their names: what OpenMetrics takes for no
+    counter, because its name has another ending, is of unknown type there."""
+    return "".join(f"{line}\n" for line in map(_as_openmetrics, prometheus.splitlines()) if line)
 
 
-def _counters_renamed(lines: Sequence[str]) -> Iterator[str]:
-    """Triton's counters do not end in _total, as OpenMetrics wants it of each sample."""
-    counters = {
-        line.split(" ")[2]
-        for line in lines
-        if line.startswith("# TYPE ") and line.endswith(" counter")
-    }
-    for line in lines:
-        if line.startswith("# "):
-            _, what, name, told = line.split(" ", 3)
-            base = name.removesuffix("_total") if name in counters else name
-            yield f"# {what} {base} {told}"
-            continue
-        name, rest = _split(line)
-        if name in counters and not name.endswith("_total"):
-            name += "_total"
-        yield name + rest
-
-
-def _split(line: str) -> tuple[str, str]:
-    end = min(at for at in (line.find("{"), line.find(" ")) if at >= 0)
-    return line[:end], line[end:]
+def _as_openmetrics(line: str) -> str:
+    if not line.startswith("# "):
+        return line
+    _, what, name, told = line.split(" ", 3)
+    if what == "TYPE" and told == "counter" and not name.endswith("_total"):
+        told = "unknown"
+    return f"# {what} {name.removesuffix('_total')} {told}"
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:
@@ -164,7 +141,3 @@ def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> fl
             return low + (bounds[place] - low) * (wanted - so_far) / count
         so_far += count
     return bounds[-1]
-
-
-def merged(many: Mapping[Labels, Sequence[int]]) -> list[int]:
-    return [sum(counts) for counts in zip(*many.values(), strict=True)] if many else []

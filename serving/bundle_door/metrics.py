@@ -1,0 +1,125 @@
+"""/metrics: Triton's, the keeper's, the door's and the steps', and the processes' memory; in
+Prometheus' text format, or in OpenMetrics for those who ask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from bundle_door import envoy_stats, local_http
+from bundle_door.answers import Answer, Refused
+from bundle_door.limits import Load
+from bundle_door.measures import (
+    OPENMETRICS,
+    PROMETHEUS,
+    Counter,
+    Family,
+    Gauge,
+    Histogram,
+    as_openmetrics,
+    text,
+)
+from bundle_door.observed import Observed
+from bundle_door.requests import Request
+from bundle_door.served import Served, live_version
+from bundle_serving import sockets
+from bundle_serving.processes import Process, family
+
+KEEPER = "bundle_serving.keeper"
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Metrics:
+    def __init__(
+        self,
+        folder: Path,
+        observed: Observed,
+        served: Served,
+        load: Load,
+        others: Callable[[], bytes],
+    ) -> None:
+        self._folder = folder
+        self._observed = observed
+        self._served = served
+        self._load = load
+        self._others = others
+
+    async def answer(self, request: Request) -> Answer:
+        # Asked anew: nothing that a client sent reaches the parser of Triton's metrics.
+        try:
+            of_triton = await local_http.ask(self._folder / sockets.METRICS, "GET", "/metrics")
+        except (OSError, TimeoutError):
+            raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
+        families = [*self._observed.families, *self._now(), *await self._over_grpc()]
+        others = (of_triton + self._others()).decode()
+        if "application/openmetrics-text" in request.headers.get("accept", ""):
+            told = as_openmetrics(others) + text(families, openmetrics=True) + "# EOF\n"
+            return Answer(told.encode(), headers={"content-type": OPENMETRICS})
+        return Answer((others + text(families)).encode(), headers={"content-type": PROMETHEUS})
+
+    def _now(self) -> list[Family]:
+        in_flight = Gauge("bundle_http_requests_in_flight", "Requests over HTTP being answered")
+        in_flight.set(max(0, self._load.requests - 1))  # without this one
+        held = Gauge("bundle_http_in_flight_bytes", "Bytes of their bodies")
+        held.set(self._load.bytes)
+        live = Gauge("bundle_live_version", "Each pipeline's live version", ("pipeline",))
+        since = Gauge(
+            "bundle_live_since_timestamp_seconds", "When it became the live one", ("pipeline",)
+        )
+        for pipeline, events in self._served.history().items():
+            if version := live_version(events):
+                live.set(int(version), pipeline)
+                at = [event["time"] for event in events if event["what"] == "serves"][-1]
+                since.set(datetime.fromisoformat(at).timestamp(), pipeline)
+        return [in_flight, held, live, since, memory()]
+
+    async def _over_grpc(self) -> list[Family]:
+        try:
+            counted = await envoy_stats.counted(self._folder / sockets.ENVOY_ADMIN)
+        except (OSError, TimeoutError, ValueError):
+            return []
+        took = Histogram(
+            "bundle_grpc_request_duration_seconds",
+            "ModelInfer over gRPC, from Envoy's request to Triton's answer",
+        )
+        took.counts[()], took.sums[()] = list(counted.counts), counted.seconds
+        codes = Counter("bundle_grpc_requests_total", "ModelInfer over gRPC, by status", ("code",))
+        for code, count in counted.by_code.items():
+            codes.add(code, amount=count)
+        return [took, codes]
+
+
+def memory() -> Gauge:
+    """Of all processes of this server; those of one model are one."""
+    gauge = Gauge(
+        "bundle_process_resident_memory_bytes",
+        "Resident memory, with what is shared",
+        ("process",),
+    )
+    parent = os.getppid()
+    is_keeper = KEEPER in _command(parent)
+    for process in family(parent if is_keeper else os.getpid()):
+        name = _role(process)
+        with suppress(OSError, ValueError):  # ended meanwhile
+            pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+            gauge.add(name, amount=pages * PAGE_BYTES)
+    return gauge
+
+
+def _role(process: Process) -> str:
+    if process.instance:  # MODEL_0, by the number of its instance group
+        return process.instance[0].rpartition("_")[0]
+    for module in ("bundle_door", KEEPER):
+        if module in process.arguments:
+            return module.rpartition(".")[2]
+    return process.name
+
+
+def _command(pid: int) -> tuple[str, ...]:
+    try:
+        return tuple(Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
+    except OSError:
+        return ()

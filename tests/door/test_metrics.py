@@ -1,0 +1,85 @@
+"""/metrics of a real server: what was asked is in it, and Prometheus' own parsers read it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus
+
+from bundle_serving.kserve import pb
+from tests.door.servers import Behind
+from tests.door.test_exposure import over_grpc
+from tests.door.test_life import INFER, JPEG, RAW
+from tests.project import wait_until
+
+OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
+
+
+def metrics(server: Behind, headers: dict[str, str] | None = None) -> tuple[str, str]:
+    connection = server.connection(server.metrics_port)
+    status, said, body = server.ask("GET", "/metrics", None, headers, connection)
+    assert status == 200
+    return said["content-type"], body.decode()
+
+
+def names(text: str) -> set[str]:
+    return {re.split(r"[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
+
+
+def value(server: Behind, name: str, **labels: str) -> float:
+    for family in prometheus(metrics(server)[1]):
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return float(sample.value)
+    return 0.0
+
+
+def test_requests_are_counted_by_outcome(server: Behind) -> None:
+    count = "bundle_request_duration_seconds_count"
+    before = value(server, count, outcome="ok"), value(server, count, outcome="refused")
+    bad = value(server, "bundle_refused_total", reason="bad_request")
+    assert server.ask("POST", INFER, JPEG, RAW)[0] == 200
+    assert server.ask("POST", INFER, b"text", RAW)[0] == 400
+    after = value(server, count, outcome="ok"), value(server, count, outcome="refused")
+    assert after == (before[0] + 1, before[1] + 1)
+    assert value(server, "bundle_refused_total", reason="bad_request") == bad + 1
+    # A name that a client invents is not one in the metrics.
+    assert server.ask("POST", "/v2/models/invented/infer", JPEG, RAW)[0] == 404
+    assert "invented" not in metrics(server)[1]
+
+
+def test_requests_over_grpc(server: Behind) -> None:
+    name = "bundle_grpc_request_duration_seconds_count"
+    before = value(server, name)
+    request = pb.ModelInferRequest(model_name="picture", raw_input_contents=[JPEG])
+    request.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(JPEG)])
+    with over_grpc(server) as triton:
+        triton.ModelInfer(request)
+    wait_until(lambda: value(server, name) == before + 1, "Envoy's next look at its histograms")
+    assert value(server, "bundle_grpc_requests_total", code="OK") >= 1
+
+
+def test_both_formats(server: Behind) -> None:
+    server.ask("POST", INFER, JPEG, RAW)
+    kind, plain = metrics(server)
+    assert kind.startswith("text/plain; version=0.0.4")
+    assert list(prometheus(plain))
+    kind, told = metrics(server, OPENMETRICS)
+    assert kind.startswith("application/openmetrics-text")
+    assert list(openmetrics(told))
+    assert names(plain) == names(told)
+    assert value(server, "bundle_process_resident_memory_bytes", process="envoy") > 10e6
+
+
+def test_what_promtool_says(server: Behind) -> None:
+    if not (promtool := shutil.which("promtool")):
+        pytest.skip("no promtool here")
+    told = subprocess.run(
+        [promtool, "check", "metrics"], input=metrics(server)[1], capture_output=True, text=True
+    )
+    # Triton calls its own as it likes.
+    assert [line for line in told.stderr.splitlines() if not line.startswith("nv_")] == []

@@ -1,0 +1,131 @@
+"""What is measured, and how Prometheus reads it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus
+
+from bundle_door import envoy_stats
+from bundle_door.local_http import unchunked
+from bundle_door.measures import (
+    MOST_SERIES,
+    SECONDS,
+    Counter,
+    Histogram,
+    as_openmetrics,
+    quantile,
+    text,
+)
+from bundle_door.observed import SLOT_S, Observed, Recent
+from bundle_door.steps import CHECK, Report, Steps
+from bundle_serving.step_reports import Reports
+
+STEP = Report(model="m", version="1", requests=1, rows=2, failed=0, began=0, ended=2_000_000)
+
+
+def test_both_formats_say_the_same() -> None:
+    histogram = Histogram("a_seconds", "What\nit is", ("who",), (0.1, 1.0))
+    counter = Counter("b_total", "Counted", ("who",))
+    for value in (0.05, 0.5, 5.0):
+        histogram.observe(value, 'a "name"\\')
+    counter.add("x", amount=3)
+    histogram.told = "What it is"
+    told = text([histogram, counter])
+    of_prometheus = {s.name: s for f in prometheus(told) for s in f.samples}
+    open_text = text([histogram, counter], openmetrics=True)
+    open_text += as_openmetrics("# HELP c Not ours\n# TYPE c counter\nc 1\n") + "# EOF\n"
+    assert "\n# TYPE c unknown\nc 1\n" in open_text
+    of_openmetrics = {s.name: s for f in openmetrics(open_text) for s in f.samples}
+    assert of_openmetrics.keys() == of_prometheus.keys() | {"c"}
+    assert of_prometheus["a_seconds_count"].labels == {"who": 'a "name"\\'}
+    assert of_openmetrics["a_seconds_sum"].value == pytest.approx(5.55)
+    assert of_openmetrics["b_total"].value == 3
+
+
+def test_a_client_cannot_make_series_without_end() -> None:
+    counter = Counter("a_total", "Counted", ("who",))
+    for number in range(2 * MOST_SERIES):
+        counter.add(str(number))
+    assert len(counter.values) == MOST_SERIES
+
+
+@pytest.mark.parametrize("true", [0.004, 0.0371, 0.5, 2.0])
+def test_percentiles_are_near_the_true_ones(true: float) -> None:
+    histogram = Histogram("a_seconds", "")
+    for _ in range(100):
+        histogram.observe(true)
+    found = quantile(SECONDS, histogram.counts[()], 0.99)
+    assert found == pytest.approx(true, rel=0.27)  # a bucket's width
+    assert quantile(SECONDS, [0] * (len(SECONDS) + 1), 0.5) is None
+
+
+def test_the_last_minutes() -> None:
+    now = [1_000_000.0]
+    recent = Recent(lambda: now[0])
+    series = ("p", "1", "http")
+    for _ in range(10):
+        recent.slot(series).counts[10] += 1
+    recent.slot(series).errors += 1
+    now[0] += SLOT_S
+    (told,) = recent.told()
+    assert (told["per_second"], told["errors"]) == (0.17, 1)
+    assert told["throughput"][-1] == 10 / SLOT_S
+    now[0] += 60
+    (told,) = recent.told()
+    assert told["per_second"] == 0 and told["p99_ms"] is None
+
+
+def test_a_step_tells_the_door(tmp_path: Path) -> None:
+    asyncio.run(_told(tmp_path / "steps"))
+
+
+async def _told(socket: Path) -> None:
+    observed = Observed()
+    steps = Steps(observed.report)
+    reports = Reports(str(socket))
+    reports.executed("m", "1", ["nobody"], 0, 0, 1)  # there is no door yet
+    reports._next_try = 0.0
+    async with await steps.serve(socket):
+        with steps.following() as followed:
+            reports.remark("answers", [7, 0.5])
+            reports.executed("m", "1", [followed.id, ""], 0, 1, 2)
+            while not followed.reports:
+                await asyncio.sleep(0)
+    (report,) = followed.reports
+    assert (report.requests, report.rows, report.failed, report.answers) == (2, 2, 1, [(7, 0.5)])
+    assert observed.confidence.sums[("m", "1")] == 0.5
+
+
+def test_the_keepers_own_requests_are_not_measured() -> None:
+    observed = Observed()
+    observed.report(msgspec.structs.replace(STEP, ids=[CHECK]))
+    assert not observed.steps.counts
+    observed.report(STEP)
+    assert observed.steps.sums[("m", "1")] == pytest.approx(0.002)
+
+
+def test_what_envoy_says() -> None:
+    labels = 'envoy_grpc_bridge_method="S",envoy_cluster_name="triton"'
+    name = "envoy_cluster_grpc_ModelInfer"
+    lines = [f"{name}_0{{{labels}}} 3", f"{name}_14{{{labels}}} 1", f"{name}_success{{{labels}}} 3"]
+    up_to = [0, *[2] * (len(SECONDS) - 1), 4]
+    bounds = [*map(str, SECONDS), "+Inf"]
+    lines += [
+        f'{name}_upstream_rq_time_bucket{{{labels},le="{le}"}} {count}'
+        for le, count in zip(bounds, up_to, strict=True)
+    ]
+    lines.append(f"{name}_upstream_rq_time_sum{{{labels}}} 1500.5")
+    found = envoy_stats.parsed("\n".join(lines))
+    assert found.by_code == {"OK": 3, "UNAVAILABLE": 1}
+    assert (found.counts[:3], found.counts[-1], sum(found.counts)) == ([0, 2, 0], 2, 4)
+    assert found.seconds == pytest.approx(1.5005)
+    assert sum(envoy_stats.parsed("").counts) == 0
+
+
+def test_chunks() -> None:
+    assert unchunked(b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n") == b"abc0123456789"
