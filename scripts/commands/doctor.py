@@ -12,7 +12,6 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
@@ -21,6 +20,7 @@ from bundle_serving.start_server import StartError, libpython_folder
 from scripts import bootstrap
 from scripts.base import console, ports
 from scripts.base.errors import UserError
+from scripts.base.findings import FAILURE, OK, WARNING, Finding, room
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.repository import archive
@@ -31,8 +31,6 @@ from scripts.stacks import containers, flavour, state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
 from scripts.steps import gpus
-
-OK, WARNING, FAILURE = "[green]ok[/]", "[yellow]note[/]", "[red]fail[/]"
 
 # On the project's disk, the environment with all layers takes 1.6 GB and an export 0.3 GB. On
 # Docker's disk, the two CPU images take 2.2 GB; NVIDIA's pytorch, tritonserver and sdk images take
@@ -45,14 +43,6 @@ MEMORY_GB = 3
 GPU_MEMORY_MIB = 6000
 
 SHM_MB = 512
-
-
-@dataclass(frozen=True)
-class Finding:
-    what: str
-    verdict: str
-    detail: str
-    fix: str = ""
 
 
 def main() -> int:
@@ -150,13 +140,6 @@ def _gpu(settings: Settings) -> Iterator[Finding]:
 def _images(stack: DockerStack) -> Iterator[Finding]:
     if disk := stack.disk():
         yield room("images' disk", disk, IMAGES_GB[stack.flavour], stack.has_images())
-
-
-def room(what: str, folder: Path, needed: int, made: bool) -> Finding:
-    free = shutil.disk_usage(folder).free / 1e9
-    good = free >= (1 if made else needed)
-    fix = "" if good else f"make room: a first run takes up to {needed} GB"
-    return Finding(what, OK if good else FAILURE, f"{free:.0f} GB free in {folder}", fix)
 
 
 def _memory() -> Finding:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,6 @@ from PIL import Image
 from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
-from scripts.commands import bench, tune
 from scripts.measuring import perf_analyzer, photos, plots, results, waterfall
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.division import Division, untrained
@@ -25,7 +27,7 @@ from scripts.measuring.photos import Inputs
 from scripts.measuring.report import headlines
 from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
-from tests.project import picture
+from tests.project import Project, picture
 
 # What a real run on a real server left.
 RECORDED = Path(__file__).parent / "recorded"
@@ -307,13 +309,27 @@ def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
         photos.given_or_drawn(str(tmp_path), RECIPE)
 
 
+WITHOUT_LIBB64 = """
+import runpy
+from scripts.measuring import perf_analyzer
+perf_analyzer.LIBB64 = "libnone.so"
+runpy.run_module("scripts.commands", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("command", ["bench", "tune"])
 def test_what_measuring_needs_is_missed_before_anything_takes_its_time(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, command: str
 ) -> None:
-    monkeypatch.setattr(perf_analyzer, "LIBB64", "libnone.so")
-    monkeypatch.setenv("FLAVOUR", "local")
-    for command in (bench, tune):
-        with pytest.raises(UserError, match=r"needs libnone\.so") as refused:
-            command.main()
-        assert "libb64" in refused.value.remedy
+    project = Project.copy(tmp_path, FLAVOUR="local")
+    refused = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LIBB64, command],
+        cwd=project.path,
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 1 and not (project.path / "build").exists()
+    (line,) = refused.stderr.splitlines()
+    assert re.search(r"needs libnone\.so.*libb64", line)
     perf_analyzer.require("gpu")  # NVIDIA's image has it
