@@ -68,7 +68,8 @@ class Steps:
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         decoder = msgspec.json.Decoder(Report)
-        with suppress(OSError, ValueError):  # ended, or a line that is too long: it connects again
+        # Ended, here or there, or a line that is too long: then it connects again.
+        with suppress(OSError, ValueError, asyncio.CancelledError):
             while line := await reader.readline():
                 with suppress(msgspec.DecodeError):
                     self.take(decoder.decode(line))
