@@ -17,12 +17,12 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
 	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs \
-	down upgrade backup restore prune clean check test test-all lint prove
+	down upgrade backup restore prune clean check test test-all pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
 # change of requirements/. A command installs the layers itself that it needs only sometimes.
 LAYER := .venv/layers
-$(LAYER)/%: $(wildcard requirements/*.txt)
+$(LAYER)/%: $(wildcard requirements/*.txt requirements/locked/*.txt)
 	@env --block-signal=INT python3 -m scripts.bootstrap $*
 APART := $(LAYER)/perf_analyzer $(LAYER)/minilm
 
@@ -152,6 +152,9 @@ test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipelin
 
 test-all: lint $(LAYER)/test $(APART) ## The same, plus the long tests: rollouts under load, S3 faults, rehearsals
 	@$(PYTEST) -n 3
+
+pins: $(LAYER)/check ## Renew the versions and hashes of Python packages (ONLY=pillow,numpy)
+	$(RUN) pins
 
 lint: $(LAYER)/check
 	.venv/bin/ruff check .

@@ -3,8 +3,8 @@
     python3 -m scripts.bootstrap tools            what every command needs
     python3 -m scripts.bootstrap tools test       and what the tests need
 
-A layer is a file in requirements/, pinned by requirements/constraints.txt. What is installed
-already is left alone.
+A layer is a file in requirements/; requirements/locked has what it brings along, in which versions.
+What is installed already is left alone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.base.errors import UserError, guarded
+from scripts.base import wheels
+from scripts.base.errors import UserError, guarded, of_the_machine
 from scripts.base.paths import CPU_TORCH, DOTENV, PYTHON, REQUIREMENTS, ROOT, VENV
 
 # One file per installed layer, with the digest of its requirements. make compares the timestamps.
@@ -92,7 +94,7 @@ def installed(layer: str) -> bool:
 
 def digest(layer: str) -> str:
     hasher = hashlib.sha256(layer.encode())
-    for path in sorted(REQUIREMENTS.iterdir()):
+    for path in sorted(REQUIREMENTS.rglob("*.txt")):
         hasher.update(path.read_bytes())
     return hasher.hexdigest()
 
@@ -102,15 +104,14 @@ def _install(layer: str) -> None:
         _create()
     print(f"- installing {layer} (requirements/{layer}.txt) …", flush=True)
     began = time.monotonic()
-    words = ["-r", str(requirements(layer))]
     if layer in APART:
-        words += ["--no-deps", "--require-hashes", "--upgrade", "--target", str(VENV / layer)]
-        _pip([*words, "--platform", "manylinux1_x86_64", "--only-binary", ":all:"])
+        words = ["-r", str(requirements(layer)), "--no-deps", "--require-hashes", "--upgrade"]
+        words += ["--target", str(VENV / layer), "--platform", "manylinux1_x86_64"]
+        _pip([*words, "--only-binary", ":all:"])
     else:
-        words += ["-c", str(REQUIREMENTS / "constraints.txt")]
-        words += torch_index() if layer in WITH_TORCH else []
-        if not _by_uv(words):
-            _pip(words)
+        index = torch_index() if layer in WITH_TORCH else []
+        if not _by_uv(layer, index):
+            _by_pip(layer, index)
     print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
     STAMPS.mkdir(exist_ok=True)
     for each in _included(layer):
@@ -209,6 +210,8 @@ def _pip(words: list[str]) -> None:
     code, said = _shown([str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input", *words])
     if code:
         errors = [line for line in said if line.startswith("ERROR")] or said[-3:]
+        if full := of_the_machine(Exception(errors[-1])):
+            raise full
         raise UserError(
             f"pip failed: {errors[-1].removeprefix('ERROR: ')}",
             "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy), "
@@ -216,7 +219,14 @@ def _pip(words: list[str]) -> None:
         )
 
 
-def _by_uv(words: list[str]) -> bool:
+def _by_pip(layer: str, index: list[str]) -> None:
+    with _checked(layer) as (file, without):
+        _pip(["--no-deps", "--require-hashes", "-r", str(file)])
+        if without:
+            _pip([*index, *without])
+
+
+def _by_uv(layer: str, index: list[str]) -> bool:
     """Whether uv could install it, in a tenth of pip's time. What it cannot do, pip does or tells
     why."""
     told = told_to_pip()
@@ -224,15 +234,28 @@ def _by_uv(words: list[str]) -> bool:
         return False
     uv = VENV / "bin" / "uv"
     if not uv.exists():
-        take = ["-m", "pip", "install", "--no-compile", "--no-input", "--retries", "0", "uv"]
-        limits = ["-c", str(REQUIREMENTS / "constraints.txt")]
-        if subprocess.run([PYTHON, *take, *limits], capture_output=True).returncode:
-            return False
+        with _checked("uv") as (file, _):
+            take = ["-m", "pip", "install", "--no-compile", "--no-input", "--retries", "0"]
+            take += ["--no-deps", "--require-hashes", "-r", str(file)]
+            if subprocess.run([PYTHON, *take], capture_output=True).returncode:
+                return False
     options, variables = told
-    command = [str(uv), "pip", "install", "--python", str(PYTHON)]
+    install = [str(uv), "pip", "install", "--python", str(PYTHON)]
     # As pip does it: the best of all indexes, and not of the first one that has any.
-    command += ["--index-strategy", "unsafe-best-match", *options, *words]
-    return _shown(command, variables)[0] == 0
+    install += ["--index-strategy", "unsafe-best-match", *options]
+    with _checked(layer) as (file, without):
+        commands = [["--no-deps", "--require-hashes", "-r", str(file)]]
+        commands += [[*index, *without]] if without else []
+        return all(_shown([*install, *each], variables)[0] == 0 for each in commands)
+
+
+@contextmanager
+def _checked(layer: str) -> Iterator[tuple[Path, list[str]]]:
+    try:
+        with wheels.checked(wheels.locked(REQUIREMENTS, layer), REQUIREMENTS) as found:
+            yield found
+    except wheels.NoHash as fault:
+        raise UserError.of(fault) from None
 
 
 def told_to_pip() -> tuple[list[str], dict[str, str]] | None:

@@ -1,13 +1,12 @@
 # Weights -> ONNX -> TensorRT plan: NVIDIA's pytorch image, and what it lacks for that.
 ARG TRITON_TAG
 FROM nvcr.io/nvidia/pytorch:${TRITON_TAG}-py3 AS export
-COPY requirements/export.txt requirements/constraints.txt /requirements/
+COPY requirements/constraints.txt /requirements/
+COPY requirements/locked/hashes.txt /requirements/locked/
+COPY docker/pip-install scripts/base/wheels.py /usr/local/bin/
 # NVIDIA's torch, torchvision and numpy stay; its PIP_CONSTRAINT would block the packages added here.
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    grep -E '^(onnx|onnxscript|onnxruntime|safetensors|pillow)==' /requirements/constraints.txt \
-        > /requirements/added.txt \
- && PIP_CONSTRAINT='' pip install --no-compile --disable-pip-version-check -r /requirements/added.txt
+    PIP_CONSTRAINT='' pip-install --beside onnx onnxscript onnxruntime safetensors pillow
 COPY docker/steps/as-owner /usr/local/bin/
 # NVIDIA's image turns off protobuf's C code, which reads a network many times faster.
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/bundle:/bundle/serving HOME=/tmp \

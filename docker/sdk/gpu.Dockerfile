@@ -2,10 +2,10 @@
 ARG TRITON_TAG
 FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}-py3-sdk
 COPY requirements/constraints.txt /requirements/
+COPY requirements/locked/hashes.txt /requirements/locked/
+COPY docker/pip-install scripts/base/wheels.py /usr/local/bin/
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    grep -E '^rich==' /requirements/constraints.txt > /requirements/added.txt \
- && pip install --no-compile --disable-pip-version-check -r /requirements/added.txt
+    pip-install --beside rich
 # The perf_analyzer on PATH is a wrapper that shows its arguments in the process list and never fails;
 # this is the program that it runs.
 RUN python3 -c "from importlib.resources import files; print(files('perf_analyzer'))" \

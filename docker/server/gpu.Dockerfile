@@ -1,14 +1,14 @@
 # The server on a GPU: NVIDIA's tritonserver, and what the Python models need.
 ARG TRITON_TAG
 FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}-py3 AS server
-COPY requirements/serve-gpu.txt requirements/cupy.txt requirements/constraints.txt /requirements/
+COPY requirements/locked/serve-gpu.txt requirements/locked/cupy.txt requirements/locked/hashes.txt \
+    /requirements/locked/
+COPY docker/pip-install scripts/base/wheels.py /usr/local/bin/
 ARG POSTPROCESS=cpu
 # In a folder of their own: none of NVIDIA's packages is replaced.
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    if [ "$POSTPROCESS" = gpu ]; then set -- -r /requirements/cupy.txt; fi; \
-    pip install --no-compile --disable-pip-version-check --no-deps --target /opt/bundle \
-        -r /requirements/serve-gpu.txt "$@" -c /requirements/constraints.txt
+    if [ "$POSTPROCESS" = gpu ]; then set -- cupy; fi; \
+    pip-install serve-gpu "$@" --target /opt/bundle
 COPY serving/bundle_serving /opt/bundle/bundle_serving
 # The python backend's interpreter ignores PYTHONPATH, but reads .pth files. Triton would make the
 # stub executable at its start, but cannot on a read-only file system.

@@ -55,7 +55,7 @@ class Arguments:
     quick = flag("A short run of about a minute.")
     compare = path("The results.json of an earlier run.")
     textbook = flag("Measure the textbook recipe too.")
-    only = text("", "Only these contenders.")
+    only = text("", "Only these contenders, or packages.")
     latency_ms = number_or_none("The latency that 95% of the answers must meet.")
     minutes = number("5", "How long to search, in minutes.")
 

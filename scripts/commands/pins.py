@@ -1,0 +1,25 @@
+"""Renews the versions and hashes of all Python packages, and shows what changed.
+
+    make pins                     every package, to the newest that fits the others
+    make pins ONLY=pillow,numpy   these only, for a security fix say
+    make pins ONLY=none           no version, but requirements/locked again, for a new requirement
+
+Run the tests afterwards: make test.
+"""
+
+from __future__ import annotations
+
+from scripts.base import console
+from scripts.settings import arguments
+from scripts.upkeep import pins
+
+
+def main() -> int:
+    only = arguments.load().only
+    names = None if not only else [] if only == "none" else only.replace(",", " ").split()
+    with console.waiting("resolving"):
+        changes = list(pins.renew(names))
+    for change in changes:
+        console.note(change)
+    console.note("next: make test" if changes else "no version changed")
+    return 0

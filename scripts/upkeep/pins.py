@@ -1,0 +1,183 @@
+"""Renews requirements/constraints.txt, the versions, and from it requirements/locked: what each
+layer brings along, and the hashes of all files. Resolved by uv, for every Python and processor that
+can be used."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from packaging.markers import Marker
+
+from scripts import bootstrap
+from scripts.base import files, wheels
+from scripts.base.errors import UserError
+from scripts.base.paths import REQUIREMENTS, VENV
+
+CONSTRAINTS, LOCKED = REQUIREMENTS / "constraints.txt", REQUIREMENTS / "locked"
+HASHES = LOCKED / "hashes.txt"
+
+# Installed beside other packages, whose needs the image has.
+ALONE = ("serve-gpu",)
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PROCESSORS = ("x86_64", "aarch64")
+
+BY_MAKE = "# Written by: make pins"
+OF_HASHES = f"""\
+# The hash of every file of every version in constraints.txt, but for torch and torchvision, whose
+# builds come from PyTorch's own index. {BY_MAKE.removeprefix("# ")}
+"""
+
+
+def layers() -> list[str]:
+    names = {path.stem for path in REQUIREMENTS.glob("*.txt")} - {CONSTRAINTS.stem}
+    return sorted(names - {*bootstrap.APART})
+
+
+def renew(only: Collection[str] | None = None) -> Iterator[str]:
+    """Says what changed. `only` these packages are renewed; without, all; of none, the lists are
+    written again."""
+    before = CONSTRAINTS.read_text()
+    with TemporaryDirectory() as temporary:
+        scratch = Path(temporary)
+        everything = scratch / "everything.in"
+        everything.write_text("".join(f"-r {REQUIREMENTS / layer}.txt\n" for layer in layers()))
+        stay = scratch / "stay.txt"
+        stay.write_text(staying(before, only))
+        after = updated(before, _compiled(everything, stay))
+        files.write(CONSTRAINTS, after)
+        stay.write_text(staying(after, ()))
+        for layer in layers():
+            options = ["--no-deps"] if layer in ALONE else []
+            lines = _compiled(REQUIREMENTS / f"{layer}.txt", stay, *options)
+            files.write(LOCKED / f"{layer}.txt", "\n".join([BY_MAKE, *lines]) + "\n")
+        _write_hashes(after, scratch)
+    yield from changes(before, after)
+
+
+def staying(constraints: str, only: Collection[str] | None) -> str:
+    """The versions that may not change. PyTorch is taken as its build for CPUs, so that CUDA does
+    not count as something that it brings along."""
+    renewed = {wheels.name_of(name) for name in only or ()}
+    lines = []
+    for line in constraints.splitlines():
+        name = wheels.name_of(line.partition("==")[0])
+        of_cpu = name == "torch"
+        stays = name not in renewed if only is not None else of_cpu and not bootstrap.torch_index()
+        if "==" in line and stays:
+            lines.append(re.sub(r"(==[^\s;]+)", r"\1+cpu", line) if of_cpu else line)
+    return "\n".join(lines) + "\n"
+
+
+def _compiled(source: Path, constraints: Path, *options: str) -> list[str]:
+    said = _uv(
+        *("pip", "compile", source, "-c", constraints, "--universal", "--python-version"),
+        *(PYTHONS[0], "--no-header", "--no-annotate", *bootstrap.torch_index(), *options),
+    )
+    lines = (re.sub(r"==([^\s;+]+)\+\w+", r"==\1", line) for line in said.splitlines())
+    return [line for line in lines if line and _can_be_used(line)]
+
+
+def _can_be_used(line: str) -> bool:
+    _, _, marker = line.partition(" ; ")
+    return not marker or any(
+        Marker(marker).evaluate(
+            {
+                "sys_platform": "linux",
+                "platform_system": "Linux",
+                "os_name": "posix",
+                "implementation_name": "cpython",
+                "platform_python_implementation": "CPython",
+                "python_version": python,
+                "python_full_version": f"{python}.1",
+                "platform_machine": processor,
+                "extra": "",
+            }
+        )
+        for python in PYTHONS
+        for processor in PROCESSORS
+    )
+
+
+def updated(constraints: str, resolved: Collection[str]) -> str:
+    """With the new versions in the places of the old ones, and their comments."""
+    versions: dict[str, list[str]] = {}
+    names = {}
+    for line in resolved:
+        name, version, _ = wheels.parts(line)
+        names[name] = line.partition("==")[0]
+        if version not in versions.setdefault(name, []):
+            versions[name].append(version)
+    lines, seen = [], set()
+    for line in constraints.splitlines():
+        name = wheels.name_of(line.partition("==")[0])
+        if "==" not in line or _is_apart(name):
+            lines.append(line)
+        elif name in versions:
+            at = 1 if name in seen and len(versions[name]) > 1 else 0
+            lines.append(re.sub(r"==[^\s;]+", f"=={versions[name][at]}", line, count=1))
+        seen.add(name)
+    lines += [f"{names[name]}=={versions[name][0]}" for name in versions.keys() - seen]
+    head = [line for line in lines if line.startswith("#")]
+    with_markers = [line for line in lines if ";" in line.partition("#")[0]]
+    rest = [line for line in lines if line not in head and line not in with_markers]
+    rest.sort(key=lambda line: line.partition("==")[0].lower())
+    return "\n".join([*head, *with_markers, *rest]) + "\n"
+
+
+def _is_apart(name: str) -> bool:
+    """Whether a layer of its own pins it."""
+    said = "".join((REQUIREMENTS / f"{layer}.txt").read_text() for layer in bootstrap.APART)
+    return f"\n{name}==" in said
+
+
+def _write_hashes(constraints: str, scratch: Path) -> None:
+    source = scratch / "all.in"
+    source.write_text(
+        "".join(
+            f"{line}\n"
+            for line in constraints.splitlines()
+            if line.partition("==")[0] not in wheels.WITHOUT_HASH
+        )
+    )
+    options = ("--no-deps", "--universal", "--python-version", PYTHONS[0], "--generate-hashes")
+    said = _uv("pip", "compile", source, *options, "--no-header", "--no-annotate")
+    files.write(HASHES, OF_HASHES + said)
+
+
+def _uv(*words: str | Path) -> str:
+    told = bootstrap.told_to_pip()
+    if told is None:
+        raise UserError("pip has settings here that uv has not", "run it where pip has none")
+    options, variables = told
+    if "--generate-hashes" in words:  # a folder beside the index may have some of the files only
+        options = [
+            word
+            for option, value in zip(options[::2], options[1::2], strict=True)
+            if option not in ("--extra-index-url", "--find-links")
+            for word in (option, value)
+        ]
+    done = subprocess.run(
+        [VENV / "bin" / "uv", *words, "--quiet", "--index-strategy", "unsafe-best-match", *options],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        raise UserError(f"uv failed: {' '.join(said)[:600]}", "loosen a limit in requirements/")
+    return done.stdout
+
+
+def changes(before: str, after: str) -> Iterator[str]:
+    old, new = (
+        dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE)) for text in (before, after)
+    )
+    for name in sorted(old.keys() | new.keys(), key=str.lower):
+        if old.get(name) != new.get(name):
+            yield f"{name}: {old.get(name, 'new')} -> {new.get(name, 'not needed any more')}"
