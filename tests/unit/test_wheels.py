@@ -63,7 +63,8 @@ def test_a_file_that_is_another_one_is_not_installed(tmp_path: Path) -> None:
     locked.mkdir(parents=True)
     (locked / "a.txt").write_text("tiny==1.0 ; python_version > '3'\n")
     (locked / "hashes.txt").write_text(f"tiny==1.0 \\\n    --hash=sha256:{digest}\n")
-    command = [sys.executable, wheels.__file__, tmp_path / "requirements", "a", "--no-index"]
+    command: list[str | Path] = [sys.executable, wheels.__file__]
+    command += [tmp_path / "requirements", "a", "--no-index"]
     command += ["--find-links", tmp_path, "--target", tmp_path / "to"]
     other = wheel(tmp_path, "another")
     refused = subprocess.run(command, capture_output=True, text=True)
