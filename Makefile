@@ -58,7 +58,7 @@ sentiment: $(LAYER)/tools ## Classify the sentiment of a text: TEXT="What a day!
 similar: $(LAYER)/tools ## Find similar pictures in a folder: IMG=photo.jpg IN=photos (TOP=5, JSON=1)
 	$(RUN) similar
 
-add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=)
+add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, FROM=)
 	$(RUN) add_model
 
 remove-model: $(LAYER)/tools ## Remove it again: NAME=birds (without NAME: list yours)

@@ -33,6 +33,7 @@ REACHED_S = 5  # within which a hub must answer
 UNTRAINED = " (untrained weights)"
 # Levels of 255; processors resize with other libraries, which round otherwise.
 CLOSE = 2.0
+SAME = 0.001  # of the largest score
 SAVE = "torch.jit.trace(network, example).save(…), torch.export.save(…) or torch.onnx.export(…)"
 
 
@@ -104,23 +105,25 @@ def _of_torch(source: Path, size: Size | None, path: Path) -> Taken:
             raise UserError(
                 f"{source.name} does not say what size of pictures it takes", "say it: SIZE=224"
             )
-        for channels in (3, 1):
-            try:
-                example = torch.zeros(2, channels, *sides)
-                with torch.inference_mode():
-                    module(example)
-                torch.onnx.export(
-                    module,
-                    (example,),
-                    path,
-                    dynamo=False,
-                    input_names=["pixels"],
-                    dynamic_axes={"pixels": {0: "batch"}},
-                )
-                return Taken()
-            except Exception as fault:
-                refusal = _unreadable(source, fault)
-        raise refusal
+        example = _taken_by(module, source, sides)
+        _trace(module, example, path)
+        _require_the_same(module, example, path)
+    return Taken()
+
+
+def _taken_by(module: Any, source: Path, sides: Size) -> Any:
+    """Pictures in colour, or else grey ones."""
+    import torch
+
+    for channels in (3, 1):
+        example = torch.zeros(2, channels, *sides)
+        try:
+            with torch.inference_mode():
+                module(example)
+            return example
+        except Exception as fault:
+            refusal = _unreadable(source, fault)
+    raise refusal
 
 
 def _unreadable(source: Path, fault: Exception) -> UserError:
@@ -274,9 +277,9 @@ def _prepared(source: str, shown: str, told: bool) -> dict[str, Any]:
     picture = mug()
     given = np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0])
     try:
-        wanted = plain.normalised(plain.cropped(picture, how), how).transpose(2, 0, 1)
-        levels = np.array(how["std"]).reshape(-1, 1, 1) * how["scale"]
-        far = float(np.abs((given - wanted) * levels * 255 / how["scale"]).mean())
+        levels = plain.ordered(plain.cropped(picture, how), how)
+        wanted = plain.normalised(levels, how).transpose(2, 0, 1)
+        far = float(np.abs((given - wanted) * np.array(how["std"]).reshape(-1, 1, 1)).mean() * 255)
     except (KeyError, ValueError):
         far = float("inf")
     if not found or far > CLOSE:
@@ -288,20 +291,58 @@ def _prepared(source: str, shown: str, told: bool) -> dict[str, Any]:
 
 
 def _export(module: nn.Module, pictures: dict[str, Any], path: Path) -> None:
+    """By PyTorch's exporter, or else by its predecessor, which traces."""
     import torch
 
     from scripts.steps.onnx_file import BATCH, save
     from scripts.steps.shapes import sides
 
+    module = module.eval()
+    example = torch.zeros(2, 3, *sides(pictures.get("crop", 224)))
     with step("exporting to ONNX"):
-        example = torch.zeros(2, 3, *sides(pictures.get("crop", 224)))
         try:
-            save(module.eval(), {"pixels": example}, ({0: BATCH},), "output", path)
-        except Exception as fault:
-            said = " ".join(str(fault).split())[:200]
-            raise UserError(
-                f"PyTorch cannot export it to ONNX: {said}", "export it yourself: ONNX="
-            ) from None
+            save(module, {"pixels": example}, ({0: BATCH},), "output", path)
+        except Exception:
+            _trace(module, example, path)
+        _require_the_same(module, example, path)
+
+
+def _trace(module: Any, example: Any, path: Path) -> None:
+    import torch
+
+    try:
+        torch.onnx.export(
+            *(module, (example,), path),
+            dynamo=False,
+            input_names=["pixels"],
+            dynamic_axes={"pixels": {0: "batch"}},
+        )
+    except Exception as fault:
+        said = " ".join(str(fault).split()).partition(". ")[0][:200]
+        raise UserError(f"PyTorch cannot export it to ONNX: {said}", f"save it as {SAVE}") from None
+
+
+def _require_the_same(module: Any, example: Any, path: Path) -> None:
+    """An exporter may write down what holds for its example alone."""
+    import numpy as np
+    import torch
+
+    from scripts.steps.original import refused, session
+
+    noise = torch.randn(3, *example.shape[1:], generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        expected = module(noise).numpy()
+    asked = session(path, "the exported network")
+    try:
+        rows = [asked.run(None, {"pixels": each[None].numpy()})[0] for each in noise]
+    except Exception as fault:
+        raise refused("the exported network", fault) from None
+    found = np.concatenate(rows)
+    scale = max(1.0, float(np.abs(expected).max()))
+    if found.shape != expected.shape or np.abs(found - expected).max() > SAME * scale:
+        raise UserError(
+            "the exported network answers otherwise than PyTorch", "export it yourself: ONNX="
+        )
 
 
 if __name__ == "__main__":

@@ -107,18 +107,25 @@ def of_hugging_face(said: Mapping[str, Any]) -> dict[str, Any]:
         }
         if not said.get("do_rescale", True):
             pictures["scale"] = 1.0
-        if said.get("do_normalize", "image_mean" in said):
-            pictures |= {
-                "mean": _levels(said["image_mean"], 3),
-                "std": _levels(said["image_std"], 3),
-            }
-        else:
-            pictures |= AS_PICTURES
+        kind = str(said.get("image_processor_type", said.get("feature_extractor_type", "")))
+        normalises = "image_mean" in said and "MobileViT" not in kind
+        pictures |= AS_PICTURES
+        if said.get("do_normalize", normalises):
+            pictures |= _normalised(said, kind)
         if said.get("do_flip_channel_order"):
             pictures["channels"] = "bgr"
         return pictures
     except (KeyError, TypeError, ValueError):
         return {}
+
+
+def _normalised(said: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    mean, std = (_levels(said[f"image_{name}"], 3) for name in ("mean", "std"))
+    if said.get("rescale_offset"):  # EfficientNet's: 1 less, before all else
+        mean = [1 + each for each in mean]
+    if said.get("include_top") and "EfficientNet" in kind:  # which divides twice
+        std = [each * each for each in std]
+    return {"mean": mean, "std": std}
 
 
 def _sides(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,15 +53,18 @@ def cropped(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
 
 def fed(picture: NDArray[np.uint8], how: Mapping[str, Any], facts: Signature) -> NDArray[Any]:
     """uint8 [height, width, 3] -> what the network is fed: a batch of one."""
-    levels = picture
-    if how["channels"] == "grey":
-        levels = np.asarray(Image.fromarray(picture).convert("L"))[:, :, None]
-    elif how["channels"] == "bgr":
-        levels = picture[:, :, ::-1]
+    levels = ordered(picture, how)
     kind = {"DOUBLE": "FLOAT64", "FLOAT": "FLOAT32"}.get(facts.kind, facts.kind)
     numbers = (levels if facts.takes_levels else normalised(levels, how)).astype(kind.lower())
     batch = numbers[None] if facts.channels_last else numbers.transpose(2, 0, 1)[None]
     return np.ascontiguousarray(batch)
+
+
+def ordered(picture: NDArray[np.uint8], how: Mapping[str, Any]) -> NDArray[np.uint8]:
+    """Its channels as the network takes them."""
+    if how["channels"] == "grey":
+        return np.asarray(Image.fromarray(picture).convert("L"))[:, :, None]
+    return picture[:, :, ::-1] if how["channels"] == "bgr" else picture
 
 
 def normalised(levels: NDArray[np.uint8], how: Mapping[str, Any]) -> NDArray[np.float64]:

@@ -7,8 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
+from benchmark.foreign import graphs
+from benchmark.foreign.case import same
 from bundle_client import Client
 from bundle_serving.pictures import Transform, to_pixels
 from tests.project import Project, error_lines, picture
@@ -104,9 +107,30 @@ def test_from_an_onnx_file_to_an_answer_and_to_the_next(own: Project, tmp_path: 
     assert own.made("history") == before
 
 
-def test_what_cannot_be_served_leaves_nothing(own: Project, tmp_path: Path) -> None:
-    import onnx
+def test_independent_labels_one_picture_at_a_time(own: Project, tmp_path: Path) -> None:
+    """A network that answers any number of labels, in a form that nothing here has."""
+    path = tmp_path / "model.onnx"
+    dims, ends = (1, graphs.SIDE, graphs.SIDE, 3), [graphs.SIGMOID]
+    made = graphs.of(dims, answer=(1, graphs.CLASSES), body=graphs.with_a_token, ends=ends)
+    onnx.save(made, path)
+    (tmp_path / "noise.png").write_bytes(file := picture(kind="PNG"))
+    expected = graphs.right(tmp_path, graphs.Wants(last=True), same)(file)
+    best = f"class {expected.argmax()}"
+    said = {"NAME": "birds", "ONNX": str(path), "OUTPUT": "multi-label"}
+    wrong = own.make("add-model", **said, SAMPLE=f"{tmp_path}/noise.png=robin")
+    (line,) = error_lines(wrong.stderr + wrong.stdout)
+    assert f"noise.png is {best} (" in line and "not robin" in line and files_of(own) == []
+    done = own.make("add-model", **said, SAMPLE=f"{tmp_path}/noise.png={best}")
+    assert done.returncode == 0, done.stderr
+    assert "answers as model.onnx itself" in done.stderr and best in done.stdout
+    with Client(own.http, model="birds") as client:
+        found = client.classify(file, top=graphs.CLASSES).labels
+    for label in found:
+        assert np.isclose(label.probability, expected[label.index], atol=0.01)
+    own.made("remove-model", NAME="birds")
 
+
+def test_what_cannot_be_served_leaves_nothing(own: Project, tmp_path: Path) -> None:
     network = onnx.load(export(tmp_path / "birds.onnx", 0))
     network.graph.node[0].op_type, network.graph.node[0].domain = "Wavelet", "acme"
     network.opset_import.append(onnx.helper.make_opsetid("acme", 1))

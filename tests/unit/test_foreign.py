@@ -1,0 +1,65 @@
+"""Networks that were not made here: each is served as it is, or refused with the reason, by all
+that `make add-model` does below the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmark.foreign.adopted import adopted, outcome
+from benchmark.foreign.case import Case, pictures
+from benchmark.foreign.graphs import CASES
+from scripts.base.errors import UserError
+from tests.odd_networks import odd
+
+NEAR = 0.01
+# One of each kind of trouble; the others are long.
+SHORT = (
+    *("a softmax of single operators", "independent labels", "one label, a sigmoid"),
+    *("percentages", "batch fixed at 1, with a class token", "channels last", "BGR", "grey"),
+    *("levels (uint8)", "framed (letterbox)", "any height and width, not square"),
+    *("opset 9, IR 3, weights among the inputs", "weights in another file", "names like ours"),
+    "8 bits (QDQ, signed)",
+)
+ODD, SHORT_ODD = 200, 25
+
+
+def some(case: Case) -> object:
+    marks = () if case.name in SHORT else (pytest.mark.long,)
+    return pytest.param(case, id=case.name, marks=marks)
+
+
+@pytest.mark.parametrize("case", [some(case) for case in CASES])
+def test_a_network_is_served_as_it_is_or_refused(case: Case, tmp_path: Path) -> None:
+    found = outcome(case, tmp_path, pictures(4))
+    if case.refused:
+        assert case.refused in found.refusal and "\n" not in found.refusal
+    else:
+        assert not found.refusal and found.difference < NEAR
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [range(SHORT_ODD), pytest.param(range(SHORT_ODD, ODD), marks=pytest.mark.long)],
+    ids=["some", "the others"],
+)
+def test_what_is_broken_is_refused_in_one_line(numbers: range, tmp_path: Path) -> None:
+    """Or it is served as ONNX Runtime computes it: then its own check has passed."""
+    served = 0
+    for number in numbers:
+        done = odd(number, tmp_path / f"{number}.onnx")
+        try:
+            (folder := tmp_path / str(number)).mkdir()
+            adopted({"ONNX": str(tmp_path / f"{number}.onnx")}, folder)
+            served += 1
+        except UserError as refusal:
+            said = f"{refusal.cause}; {refusal.remedy}"
+            assert "\n" not in said and len(said) < 700, done
+        except Exception as fault:
+            raise AssertionError(done) from fault
+    assert 0 < served < len(numbers) / 2
+
+
+def test_every_short_case_exists() -> None:
+    assert {*SHORT} <= {case.name for case in CASES}
