@@ -135,7 +135,7 @@ def test_how_the_server_is_doing(tab: Tab, tmp_path: Path) -> None:
 
 
 def test_nothing_keeps_people_out(tab: Tab, tmp_path: Path) -> None:
-    script = axe.script(tmp_path)
+    script = axe.script()
     for picture in pictures(tmp_path):
         tab.drop(picture)
     tab.until(
