@@ -55,6 +55,9 @@ PROJECT, SERVICE, ONE_OFF, FOLDER = (
     for label in ("project", "service", "oneoff", "project.working_dir")
 )
 
+# On the images that make builds: which checkout's they are, under any project name.
+BUILT_BY = "triton-bundle.checkout"
+
 # They have their own commands, and stay when the server is replaced.
 STAY = ("embeddings", "s3")
 
@@ -350,6 +353,9 @@ class DockerStack:
                 volume.remove()
         for service in (*self.images, "layout", "s3"):
             self.remove_image(self._image(service))
+        for image in self._engine.images.list(filters={"label": f"{BUILT_BY}={ROOT}"}):
+            for name in image.tags:
+                self.remove_image(name)
 
     def replaced_images(self) -> list[tuple[str, int, datetime]]:
         """Those of this project whose name a newer build took: id, bytes, when it was built."""
@@ -437,6 +443,7 @@ class DockerStack:
             "MEMORY": self._memory,
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
+            "CHECKOUT": str(ROOT),
         }
         return os.environ | self._settings.values | own
 
