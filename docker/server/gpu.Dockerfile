@@ -24,6 +24,10 @@ ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 REPOSITORY=/models CUPY_CACHE_D
 # A restarted container's tmpfs gets the mode of the folder below it (runc 1.1), and the server's user
 # must be able to write there.
 RUN install -d -m 1777 /run/triton
+# What is in here, with versions and licences: sbom.json and NOTICE.
+ARG VERSION
+RUN --mount=type=bind,source=scripts/base/inventory.py,target=/inventory.py \
+    PYTHONPATH=/opt/bundle python3 /inventory.py /usr/share/triton-bundle triton-bundle-server-gpu "$VERSION"
 USER 1000:1000
 CMD ["python3", "-m", "bundle_serving.start_server", \
      "--run-dir", "/run/triton", "--admin-key-file", "/run/key/admin.key", \

@@ -17,7 +17,7 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.repository import live
 from scripts.repository.archive import Version
-from scripts.server import triton_api
+from scripts.server import known_flaws, triton_api
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.served import described, served_version
 from scripts.stacks import flavour, state
@@ -42,6 +42,7 @@ def main() -> int:
         )
     console.note(f"answers: {described(known, version)}")
     console.note(_engine(known, version))
+    console.note(known_flaws.told(triton_api.get(known.http)["version"]))
     for event in stack.kept().get("events", [])[-MOST_EVENTS:]:
         console.note(
             f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -365,6 +365,34 @@ class DockerStack:
             for each in self._engine.images.list(filters=filters)
         ]
 
+    def sbom(self) -> str | None:
+        """What the server's image carries, as CycloneDX; None if it is not built here."""
+        name = self._image("server")
+        if not self._engine.images.list(name):
+            return None
+        command = ["cat", "/usr/share/triton-bundle/sbom.json"]
+        said = self._engine.containers.run(name, command, network_mode="none", remove=True)
+        return said.decode()
+
+    def push(self, service: str, name: str) -> str:
+        """Pushes an image as this name, with the keys of `docker login`; returns the name with its
+        digest."""
+        self._engine.images.get(self._image(service)).tag(name)
+        pushed = subprocess.run(["docker", "push", name], capture_output=True, text=True)
+        if pushed.returncode:
+            raise UserError(
+                f"{name} cannot be pushed: {last_line(pushed.stderr)}",
+                f"log in first (docker login {name.partition('/')[0]}), and check PUSH",
+            )
+        digests = self._engine.images.get(name).attrs["RepoDigests"]
+        repository = name.rpartition(":")[0]
+        exact = next(each for each in digests if each.startswith(f"{repository}@"))
+        if shutil.which("cosign"):
+            signed = subprocess.run(["cosign", "sign", "--yes", exact])
+            if signed.returncode:
+                raise AlreadyReported(signed.returncode)
+        return str(exact)
+
     def remove_image(self, name: str) -> None:
         with suppress(APIError):  # a container uses it, or another image is built on it
             self._engine.images.remove(name)
@@ -444,6 +472,7 @@ class DockerStack:
             "SHM_SIZE": self._shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
             "CHECKOUT": str(ROOT),
+            "REVISION": revision(),
         }
         return os.environ | self._settings.values | own
 
@@ -475,6 +504,27 @@ class DockerStack:
             timeout=timeout,
             input=stdin,
         )
+
+
+# What images are built from.
+SOURCES = ("docker", "requirements", "serving", "client", "scripts/base")
+
+
+@cache
+def revision() -> str:
+    """The last commit that changed an image, so that other commits restart nothing; empty if this
+    checkout has no history, or changes that are in no commit."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--", *SOURCES], capture_output=True, text=True
+        )
+        last = subprocess.run(
+            [*git, "log", "-1", "--format=%H", "--", *SOURCES], capture_output=True, text=True
+        )
+    except OSError:
+        return ""
+    return "" if changed.returncode or changed.stdout else last.stdout.strip()
 
 
 def _give(folder: Path) -> None:

@@ -17,6 +17,7 @@ from bundle_serving.health import reason_not_to_trust
 from scripts.settings.settings import Settings
 from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.memory import limit_mb
+from scripts.steps.manifest import pinned
 from tests.conftest import require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
@@ -51,6 +52,18 @@ def test_the_container_is_shut_in(container: Any) -> None:
     published = [p for ports in host["PortBindings"].values() for p in ports]
     assert {each["HostIp"] for each in published} == {"127.0.0.1"}
     assert container.labels["org.opencontainers.image.version"] == __version__
+
+
+@in_containers
+def test_it_lists_what_it_carries(container: Any) -> None:
+    sbom, notice = (
+        container.exec_run(["cat", f"/usr/share/triton-bundle/{name}"]).output.decode()
+        for name in ("sbom.json", "NOTICE")
+    )
+    versions = {each["name"]: each["version"] for each in json.loads(sbom)["components"]}
+    pins = pinned("openvino", "nvidia-pytriton")
+    assert {name: versions[name] for name in pins} == pins and versions["libc6"]
+    assert "libc6 " in notice and "GPL" in notice
 
 
 @in_containers

@@ -1,0 +1,63 @@
+"""Asks OSV (https://osv.dev) for known flaws of every package: those of the environment's layers,
+and those of the server's image if it is built. Exit 1 if there are any.
+
+    make audit
+
+Where OSV cannot be reached, its last answer is shown, with its date.
+"""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from scripts.base import console
+from scripts.base.errors import UserError
+from scripts.server import known_flaws
+from scripts.settings.settings import Settings
+from scripts.stacks import flavour
+from scripts.upkeep import audit
+from scripts.upkeep.audit import Answer, Package
+
+
+def main() -> int:
+    packages = [*audit.of_layers(), *in_images()]
+    with console.waiting(f"asking OSV about {len(packages)} packages"):
+        answer = answered(packages)
+    if lacking := answer.lacking(packages):
+        console.note(f"{lacking} packages are newer than that answer")
+    flawed = [each for each in packages if answer.flaws.get(each.named)]
+    table = Table("package", "where", "flaws", box=None)
+    for each in flawed:
+        table.add_row(each.named, ", ".join(each.where), ", ".join(answer.flaws[each.named]))
+    if flawed:
+        console.out.print(table)
+    found = f"{len(flawed)} of {len(packages)} packages have known flaws"
+    console.note(f"{found} (OSV, {answer.asked}); make pins ONLY=… renews one")
+    for version in known_flaws.listed()["tritonserver"]:
+        console.note(known_flaws.told(version))
+    return 1 if flawed else 0
+
+
+def in_images() -> list[Package]:
+    if "cpu" not in flavour.possible():
+        return []
+    from scripts.stacks.containers import DockerStack
+
+    sbom = DockerStack(Settings.load()).sbom()
+    return audit.of_sbom(sbom, "image server") if sbom else []
+
+
+def answered(packages: list[Package]) -> Answer:
+    try:
+        answer = audit.ask(packages)
+    except (OSError, ValueError) as fault:
+        earlier = audit.kept()
+        if earlier is None:
+            raise UserError(
+                f"OSV does not answer ({fault}), and never did here",
+                f"run it where {audit.OSV} can be reached",
+            ) from None
+        console.note(f"OSV does not answer ({fault}); this is its answer of {earlier.asked}")
+        return earlier
+    audit.keep(answer)
+    return answer
