@@ -54,18 +54,24 @@ def require(pipeline: Pipeline, server: State) -> None:
 
 
 def samples(said: str) -> list[Sample]:
-    """SAMPLE=photo.jpg=robin, or several."""
+    """SAMPLE=photo.jpg=robin, or several; a label with spaces needs no quotes where it is alone."""
+    if alone := _sample(said):
+        return [alone]
     found = []
     for word in shlex.split(said):
-        name, _, label = word.rpartition("=")
-        path = Path(name).expanduser()
-        if not (name and label and path.is_file()):
+        if not (one := _sample(word)):
             raise UserError(
                 f"SAMPLE={word} does not name a picture and what it shows",
                 "for example: SAMPLE=photo.jpg=robin",
             )
-        found.append((path, label))
+        found.append(one)
     return found
+
+
+def _sample(word: str) -> Sample | None:
+    name, _, label = word.rpartition("=")
+    path = Path(name).expanduser()
+    return (path, label) if name and label and path.is_file() else None
 
 
 def require_shown(pipeline: Pipeline, server: State, wanted: list[Sample]) -> None:
