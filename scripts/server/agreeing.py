@@ -57,8 +57,12 @@ def samples(said: str) -> list[Sample]:
     """SAMPLE=photo.jpg=robin, or several; a label with spaces needs no quotes where it is alone."""
     if alone := _sample(said):
         return [alone]
+    try:
+        words = shlex.split(said)
+    except ValueError:  # a quote that is not closed
+        words = [said]
     found = []
-    for word in shlex.split(said):
+    for word in words:
         if not (one := _sample(word)):
             raise UserError(
                 f"SAMPLE={word} does not name a picture and what it shows",

@@ -151,7 +151,9 @@ class _Graph:
 
 def _feed(graph: _Graph, facts: Signature, how: Mapping[str, Any], one_by_one: bool) -> None:
     """uint8 pixels -> what the network takes."""
-    pixels = graph.add("Cast", ["input"], to=TensorProto.FLOAT)
+    as_they_are = facts.kind == "UINT8" and how["channels"] != "grey"
+    # TensorRT has no way from floats to levels.
+    pixels = "input" if as_they_are else graph.add("Cast", ["input"], to=TensorProto.FLOAT)
     if how["channels"] == "bgr":
         pixels = graph.add("Gather", [pixels, graph.constant(np.array([2, 1, 0]))], axis=1)
     elif how["channels"] == "grey":

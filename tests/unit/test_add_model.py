@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
 from scripts.repository.custom import recipe, require_a_name, require_new, written
+from scripts.repository.sources import found
+from scripts.server.agreeing import samples
 
 
 @pytest.fixture
@@ -95,3 +99,69 @@ def test_nothing_is_left_of_what_failed(network: Path) -> None:
         assert (own.models / "test_pets_onnx" / "config.pbtxt").exists()
         raise KeyboardInterrupt
     assert not path.exists() and not list(own.models.glob("test_pets*"))
+
+
+def test_a_sample_is_a_picture_and_what_it_shows(tmp_path: Path) -> None:
+    photo = tmp_path / "photo.jpg"
+    photo.touch()
+    mug = (photo, "coffee mug")
+    assert samples("") == []
+    assert samples(f"{photo}=coffee mug") == [mug]
+    assert samples(f"'{photo}=coffee mug' {photo}=car") == [mug, (photo, "car")]
+    for wrong in (f"{photo}", f"{photo}=", "none.jpg=car", f"'{photo}=car"):
+        with pytest.raises(UserError, match="does not name a picture"):
+            samples(wrong)
+
+
+def test_what_is_said_of_pictures(network: Path) -> None:
+    onnx = {"ONNX": str(network)}
+    made = recipe("pets", onnx | {"PICTURES": "fit: letterbox, pad: 114, channels: bgr"}).pictures
+    assert (made.fit, made.pad, made.channels, made.resize) == ("letterbox", 114, "bgr", 112)
+    # What lies beside a network is taken, and the user's word before it.
+    beside = network.with_name("preprocessor_config.json")
+    size = {"height": 112, "width": 112}
+    beside.write_text(json.dumps({"size": size, "image_mean": [0.5] * 3, "image_std": [0.2] * 3}))
+    made = recipe("pets", onnx).pictures
+    assert (made.fit, made.mean, made.std) == ("squash", (0.5,) * 3, (0.2,) * 3)
+    assert recipe("pets", onnx | {"PICTURES": "mean: [0, 0, 0]"}).pictures.std == (0.2,) * 3
+    beside.rename(other := network.with_name("how.json"))
+    assert recipe("pets", onnx | {"PICTURES": str(other)}).pictures == made
+    for wrong, cause in (
+        ("fit: stretch", "pictures.fit: input should be 'crop', 'squash' or 'letterbox'"),
+        ("resize: 64", "resize must be at least as large as crop"),
+        ("std: [1, 0, 1]", "std must not be 0"),
+        ("mean: [0.5]", "mean and std of rgb have 3 each"),
+        ("colour: red", "extra inputs are not permitted"),
+        ("fit: [", "cannot be understood"),
+        ("none.json", "cannot read PICTURES"),
+    ):
+        with pytest.raises(UserError, match=re.escape(cause)):
+            recipe("pets", onnx | {"PICTURES": wrong})
+
+
+def test_where_networks_come_from(network: Path, tmp_path: Path) -> None:
+    assert found(str(network)).onnx == found(str(network.parent)).onnx == network
+    for name in ("timm/resnet18", "google/vit-base-patch16-224", "gpt2"):
+        assert found(name).other == name
+    (torch := tmp_path / "net.pt").touch()
+    assert found(str(torch)).other == str(torch)
+    folder = tmp_path / "logged"
+    (folder / "data").mkdir(parents=True)
+    logged = folder / "MLmodel"
+    logged.write_text("flavors: {pytorch: {model_data: data}}")
+    (folder / "data" / "model.pth").touch()
+    assert found(str(folder)).other == str(folder / "data" / "model.pth")
+    logged.write_text("flavors: {sklearn: {pickled_model: model.pkl}}")
+    network.rename(tmp_path / "b.onnx")
+    (tmp_path / "c.onnx").touch()
+    for wrong, cause in (
+        (str(folder), "has no network of pictures (sklearn)"),
+        (str(folder / "data"), "has no network of a known kind"),
+        (str(tmp_path), "has several networks (b.onnx, c.onnx)"),
+        (str(tmp_path / "two.txt"), "no file of a known kind"),
+        ("./none", "does not exist"),
+        ("net.pt2", "does not exist"),
+        ("a/b/c", "neither a file nor a name on a hub"),
+    ):
+        with pytest.raises(UserError, match=re.escape(cause)):
+            found(wrong)
