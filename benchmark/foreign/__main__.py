@@ -74,7 +74,7 @@ def served(case: Case, folder: Path, asked: list[bytes], server: State) -> Outco
     """As a user does it, and as a client sees it."""
     with redirect_stdout(StringIO()):
         truth = case.make(folder)
-    words = case.words(folder) | {"NAME": NAME, "PRECISION": "fp32"}
+    words = case.words(folder) | {"NAME": NAME, "PRECISION": "fp32", "DECODE": "full"}
     done = make("add-model", **words)
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]

@@ -36,11 +36,13 @@ class Case:
 
 
 def picture(seed: int, size: tuple[int, int] = (90, 60)) -> bytes:
-    """An image file of colours that change slowly, so that the order of rounding hardly counts."""
+    """An image file of patches of colour, and grain."""
     random = np.random.default_rng(seed)
-    small = Image.fromarray(random.integers(0, 256, (4, 4, 3), np.uint8))
+    patches = Image.fromarray(random.integers(0, 256, (4, 4, 3), np.uint8))
+    whole = np.asarray(patches.resize(size, Image.Resampling.NEAREST), np.float32)
+    grain = random.normal(0, 40, (*whole.shape[:2], 1))
     file = io.BytesIO()
-    small.resize(size, Image.Resampling.BICUBIC).save(file, "PNG")
+    Image.fromarray(np.clip(whole + grain, 0, 255).astype(np.uint8)).save(file, "PNG")
     return file.getvalue()
 
 

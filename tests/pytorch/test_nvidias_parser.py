@@ -4,20 +4,20 @@ shapes of its recipe: those of TensorRT for RTX, which need no GPU."""
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from benchmark.foreign import graphs
+from benchmark.foreign.adopted import adopted
 from scripts.base.paths import VENV
 from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import RECIPES
 from scripts.recipes.recipe import Export, Recipe
 from scripts.recipes.schema import load
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.steps import adopt, networks
+from scripts.steps import networks
 from scripts.steps.export import to_onnx
 from scripts.steps.manifest import Manifest, Torchvision
 from scripts.steps.shapes import OPTIONS, of_pixels
@@ -40,6 +40,13 @@ ARCHITECTURES = {
     "swin_t": ["resnet50"],
 }
 OPT_BATCH = 32
+
+# Of networks that were not made here: what is put around each differs.
+FORMS = (
+    *("channels last", "BGR", "grey", "levels (uint8)", "half precision, a softmax"),
+    *("batch fixed at 1, with a class token", "independent labels", "one label, a sigmoid"),
+    *("height other than width", "8 bits (QDQ, signed)"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -106,14 +113,22 @@ def test_the_classifier_of_texts(tmp_path: Path) -> None:
 
 def test_a_network_of_somebody_elses(tmp_path: Path) -> None:
     """In the precision it comes in."""
-    foreign = tmp_path / "foreign.onnx"
-    exported_by_somebody(foreign)
-    how: dict[str, Any] = {"crop": 96, "resize": 110, "interpolation": "bilinear"}
-    how |= {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
-    words = ["--network", str(foreign), "--pictures", json.dumps(how)]
-    adopt.main([*words, "--out", str(tmp_path / "onnx")])
-    shapes = of_pixels("input", 96, OPT_BATCH, 256)
-    assert types_of(tmp_path / "onnx" / "model.onnx", shapes) == {"FLOAT"}
+    exported_by_somebody(tmp_path / "foreign.onnx")
+    assert types_of_theirs({"ONNX": str(tmp_path / "foreign.onnx")}, tmp_path) == {"FLOAT"}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_of_networks_of_somebody_elses(name: str, tmp_path: Path) -> None:
+    (case,) = (each for each in graphs.CASES if each.name == name)
+    case.make(tmp_path)
+    assert types_of_theirs(case.words(tmp_path), tmp_path)
+
+
+def types_of_theirs(words: dict[str, str], folder: Path) -> set[str]:
+    recipe, made = adopted(words, folder)
+    crop = made.manifest.transform["crop"]
+    shapes = of_pixels("input", crop, OPT_BATCH, recipe.batch.max)
+    return types_of(made.onnx / "model.onnx", shapes)
 
 
 def exported_by_somebody(path: Path) -> None:
