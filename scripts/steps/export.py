@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from scripts.base import files
@@ -50,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
 def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
     identity = wanted.identity()  # first, for it says what is not there
     if (wanted.arch, wanted.weights) == (DRAWN, "default"):
-        kept.train_while(_import)
+        kept.train_while(_prepare)
     with step(f"loading {wanted.arch}, weights {wanted.weights}"):
         from scripts.steps import checked, networks
 
@@ -72,10 +73,16 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
         checked.compared(draft, made, samples, networks.asked(original), bound)
 
 
-def _import() -> None:
-    import onnxscript  # noqa: F401
+def _prepare() -> None:
+    """Imports all that an export needs, some of it deep inside PyTorch: by an export."""
+    import onnxscript  # noqa: F401  # not PyTorch first, which the training is just compiling
 
-    from scripts.steps import checked, networks  # noqa: F401
+    from scripts.steps import checked  # noqa: F401
+    from scripts.steps.networks import Pixels, build
+
+    network = build(Torchvision(DRAWN, "random"))
+    with TemporaryDirectory() as folder:
+        to_onnx(Pixels(network).eval(), network.transform["crop"], Path(folder) / "model.onnx")
 
 
 def to_onnx(model: Any, crop: int, path: Path) -> None:

@@ -1,11 +1,19 @@
-"""Pictures of the eight things, varied in size, place, colour, angle and background."""
+"""Pictures of the eight things, varied in size, place, colour, angle and background.
+
+python -m scripts.steps.drawn.drawings     writes those that the network is trained on
+"""
 
 from __future__ import annotations
+
+import io
+import sys
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
+from scripts.base.errors import guarded
 from scripts.steps.drawn.things import (
     CONTRAST,
     NAMES,
@@ -18,13 +26,31 @@ from scripts.steps.drawn.things import (
     distance,
 )
 
+COUNT = 3360  # that the network is trained on and scored with
 SIDE = 48
 # Drawn larger and scaled down: Pillow draws without antialiasing.
 SCALE = 2
 FAINT = [alpha * 35 // 100 for alpha in range(256)]
 
 
-def many(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+Drawn = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+
+def main() -> int:
+    pixels, labels = many()
+    file = io.BytesIO()
+    np.savez(file, pixels=pixels, labels=labels)
+    sys.stdout.buffer.write(file.getvalue())
+    return 0
+
+
+def received(stream: IO[bytes]) -> Drawn:
+    """What main() wrote."""
+    with np.load(io.BytesIO(stream.read())) as file:
+        return file["pixels"], file["labels"]
+
+
+def many(count: int = COUNT, seed: int = 0) -> Drawn:
     """Pixels [count, 3, SIDE, SIDE] and their labels, evenly distributed."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % len(THINGS)
@@ -106,3 +132,7 @@ def _colour(random: Random) -> Colour:
 def _moved(colour: Colour, random: Random) -> Colour:
     red, green, blue = np.clip(np.add(colour, random.integers(-45, 46, 3)), 0, 255)
     return int(red), int(green), int(blue)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

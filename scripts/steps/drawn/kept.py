@@ -20,16 +20,22 @@ def path() -> Path:
     return ROOT / "build" / "cache" / f"drawn-{hasher.hexdigest()[:8]}.safetensors"
 
 
-def train_while(imports: Callable[[], object]) -> None:
-    """Training takes one core: on the other, the caller imports what it needs next, which takes a
-    third of that time where nothing is compiled yet."""
+def train_while(prepare: Callable[[], object]) -> None:
+    """Training takes one core. On the other, the pictures are drawn while it imports PyTorch; then
+    the caller prepares what it does next."""
     if path().exists():
         return
-    command = [*HELD_BACK, sys.executable, "-m", "scripts.steps.drawn.training"]
-    training = subprocess.Popen(command)
+    python = [*HELD_BACK, sys.executable, "-m"]
+    drawing = subprocess.Popen([*python, "scripts.steps.drawn.drawings"], stdout=subprocess.PIPE)
+    training = subprocess.Popen(
+        [*python, "scripts.steps.drawn.training", "--piped"], stdin=drawing.stdout
+    )
+    assert drawing.stdout
+    drawing.stdout.close()  # the training alone holds it now
     try:
-        imports()
+        prepare()
     finally:
         code = training.wait()
+        drawing.wait()
     if code:
         raise AlreadyReported(code)

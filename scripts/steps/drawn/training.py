@@ -1,6 +1,7 @@
 """Trains a small network on drawings, scored on held-out ones.
 
     python -m scripts.steps.drawn.training
+    python -m scripts.steps.drawn.drawings | python -m scripts.steps.drawn.training --piped
 
 Takes at most half a minute on one core. Out: the weights, with their score.
 """
@@ -10,21 +11,25 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import nn
 
 from scripts.base.errors import UserError, guarded
 from scripts.steps.drawn import kept
-from scripts.steps.drawn.drawings import many
+from scripts.steps.drawn.drawings import COUNT, Drawn, many, received
 from scripts.steps.drawn.things import NAMES
 from scripts.steps.progress import step
 
-LEARNT, HELD_BACK = 2880, 480
+HELD_BACK = 480
+LEARNT = COUNT - HELD_BACK
 EPOCHS, BATCH, FASTEST = 6, 32, 3e-3
 MOVED = 4  # pixels, at most
 LEAST = 0.95
@@ -60,9 +65,9 @@ def _convolved(before: int, after: int, size: int = 3, stride: int = 1) -> list[
     return [convolution, nn.BatchNorm2d(after), nn.ReLU()]
 
 
-def train(out: Path) -> None:
-    with step(f"drawing {LEARNT + HELD_BACK} pictures of {', '.join(NAMES)}"):
-        pixels, labels = _drawn()
+def train(out: Path, drawn: Callable[[], Drawn] = many) -> None:
+    with step(f"drawing {COUNT} pictures of {', '.join(NAMES)}"):
+        pixels, labels = _normalised(*drawn())
     with step("training on them"), _one_thread():
         module = network()
         _fit(module.to(memory_format=FAST), pixels[:LEARNT], labels[:LEARNT])
@@ -87,8 +92,9 @@ def at_hand() -> Path:
     return kept.path()
 
 
-def _drawn() -> tuple[torch.Tensor, torch.Tensor]:
-    pixels, labels = many(LEARNT + HELD_BACK, seed=0)
+def _normalised(
+    pixels: NDArray[np.uint8], labels: NDArray[np.int64]
+) -> tuple[torch.Tensor, torch.Tensor]:
     mean, std = (torch.tensor(each).view(1, 3, 1, 1) * 255 for each in (MEAN, STD))
     return (torch.from_numpy(pixels).float() - mean) / std, torch.from_numpy(labels)
 
@@ -144,7 +150,9 @@ def _calibrated(module: nn.Module, pixels: torch.Tensor, labels: torch.Tensor) -
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=kept.path())
-    train(parser.parse_args(argv).out)
+    parser.add_argument("--piped", action="store_true", help="the drawings come from stdin")
+    options = parser.parse_args(argv)
+    train(options.out, partial(received, sys.stdin.buffer) if options.piped else many)
     return 0
 
 
