@@ -66,6 +66,8 @@ OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
 # Of Envoy's own memory; the bodies over gRPC are in it until they are complete.
 HEAP_BYTES = 512 << 20
 RELEASED_BYTES, RELEASE_S = 100 << 20, 1
+# Beyond this it returns what it does not use at once, and otherwise after five minutes.
+USUAL_BYTES = 40 << 20
 # A client that has opened a connection, or begun a request's headers, gets so long to go on.
 HEADERS_S = 10
 
@@ -117,6 +119,7 @@ def config(
         "memory_allocator_manager": {
             "bytes_to_release": RELEASED_BYTES,
             "memory_release_interval": seconds(RELEASE_S),
+            "soft_memory_limit_bytes": USUAL_BYTES,
         },
     }
 

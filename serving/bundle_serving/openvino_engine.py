@@ -21,8 +21,8 @@ TYPES = {
 }
 
 # Of a batch, at a time. More is no faster on a CPU, and OpenVINO keeps the memory that the largest
-# took: a gigabyte a process after one of 200 pictures.
-MOST_ROWS = 16
+# took (10 MB a picture with mobilenet_v2), and more for each size of a batch.
+MOST_ROWS = 4
 
 # int8 is in the graph itself; this is for the few layers that are not quantised. A user's own
 # graph may have it too, and is computed as it is written unless int8 is asked for.

@@ -35,12 +35,26 @@ DOOR_EXIT_S = 12
 STOP_S = EXIT_TIMEOUT_S + DOOR_EXIT_S + 5
 
 
+STUB = "triton_python_backend_stub"
+
 # What a burst took goes back to the system: else each of the server's 200 threads keeps its share.
+# What is larger than a small picture is mapped on its own, and unmapped at once.
 LITTLE_KEPT = {
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": str(128 << 10),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
+}
+# The processes of Python models compute with such memory: new pages for each picture cost them a
+# third of their speed.
+REUSED = {
     "MALLOC_ARENA_MAX": "4",
     "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(16 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(4 << 20),
 }
+START_STUB = """#!/bin/sh
+export {settings}
+exec "${{0%/*}}/{real}" "$@"
+"""
 
 
 class StartError(RuntimeError):
@@ -81,7 +95,7 @@ def _tritonserver() -> tuple[Path, Path]:
 
 def _stub(server: Path) -> Path:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
+    stub = server / "python_backend_stubs" / version / STUB
     if not stub.exists():
         raise StartError(
             f"the PyPI tritonserver has no stub for Python {version}; use Python 3.11 or 3.12"
@@ -115,8 +129,13 @@ def assemble_backends(server: Path, folder: Path) -> None:
     start: Triton changes the stub's mode, so it must belong to the user who runs the server."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(server / "backends" / "python", folder / "python")
-    shutil.copy2(_stub(server), folder / "python")
-    (folder / "python" / "triton_python_backend_stub").chmod(0o700)
+    real = Path("stub") / STUB
+    (folder / "python" / real).parent.mkdir()
+    shutil.copy2(_stub(server), folder / "python" / real)
+    (folder / "python" / real).chmod(0o700)
+    settings = " ".join(f"{name}={value}" for name, value in REUSED.items())
+    (folder / "python" / STUB).write_text(START_STUB.format(settings=settings, real=real))
+    (folder / "python" / STUB).chmod(0o700)
     ours = Path(__file__).parent / "backends"
     shutil.copytree(ours, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
