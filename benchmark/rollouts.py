@@ -37,15 +37,17 @@ class Load:
 
 
 @contextmanager
-def clients(http: str, grpc: str, count: int, pause: float = 0) -> Iterator[Load]:
+def clients(
+    http: str, grpc: str, count: int, pause: float = 0, **how: str
+) -> Iterator[Load]:
     """As many as that, each with its next request once it has the answer to the last; or so many
-    seconds later."""
+    seconds later. `how` each asks: its API key, and whose certificate it trusts."""
     drawing = io.BytesIO()
     mug().save(drawing, "JPEG")
     load, stop = Load(), threading.Event()
 
     def ask(protocol: str, url: str) -> None:
-        with Client(url=url, protocol=protocol) as client:  # type: ignore[arg-type]
+        with Client(url=url, protocol=protocol, **how) as client:  # type: ignore[arg-type]
             while not stop.wait(pause):
                 try:
                     client.classify(drawing.getvalue(), top=1)

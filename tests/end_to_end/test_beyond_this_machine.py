@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import ssl
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
@@ -10,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.rollouts import clients
 from bundle_client import Client, KeyRefused, ServerUnreachable
 from bundle_client.server import Protocol
 from tests.conftest import require_docker
-from tests.project import Project, error_lines, picture, wait_until
+from tests.project import Project, asked_meanwhile, error_lines, picture, run, wait_until
 
 
 @pytest.fixture(params=["local", pytest.param("cpu", marks=pytest.mark.long)])
@@ -73,3 +75,46 @@ def test_an_address_of_ipv6(project: Project) -> None:
     url = f"http://[::1]:{project.settings['HTTP_PORT']}/v2/health/ready"
     with urllib.request.urlopen(url) as answer:
         assert answer.status == 200
+
+
+def certificate_of_a_company(folder: Path) -> dict[str, str]:
+    """For localhost, by an authority of its own: TLS_CERT, with the chain, and TLS_KEY; and CA, what
+    clients trust."""
+    names = ("ca.pem", "ca.key", "leaf.pem", "leaf.key", "request.pem", "chain.pem")
+    ca, ca_key, leaf, key, request, chain = (str(folder / name) for name in names)
+    extensions = folder / "extensions"
+    extensions.write_text("subjectAltName=DNS:localhost,DNS:server.example.org\n")
+    new = ("openssl", "req", "-newkey", "rsa:2048", "-nodes")
+    run(*new, "-x509", "-days", "2", "-subj", "/CN=company", "-keyout", ca_key, "-out", ca)
+    run(*new, "-subj", "/CN=server.example.org", "-keyout", key, "-out", request)
+    signed = ("openssl", "x509", "-req", "-days", "2", "-in", request, "-CA", ca, "-CAkey", ca_key)
+    run(*signed, "-CAcreateserial", "-extfile", str(extensions), "-out", leaf)
+    Path(chain).write_text(Path(leaf).read_text() + Path(ca).read_text())
+    return {"TLS_CERT": chain, "TLS_KEY": key, "CA": ca}
+
+
+@pytest.mark.long
+def test_rollouts_with_a_certificate_of_ones_own(project: Project, tmp_path: Path) -> None:
+    files = certificate_of_a_company(tmp_path)
+    ca_file = files.pop("CA")
+    project.settings |= files | {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
+    ann = key_of(project, "ann")
+    assert "self-signed" not in project.made("up")
+    project.made("publish", MAX_MEGAPIXELS="40")
+    ports = {name: project.settings[f"{name}_PORT"] for name in ("HTTP", "GRPC")}
+    urls = f"https://localhost:{ports['HTTP']}", f"grpcs://localhost:{ports['GRPC']}"
+    context = ssl.create_default_context(cafile=ca_file)
+
+    def readiness() -> int:
+        """As a load balancer asks, which has no key."""
+        with urllib.request.urlopen(f"{urls[0]}/v2/health/ready", context=context) as answer:
+            return int(answer.status)
+
+    with (
+        clients(*urls, 2, 0.2, api_key=ann, ca_file=ca_file) as load,
+        asked_meanwhile(readiness) as ready,
+    ):
+        assert "is live; 0 of " in project.made("rollout", CANARY="20")
+        assert "is live; 0 of " in project.made("rollback")
+    assert load.faults == [] and load.answered
+    assert ready == [200]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import gzip
 import json
+import weakref
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bundle_door import envoy, own_log
-from bundle_door.answers import Refused
+from bundle_door.answers import Answer, Refused
 from bundle_door.compression import compressed, decompressed, preferred
 from bundle_door.documents import documents
 from bundle_door.inference import (
@@ -24,6 +28,9 @@ from bundle_door.inference import (
     varint,
 )
 from bundle_door.limits import Limits, Load
+from bundle_door.requests import Request
+from bundle_door.routes import open_to_all
+from bundle_door.service import Service
 from bundle_serving.exposure import Exposure
 from bundle_serving.kserve import pb
 
@@ -281,3 +288,35 @@ def test_a_log_is_kept_short_for_all_who_append_to_it(tmp_path: Path) -> None:
 def test_the_documentation_of_the_api_can_be_read() -> None:
     """The door reads it when it starts."""
     assert "/classify" in json.loads(documents()["/openapi.json"].body)["paths"]
+
+
+def test_a_refused_body_is_not_kept() -> None:
+    """Not until Python looks for what refers to itself: many refusals together would be a lot."""
+    body = memoryview(bytes(1000))
+    kept, events = weakref.ref(body), [{"type": "http.request", "body": body}]
+    del body
+
+    async def receive() -> dict[str, Any]:
+        while not events:
+            await asyncio.sleep(60)
+        return events.pop()
+
+    async def refuse(request: Request, named: Mapping[str, str]) -> Answer:
+        await asyncio.sleep(0)
+        raise Refused(503, "busy")
+
+    async def send(event: dict[str, Any]) -> None:
+        pass
+
+    async def asked() -> None:
+        service = Service([open_to_all("/x", POST=refuse)], Load(Limits()), None)
+        scope = {"method": "POST", "path": "/x", "headers": [], "query_string": b""}
+        await service(scope, receive, send)
+        await asyncio.sleep(0)  # for what was cancelled
+        assert kept() is None
+
+    gc.disable()
+    try:
+        asyncio.run(asked())
+    finally:
+        gc.enable()
