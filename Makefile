@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
 	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs \
-	down upgrade audit images backup restore prune clean check test test-all pins lint prove
+	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
 # change of requirements/. A command installs the layers itself that it needs only sometimes.
@@ -135,6 +135,9 @@ audit: $(LAYER)/check ## Ask OSV for known flaws of every package, on the host a
 
 images: $(LAYER)/tools ## Build the images of the CPU flavour (PUSH=registry.example/team: push and sign them)
 	$(RUN) images
+
+pack: $(LAYER)/tools ## Everything for a machine without a network, in a folder: TO=folder
+	$(RUN) pack
 
 backup: $(LAYER)/tools ## Save versions, history, recipes and settings in a file: TO=file
 	$(RUN) backup

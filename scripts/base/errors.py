@@ -80,6 +80,8 @@ def of_the_machine(fault: BaseException | None) -> UserError | None:
     """A full disk, say, which other packages report in an exception of their own, with or without
     the system's number."""
     while fault:
+        if type(fault).__name__ == "AccessDenied":  # psutil's
+            return UserError("the server belongs to another user", "run it as that user")
         for number, remedy in OF_THE_MACHINE.items():
             said = os.strerror(number)
             if getattr(fault, "errno", None) == number or said.lower() in str(fault).lower():

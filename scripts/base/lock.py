@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scripts.base import console
 from scripts.base.paths import ROOT
+from scripts.base.shared import is_shared
 
 
 @contextlib.contextmanager
@@ -33,9 +34,9 @@ def hands_off_file() -> Path:
     """Tells the keeper to wait while it is locked; the server's container mounts its folder."""
     path = ROOT / "build" / "key" / "hands-off"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
     with contextlib.suppress(PermissionError):  # it belongs to another user, and so does the server
-        path.chmod(0o644)
+        path.touch()
+        path.chmod(0o664 if is_shared() else 0o644)
     return path
 
 

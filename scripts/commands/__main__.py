@@ -6,6 +6,7 @@ import sys
 from importlib import import_module
 
 from scripts.base.errors import guarded
+from scripts.base.shared import share
 from scripts.repository import layout_number
 from scripts.settings.known import require_known
 
@@ -14,6 +15,7 @@ ANYWAY = ("clean", "doctor", "down", "keys", "logs", "restore")
 
 
 def check(command: str) -> int:
+    share()
     if command != "upgrade":  # which renames settings
         require_known()
     if command not in ANYWAY:
@@ -24,7 +26,7 @@ def check(command: str) -> int:
 def run(command: str) -> int:
     # What is wrong is refused before the import, which takes some commands seconds.
     checked = guarded(lambda: check(command))
-    return checked or guarded(import_module(f"scripts.commands.{command}").main)
+    return checked or guarded(lambda: int(import_module(f"scripts.commands.{command}").main()))
 
 
 if __name__ == "__main__":

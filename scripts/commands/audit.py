@@ -20,6 +20,8 @@ from scripts.upkeep.audit import Answer, Package
 
 
 def main() -> int:
+    for version in known_flaws.listed()["tritonserver"]:
+        console.note(known_flaws.told(version))
     packages = [*audit.of_layers(), *in_images()]
     with console.waiting(f"asking OSV about {len(packages)} packages"):
         answer = answered(packages)
@@ -33,8 +35,6 @@ def main() -> int:
         console.out.print(table)
     found = f"{len(flawed)} of {len(packages)} packages have known flaws"
     console.note(f"{found} (OSV, {answer.asked}); make pins ONLY=… renews one")
-    for version in known_flaws.listed()["tritonserver"]:
-        console.note(known_flaws.told(version))
     return 1 if flawed else 0
 
 

@@ -83,9 +83,14 @@ def examine(settings: Settings) -> Iterator[Finding]:
 def _system() -> Finding:
     found = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"
     libc = tuple(int(part) for part in platform.libc_ver()[1].split(".") if part.isdecimal())
-    good = platform.system() == "Linux" and platform.machine() == "x86_64" and libc >= (2, 35)
-    fix = "" if good else "use Linux on x86-64: Debian 12, Ubuntu 22.04 or later"
-    return Finding("system", OK if good else FAILURE, found, fix)
+    machine = platform.machine()
+    known = machine in ("x86_64", "aarch64")
+    if platform.system() != "Linux" or not known or libc < (2, 35):
+        fix = "use Linux on x86-64 or ARM64: Debian 12, Ubuntu 22.04 or later"
+        return Finding("system", FAILURE, found, fix)
+    if machine == "aarch64":
+        return Finding("system", WARNING, found, "ARM64 is less tested: see docs/limits.md")
+    return Finding("system", OK, found)
 
 
 def _python() -> Finding:

@@ -6,6 +6,7 @@ import base64
 import csv
 import ctypes
 import json
+import platform
 import re
 import subprocess
 from collections.abc import Mapping
@@ -175,7 +176,16 @@ def _installed() -> list[str]:
 def require(flavour: str) -> None:
     """Checked before anything slow starts; the gpu flavour's image has everything."""
     if flavour != "gpu":
+        require_processor()
         require_libb64()
+
+
+def require_processor() -> None:
+    if platform.machine() != "x86_64":
+        raise UserError(
+            f"there is no perf_analyzer for {platform.machine()}",
+            "measure on x86-64; .venv/bin/python -m benchmark.soak needs none",
+        )
 
 
 def require_libb64() -> None:

@@ -11,6 +11,7 @@ from bundle_serving import guard
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.base.shared import is_shared
 
 PATH = ROOT / "build" / "key" / "admin.key"
 SHOWN = PATH.relative_to(ROOT)
@@ -27,8 +28,11 @@ def ensure() -> Path:
         from scripts.base import console  # slow to import, and seldom needed
 
         console.note(f"created the admin key {SHOWN}")
+    status = PATH.stat()
     try:
-        PATH.chmod(0o640 if PATH.stat().st_gid == NOBODY else 0o600)
+        if not (is_shared() and status.st_uid != os.geteuid()):  # a colleague's
+            for_group = status.st_gid == NOBODY or is_shared()
+            PATH.chmod(0o640 if for_group else 0o600)
     except PermissionError:
         raise UserError(
             f"{SHOWN} belongs to another user", "run make as that user, or remove the file"

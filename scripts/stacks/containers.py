@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -46,6 +47,9 @@ INSTALL = "https://docs.docker.com/engine/install"
 
 # The server as make up started it; `docker compose` finds it through COMPOSE_FILE in .env.
 SERVED = ROOT / "build" / "run" / "compose.yaml"
+
+# The images that a pack brought along, by service.
+LOADED = ROOT / "build" / "images.json"
 
 # Compose's working directory label: the checkout for make and for plain `docker compose`, or the
 # folder of SERVED.
@@ -434,7 +438,36 @@ class DockerStack:
                 with suppress(APIError):
                     network.remove()
 
+    def save(self, service: str, file: Path) -> None:
+        """Writes an image to a file, under a name that is the same in every checkout."""
+        name = f"triton-bundle-{service}"
+        self._engine.images.get(self._image(service)).tag(name)
+        try:
+            with file.open("wb") as out:
+                subprocess.run(["docker", "save", name], stdout=out, check=True)
+        finally:
+            self.remove_image(name)
+
+    def load(self, service: str, file: Path) -> None:
+        """Takes an image from such a file; it is then not built here."""
+        name = f"triton-bundle-{service}"
+        with file.open("rb") as saved:
+            loaded = subprocess.run(
+                ["docker", "load", "--quiet"], stdin=saved, capture_output=True, text=True
+            )
+        if loaded.returncode:
+            raise UserError(
+                f"Docker cannot load {file.name}: {last_line(loaded.stderr)}",
+                "make doctor shows what is wrong",
+            )
+        image = self._engine.images.get(name)
+        image.tag(self._image(service))
+        self.remove_image(name)
+        files.write(LOADED, json.dumps(_loaded() | {service: image.id}) + "\n")
+
     def build(self, service: str, announced: bool = True) -> None:
+        if self._is_loaded(service):
+            return
         if announced:
             console.note(f"image {self._image(service)}: building if needed …")
         watched = announced and console.out.is_terminal
@@ -445,6 +478,12 @@ class DockerStack:
                 f"the image of {service} cannot be built: {why}",
                 "try again (behind a company proxy, set CA_BUNDLE)",
             )
+
+    def _is_loaded(self, service: str) -> bool:
+        """Whether the image is the one that a pack brought along."""
+        wanted = _loaded().get(service)
+        found = self._engine.images.list(self._image(service)) if wanted else []
+        return any(each.id == wanted for each in found)
 
     @property
     def _memory(self) -> str:
@@ -527,6 +566,14 @@ def revision() -> str:
     return "" if changed.returncode or changed.stdout else last.stdout.strip()
 
 
+def _loaded() -> dict[str, str]:
+    try:
+        loaded: dict[str, str] = json.loads(LOADED.read_text())
+        return loaded
+    except (OSError, ValueError):
+        return {}
+
+
 def _give(folder: Path) -> None:
     """Lets the steps, which never run as root, write to a folder that root created."""
     folder.mkdir(exist_ok=True)
@@ -573,14 +620,17 @@ def _remove(container: Container) -> None:
 def _fetch_torch() -> None:
     """Downloads PyTorch's CPU builds for the image with the host's pip: its index, or its folder of
     wheels, may not be reachable inside a build."""
-    if any(WHEELS.glob("torch-*.whl")):
+    pins = pinned("torch", "torchvision")
+    if any(WHEELS.glob(f"torch-{pins['torch']}*.whl")):
         return
-    platforms = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 17)]
+    for other in WHEELS.glob("torch*.whl"):  # of an earlier bundle
+        other.unlink()
+    platforms = [f"manylinux_2_{minor}_{platform.machine()}" for minor in (28, 27, 17)]
     command = [str(PYTHON), "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(WHEELS)]
     command += ["--only-binary", ":all:", "--python-version", "3.11", "--implementation", "cp"]
-    command += [word for platform in platforms for word in ("--platform", platform)]
+    command += [word for each in platforms for word in ("--platform", each)]
     command += bootstrap.torch_index()
-    command += [f"{name}=={version}" for name, version in pinned("torch", "torchvision").items()]
+    command += [f"{name}=={version}" for name, version in pins.items()]
     with console.waiting("fetching PyTorch for the export image (200 MB)"):
         fetched = subprocess.run(command, capture_output=True, text=True)
     if fetched.returncode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -43,7 +44,8 @@ class State:
         """Where commands load and unload models over gRPC: Triton's own socket if it is on this
         machine, which needs neither door nor key."""
         if self.flavour == "local":
-            return sockets.target(sockets.folder(RUN))
+            with suppress(sockets.NotPrivate):  # a colleague's, in a checkout that a group shares
+                return sockets.target(sockets.folder(RUN))
         return self.grpc
 
     def where(self, port: int) -> Address:

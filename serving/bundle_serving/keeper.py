@@ -21,6 +21,7 @@ import asyncio
 import os
 import resource
 import signal
+import stat
 import sys
 import time
 from contextlib import suppress
@@ -231,8 +232,10 @@ def main(argv: list[str] | None = None) -> int:
     options, for_server = parser.parse_known_args(argv)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    os.umask(0o077)
     options.run_dir.mkdir(parents=True, exist_ok=True)
+    # A group that shares the checkout may read the keeper's notes; pictures are the server's.
+    shared = options.run_dir.stat().st_mode & stat.S_ISGID
+    os.umask(0o027 if shared else 0o077)
     try:
         return asyncio.run(_keep(options, for_server))
     except sockets.NotPrivate as fault:

@@ -1,0 +1,32 @@
+"""Writes a folder from which the bundle is installed on a machine without any network: the bundle,
+its Python packages, the server's image, and the versions that are here.
+
+    make pack TO=folder               for both CPU flavours, if containers can be run here
+    make pack TO=folder FLAVOUR=local
+
+There: sh folder/install.sh triton-bundle && cd triton-bundle && make up
+"""
+
+from __future__ import annotations
+
+from scripts.base import console, disk, lock
+from scripts.base.errors import UserError
+from scripts.server import served
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+from scripts.upkeep import pack
+
+
+def main() -> int:
+    target = arguments.load().to
+    if target is None:
+        raise UserError("no folder given", "make pack TO=folder")
+    if target.exists():
+        raise UserError(f"{target} exists", "name a new folder: make pack TO=folder")
+    with lock.one_at_a_time():
+        served.served_version()
+        made_for = pack.write(target, Settings.load())
+    size = disk.told(disk.occupied([target]))
+    console.note(f"packed for flavour {' and '.join(made_for)}, {size}: {target}")
+    console.note(f"to install it: sh {target.name}/{pack.INSTALL} triton-bundle")
+    return 0

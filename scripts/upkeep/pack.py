@@ -1,0 +1,138 @@
+"""A folder from which the bundle is installed without any network.
+
+bundle/        the files of this checkout
+wheels/        the Python packages, for this version of Python and this processor
+images/        the server's image, if containers can be run
+backup.tar     the versions, their history, settings and recipes; no keys
+sbom.json      what all that contains, as CycloneDX; NOTICE: with licences
+SHA256SUMS     of each file
+install.sh     checks them, and installs it all: sh install.sh FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bundle_client import __version__
+from scripts import bootstrap
+from scripts.base import console, disk, files, inventory, wheels
+from scripts.base.errors import UserError
+from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT
+from scripts.settings.settings import Settings
+from scripts.stacks import flavour
+from scripts.upkeep import backup
+
+LAYERS = {"local": ("tools", "serve"), "cpu": ("tools",)}
+SUMS, INSTALL = "SHA256SUMS", "install.sh"
+NOT_OF_THE_BUNDLE = (".git", ".venv", "build", "own", ".env", ".env.before")
+
+# The wheels take 0.3 GB, the image 0.9 GB.
+PACK_MB = 1500
+
+
+def flavours(settings: Settings) -> list[str]:
+    """Those that it installs."""
+    possible = {"cpu", "local"} & {*flavour.possible()}
+    wanted = {settings.flavour} if settings.flavour else possible
+    if not wanted & possible:
+        raise UserError(f"a pack cannot be made for FLAVOUR={settings.flavour}", "use cpu or local")
+    return sorted(wanted & possible)
+
+
+def write(target: Path, settings: Settings) -> list[str]:
+    """Writes all of it or nothing; returns the flavours."""
+    made_for = flavours(settings)
+    disk.require_room(target.parent, PACK_MB, "the pack")
+    with files.whole_folder(target) as draft:
+        for name in bundle_files():
+            (draft / "bundle" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, draft / "bundle" / name)
+        layers = sorted({layer for each in made_for for layer in LAYERS[each]})
+        with console.waiting(f"fetching the packages of {', '.join(layers)}"):
+            fetch(draft / "wheels", layers)
+        components = [
+            each
+            for wheel in sorted((draft / "wheels").iterdir())
+            for each in inventory.python([str(wheel)])
+        ]
+        if "cpu" in made_for:
+            components += _save_image(draft / "images" / "server.tar", settings)
+        backup.save(draft / "backup.tar", __version__, "")
+        unique = {each["bom-ref"]: each for each in components}
+        inventory.write(draft, "triton-bundle-pack", __version__, [*unique.values()])
+        shutil.copy2(Path(__file__).with_name(INSTALL), draft / INSTALL)
+        files.write(draft / "python", f"{sys.version_info[0]}.{sys.version_info[1]}\n")
+        files.write(draft / SUMS, "".join(sums(draft)))
+    return made_for
+
+
+def bundle_files() -> list[str]:
+    """Those that git knows or would take; without git, all that make did not write."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode == 0:
+        return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+    found = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+    return [
+        str(name)
+        for name in found
+        if name.parts[0] not in NOT_OF_THE_BUNDLE and "__pycache__" not in name.parts
+    ]
+
+
+def fetch(folder: Path, layers: list[str]) -> None:
+    folder.mkdir()
+    with wheels.checked(wheels.locked(REQUIREMENTS, *layers), REQUIREMENTS) as (file, _):
+        command: list[str | Path] = [PYTHON, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--require-hashes", "--only-binary", ":all:", "--dest", folder, "-r", file]
+        fetched = subprocess.run(command, capture_output=True, text=True)
+    if fetched.returncode:
+        errors = [line for line in fetched.stderr.splitlines() if line.startswith("ERROR")]
+        raise UserError(
+            f"packages cannot be fetched: {(errors or ['no message'])[-1]}",
+            "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy)",
+        )
+
+
+def _save_image(file: Path, settings: Settings) -> list[inventory.Component]:
+    from scripts.stacks.containers import DockerStack
+
+    stack = DockerStack(settings)
+    stack.build("server")
+    file.parent.mkdir()
+    with console.waiting("saving the server's image"):
+        stack.save("server", file)
+    sbom = json.loads(stack.sbom() or "{}")
+    components: list[inventory.Component] = sbom.get("components", [])
+    return components
+
+
+def sums(folder: Path) -> Iterator[str]:
+    """As sha256sum writes and checks them."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield f"{files.sha256(path)}  {path.relative_to(folder)}\n"
+
+
+def unpack(pack: Path) -> None:
+    """The rest of an installation, in the checkout that install.sh made."""
+    bootstrap.ensure("tools")
+    settings = Settings.load()
+    image = pack / "images" / "server.tar"
+    if image.exists() and "cpu" in flavour.possible():
+        from scripts.stacks.containers import DockerStack
+
+        with console.waiting("loading the server's image"):
+            DockerStack(settings).load("server", image)
+    found = backup.verified(pack / "backup.tar")
+    backup.restore(found)
+    console.note(f"installed: {len(found.index.files)} files of {found.index.made}; next: make up")
