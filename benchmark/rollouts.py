@@ -37,9 +37,7 @@ class Load:
 
 
 @contextmanager
-def clients(
-    http: str, grpc: str, count: int, pause: float = 0, **how: str
-) -> Iterator[Load]:
+def clients(http: str, grpc: str, count: int, pause: float = 0, **how: str) -> Iterator[Load]:
     """As many as that, each with its next request once it has the answer to the last; or so many
     seconds later. `how` each asks: its API key, and whose certificate it trusts."""
     drawing = io.BytesIO()

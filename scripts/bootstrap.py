@@ -207,9 +207,11 @@ def _setting(name: str) -> str:
 
 
 def _pip(words: list[str]) -> None:
-    code, said = _shown([str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input", *words])
+    code, output = _shown(
+        [str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input", *words]
+    )
     if code:
-        errors = [line for line in said if line.startswith("ERROR")] or said[-3:]
+        errors = [line for line in output if line.startswith("ERROR")] or output[-3:]
         if full := of_the_machine(Exception(errors[-1])):
             raise full
         raise UserError(
@@ -229,8 +231,8 @@ def _by_pip(layer: str, index: list[str]) -> None:
 def _by_uv(layer: str, index: list[str]) -> bool:
     """Whether uv could install it, in a tenth of pip's time. What it cannot do, pip does or tells
     why."""
-    told = told_to_pip()
-    if told is None:
+    settings = pip_settings()
+    if settings is None:
         return False
     uv = VENV / "bin" / "uv"
     if not uv.exists():
@@ -239,7 +241,7 @@ def _by_uv(layer: str, index: list[str]) -> bool:
             take += ["--no-deps", "--require-hashes", "-r", str(file)]
             if subprocess.run([PYTHON, *take], capture_output=True).returncode:
                 return False
-    options, variables = told
+    options, variables = settings
     install = [str(uv), "pip", "install", "--python", str(PYTHON)]
     # As pip does it: the best of all indexes, and not of the first one that has any.
     install += ["--index-strategy", "unsafe-best-match", *options]
@@ -258,33 +260,35 @@ def _checked(layer: str) -> Iterator[tuple[Path, list[str]]]:
         raise UserError.of(fault) from None
 
 
-def told_to_pip() -> tuple[list[str], dict[str, str]] | None:
+def pip_settings() -> tuple[list[str], dict[str, str]] | None:
     """The settings of pip on this machine, as options and variables of uv; None where it has none
     for one of them."""
     asked = [str(PYTHON), "-m", "pip", "config", "list"]
     lines = subprocess.run(asked, capture_output=True, text=True).stdout.splitlines()
-    told: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for section in ("global.", "install.", ":env:."):  # the last one wins
         for line in lines:
             name, _, value = line.removeprefix(section).partition("=")
             if line.startswith(section):
-                told[name] = ast.literal_eval(value)
-    if told.keys() - UV_OPTIONS.keys() - UV_VARIABLES.keys() - NOTHING_TO_UV:
+                settings[name] = ast.literal_eval(value)
+    if settings.keys() - UV_OPTIONS.keys() - UV_VARIABLES.keys() - NOTHING_TO_UV:
         return None
     options = [
         word
         for name, option in UV_OPTIONS.items()
-        for value in told.get(name, "").split()
+        for value in settings.get(name, "").split()
         for word in (option, value)
     ]
-    return options, {UV_VARIABLES[name]: told[name] for name in UV_VARIABLES.keys() & told.keys()}
+    return options, {
+        UV_VARIABLES[name]: settings[name] for name in UV_VARIABLES.keys() & settings.keys()
+    }
 
 
 def _shown(command: list[str], variables: Mapping[str, str] | None = None) -> tuple[int, list[str]]:
     """Runs it and shows what it is at, in one moving line of a terminal: its exit status, and all
-    that it said."""
+    its output."""
     began = time.monotonic()
-    said: list[str] = []
+    output: list[str] = []
     with subprocess.Popen(
         command,
         env=os.environ | (variables or {}),
@@ -294,7 +298,7 @@ def _shown(command: list[str], variables: Mapping[str, str] | None = None) -> tu
     ) as installing:
         assert installing.stdout
         for line in installing.stdout:
-            said.append(line.rstrip())
+            output.append(line.rstrip())
             note = re.match(r"\s*(Collecting|Downloading|Installing)\s+(\S+)", line)
             if note and sys.stdout.isatty():
                 seconds = time.monotonic() - began
@@ -303,7 +307,7 @@ def _shown(command: list[str], variables: Mapping[str, str] | None = None) -> tu
                 )
     if sys.stdout.isatty():
         print("\r\033[K", end="")
-    return installing.returncode, said
+    return installing.returncode, output
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class AsyncClient:
             except ClientError:
                 if model == self.model:
                     raise
-                self._canary.told(None)
+                self._canary.update(None)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         async def once() -> T:
@@ -96,9 +96,9 @@ class AsyncClient:
             # No answer in time is none; pictures may be answered all the same.
             with suppress(ServerFault), translated(self.server.url, ASK_S):
                 try:
-                    self._canary.told(await brief.config(self._canary.candidate, ASK_S))
+                    self._canary.update(await brief.config(self._canary.candidate, ASK_S))
                 except refusals():
-                    self._canary.told(None)
+                    self._canary.update(None)
                 finally:
                     if brief is not connection:
                         await brief.close()

@@ -28,7 +28,7 @@ class Canary:
             self._until = time.monotonic() + HOLDS_S
         return due
 
-    def told(self, config: dict[str, Any] | None) -> None:
+    def update(self, config: dict[str, Any] | None) -> None:
         """Takes the candidate's config; None if there is no candidate."""
         self._share = share(config) if config else 0.0
 

@@ -89,7 +89,7 @@ class Client:
             except ClientError:
                 if model == self.model:
                     raise
-                self._canary.told(None)
+                self._canary.update(None)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         def once() -> T:
@@ -106,9 +106,9 @@ class Client:
             # No answer in time is none; pictures may be answered all the same.
             with suppress(ServerFault), translated(self.server.url, ASK_S):
                 try:
-                    self._canary.told(brief.config(self._canary.candidate, ASK_S))
+                    self._canary.update(brief.config(self._canary.candidate, ASK_S))
                 except refusals():
-                    self._canary.told(None)
+                    self._canary.update(None)
                 finally:
                     if brief is not connection:
                         brief.close()

@@ -89,15 +89,15 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
     status = str(exc.status()).removeprefix("StatusCode.")
     # A python model's unforeseen exception comes with its whole traceback.
     lines = str(exc.message()).strip().splitlines() or [""]
-    said = PREFIX.sub("", lines[0])
-    if status == "UNAVAILABLE" and said.startswith(("failed to connect", "errors resolving")):
-        if NOT_TRUSTED.search(said):
+    message = PREFIX.sub("", lines[0])
+    if status == "UNAVAILABLE" and message.startswith(("failed to connect", "errors resolving")):
+        if NOT_TRUSTED.search(message):
             return not_trusted(url)
-        if "remote host: " in said or "lookup" in said:
-            reason = said.rpartition(": ")[2].rstrip("]").lower()
+        if "remote host: " in message or "lookup" in message:
+            reason = message.rpartition(": ")[2].rstrip("]").lower()
             return ServerUnreachable(f"{url}: {reason}", START_IT)
         return not_triton(url, "gRPC")
-    if status == "UNAVAILABLE" and HUNG_UP.search(said):
+    if status == "UNAVAILABLE" and HUNG_UP.search(message):
         return hung_up()
     if status == "DEADLINE_EXCEEDED":
         return no_answer(timeout)
@@ -108,28 +108,30 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
         )
     if status in ("413", "RESOURCE_EXHAUSTED"):
         return PictureRefused("larger than the server takes", "use a smaller picture")
-    if not said or said.startswith(FOREIGN):
+    if not message or message.startswith(FOREIGN):
         return ServerFault(
             f"{url} answers HTTP {status}, but not as Triton does",
             "check the address: something else may be listening there",
         )
-    if status in ("404", "NOT_FOUND") or "unknown model" in said:
-        return ModelUnavailable(f"{url}: {said}", SEE_MODELS)
+    if status in ("404", "NOT_FOUND") or "unknown model" in message:
+        return ModelUnavailable(f"{url}: {message}", SEE_MODELS)
     if status in ("503", "429", "UNAVAILABLE"):
-        cause, _, remedy = said.partition("; ")
+        cause, _, remedy = message.partition("; ")
         return ServerBusy(cause, remedy or "try again later", seconds=seconds(exc))
     if status in ("400", "INVALID_ARGUMENT"):
-        if SIGNATURE.search(said):
-            return ModelUnavailable(f"{url}: {said}", "name a model that takes a picture as INPUT")
-        cause, _, remedy = said.partition("; ")
+        if SIGNATURE.search(message):
+            return ModelUnavailable(
+                f"{url}: {message}", "name a model that takes a picture as INPUT"
+            )
+        cause, _, remedy = message.partition("; ")
         return PictureRefused(cause, remedy or "try another picture")
-    return ServerFault(f"{said} ({status})", SEE_LOGS)
+    return ServerFault(f"{message} ({status})", SEE_LOGS)
 
 
 def seconds(exc: Any) -> float:
     """That the server wants to be left alone, as far as it says and is waited for."""
-    said = getattr(exc, "retry_after", None) or ""
-    return float(min(int(said), LONGEST_PAUSE_S)) if said.isdecimal() else 0.0
+    wait = getattr(exc, "retry_after", None) or ""
+    return float(min(int(wait), LONGEST_PAUSE_S)) if wait.isdecimal() else 0.0
 
 
 def not_trusted(url: str) -> ServerUnreachable:

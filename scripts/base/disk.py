@@ -39,7 +39,7 @@ def days_old(path: Path) -> int:
     return max(0, int((time.time() - newest) / DAY_S))
 
 
-def told(size: float) -> str:
+def readable(size: float) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 

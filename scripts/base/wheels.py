@@ -36,10 +36,10 @@ def hashes(requirements: Path) -> dict[str, list[str]]:
     """By name==version."""
     found: dict[str, list[str]] = {}
     for line in (requirements / "locked" / "hashes.txt").read_text().splitlines():
-        if said := re.match(r"([\w.-]+)==([^\s;\\]+)", line):
-            found[f"{name_of(said[1])}=={said[2]}"] = current = []
-        elif said := re.match(r"\s+--hash=(\S+)", line):
-            current.append(said[1])
+        if match := re.match(r"([\w.-]+)==([^\s;\\]+)", line):
+            found[f"{name_of(match[1])}=={match[2]}"] = current = []
+        elif match := re.match(r"\s+--hash=(\S+)", line):
+            current.append(match[1])
     return found
 
 

@@ -69,24 +69,24 @@ def added(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
 
 def taken_in(name: str) -> dict[str, str]:
     """The user's words; what FROM= names is an ONNX file by then."""
-    said = dict(os.environ)
-    if not (wanted := said.pop("FROM", "").strip()):
-        return said
-    if said.get("ONNX") or said.get("ARCH"):
+    given = dict(os.environ)
+    if not (wanted := given.pop("FROM", "").strip()):
+        return given
+    if given.get("ONNX") or given.get("ARCH"):
         raise UserError("FROM= already names a network", "omit ONNX and ARCH, or omit FROM")
     source = sources.found(wanted)
-    weights = said.pop("WEIGHTS", "") or "default"
+    weights = given.pop("WEIGHTS", "") or "default"
     if source.onnx:
-        return said | {"ONNX": str(source.onnx)}
+        return given | {"ONNX": str(source.onnx)}
     folder = pipelines.own().networks / name
     words: list[str | Path] = ["--source", source.other, "--weights", weights, "--out", folder]
-    if size := custom.size(said.get("SIZE", "")):
+    if size := custom.size(given.get("SIZE", "")):
         words += ["--size", *map(str, size)]
-    if said.get("PICTURES"):
-        words.append("--told")
+    if given.get("PICTURES"):
+        words.append("--pictures-given")
     bootstrap.ensure("hub")
     run_here("intake", *words)
-    return said | {"ONNX": str(folder / "model.onnx")}
+    return given | {"ONNX": str(folder / "model.onnx")}
 
 
 def tried(pipeline: Pipeline, server: State) -> Pipeline:

@@ -32,9 +32,9 @@ def main() -> int:
 
 
 def about(setting: str) -> list[str]:
-    said = os.environ.get(setting, "")
+    value = os.environ.get(setting, "")
     if setting == "IMG":
-        return pictures.named(said)
-    if not said:
+        return pictures.named(value)
+    if not value:
         raise UserError("no text given", 'try: make sentiment TEXT="What a day!"')
-    return [said]
+    return [value]

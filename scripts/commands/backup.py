@@ -33,6 +33,6 @@ def main() -> int:
             raise UserError("there are no versions to back up", "build one: make up")
         saved = backup.save(target, __version__, passphrase)
     keys = "with its keys, encrypted" if saved.keys else "without keys (PASSPHRASE adds them)"
-    size = disk.told(target.stat().st_size)
+    size = disk.readable(target.stat().st_size)
     console.note(f"saved and verified: {len(saved.index.files)} files, {size}, {keys}: {target}")
     return 0

@@ -61,10 +61,10 @@ QUICK_MOST_EACH = 1.5
 
 
 def main() -> int:
-    said = arguments.load()
-    quick, old = said.quick, results.load(said.compare) if said.compare else None
+    options = arguments.load()
+    quick, old = options.quick, results.load(options.compare) if options.compare else None
     pipeline = pipelines.asked()
-    if said.textbook and not pipeline.first:
+    if options.textbook and not pipeline.first:
         raise UserError("the textbook recipe exists only for the main pipeline", "omit MODEL")
     perf_analyzer.require(flavour.serving_or_chosen(Settings.load(), state.load())[0])
     server = running(pipeline)
@@ -72,7 +72,7 @@ def main() -> int:
     asked = division.measured(server, pipeline) if divided else subject.of(server, pipeline)
     version = served_version(pipeline)
     console.note(f"measuring {described(server, version)}")
-    pictures = photos.sent_to(pipeline.recipe, version.workspace, said.images)
+    pictures = photos.sent_to(pipeline.recipe, version.workspace, options.images)
     for inputs in pictures:
         console.note(f"sent: {inputs.described}")
     division_of = division.of(asked, pictures) if divided else {}

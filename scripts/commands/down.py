@@ -13,5 +13,5 @@ from scripts.server.stop import stop_server
 def main() -> int:
     with lock.one_at_a_time():
         stop_server()
-        console.note(kept.told())
+        console.note(kept.summary())
     return 0

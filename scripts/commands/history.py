@@ -27,7 +27,7 @@ def main() -> int:
     cut = history.cut_off(events)
     for event in events:
         if event.what != history.BEGINS or event is cut:
-            line = f"{_here(event.time)}  {history.told(event)}"
+            line = f"{_here(event.time)}  {history.describe(event)}"
             console.out.print(line, markup=False, soft_wrap=True)
     if cut:
         console.note(

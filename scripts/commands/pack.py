@@ -26,7 +26,7 @@ def main() -> int:
     with lock.one_at_a_time():
         served.served_version()
         made_for = pack.write(target, Settings.load())
-    size = disk.told(disk.occupied([target]))
+    size = disk.readable(disk.occupied([target]))
     console.note(f"packed for flavour {' and '.join(made_for)}, {size}: {target}")
     console.note(f"to install it: sh {target.name}/{pack.INSTALL} triton-bundle")
     return 0

@@ -58,7 +58,7 @@ def main() -> int:
         if not going:
             console.note("nothing can go")
             return 0
-        frees = disk.told(sum(item.size for item in going))
+        frees = disk.readable(sum(item.size for item in going))
         if not (asked.yes or _agreed(f"remove {len(going)} of these, {frees}? [y/N] ")):
             console.note(f"nothing removed; make prune YES=1 frees {frees}")
             return 0
@@ -149,5 +149,5 @@ def shown(items: list[Item]) -> Table:
     for column in table.columns[1:3]:
         column.justify = "right"
     for item in items:
-        table.add_row(item.what, disk.told(item.size), str(item.days), item.why)
+        table.add_row(item.what, disk.readable(item.size), str(item.days), item.why)
     return table

@@ -52,13 +52,13 @@ def up(settings: Settings) -> None:
             f"the S3 server does not start: {last_line(started.stderr)}",
             "see docker compose logs s3; another port: S3_PORT=9100",
         )
-    said = NEXT.format(
+    text = NEXT.format(
         port=settings.s3_port,
         bucket=BUCKET,
         server=key_files.SERVER,
         operator=key_files.OPERATOR,
     )
-    console.out.print(said, markup=False, soft_wrap=True)
+    console.out.print(text, markup=False, soft_wrap=True)
 
 
 def down(settings: Settings) -> None:

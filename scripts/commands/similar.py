@@ -68,8 +68,8 @@ def for_people(likeness: float, each: Embedding) -> str:
 
 
 def as_json_line(likeness: float, each: Embedding) -> str:
-    said = {"source": each.source, "likeness": round(likeness, 6), "network": each.network}
-    return json.dumps(said)
+    fields = {"source": each.source, "likeness": round(likeness, 6), "network": each.network}
+    return json.dumps(fields)
 
 
 def _asked(asked: Arguments) -> tuple[str, Path]:

@@ -3,7 +3,7 @@
     make upgrade
 
 Renamed settings are carried over in .env (which is kept as .env.before). Versions and their history
-stay. What no longer fits is said, then built anew as a new version, and a running server is started
+stay. What no longer fits is listed, then built as a new version, and a running server is started
 again with it; make rollback returns to the one before. A second upgrade does nothing.
 """
 
@@ -38,8 +38,10 @@ def main() -> int:
     if why:
         console.note(f"{version.named} does not fit any more ({why}); it is built anew beside it")
     for pipeline in pipelines.others():
-        if said := upgrade.built(stack, pipeline):
-            console.note(f"{pipeline.name}: {said}; built by the next {served.brings_up(pipeline)}")
+        if change := upgrade.built(stack, pipeline):
+            console.note(
+                f"{pipeline.name}: {change}; built by the next {served.brings_up(pipeline)}"
+            )
     if runs and (why or upgrade.restarted(stack, settings)):
         console.note(f"the server is started again; until then, {version.named} serves")
         up.bring_up(settings)
@@ -57,5 +59,5 @@ def as_it_runs(known: State | None) -> Settings:
     if known is None:
         return settings
     of_server = {name: known.settings.get(name) for name in names(SERVER) if name != "MEMORY"}
-    kept = {name: said for name, said in of_server.items() if said is not None}
+    kept = {name: value for name, value in of_server.items() if value is not None}
     return settings.over(kept).replaced(FLAVOUR=settings.flavour or known.flavour)

@@ -62,8 +62,8 @@ class Division:
 def measured(server: State, cascade: Pipeline) -> Subject:
     """The cascade and the pipeline whose network it uses."""
     ours = subject.asked(server, cascade, workload.CASCADE)
-    said = choice(ours)
-    lender = next(each for each in pipelines.every() if said["then"] in each.recipe.members)
+    rule = choice(ours)
+    lender = next(each for each in pipelines.every() if rule["then"] in each.recipe.members)
     large, small = (machine.served(server, each) for each in (lender, cascade))
     return Subject(
         f"a cascade of {small['network']} and {large['network']}",
@@ -72,7 +72,7 @@ def measured(server: State, cascade: Pipeline) -> Subject:
         None,
         large
         | {f"small {part}": small[part] for part in ("network", "weights", "onnx", "precision")},
-        (*ours.steps, said["then"]),
+        (*ours.steps, rule["then"]),
     )
 
 
@@ -85,15 +85,15 @@ def choice(cascade: Target) -> dict[str, str]:
 def of(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
     """Sends each picture once to both, for the report."""
     cascade, ensemble = asked.pipelines
-    said = choice(cascade)
+    rule = choice(cascade)
     found = {}
     for inputs in pictures:
         with console.waiting(f"sending to the cascade and to its large network: {inputs.name}"):
             answers = _ask(cascade, inputs, "OUTPUT", "ANSWERED_BY")
             alone = _ask(ensemble, inputs, "OUTPUT")["OUTPUT"]
         by = [name.decode() for (name,) in answers["ANSWERED_BY"]]
-        found[inputs.name] = Division.of(by, said["then"], answers["OUTPUT"], alone)
-        console.note(f"{inputs.name}, threshold {said['threshold']}: {found[inputs.name]}")
+        found[inputs.name] = Division.of(by, rule["then"], answers["OUTPUT"], alone)
+        console.note(f"{inputs.name}, threshold {rule['threshold']}: {found[inputs.name]}")
     weightless = untrained(asked.served)
     if weightless:
         console.note(
@@ -101,9 +101,9 @@ def of(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
         )
     return {
         "cascade": {
-            "threshold": float(said["threshold"]),
-            "small": said["first"],
-            "large": said["then"],
+            "threshold": float(rule["threshold"]),
+            "small": rule["first"],
+            "large": rule["then"],
             "untrained": weightless,
             "pictures": {name: asdict(division) for name, division in found.items()},
         }

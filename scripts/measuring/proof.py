@@ -82,7 +82,7 @@ class Outcome:
     step: str
     exit_code: int
     seconds: float
-    said: list[str]
+    output: list[str]
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ def _ran(step: Step, project: Copy) -> Outcome:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    said = anonymous(done.stdout, project.path).splitlines()
-    return Outcome(step.name, done.returncode, round(time.monotonic() - began, 1), said)
+    output = anonymous(done.stdout, project.path).splitlines()
+    return Outcome(step.name, done.returncode, round(time.monotonic() - began, 1), output)
 
 
 def anonymous(text: str, folder: Path) -> str:
@@ -158,12 +158,12 @@ def anonymous(text: str, folder: Path) -> str:
 
 def _judged(row: Row, outcomes: Sequence[Outcome]) -> Verdict:
     (outcome,) = (each for each in outcomes if each.step == row.step)
-    line = next((line for line in outcome.said if re.search(row.sign, line)), "")
+    line = next((line for line in outcome.output if re.search(row.sign, line)), "")
     if outcome.exit_code == 0 and line:
         return Verdict(row.claim, True, line.strip())
     if outcome.exit_code == 0:
         return Verdict(row.claim, False, f"`{outcome.step}` succeeded, but did not print this")
-    errors = [each for each in outcome.said if each.startswith("error: ")] or outcome.said[-1:]
+    errors = [each for each in outcome.output if each.startswith("error: ")] or outcome.output[-1:]
     return Verdict(row.claim, False, " ".join(errors) or f"exit code {outcome.exit_code}")
 
 
@@ -187,12 +187,12 @@ def _versions(project: Path) -> dict[str, Any]:
 def as_markdown(proof: dict[str, Any]) -> str:
     confirmed = sum(row["confirmed"] for row in proof["rows"])
     lines = [f"# {proof['kind']}: {confirmed} of {len(proof['rows'])} confirmed", ""]
-    lines += [f"- {name}: {said}" for name, said in (proof["versions"] | proof["gpu"]).items()]
+    lines += [f"- {name}: {value}" for name, value in (proof["versions"] | proof["gpu"]).items()]
     lines += ["", "| | confirmed | in the program's own words |", "|---|---|---|"]
     for row in proof["rows"]:
         words = row["words"].replace("|", "\\|")
         lines.append(f"| {row['claim']} | {'yes' if row['confirmed'] else 'no'} | {words} |")
     for step in proof["steps"]:
         lines += ["", f"## {step['step']}: exit code {step['exit_code']}, {step['seconds']} s", ""]
-        lines += ["```", *step["said"][-LINES:], "```"]
+        lines += ["```", *step["output"][-LINES:], "```"]
     return "\n".join(lines) + "\n"

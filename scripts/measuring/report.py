@@ -103,11 +103,11 @@ def _compared_at(groups: Sequence[Mapping[int, Measurement]]) -> int:
 
 def _headline(what: str, group: Mapping[int, Measurement], at: int) -> Headline:
     one, alone = group.get(at), group.get(1)
-    said = f"{at} at a time"
+    note = f"{at} at a time"
     if one is None:
-        return Headline(what, "not measured", "", said)
+        return Headline(what, "not measured", "", note)
     if not one.stable:
-        return Headline(what, "unstable", "", f"{said}: {one.why_unstable}")
+        return Headline(what, "unstable", "", f"{note}: {one.why_unstable}")
     if alone and alone.stable:
-        said += f"; one alone is answered in {alone.p50.median:.0f} ms"
-    return Headline(what, f"{one.throughput.median:.1f}", "pictures/s", said)
+        note += f"; one alone is answered in {alone.p50.median:.0f} ms"
+    return Headline(what, f"{one.throughput.median:.1f}", "pictures/s", note)

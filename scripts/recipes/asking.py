@@ -28,7 +28,7 @@ class Server:
 
 
 def about_pictures(
-    server: Server, model: str, pictures: Sequence[str], said: Mapping[str, str]
+    server: Server, model: str, pictures: Sequence[str], environment: Mapping[str, str]
 ) -> int:
-    options = ["--model", model, "--top", str(arguments.load(said).top)]
-    return server.client([*options, *(["--json"] if said.get("JSON") else [])], pictures)
+    options = ["--model", model, "--top", str(arguments.load(environment).top)]
+    return server.client([*options, *(["--json"] if environment.get("JSON") else [])], pictures)

@@ -21,8 +21,8 @@ UNTRAINED = " (untrained weights)"
 class OfPictures(Recipe):
     """Takes the bytes of an image file."""
 
-    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
-        return about_pictures(server, self.ensemble, asked, said)
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
+        return about_pictures(server, self.ensemble, asked, environment)
 
     def question(self, source: bytes) -> Question:
         return {"INPUT": np.frombuffer(source, np.uint8)[None]}

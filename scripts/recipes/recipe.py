@@ -122,7 +122,7 @@ class Recipe(Part):
         """The settings that belong to the pipeline and not to the server."""
         return (self.setting,) if self.setting else ()
 
-    def said(self, settings: Settings) -> str:
+    def override(self, settings: Settings) -> str:
         return settings[self.setting] if self.setting else ""
 
     def deciding(self) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ class Recipe(Part):
     # answers
 
     @abstractmethod
-    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         """Prints the answers; returns the exit code."""
 
     @abstractmethod
@@ -159,7 +159,7 @@ class Recipe(Part):
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         rows = np.stack([self.probabilities(each) for each in answers])
-        return agreement.told(self.expected(made), rows, self.reading)
+        return agreement.compared(self.expected(made), rows, self.reading)
 
     @property
     def reading(self) -> str:

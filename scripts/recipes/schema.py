@@ -21,12 +21,12 @@ from scripts.recipes.recipe import Recipe
 
 
 def load(path: Path) -> Recipe:
-    said = _read(path)
-    if not isinstance(said, dict):
+    content = _read(path)
+    if not isinstance(content, dict):
         raise UserError(f"{path} is not a recipe", "see recipes/ for examples")
-    kind = kind_named(said.get("kind"), path)
+    kind = kind_named(content.get("kind"), path)
     try:
-        return kind.model_validate(said).lying_in(path.parent)
+        return kind.model_validate(content).lying_in(path.parent)
     except ValidationError as fault:
         raise _refused(path, kind, fault.errors()[0]) from None
 

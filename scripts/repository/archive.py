@@ -85,8 +85,8 @@ class Version:
     @property
     def record(self) -> dict[str, object]:
         """The content of version.json; the folder says which pipeline it belongs to."""
-        told = [each.name for each in fields(self) if each.name != "pipeline"]
-        return {name: getattr(self, name) for name in told}
+        stored = [each.name for each in fields(self) if each.name != "pipeline"]
+        return {name: getattr(self, name) for name in stored}
 
     @property
     def what(self) -> str:
@@ -181,11 +181,11 @@ def hashes_of(models: Path, known: Version | None = None) -> dict[str, dict[str,
     hashes: dict[str, dict[str, str]] = {}
     for path in files_of(models):
         model, _, name = str(path.relative_to(models)).partition("/")
-        said = known.hashes.get(model, {}).get(name) if known else None
-        if known and said:
+        known_hash = known.hashes.get(model, {}).get(name) if known else None
+        if known and known_hash:
             same = known.member(model) / name
             if same.exists() and same.samefile(path):
-                hashes.setdefault(model, {})[name] = said
+                hashes.setdefault(model, {})[name] = known_hash
                 continue
         hashes.setdefault(model, {})[name] = files.sha256(path)
     return hashes

@@ -38,8 +38,8 @@ HEAD = "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n"
 
 def require_a_name(name: str) -> None:
     if not NAME.fullmatch(name):
-        said = f"NAME={name} is not a valid name" if name else "no NAME given"
-        raise UserError(said, "use lower-case letters, digits and _: make add-model NAME=birds")
+        problem = f"NAME={name} is not a valid name" if name else "no NAME given"
+        raise UserError(problem, "use lower-case letters, digits and _: make add-model NAME=birds")
 
 
 def require_unused(name: str) -> None:
@@ -61,9 +61,9 @@ def require_new(pipeline: Pipeline) -> None:
         )
 
 
-def recipe(name: str, said: Any) -> Image:
+def recipe(name: str, given: Any) -> Image:
     """Like the main pipeline, except for the names and the network."""
-    network = _foreign(name, said) if said.get("ONNX") else _of_torchvision(said)
+    network = _foreign(name, given) if given.get("ONNX") else _of_torchvision(given)
     first = _first().model_dump(mode="json")
     first["models"] = {
         "ensemble": name,
@@ -83,8 +83,8 @@ def _refused(fault: ValidationError) -> UserError:
     error = fault.errors()[0]
     key = ".".join(map(str, error["loc"])) or "the recipe"
     known = ", ".join(Pictures.model_fields)
-    said = error["msg"].removeprefix("Value error, ")
-    return UserError(f"{key}: {said[:1].lower()}{said[1:]}", f"PICTURES= takes {known}")
+    reason = error["msg"].removeprefix("Value error, ")
+    return UserError(f"{key}: {reason[:1].lower()}{reason[1:]}", f"PICTURES= takes {known}")
 
 
 def _first() -> Image:
@@ -93,22 +93,22 @@ def _first() -> Image:
     return recipe
 
 
-def _foreign(name: str, said: Any) -> dict[str, Any]:
+def _foreign(name: str, given: Any) -> dict[str, Any]:
     from scripts.steps import metadata
     from scripts.steps.adopt import labels_for
-    from scripts.steps.signature import Said, read, signature
+    from scripts.steps.signature import Hints, read, signature
 
-    if said.get("ARCH") or said.get("WEIGHTS"):
+    if given.get("ARCH") or given.get("WEIGHTS"):
         raise UserError(
             "ONNX= is already a complete network", "omit ARCH and WEIGHTS, or omit ONNX"
         )
-    path = Path(said["ONNX"]).expanduser().resolve()
-    model, labels = read(path), _labels(said)
+    path = Path(given["ONNX"]).expanduser().resolve()
+    model, labels = read(path), _labels(given)
     found = metadata.beside(path, {each.key: each.value for each in model.metadata_props})
-    wanted = dict(found.pictures) | how_said(said.get("PICTURES", ""))
+    wanted = dict(found.pictures) | pictures_given(given.get("PICTURES", ""))
     known = lines_of(labels) or list(found.labels)
-    output, gives = _output(said.get("OUTPUT", ""), [each.name for each in model.graph.output])
-    asked = Said(size(said.get("SIZE", "")), _sides_of(wanted), output, len(known))
+    output, gives = _output(given.get("OUTPUT", ""), [each.name for each in model.graph.output])
+    asked = Hints(size(given.get("SIZE", "")), _sides_of(wanted), output, len(known))
     facts = signature(path, asked, model)
     classes = facts.classes
     if labels:
@@ -163,19 +163,19 @@ def _sides_of(wanted: Mapping[str, Any]) -> tuple[int, int] | None:
     return (crop[0], crop[1]) if isinstance(crop, Sequence) and len(crop) == 2 else None
 
 
-def size(said: str) -> tuple[int, int] | None:
-    if not said:
+def size(text: str) -> tuple[int, int] | None:
+    if not text:
         return None
-    numbers = re.fullmatch(r"(\d{1,4})(?:x(\d{1,4}))?", said)
+    numbers = re.fullmatch(r"(\d{1,4})(?:x(\d{1,4}))?", text)
     if not numbers:
-        raise UserError(f"SIZE={said} is not a size", "give SIZE=224, or height and width: 224x320")
+        raise UserError(f"SIZE={text} is not a size", "give SIZE=224, or height and width: 224x320")
     return int(numbers[1]), int(numbers[2] or numbers[1])
 
 
-def _output(said: str, outputs: Sequence[str]) -> tuple[str, str]:
+def _output(text: str, outputs: Sequence[str]) -> tuple[str, str]:
     """Which output, and what it gives: OUTPUT=logits, OUTPUT=multi-label, or both."""
     output = gives = ""
-    for word in said.split():
+    for word in text.split():
         if word in outputs and (len(outputs) > 1 or word not in GIVES):
             output = word
         elif word in GIVES:
@@ -188,20 +188,20 @@ def _output(said: str, outputs: Sequence[str]) -> tuple[str, str]:
     return output, gives
 
 
-def how_said(said: str) -> dict[str, Any]:
+def pictures_given(given: str) -> dict[str, Any]:
     """PICTURES=: keys of a recipe's `pictures`, or the file that says them."""
-    if not said:
+    if not given:
         return {}
-    path = Path(said).expanduser()
+    path = Path(given).expanduser()
     try:
-        text = path.read_text() if path.suffix in (".json", ".yaml", ".yml") else f"{{{said}}}"
+        text = path.read_text() if path.suffix in (".json", ".yaml", ".yml") else f"{{{given}}}"
         found = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as fault:
-        raise UserError(f"cannot read PICTURES={said} ({fault})", PICTURES) from None
+        raise UserError(f"cannot read PICTURES={given} ({fault})", PICTURES) from None
     except yaml.YAMLError:
         found = None
     if not isinstance(found, dict):
-        raise UserError(f"PICTURES={said} cannot be understood", PICTURES)
+        raise UserError(f"PICTURES={given} cannot be understood", PICTURES)
     from scripts.steps import metadata
 
     found = found.get("pictures", found)
@@ -211,16 +211,16 @@ def how_said(said: str) -> dict[str, Any]:
     return dict(found)
 
 
-def _of_torchvision(said: Any) -> dict[str, Any]:
-    if not (said.get("ARCH") or said.get("WEIGHTS")):
+def _of_torchvision(given: Any) -> dict[str, Any]:
+    if not (given.get("ARCH") or given.get("WEIGHTS")):
         raise UserError(
             "no network given",
             "give ONNX=net.onnx, FROM=a folder or a name on a hub, or one of torchvision's: "
             "ARCH=resnet18 (and WEIGHTS=mine.pth)",
         )
-    arch = said.get("ARCH") or "resnet50"
+    arch = given.get("ARCH") or "resnet50"
     require_known(arch)
-    weights, labels = said.get("WEIGHTS") or "default", _labels(said)
+    weights, labels = given.get("WEIGHTS") or "default", _labels(given)
     if weights not in ("default", "random"):
         weights = _beside_recipes(Path(weights).expanduser().resolve())
     return {
@@ -231,8 +231,8 @@ def _of_torchvision(said: Any) -> dict[str, Any]:
     }
 
 
-def _labels(said: Any) -> Path | None:
-    return Path(said["LABELS"]).expanduser().resolve() if said.get("LABELS") else None
+def _labels(given: Any) -> Path | None:
+    return Path(given["LABELS"]).expanduser().resolve() if given.get("LABELS") else None
 
 
 def _beside_recipes(path: Path) -> str:
@@ -245,13 +245,13 @@ def written(pipeline: Pipeline) -> Iterator[None]:
     """Writes its recipe and model folders; removes them again if what follows fails."""
     own = pipelines.own()
     path = own.recipes / f"{pipeline.name}.yaml"
-    said = yaml.safe_dump(
+    content = yaml.safe_dump(
         pipeline.recipe.model_dump(mode="json"), sort_keys=False, default_flow_style=None
     )
     models = {name.partition("/")[0] for name in pipeline.recipe.files()}
     try:
         write(pipeline.recipe, own.models)
-        files.write(path, HEAD.format(name=pipeline.name) + said)
+        files.write(path, HEAD.format(name=pipeline.name) + content)
         yield
     except BaseException:
         path.unlink(missing_ok=True)

@@ -57,9 +57,9 @@ def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -
     _show(pipeline)
 
 
-def replace(pipeline: Pipeline, told: str) -> None:
+def replace(pipeline: Pipeline, content: str) -> None:
     """Replaces it by a history with another machine's additions."""
-    files.write(path(pipeline), told)
+    files.write(path(pipeline), content)
     _show(pipeline)
 
 
@@ -95,7 +95,7 @@ def cut_off(events: Iterable[Event]) -> Event | None:
     return last if last and last.what == BEGINS else None
 
 
-def told(event: Event) -> str:
+def describe(event: Event) -> str:
     note = f": {event.note}" if event.note else ""
     return f"{_became(event)} ({event.how}){note}"
 
@@ -103,14 +103,14 @@ def told(event: Event) -> str:
 def _became(event: Event) -> str:
     if event.what == SERVES and event.how == "rollback":
         return f"rolled back to version {event.version}"
-    said = {
+    phrases = {
         PUBLISHED: "published",
         REMOVED: "removed",
         BEGINS: "started",
         SERVES: "live",
         STAYED: "stopped" if event.note in BROKEN_OFF else "rejected",
     }
-    return f"version {event.version} {said[event.what]}"
+    return f"version {event.version} {phrases[event.what]}"
 
 
 def _backwards(events: Iterable[Event]) -> list[Event]:

@@ -23,17 +23,17 @@ class Source:
     other: str = ""  # what has to be exported first
 
 
-def found(said: str) -> Source:
-    path = Path(said).expanduser()
+def found(name: str) -> Source:
+    path = Path(name).expanduser()
     if path.is_dir():
         return _in_folder(path.resolve())
     if path.is_file():
         return _of_file(path.resolve())
-    if path.suffix in (".onnx", *TORCH) or said.startswith((".", "/", "~")):
-        raise UserError(f"FROM={said} does not exist", TAKEN)
-    if said.count("/") > 1 or said.startswith("-"):
-        raise UserError(f"FROM={said} is neither a file nor a name on a hub", TAKEN)
-    return Source(other=said)
+    if path.suffix in (".onnx", *TORCH) or name.startswith((".", "/", "~")):
+        raise UserError(f"FROM={name} does not exist", TAKEN)
+    if name.count("/") > 1 or name.startswith("-"):
+        raise UserError(f"FROM={name} is neither a file nor a name on a hub", TAKEN)
+    return Source(other=name)
 
 
 def _of_file(path: Path) -> Source:
@@ -65,8 +65,8 @@ def _in_folder(folder: Path) -> Source:
 
 def _of_mlflow(folder: Path) -> Source:
     try:
-        said: Any = yaml.safe_load((folder / "MLmodel").read_text())
-        flavours: dict[str, Any] = dict(said["flavors"])
+        content: Any = yaml.safe_load((folder / "MLmodel").read_text())
+        flavours: dict[str, Any] = dict(content["flavors"])
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError):
         raise UserError(f"{folder}/MLmodel cannot be read", "save the model again") from None
     for flavour, key in (("onnx", "data"), ("pytorch", "model_data"), ("transformers", "")):

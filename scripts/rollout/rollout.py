@@ -238,12 +238,14 @@ def _answers(
     labels = listed.read_text().splitlines() if listed.exists() else []
     connection = up_now.server.http.connection(timeout=60)
     try:
-        said = [recipe.gist(ask(connection, model, question)) for question in questions]
+        gists = [recipe.gist(ask(connection, model, question)) for question in questions]
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise UserError(f"{version.named} does not answer ({fault})", STAYS) from None
     finally:
         connection.close()
-    return [labels[each] if isinstance(each, int) and each < len(labels) else each for each in said]
+    return [
+        labels[each] if isinstance(each, int) and each < len(labels) else each for each in gists
+    ]
 
 
 def _ask_golden(switch: Switch, up_now: Up) -> None:
@@ -282,8 +284,8 @@ def _remember(up_now: Up, new: Version, how: str) -> None:
     remembered = up_now.server.settings | decided
     fingerprint = up.fingerprint(up_now.stack, up_now.server.started_with)
     replace(up_now.server, settings=remembered, fingerprint=fingerprint).save()
-    said = dotenv_file.read()
-    changed = {name: value for name, value in decided.items() if said.get(name, value) != value}
+    written = dotenv_file.read()
+    changed = {name: value for name, value in decided.items() if written.get(name, value) != value}
     if changed:
         dotenv_file.change(changed, f"make {how}: version {new.number}")
         console.note(f".env now says {', '.join(f'{k}={v}' for k, v in changed.items())}")

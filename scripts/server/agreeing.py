@@ -43,7 +43,7 @@ def require(pipeline: Pipeline, server: State) -> None:
                         "nothing was added; please report this as a bug",
                     )
                 row[label.index] = label.probability
-    found = agreement.told(expected, answered, recipe.reading)
+    found = agreement.compared(expected, answered, recipe.reading)
     bound = gate.for_the_ensemble(gate.BOUNDS[precision_of(made, version.engine)], found.pictures)
     console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
     if not found.within(bound):

@@ -18,21 +18,21 @@ def of(server: State) -> Server:
 
 
 def known(address: Address) -> Known:
-    told = Known(url=address.url)
+    found = Known(url=address.url)
     if address.api_key:
-        told["api_key"] = address.api_key
+        found["api_key"] = address.api_key
     if address.certificate:
-        told["ca_file"] = str(address.certificate)
-        told["server_name"] = exposure.name_in(address.certificate)
-    return told
+        found["ca_file"] = str(address.certificate)
+        found["server_name"] = exposure.name_in(address.certificate)
+    return found
 
 
 def _client(server: State, options: Sequence[str], pictures: Sequence[str]) -> int:
     with all_output_on_stderr():
         side = client_side.of(server)
     program = [*interrupts.HELD_BACK, "python3", "-m", "bundle_client", *options, "--", *pictures]
-    told = {f"BUNDLE_{name.upper()}": str(value) for name, value in known(side.http).items()}
+    variables = {f"BUNDLE_{name.upper()}": str(value) for name, value in known(side.http).items()}
     try:
-        return side.run(program, reads=pictures, told=told).returncode
+        return side.run(program, reads=pictures, variables=variables).returncode
     except KeyboardInterrupt:  # the client got it too, and has reported it
         return interrupts.INTERRUPTED

@@ -109,10 +109,10 @@ def _network() -> str:
 
 
 def _wanted(name: str, settings: Settings) -> State:
-    told = {setting: settings[setting] for setting in names(EMBEDDINGS)}
+    values = {setting: settings[setting] for setting in names(EMBEDDINGS)}
     made = (MADE / "manifest.json").read_text()
     started_from = json.dumps(
-        [name, told, made, exposure.mark(settings), LocalStack(settings).version()]
+        [name, values, made, exposure.mark(settings), LocalStack(settings).version()]
     )
     return State(name, hashlib.sha256(started_from.encode()).hexdigest(), settings.values)
 
@@ -156,7 +156,7 @@ def _start_process(wanted: State) -> None:
         keeper = subprocess.Popen(
             [PYTHON, "-m", "scripts.server.embeddings_keeper", *service],
             cwd=ROOT,
-            env=os.environ | exposure.told(settings),
+            env=os.environ | exposure.environment(settings),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

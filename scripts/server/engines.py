@@ -137,7 +137,7 @@ def _build_plan(
 ) -> None:
     profile = pipeline.recipe.shapes(made, settings)
     wanted = plan.identity(made.onnx, stack.gpu, stack.tensorrt(), profile)
-    words = [word for option, said in profile.items() for word in (f"--{option}", said)]
+    words = [word for option, value in profile.items() for word in (f"--{option}", value)]
     _step(
         pipeline,
         made.plan,

@@ -8,8 +8,8 @@ from scripts.recipes import pipelines
 from scripts.repository import archive
 
 
-def told() -> str:
+def summary() -> str:
     versions = sum(len(archive.numbers(pipeline)) for pipeline in pipelines.every())
     count = f"{versions} version{'s' * (versions != 1)}"
-    size = disk.told(disk.occupied([ROOT / "build"]))
+    size = disk.readable(disk.occupied([ROOT / "build"]))
     return f"kept: build/ with {count}, keys and caches ({size}); make prune shows them"

@@ -63,8 +63,8 @@ def _asked(address: Address | str, what: str, limit: float) -> Iterator[tuple[An
 def _refusal(
     address: Address | str, what: str, limit: float, fault: InferenceServerException
 ) -> UserError:
-    said = " ".join(str(fault.message()).split())[:400].rstrip("; ")
-    if REFUSED.search(said):
+    message = " ".join(str(fault.message()).split())[:400].rstrip("; ")
+    if REFUSED.search(message):
         return UserError(
             f"{address} rejects the key in {admin_key.SHOWN}",
             "make up restarts it with this key",
@@ -75,5 +75,5 @@ def _refusal(
             "if this persists: make down && make up",
         )
     if fault.status() == "StatusCode.UNAVAILABLE":
-        said = f"{address} does not answer {what}: {said}"
-    return UserError(said, "see make logs")
+        message = f"{address} does not answer {what}: {message}"
+    return UserError(message, "see make logs")

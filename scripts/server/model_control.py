@@ -71,6 +71,6 @@ def named(server: State) -> str:
     name = arguments.load().triton_model
     known = sorted({each.name for each in index(server)})
     if name not in known:
-        said = f"there is no model {name} in the repository" if name else "no TRITON_MODEL given"
-        raise UserError(said, f"choose one: TRITON_MODEL={', '.join(known)}")
+        problem = f"there is no model {name} in the repository" if name else "no TRITON_MODEL given"
+        raise UserError(problem, f"choose one: TRITON_MODEL={', '.join(known)}")
     return name

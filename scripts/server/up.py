@@ -120,9 +120,9 @@ def settings_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | N
     if pipeline.first:
         return Settings.load().over(dict(server) | before)
     own = pipeline.recipe.settings
-    of_the_server = {name: said for name, said in server.items() if name not in own}
+    of_the_server = {name: value for name, value in server.items() if name not in own}
     now = Settings.load(not_in_dotenv={*own} & {*pipelines.first().recipe.settings})
-    earlier = {name: said for name, said in before.items() if name in own}
+    earlier = {name: value for name, value in before.items() if name in own}
     return now.over(of_the_server | pipeline.recipe.defaults() | earlier)
 
 
@@ -217,8 +217,8 @@ def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
         while reason := unhealthy_reason(stack, wanted, PIPELINE):
             waiting.show(reason)
             if not stack.alive():
-                said = first_error(stack.log()) or reason
-                raise UserError(f"the server stopped during its start: {said}", stack.log_hint)
+                cause = first_error(stack.log()) or reason
+                raise UserError(f"the server stopped during its start: {cause}", stack.log_hint)
             if waiting.seconds > limit:
                 raise UserError(
                     f"{version.serving} did not answer within {limit:.0f} s ({reason})",

@@ -26,11 +26,11 @@ ARCHITECTURES = NAMES.split()
 DRAWN = "drawn"
 
 
-def known_arch(said: str) -> str:
+def known_arch(name: str) -> str:
     """Empty is fine: an ONNX file has no architecture."""
-    if said:
-        require_known(said)
-    return said
+    if name:
+        require_known(name)
+    return name
 
 
 def require_known(arch: str) -> None:

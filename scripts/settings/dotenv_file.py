@@ -28,7 +28,7 @@ def changed(text: str, values: Mapping[str, str], why: str) -> str:
     older = f"# {why.partition(':')[0]}"
     lines: list[str] = []
     left = dict(values)
-    said = False
+    explained = False
     for line in text.splitlines():
         name = _set_by(line)
         if line.startswith(older):
@@ -36,10 +36,10 @@ def changed(text: str, values: Mapping[str, str], why: str) -> str:
         if name not in values:
             lines.append(line)
         elif name in left:  # a second line of the same name would override ours
-            lines += [] if said else [f"# {why}"]
+            lines += [] if explained else [f"# {why}"]
             lines.append(f"{name}={left.pop(name)}")
-            said = True
-    if left and not said:
+            explained = True
+    if left and not explained:
         lines += ["", f"# {why}"] if lines else [f"# {why}"]
     lines += [f"{name}={value}" for name, value in left.items()]
     return "\n".join(lines) + "\n"

@@ -30,8 +30,8 @@ def require_known(
     known = settings.ALL | arguments.ALL
     for name in typed:
         _require(name, known, "")
-        if said := environment.get(name, "").strip():
-            known[name].read(said)
+        if value := environment.get(name, "").strip():
+            known[name].read(value)
     written = settings.in_dotenv(dotenv)
     for name in written:
         if not name.startswith(OF_OTHERS) and not _named_in(name, written.get("COMPOSE_OVERRIDE")):

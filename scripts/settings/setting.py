@@ -74,10 +74,10 @@ def text(default: str, comment: str, *parts: Part) -> Setting[str]:
 def choice(choices: tuple[str, ...], comment: str, *parts: Part) -> Setting[str]:
     """The first is the default."""
 
-    def read(said: str) -> str:
-        if said not in choices:
+    def read(text: str) -> str:
+        if text not in choices:
             raise ValueError
-        return said
+        return text
 
     *others, last = (each or "empty" for each in choices)
     return Setting(choices[0], read, f"{', '.join(others)} or {last}", comment, *parts)
@@ -92,8 +92,8 @@ def whole_or(
 ) -> Setting[int | T]:
     """Empty: the fallback's value."""
 
-    def read(said: str) -> int | T:
-        return _whole(said, most) if said else fallback()
+    def read(text: str) -> int | T:
+        return _whole(text, most) if text else fallback()
 
     return Setting("", read, _wanted(most), comment, *parts)
 
@@ -103,7 +103,7 @@ def whole_or_none(comment: str, *parts: Part, most: int | None = None) -> Settin
 
 
 def port(default: int, comment: str, *parts: Part) -> Setting[int]:
-    return Setting(str(default), lambda said: _whole(said, 65535), "a port", comment, *parts)
+    return Setting(str(default), lambda text: _whole(text, 65535), "a port", comment, *parts)
 
 
 def number(default: str, comment: str, *parts: Part) -> Setting[float]:
@@ -111,8 +111,8 @@ def number(default: str, comment: str, *parts: Part) -> Setting[float]:
 
 
 def number_or_none(comment: str, *parts: Part) -> Setting[float | None]:
-    def read(said: str) -> float | None:
-        return _number(said) if said else None
+    def read(text: str) -> float | None:
+        return _number(text) if text else None
 
     return Setting("", read, "a positive number", comment, *parts)
 
@@ -122,20 +122,20 @@ def flag(comment: str, *parts: Part) -> Setting[bool]:
 
 
 def path(comment: str, *parts: Part) -> Setting[Path | None]:
-    return Setting("", lambda said: absolute(said) if said else None, "a path", comment, *parts)
+    return Setting("", lambda text: absolute(text) if text else None, "a path", comment, *parts)
 
 
 def path_or(words: tuple[str, ...], comment: str, *parts: Part) -> Setting[str]:
     """One of these words (the first is the default), or a path, made absolute."""
 
-    def read(said: str) -> str:
-        return said if said in words else str(absolute(said))
+    def read(text: str) -> str:
+        return text if text in words else str(absolute(text))
 
     return Setting(words[0], read, f"{', '.join(filter(None, words))} or a file", comment, *parts)
 
 
-def absolute(said: str) -> Path:
-    return Path(said).expanduser().resolve()
+def absolute(text: str) -> Path:
+    return Path(text).expanduser().resolve()
 
 
 def of_class(owner: type) -> list[Setting[Any]]:
@@ -147,13 +147,13 @@ def _wanted(most: int | None) -> str:
     return f"between 1 and {most}" if most else "a positive integer"
 
 
-def _whole(said: str, most: int | None = None) -> int:
-    if not said.isdecimal() or int(said) < 1 or (most and int(said) > most):
+def _whole(text: str, most: int | None = None) -> int:
+    if not text.isdecimal() or int(text) < 1 or (most and int(text) > most):
         raise ValueError
-    return int(said)
+    return int(text)
 
 
-def _number(said: str) -> float:
-    if not float(said) > 0:  # NaN is refused too
+def _number(text: str) -> float:
+    if not float(text) > 0:  # NaN is refused too
         raise ValueError
-    return float(said)
+    return float(text)

@@ -43,10 +43,10 @@ EXTRA, EMBEDDINGS, COMMAND, DOOR = Part.EXTRA, Part.EMBEDDINGS, Part.COMMAND, Pa
 SERVED = (VERSION, SERVER, MACHINE)
 
 
-def _gpus(said: str) -> str:
-    if not re.fullmatch(r"all|\d+(,\d+)*", said):
+def _gpus(value: str) -> str:
+    if not re.fullmatch(r"all|\d+(,\d+)*", value):
         raise ValueError
-    return said
+    return value
 
 
 class Group:
@@ -391,5 +391,5 @@ def in_dotenv(path: Path) -> dict[str, str]:
 
 def _refuse_a_shared_port(ports: Mapping[str, int]) -> None:
     if len(set(ports.values())) < len(ports):
-        said = ", ".join(f"{name}={port}" for name, port in ports.items())
-        raise UserError(f"two ports are the same ({said})", "give each its own port")
+        listed = ", ".join(f"{name}={port}" for name, port in ports.items())
+        raise UserError(f"two ports are the same ({listed})", "give each its own port")

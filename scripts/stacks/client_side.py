@@ -39,12 +39,12 @@ class Host:
         quiet: bool = False,
         timeout: float | None = None,
         stdin: str | None = None,
-        told: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> Done:
         """Runs a program with access to these files, folders and variables; `quiet` captures its
         output."""
         path = f"{VENV / 'bin'}:{os.environ.get('PATH', '')}"
-        environment = os.environ | {"PATH": path, **(told or {})}
+        environment = os.environ | {"PATH": path, **(variables or {})}
         return subprocess.run(
             program, env=environment, text=True, capture_output=quiet, timeout=timeout, input=stdin
         )
@@ -67,12 +67,12 @@ class Sdk:
         quiet: bool = False,
         timeout: float | None = None,
         stdin: str | None = None,
-        told: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> Done:
         """As on the host: files and folders are mounted under the same names, and the container
         runs as the calling user."""
         options = ["--workdir", str(Path.cwd()), "--user", f"{os.getuid()}:{os.getgid()}"]
-        for name, value in (told or {}).items():
+        for name, value in (variables or {}).items():
             options += ["--env", f"{name}={value}"]
         if writes:  # without capabilities, even root can write only to its own files
             os.chown(writes, os.getuid(), os.getgid())

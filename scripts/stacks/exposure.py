@@ -43,8 +43,8 @@ def require_keys(settings: Settings, has_door: bool = True) -> None:
         raise UserError.of(problem)
 
 
-def told(settings: Settings) -> dict[str, str]:
-    """What a door of the local flavour is told by its environment."""
+def environment(settings: Settings) -> dict[str, str]:
+    """The variables that a door of the local flavour reads."""
     of_the_door = {name: settings[name] for name in names(DOOR)}
     return of_the_door | {"BIND": settings.bind, TLS_FOLDER: str(FOLDER), API_KEYS: str(KEYS)}
 

@@ -168,8 +168,8 @@ REMEDIES = (
 )
 
 
-def why_no_gpu(said: str) -> tuple[str, str]:
+def why_no_gpu(message: str) -> tuple[str, str]:
     for mark, cause, remedy in REMEDIES:
-        if mark in said:
+        if mark in message:
             return f"no container sees a GPU: {cause}", f"{remedy}; or use FLAVOUR=cpu"
-    return f"no container sees a GPU: {said}", "fix that, or use FLAVOUR=cpu"
+    return f"no container sees a GPU: {message}", "fix that, or use FLAVOUR=cpu"

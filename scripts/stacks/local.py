@@ -99,12 +99,12 @@ class LocalStack:
             command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
         else:
             command += ["--repository", live.REPOSITORY]
-        told = exposure.told(self._settings)
+        environment = exposure.environment(self._settings)
         with LOG.open("a") as log:  # which the door keeps short
             server = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=os.environ | told,
+                env=os.environ | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -63,14 +63,14 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
         from scripts.steps.conversion import Conversion, convert
         from scripts.steps.original import Original, scores, serialised
         from scripts.steps.reading import ends_bounded, judged
-        from scripts.steps.signature import Said, signature, whole
+        from scripts.steps.signature import Hints, signature, whole
 
         identity = wanted.identity()
         data = external_data(wanted.network) if wanted.data is None else wanted.data
         model = whole(wanted.network, {path.name: path for path in data})
         labels = lines_of(wanted.labels)
-        said = Said(sides(how["crop"]), output=wanted.output, classes=len(labels))
-        facts = signature(wanted.network, said, model)
+        hints = Hints(sides(how["crop"]), output=wanted.output, classes=len(labels))
+        facts = signature(wanted.network, hints, model)
         transform = {key: how[key] for key in ("resize", "crop", "interpolation", "fit", "pad")}
     with step(f"asking {name} itself"):
         original = Original(serialised(model, name), name, facts, how)

@@ -58,7 +58,7 @@ def compare(
     return Agreement(len(reference), int(equal.sum()), float(np.abs(expected - actual).max()))
 
 
-def told(
+def compared(
     reference: NDArray[Any], probabilities: NDArray[Any], answers: str = "single-label"
 ) -> Agreement:
     """Like compare, for probabilities of which an answer may have only some; the others are NaN. An

@@ -53,8 +53,10 @@ def _of_onnx(path: Path, name: str) -> dict[str, Any]:
     try:
         network = read(path)
     except RuntimeError as fault:
-        said = " ".join(str(fault).split())[:300]
-        raise UserError(f"OpenVINO cannot read {name}: {said}", "see docs/pipelines.md") from None
+        message = " ".join(str(fault).split())[:300]
+        raise UserError(
+            f"OpenVINO cannot read {name}: {message}", "see docs/pipelines.md"
+        ) from None
     tensors = [
         [
             {

@@ -93,9 +93,9 @@ def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
         engine = Engine(onnx / "model.onnx", precision, threads=0)
         scores = np.concatenate([engine.only_output(inputs) for inputs, _ in asked])
     except RuntimeError as fault:  # an unknown operator
-        said = " ".join(str(fault).split())[:300]
+        message = " ".join(str(fault).split())[:300]
         raise UserError(
-            f"OpenVINO cannot run this network: {said}", "export it with standard ONNX operators"
+            f"OpenVINO cannot run this network: {message}", "export it with standard ONNX operators"
         ) from None
     expected = np.concatenate([each for _, each in asked])
     agreement = compare(expected, scores, answers(onnx))
@@ -114,8 +114,8 @@ def _proof(onnx: Path, precision: str, why: str) -> dict[str, Any]:
 
 def answers(made: Path) -> str:
     """How the scores of an export are read."""
-    said: str = json.loads((made / "manifest.json").read_text())["onnx"].get("answers")
-    return said or "single-label"
+    found: str = json.loads((made / "manifest.json").read_text())["onnx"].get("answers")
+    return found or "single-label"
 
 
 def references(made: Path) -> list[tuple[Question, NDArray[Any]]]:

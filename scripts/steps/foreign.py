@@ -89,9 +89,9 @@ def _recent(model: Any) -> Any:
     try:
         return onnx.version_converter.convert_version(model, USUAL_OPSET)
     except Exception as fault:
-        said = " ".join(str(fault).split())[:200]
+        message = " ".join(str(fault).split())[:200]
         raise UserError(
-            f"the network's opset {min(versions)} cannot be brought up to date: {said}", HOW
+            f"the network's opset {min(versions)} cannot be brought up to date: {message}", HOW
         ) from None
 
 

@@ -132,11 +132,11 @@ def served(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
                     deadline = time.monotonic() + options.limit
                 elif server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
-                    said = _why_it_ended(log.read(), server.returncode)
+                    cause = _why_it_ended(log.read(), server.returncode)
                     if server.returncode is None:
-                        said = f"no answer within {options.limit:.0f} s ({reason})"
+                        cause = f"no answer within {options.limit:.0f} s ({reason})"
                     raise UserError(
-                        f"the candidate cannot be served: {said}",
+                        f"the candidate cannot be served: {cause}",
                         "the live version keeps serving; fix the cause and publish again",
                     )
                 time.sleep(0.2)

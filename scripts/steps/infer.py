@@ -43,8 +43,8 @@ def ask(connection: http.client.HTTPConnection, model: str, question: Question) 
     answer = connection.getresponse()
     content = answer.read()
     if answer.status != 200:
-        said = " ".join(content.decode(errors="replace").split())
-        raise ValueError(f"HTTP {answer.status}: {said[:400]}")
+        message = " ".join(content.decode(errors="replace").split())
+        raise ValueError(f"HTTP {answer.status}: {message[:400]}")
     at = int(answer.headers[LENGTH])
     found = {}
     for tensor in json.loads(content[:at])["outputs"]:

@@ -51,7 +51,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--source", required=True, help="a file, a folder, or a name on the hub")
     parser.add_argument("--weights", default="default", help="of timm: random, or a file")
     parser.add_argument("--size", type=int, nargs=2, help="height and width")
-    parser.add_argument("--told", action="store_true", help="the user says how it wants pictures")
+    parser.add_argument(
+        "--pictures-given", action="store_true", help="the user says how it wants pictures"
+    )
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     warnings.simplefilter("ignore")
@@ -59,12 +61,14 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     size = tuple(options.size) if options.size else None
     with files.whole_folder(options.out) as draft:
-        taken = take(options.source, options.weights, size, options.told, draft / "model.onnx")
+        taken = take(
+            options.source, options.weights, size, options.pictures_given, draft / "model.onnx"
+        )
         (draft / metadata.ABOUT).write_text(json.dumps(asdict(taken), indent=2) + "\n")
     return 0
 
 
-def take(source: str, weights: str, size: Size | None, told: bool, path: Path) -> Taken:
+def take(source: str, weights: str, size: Size | None, pictures_given: bool, path: Path) -> Taken:
     there = Path(source).expanduser()
     if there.is_file():
         return _of_torch(there, size, path)
@@ -72,11 +76,11 @@ def take(source: str, weights: str, size: Size | None, told: bool, path: Path) -
         config = metadata.json_of(there / "config.json")
         if "pretrained_cfg" in config:
             return _of_timm(f"local-dir:{there}", there.name, weights, size, path)
-        return _of_hugging_face(str(there), str(there), size, told, path)
+        return _of_hugging_face(str(there), str(there), size, pictures_given, path)
     if source.startswith(TIMM):
         name = source.removeprefix(TIMM)
         return _of_timm(name, name, weights, size, path)
-    return _of_hugging_face(source, source, size, told, path)
+    return _of_hugging_face(source, source, size, pictures_given, path)
 
 
 # PyTorch's files.
@@ -127,8 +131,8 @@ def _taken_by(module: Any, source: Path, sides: Size) -> Any:
 
 
 def _unreadable(source: Path, fault: Exception) -> UserError:
-    said = " ".join(str(fault).split())[:200]
-    return UserError(f"{source.name} cannot be exported: {said}", f"save it again: {SAVE}")
+    message = " ".join(str(fault).split())[:200]
+    return UserError(f"{source.name} cannot be exported: {message}", f"save it again: {SAVE}")
 
 
 def _no_network(source: Path) -> UserError:
@@ -188,7 +192,9 @@ def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path)
     return Taken(pictures, labels)
 
 
-def _of_hugging_face(source: str, shown: str, size: Size | None, told: bool, path: Path) -> Taken:
+def _of_hugging_face(
+    source: str, shown: str, size: Size | None, pictures_given: bool, path: Path
+) -> Taken:
     with step(f"loading {shown}"):
         _ready(is_local=Path(source).is_dir())
         import torch
@@ -213,7 +219,7 @@ def _of_hugging_face(source: str, shown: str, size: Size | None, told: bool, pat
                 logits: torch.Tensor = self.inside(pixel_values=pixels).logits
                 return logits
 
-        pictures = _prepared(source, shown, told)
+        pictures = _prepared(source, shown, pictures_given)
         if size:
             pictures |= {"crop": list(size), "resize": min(size)}
         names = config.id2label
@@ -242,18 +248,18 @@ def _ready(is_local: bool) -> None:
 
 
 def _not_loaded(shown: str, fault: Exception, file: str) -> UserError:
-    said = " ".join(str(fault).split()).partition(". ")[0][:200]
+    message = " ".join(str(fault).split()).partition(". ")[0][:200]
     if Path(shown).is_dir():
-        return UserError(f"{shown} has no classifier of pictures: {said}", "name another folder")
+        return UserError(f"{shown} has no classifier of pictures: {message}", "name another folder")
     if file:
-        return UserError(f"{file} does not fit timm's {shown}: {said}", "check WEIGHTS=")
+        return UserError(f"{file} does not fit timm's {shown}: {message}", "check WEIGHTS=")
     return NoWeights(
-        f"{shown} is not on this machine, and cannot be loaded from its hub: {said}",
+        f"{shown} is not on this machine, and cannot be loaded from its hub: {message}",
         "check its name; without network, name a folder with it: FROM=folder",
     )
 
 
-def _prepared(source: str, shown: str, told: bool) -> dict[str, Any]:
+def _prepared(source: str, shown: str, pictures_given: bool) -> dict[str, Any]:
     """How its processor prepares pictures, seen on one that it prepares."""
     import numpy as np
     from transformers import AutoImageProcessor
@@ -264,14 +270,14 @@ def _prepared(source: str, shown: str, told: bool) -> dict[str, Any]:
     try:
         processor = AutoImageProcessor.from_pretrained(source)
     except Exception:
-        if told:
+        if pictures_given:
             return {}
         raise UserError(
             f"{shown} does not say how it wants pictures (preprocessor_config.json)",
             'say it: PICTURES="resize: 256, crop: 224, …"',
         ) from None
     found = metadata.of_hugging_face(processor.to_dict())
-    if told:
+    if pictures_given:
         return found
     how = dict(metadata.USUAL) | found
     picture = mug()
@@ -318,8 +324,10 @@ def _trace(module: Any, example: Any, path: Path) -> None:
             dynamic_axes={"pixels": {0: "batch"}},
         )
     except Exception as fault:
-        said = " ".join(str(fault).split()).partition(". ")[0][:200]
-        raise UserError(f"PyTorch cannot export it to ONNX: {said}", f"save it as {SAVE}") from None
+        message = " ".join(str(fault).split()).partition(". ")[0][:200]
+        raise UserError(
+            f"PyTorch cannot export it to ONNX: {message}", f"save it as {SAVE}"
+        ) from None
 
 
 def _require_the_same(module: Any, example: Any, path: Path) -> None:

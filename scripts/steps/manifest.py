@@ -216,10 +216,10 @@ class Manifest:
         return str(self.identity.get("arch") or self.identity["source"])
 
     def describe(self) -> str:
-        said = self.network
+        text = self.network
         if weights := self.identity.get("weights"):  # a text classifier comes with its own
-            said += f", weights {weights['source']}"
-        return said + (" (untrained)" if self.untrained else "")
+            text += f", weights {weights['source']}"
+        return text + (" (untrained)" if self.untrained else "")
 
 
 def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str | None:
@@ -231,8 +231,8 @@ def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str
     identity = spec.identity(manifest.identity if as_before else NOTHING)
     # Without SAMPLES=, those of the last check will do.
     before = {
-        name: said
-        for name, said in manifest.identity.items()
+        name: value
+        for name, value in manifest.identity.items()
         if name != "samples" or name in identity
     }
     changes = differences(before, identity)

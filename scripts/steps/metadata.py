@@ -44,9 +44,9 @@ def in_folder(folder: Path) -> Found:
     config = json_of(folder / "config.json")
     labels = _labels(config)
     for name in ("preprocessor_config.json", "processor_config.json"):
-        said = json_of(folder / name)
-        said = said.get("image_processor", said)
-        if pictures := of_hugging_face(said):
+        processor = json_of(folder / name)
+        processor = processor.get("image_processor", processor)
+        if pictures := of_hugging_face(processor):
             return Found(pictures, labels, _gives(config), name)
     if pictures := of_timm(config.get("pretrained_cfg", config)):
         return Found(pictures, labels, "", "config.json")
@@ -60,10 +60,10 @@ def _gives(config: Mapping[str, Any]) -> str:
 
 def json_of(path: Path) -> dict[str, Any]:
     try:
-        said = json.loads(path.read_text())
+        config = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return config if isinstance(config, dict) else {}
 
 
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -97,53 +97,53 @@ def of_timm(config: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def of_hugging_face(said: Mapping[str, Any]) -> dict[str, Any]:
+def of_hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
     """A preprocessor_config.json, of the processors of pictures that resize and crop."""
     try:
         pictures: dict[str, Any] = {
-            **_sides(said),
-            "interpolation": _filter(said.get("resample", 2)),
-            "scale": 1 / float(said.get("rescale_factor") or 1 / 255),
+            **_sides(config),
+            "interpolation": _filter(config.get("resample", 2)),
+            "scale": 1 / float(config.get("rescale_factor") or 1 / 255),
         }
-        if not said.get("do_rescale", True):
+        if not config.get("do_rescale", True):
             pictures["scale"] = 1.0
-        kind = str(said.get("image_processor_type", said.get("feature_extractor_type", "")))
-        normalises = "image_mean" in said and "MobileViT" not in kind
+        kind = str(config.get("image_processor_type", config.get("feature_extractor_type", "")))
+        normalises = "image_mean" in config and "MobileViT" not in kind
         pictures |= AS_PICTURES
-        if said.get("do_normalize", normalises):
-            pictures |= _normalised(said, kind)
-        if said.get("do_flip_channel_order"):
+        if config.get("do_normalize", normalises):
+            pictures |= _normalised(config, kind)
+        if config.get("do_flip_channel_order"):
             pictures["channels"] = "bgr"
         return pictures
     except (KeyError, TypeError, ValueError):
         return {}
 
 
-def _normalised(said: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    mean, std = (_levels(said[f"image_{name}"], 3) for name in ("mean", "std"))
-    if said.get("rescale_offset"):  # EfficientNet's: 1 less, before all else
+def _normalised(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    mean, std = (_levels(config[f"image_{name}"], 3) for name in ("mean", "std"))
+    if config.get("rescale_offset"):  # EfficientNet's: 1 less, before all else
         mean = [1 + each for each in mean]
-    if said.get("include_top") and "EfficientNet" in kind:  # which divides twice
+    if config.get("include_top") and "EfficientNet" in kind:  # which divides twice
         std = [each * each for each in std]
     return {"mean": mean, "std": std}
 
 
-def _sides(said: Mapping[str, Any]) -> dict[str, Any]:
-    size: Any = said["size"]
-    crop: Any = said.get("crop_size")
+def _sides(config: Mapping[str, Any]) -> dict[str, Any]:
+    size: Any = config["size"]
+    crop: Any = config.get("crop_size")
     size = {"shortest_edge": size} if isinstance(size, int) else size
     crop = {"height": crop, "width": crop} if isinstance(crop, int) else crop
-    cropped = said.get("do_center_crop", False) and crop
+    cropped = config.get("do_center_crop", False) and crop
     if "height" in size:
         sides = (size["height"], size["width"])
         inside = (crop["height"], crop["width"]) if cropped else sides
         return {"fit": "squash", **_crop(inside), "resize": min(sides)}
     short = size["shortest_edge"]
-    if said.get("crop_pct"):  # ConvNeXT's
+    if config.get("crop_pct"):  # ConvNeXT's
         if short >= 384:
             return {"fit": "squash", "crop": short, "resize": short}
-        return {"fit": "crop", "crop": short, "resize": int(short / said["crop_pct"])}
-    if "Levit" in said.get("image_processor_type", said.get("feature_extractor_type", "")):
+        return {"fit": "crop", "crop": short, "resize": int(short / config["crop_pct"])}
+    if "Levit" in config.get("image_processor_type", config.get("feature_extractor_type", "")):
         short = int(256 / 224 * short)
     inside = (crop["height"], crop["width"]) if cropped else (short, short)
     return {"fit": "crop", **_crop(inside), "resize": short}
@@ -153,8 +153,8 @@ def _crop(sides: tuple[int, int]) -> dict[str, Any]:
     return {"crop": sides[0] if sides[0] == sides[1] else list(sides)}
 
 
-def _filter(said: int | str) -> str:
-    name = FILTERS[said] if isinstance(said, int) else said
+def _filter(resample: int | str) -> str:
+    name = FILTERS[resample] if isinstance(resample, int) else resample
     return {"random": "bilinear", "lanczos3": "lanczos"}.get(name, name)
 
 

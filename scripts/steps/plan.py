@@ -50,8 +50,8 @@ def gpu_seen_here() -> Gpu:
     try:
         seen = gpus.parse(asked.stdout if asked.returncode == 0 else "")
     except ValueError:
-        said = (asked.stdout + asked.stderr).strip().splitlines() or ["no message"]
-        raise UserError(f"nvidia-smi sees no GPU: {said[-1]}", "make doctor shows why") from None
+        lines = (asked.stdout + asked.stderr).strip().splitlines() or ["no message"]
+        raise UserError(f"nvidia-smi sees no GPU: {lines[-1]}", "make doctor shows why") from None
     return gpus.chosen(seen, os.environ.get("CUDA_VISIBLE_DEVICES", gpus.ALL))[0]
 
 
@@ -215,16 +215,16 @@ def _run(options: list[str], log: Path, shown: bool = True) -> float:
 def why_it_failed(log: str) -> str:
     """TensorRT's own message; empty if there is none."""
     errors = [line for line in log.splitlines() if "[E]" in line or TELLING.search(line)]
-    told = next(filter(TELLING.search, errors), errors[0] if errors else "")
-    return re.sub(r"^(\[[^]]*\] )*", "", told.strip())
+    first = next(filter(TELLING.search, errors), errors[0] if errors else "")
+    return re.sub(r"^(\[[^]]*\] )*", "", first.strip())
 
 
 def count_halves(information: dict[str, Any]) -> tuple[int, int]:
     """From an --exportLayerInfo file: the number of layers with outputs in half precision, and of
     all with known output types."""
     layers = [layer for layer in information.get("Layers", ()) if isinstance(layer, dict)]
-    told = [list(_types(layer.get("Outputs", ()))) for layer in layers]
-    return sum(any(map(HALF.search, types)) for types in told), sum(map(bool, told))
+    known = [list(_types(layer.get("Outputs", ()))) for layer in layers]
+    return sum(any(map(HALF.search, types)) for types in known), sum(map(bool, known))
 
 
 def _types(tensors: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -36,9 +36,9 @@ class Reading:
 
 
 def judged(
-    name: str, seen: NDArray[Any], wild: NDArray[Any], ends_bounded: bool, said: str
+    name: str, seen: NDArray[Any], wild: NDArray[Any], ends_bounded: bool, declared: str
 ) -> Reading:
-    """From what it gives for pictures, and for inputs that are none. `said` is the user's word."""
+    """From what it gives for pictures, and for other inputs. `declared` is what the user says."""
     if not np.isfinite(seen).all():
         raise UserError(
             f"{name} gives NaN or infinity for a picture", "check its weights and PICTURES="
@@ -52,8 +52,8 @@ def judged(
             f"{name} has one class, and gives {seen[0, 0]:g} whatever the picture",
             "a softmax over one class says nothing; export it with a sigmoid, or without",
         )
-    if said:
-        return _said(name, said, bounded, ends)
+    if declared:
+        return _declared(name, declared, bounded, ends)
     if bounded and not one_class and np.abs(sums - 1).max() <= SLACK:
         return Reading("probabilities", True, "each picture's numbers sum to 1")
     if bounded:
@@ -69,10 +69,10 @@ def judged(
     return Reading("scores", False, ends)
 
 
-def _said(name: str, said: str, bounded: bool, seen: str) -> Reading:
-    if said == "probabilities" and not bounded:
+def _declared(name: str, declared: str, bounded: bool, seen: str) -> Reading:
+    if declared == "probabilities" and not bounded:
         raise UserError(f"{name} gives numbers {seen}, not probabilities", "OUTPUT=scores")
-    return Reading(said, bounded and said != "scores", "as OUTPUT says")
+    return Reading(declared, bounded and declared != "scores", "as OUTPUT says")
 
 
 def _undecided(name: str, what: str) -> UserError:

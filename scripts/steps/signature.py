@@ -38,7 +38,7 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Said:
+class Hints:
     """What the user says of a network that its file leaves open."""
 
     size: Size | None = None
@@ -47,10 +47,10 @@ class Said:
     classes: int = 0
 
 
-NOTHING = Said()
+NOTHING = Hints()
 
 
-def signature(path: Path, said: Said = NOTHING, model: Any = None) -> Signature:
+def signature(path: Path, hints: Hints = NOTHING, model: Any = None) -> Signature:
     model = model or read(path)
     weights = {each.name for each in (*model.graph.initializer, *model.graph.sparse_initializer)}
     inputs = [each for each in model.graph.input if each.name not in weights]
@@ -60,8 +60,8 @@ def signature(path: Path, said: Said = NOTHING, model: Any = None) -> Signature:
             f"{path.name} has {len(inputs)} inputs ({names}), not one for pictures", HOW
         )
     (pixels,) = inputs
-    output, classes = _chosen(path, model, said)
-    channels_last, channels, size = _picture(path, pixels, said)
+    output, classes = _chosen(path, model, hints)
+    channels_last, channels, size = _picture(path, pixels, hints)
     batch = _dims(pixels)[0]
     return Signature(
         pixels.name, _kind(pixels), channels_last, channels, size, batch, output, classes
@@ -125,7 +125,7 @@ def _tensors(model: Any, onnx: Any) -> Sequence[Any]:
     return found
 
 
-def _picture(path: Path, pixels: Any, said: Said) -> tuple[bool, int, Size]:
+def _picture(path: Path, pixels: Any, hints: Hints) -> tuple[bool, int, Size]:
     dims = _dims(pixels)
     what = f"{path.name} takes {_shown(pixels)}"
     if len(dims) != 4 or _kind(pixels) not in (*NUMBERS, *LEVELS):
@@ -135,12 +135,12 @@ def _picture(path: Path, pixels: Any, said: Said) -> tuple[bool, int, Size]:
     if channels not in CHANNELS:
         raise UserError(f"{what}: neither colour (3 channels) nor grey (1)", HOW)
     fixed = dims[1:3] if channels_last else dims[2:4]
-    asked = said.size or (None, None)
+    asked = hints.size or (None, None)
     if any(None not in (has, want) and has != want for has, want in zip(fixed, asked, strict=True)):
         raise UserError(
             f"{what}, and {asked[0]}x{asked[1]} was asked for", "omit SIZE, or crop in the recipe"
         )
-    usual = said.size or said.usual or (None, None)
+    usual = hints.size or hints.usual or (None, None)
     size = [has or want for has, want in zip(fixed, usual, strict=True)]
     if None in size:
         raise UserError(
@@ -152,16 +152,16 @@ def _picture(path: Path, pixels: Any, said: Said) -> tuple[bool, int, Size]:
     return channels_last, int(channels or 0), (height, width)
 
 
-def _chosen(path: Path, model: Any, said: Said) -> tuple[str, int]:
+def _chosen(path: Path, model: Any, hints: Hints) -> tuple[str, int]:
     """The output that is taken, and its number of classes."""
     outputs = {each.name: each for each in _outputs(model)}
-    if said.output:
-        if said.output not in outputs:
+    if hints.output:
+        if hints.output not in outputs:
             raise UserError(
-                f"{path.name} has no output {said.output}", f"choose one: {', '.join(outputs)}"
+                f"{path.name} has no output {hints.output}", f"choose one: {', '.join(outputs)}"
             )
-        outputs = {said.output: outputs[said.output]}
-    found = {name: classes for name, each in outputs.items() if (classes := _classes(each, said))}
+        outputs = {hints.output: outputs[hints.output]}
+    found = {name: classes for name, each in outputs.items() if (classes := _classes(each, hints))}
     if len(found) == 1:
         ((output, classes),) = found.items()
         return output, classes
@@ -188,13 +188,13 @@ def _outputs(model: Any) -> list[Any]:
         return list(model.graph.output)
 
 
-def _classes(scores: Any, said: Said) -> int:
+def _classes(scores: Any, hints: Hints) -> int:
     """How many, if this can be an answer: a row of floats for each picture, whatever sides of 1
     are around; else 0."""
     if not scores.type.HasField("tensor_type") or _kind(scores) not in NUMBERS:
         return 0
     if _is_open(scores):
-        return said.classes
+        return hints.classes
     dims = _dims(scores)[1:]
     return math.prod(int(size or 0) for size in dims) if sum(d != 1 for d in dims) <= 1 else 0
 

@@ -33,8 +33,8 @@ class Keys:
             "aws_session_token": self.token,
             "region": self.region,
         }
-        said = [f"{name} = {value}\n" for name, value in lines.items() if value]
-        return "[default]\n" + "".join(said)
+        written = [f"{name} = {value}\n" for name, value in lines.items() if value]
+        return "[default]\n" + "".join(written)
 
 
 def of_operator(location: Location) -> Keys:
@@ -72,18 +72,18 @@ def of_server(settings: Settings, operator: Keys) -> Keys:
         ) from None
     except (configparser.Error, UnicodeDecodeError):
         raise UserError(f"{where} is not a file like ~/.aws/credentials", _FILE) from None
-    said = dict(parsed["default"]) if parsed.has_section("default") else {}
+    written = dict(parsed["default"]) if parsed.has_section("default") else {}
     try:
-        key, secret = said["aws_access_key_id"], said["aws_secret_access_key"]
+        key, secret = written["aws_access_key_id"], written["aws_secret_access_key"]
     except KeyError as fault:
         raise UserError(f"{where} has no {fault.args[0]} under [default]", _FILE) from None
-    token, region = said.get("aws_session_token", ""), said.get("region", operator.region)
+    token, region = written.get("aws_session_token", ""), written.get("region", operator.region)
     return Keys("the server's key", key, secret, token, region)
 
 
-def _region(said: str, location: Location) -> str:
-    if said or location.endpoint:
-        return said or USUAL_REGION
+def _region(region: str, location: Location) -> str:
+    if region or location.endpoint:
+        return region or USUAL_REGION
     raise UserError("the bucket's region is not set", "for example: export AWS_REGION=eu-central-1")
 
 

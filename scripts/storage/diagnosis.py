@@ -41,7 +41,7 @@ NOBODY = "NOBODYHASTHISKEYHERE"
 
 
 @contextmanager
-def told(location: Location, keys: Keys, settings: Settings) -> Iterator[None]:
+def explained(location: Location, keys: Keys, settings: Settings) -> Iterator[None]:
     """Turns any error of S3 or of the connection inside the block into one line."""
     try:
         yield
@@ -53,7 +53,7 @@ def told(location: Location, keys: Keys, settings: Settings) -> Iterator[None]:
 
 def _answered(fault: ClientError, location: Location, keys: Keys, settings: Settings) -> UserError:
     error = fault.response.get("Error", {})
-    code, said = str(error.get("Code", "")), str(error.get("Message", ""))
+    code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     headers = fault.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     if code == "InvalidAccessKeyId":
         return UserError(
@@ -72,11 +72,13 @@ def _answered(fault: ClientError, location: Location, keys: Keys, settings: Sett
             "check both, character by character",
         )
     if code in ("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"):
-        return UserError(f"the session token of {keys.whose} has expired: {said}", "log in again")
+        return UserError(
+            f"the session token of {keys.whose} has expired: {message}", "log in again"
+        )
     if code in ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraint"):
         right = error.get("Region") or headers.get("x-amz-bucket-region") or ""
         return UserError(
-            f"the region {keys.region} is wrong: {said}",
+            f"the region {keys.region} is wrong: {message}",
             f"export AWS_REGION={right or 'the one of the bucket'}",
         )
     if code == "NoSuchBucket":
@@ -96,7 +98,9 @@ def _answered(fault: ClientError, location: Location, keys: Keys, settings: Sett
         )
     if location.endpoint and not location.tls and _speaks_tls(location):
         return _wants_https(location)
-    return UserError(f"S3 refuses {fault.operation_name}: {code} {said}".rstrip(), "see docs/s3.md")
+    return UserError(
+        f"S3 refuses {fault.operation_name}: {code} {message}".rstrip(), "see docs/s3.md"
+    )
 
 
 def _knows_strangers(location: Location, keys: Keys, settings: Settings) -> bool:

@@ -36,9 +36,9 @@ def trim(shared: Shared, pipeline: Pipeline, keep: int, how: str) -> None:
     """After a new version: leaves no more than are wanted."""
     if numbers := surplus(pipeline, keep):
         remove(shared, pipeline, numbers, how)
-        console.note(f"removed {told(pipeline, numbers)} (KEEP_VERSIONS={keep})")
+        console.note(f"removed {described(pipeline, numbers)} (KEEP_VERSIONS={keep})")
 
 
-def told(pipeline: Pipeline, numbers: list[int]) -> str:
+def described(pipeline: Pipeline, numbers: list[int]) -> str:
     shown = ", ".join(map(str, numbers))
     return f"{pipeline.name} version{'s' * (len(numbers) > 1)} {shown}".strip()

@@ -16,7 +16,7 @@ from scripts.settings.settings import Settings
 from scripts.storage import credentials, upload_order
 from scripts.storage.bucket import Bucket, Stored, at_once, in_parts
 from scripts.storage.credentials import Keys
-from scripts.storage.diagnosis import told
+from scripts.storage.diagnosis import explained
 from scripts.storage.location import Location
 from scripts.storage.upload_order import Local
 
@@ -57,7 +57,7 @@ class Remote:
     def mirror(self, folder: Path, to: str = "", delete: bool = True, known: str = "") -> Pushed:
         """Makes the folder on S3 equal to the local one. Content that S3 already has below the
         prefix `known` is copied on the server."""
-        with told(self.location, self._keys, self._settings):
+        with explained(self.location, self._keys, self._settings):
             base = self._base(to)
             there = self._bucket.below(base)
             wanted = upload_order.contents(folder)
@@ -76,7 +76,10 @@ class Remote:
 
     def fetch(self, at: str, folder: Path) -> None:
         """Fetches all of it or nothing."""
-        with told(self.location, self._keys, self._settings), files.whole_folder(folder) as draft:
+        with (
+            explained(self.location, self._keys, self._settings),
+            files.whole_folder(folder) as draft,
+        ):
             base = self._base(at)
             there = self._bucket.below(base)
             if not there:
@@ -93,7 +96,7 @@ class Remote:
 
     def read(self, name: str) -> bytes | None:
         """None if there is no such object."""
-        with told(self.location, self._keys, self._settings):
+        with explained(self.location, self._keys, self._settings):
             try:
                 return self._bucket.read(self.prefix + name)
             except ClientError as fault:
@@ -102,18 +105,18 @@ class Remote:
                 raise
 
     def write(self, name: str, content: bytes) -> None:
-        with told(self.location, self._keys, self._settings):
+        with explained(self.location, self._keys, self._settings):
             self._bucket.write(self.prefix + name, content)
 
     def list(self, prefix: str = "") -> list[str]:
         """All names in this folder with this prefix, in order."""
-        with told(self.location, self._keys, self._settings):
+        with explained(self.location, self._keys, self._settings):
             there = self._bucket.below(self.prefix + prefix)
         return sorted(prefix + name for name in there)
 
     def remove(self, prefix: str) -> None:
         """Removes everything with this prefix."""
-        with told(self.location, self._keys, self._settings):
+        with explained(self.location, self._keys, self._settings):
             base = self.prefix + prefix
             there = self._bucket.below(base)
             self._delete({name: each.size for name, each in there.items()}, base)

@@ -30,8 +30,8 @@ class Shared:
             number = record.removeprefix(self._at()).removesuffix(f"/{archive.RECORD}")
             if number.isdecimal() and not self._is_here(number, there.read(record)):
                 there.fetch(self._at(number), archive.home(self._pipeline) / number)
-        if told := there.read(self._at(history.NAME)):
-            history.replace(self._pipeline, told.decode())
+        if content := there.read(self._at(history.NAME)):
+            history.replace(self._pipeline, content.decode())
 
     def push_version(self, version: Version) -> None:
         """Uploads its record last: if that exists, the version is complete."""
@@ -50,8 +50,8 @@ class Shared:
 
     def push_history(self) -> None:
         if self._remote:
-            told = history.path(self._pipeline).read_bytes()
-            self._remote.archive.write(self._at(history.NAME), told)
+            content = history.path(self._pipeline).read_bytes()
+            self._remote.archive.write(self._at(history.NAME), content)
 
     def forget_version(self, number: int) -> None:
         if self._remote:
@@ -66,10 +66,10 @@ class Shared:
         """Its name on S3, the same as below archive.HERE."""
         return name if self._pipeline.first else f"{self._pipeline.name}/{name}"
 
-    def _is_here(self, number: str, told: bytes | None) -> bool:
+    def _is_here(self, number: str, content: bytes | None) -> bool:
         record = archive.home(self._pipeline) / number / archive.RECORD
         return (
-            told is not None
+            content is not None
             and record.exists()
-            and json.loads(record.read_text()) == json.loads(told)
+            and json.loads(record.read_text()) == json.loads(content)
         )

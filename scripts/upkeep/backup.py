@@ -112,8 +112,8 @@ def verified(path: Path) -> Backup:
     """Reads every byte of it."""
     try:
         with tarfile.open(path, "r:") as tar:
-            text, told = (_opened(tar, tar.next()).read() for _ in range(2))
-            if hashlib.sha256(text).hexdigest().encode() != told:
+            text, digest = (_opened(tar, tar.next()).read() for _ in range(2))
+            if hashlib.sha256(text).hexdigest().encode() != digest:
                 raise _damaged(path, "its index is not what was written")
             index = Index(**json.loads(text))
             missing = {CONTENTS + each for each in index.files.values()}
@@ -213,8 +213,8 @@ def _settings(backup: Backup) -> str:
 
 def _own(backup: Backup) -> Path:
     """Where the settings of the backup will look for it."""
-    said = dotenv_values(stream=io.StringIO(_settings(backup))).get(Settings.own.name)
-    return (ROOT / Path(said).expanduser()).resolve() if said else pipelines.own().folder
+    folder = dotenv_values(stream=io.StringIO(_settings(backup))).get(Settings.own.name)
+    return (ROOT / Path(folder).expanduser()).resolve() if folder else pipelines.own().folder
 
 
 def _restore_settings(text: str) -> None:

@@ -75,11 +75,11 @@ def staying(constraints: str, only: Collection[str] | None) -> str:
 
 
 def _compiled(source: Path, constraints: Path, *options: str) -> list[str]:
-    said = _uv(
+    found = _uv(
         *("pip", "compile", source, "-c", constraints, "--universal", "--python-version"),
         *(PYTHONS[0], "--no-header", "--no-annotate", *bootstrap.torch_index(), *options),
     )
-    lines = (re.sub(r"==([^\s;+]+)\+\w+", r"==\1", line) for line in said.splitlines())
+    lines = (re.sub(r"==([^\s;+]+)\+\w+", r"==\1", line) for line in found.splitlines())
     return [line for line in lines if line and _can_be_used(line)]
 
 
@@ -132,8 +132,8 @@ def updated(constraints: str, resolved: Collection[str]) -> str:
 
 def _is_apart(name: str) -> bool:
     """Whether a layer of its own pins it."""
-    said = "".join((REQUIREMENTS / f"{layer}.txt").read_text() for layer in bootstrap.APART)
-    return f"\n{name}==" in said
+    found = "".join((REQUIREMENTS / f"{layer}.txt").read_text() for layer in bootstrap.APART)
+    return f"\n{name}==" in found
 
 
 def _write_hashes(constraints: str, scratch: Path) -> None:
@@ -146,15 +146,15 @@ def _write_hashes(constraints: str, scratch: Path) -> None:
         )
     )
     options = ("--no-deps", "--universal", "--python-version", PYTHONS[0], "--generate-hashes")
-    said = _uv("pip", "compile", source, *options, "--no-header", "--no-annotate")
-    files.write(HASHES, OF_HASHES + said)
+    found = _uv("pip", "compile", source, *options, "--no-header", "--no-annotate")
+    files.write(HASHES, OF_HASHES + found)
 
 
 def _uv(*words: str | Path) -> str:
-    told = bootstrap.told_to_pip()
-    if told is None:
+    settings = bootstrap.pip_settings()
+    if settings is None:
         raise UserError("pip has settings here that uv has not", "run it where pip has none")
-    options, variables = told
+    options, variables = settings
     if "--generate-hashes" in words:  # a folder beside the index may have some of the files only
         options = [
             word
@@ -169,8 +169,8 @@ def _uv(*words: str | Path) -> str:
         text=True,
     )
     if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise UserError(f"uv failed: {' '.join(said)[:600]}", "loosen a limit in requirements/")
+        found = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        raise UserError(f"uv failed: {' '.join(found)[:600]}", "loosen a limit in requirements/")
     return done.stdout
 
 

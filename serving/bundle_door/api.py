@@ -141,13 +141,13 @@ class Api:
         answer = await self._triton.ask(
             "TraceSetting", model_name=named["model"], settings=settings
         )
-        return as_json({name: traced(name, said.value) for name, said in answer.settings.items()})
+        return as_json({name: traced(name, value.value) for name, value in answer.settings.items()})
 
     async def logging(self, request: Request, named: Named) -> Answer:
         wanted = self._changes(request, kserve.LogSettings)
         settings = {name: log_setting(value) for name, value in wanted.items() if value is not None}
         answer = await self._triton.ask("LogSettings", settings=settings)
-        return as_json({name: the_one(said) for name, said in answer.settings.items()})
+        return as_json({name: the_one(value) for name, value in answer.settings.items()})
 
     def _changes(self, request: Request, kind: Any) -> Any:
         """The changes requested; empty if settings are only read."""

@@ -54,9 +54,9 @@ def _make(folder: Path, names: Iterable[str]) -> None:
         *("-keyout", str(unfinished[PRIVATE_KEY]), "-out", str(unfinished[CERTIFICATE])),
     )
     if made.returncode:
-        said = (made.stderr.strip().splitlines() or ["no message"])[0]
+        message = (made.stderr.strip().splitlines() or ["no message"])[0]
         raise NoCertificate(
-            f"openssl cannot create a certificate ({said}); set TLS_CERT and TLS_KEY"
+            f"openssl cannot create a certificate ({message}); set TLS_CERT and TLS_KEY"
         )
     unfinished[CERTIFICATE].chmod(0o644)  # in a container its reader is another user
     for name, file in unfinished.items():

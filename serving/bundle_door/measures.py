@@ -21,13 +21,13 @@ class Family:
 
     kind = ""
 
-    def __init__(self, name: str, told: str, labels: Sequence[str] = ()) -> None:
-        self.name, self.told, self.labels = name, told, tuple(labels)
+    def __init__(self, name: str, description: str, labels: Sequence[str] = ()) -> None:
+        self.name, self.description, self.labels = name, description, tuple(labels)
 
     def head(self, openmetrics: bool) -> Iterator[str]:
         # OpenMetrics names a counter without the ending of its samples.
         name = self.name.removesuffix("_total") if openmetrics else self.name
-        yield f"# HELP {name} {self.told}"
+        yield f"# HELP {name} {self.description}"
         yield f"# TYPE {name} {self.kind}"
 
     def samples(self) -> Iterator[str]:
@@ -37,8 +37,8 @@ class Family:
 class Counter(Family):
     kind = "counter"
 
-    def __init__(self, name: str, told: str, labels: Sequence[str] = ()) -> None:
-        super().__init__(name, told, labels)
+    def __init__(self, name: str, description: str, labels: Sequence[str] = ()) -> None:
+        super().__init__(name, description, labels)
         self.values: dict[Labels, float] = {}
 
     def add(self, *labels: str, amount: float = 1) -> None:
@@ -61,9 +61,13 @@ class Histogram(Family):
     kind = "histogram"
 
     def __init__(
-        self, name: str, told: str, labels: Sequence[str] = (), bounds: Sequence[float] = SECONDS
+        self,
+        name: str,
+        description: str,
+        labels: Sequence[str] = (),
+        bounds: Sequence[float] = SECONDS,
     ) -> None:
-        super().__init__(name, told, labels)
+        super().__init__(name, description, labels)
         self.bounds = tuple(bounds)
         self.counts: dict[Labels, list[int]] = {}
         self.sums: dict[Labels, float] = {}
@@ -121,10 +125,10 @@ def as_openmetrics(prometheus: str) -> str:
 def _as_openmetrics(line: str) -> str:
     if not line.startswith("# "):
         return line
-    _, what, name, told = line.split(" ", 3)
-    if what == "TYPE" and told == "counter" and not name.endswith("_total"):
-        told = "unknown"
-    return f"# {what} {name.removesuffix('_total')} {told}"
+    _, what, name, value = line.split(" ", 3)
+    if what == "TYPE" and value == "counter" and not name.endswith("_total"):
+        value = "unknown"
+    return f"# {what} {name.removesuffix('_total')} {value}"
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:

@@ -56,8 +56,8 @@ class Metrics:
         families = [*self._observed.families, *self._now(), *await self._over_grpc()]
         others = (of_triton + self._others()).decode()
         if "application/openmetrics-text" in request.headers.get("accept", ""):
-            told = as_openmetrics(others) + text(families, openmetrics=True) + "# EOF\n"
-            return Answer(told.encode(), headers={"content-type": OPENMETRICS})
+            body = as_openmetrics(others) + text(families, openmetrics=True) + "# EOF\n"
+            return Answer(body.encode(), headers={"content-type": OPENMETRICS})
         return Answer((others + text(families)).encode(), headers={"content-type": PROMETHEUS})
 
     def _now(self) -> list[Family]:

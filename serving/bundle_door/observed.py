@@ -53,7 +53,7 @@ class Recent:
             self._slots.append((now, {}))
         return self._slots[-1][1].setdefault(series, Slot())
 
-    def told(self) -> list[dict[str, Any]]:
+    def as_json(self) -> list[dict[str, Any]]:
         """Per series: what the last minute was like, and throughput and p95 over time."""
         now = int(self._clock()) // SLOT_S
         known = {number: slots for number, slots in self._slots}

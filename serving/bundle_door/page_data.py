@@ -38,17 +38,17 @@ class PageData:
         ]
 
     async def served(self, request: Request, named: Named) -> Answer:
-        told = {
+        content = {
             "pipelines": await self._served.pipelines(),
             "limits": {"body_bytes": self._limits.body_bytes},
         }
-        return as_json(told, headers=NOT_KEPT)
+        return as_json(content, headers=NOT_KEPT)
 
     async def live(self, request: Request, named: Named) -> Answer:
         notes = keeper_notes.read(self._run_dir)
-        told: dict[str, Any] = {
+        content: dict[str, Any] = {
             "slot_s": SLOT_S,
-            "series": self._observed.recent.told(),
+            "series": self._observed.recent.as_json(),
             "in_flight": self._load.requests,
             "queued": await self._queued(),
             "ready": notes.get("ready"),
@@ -56,7 +56,7 @@ class PageData:
             "keeper": notes.get("events", [])[-10:],
             "history": self._served.history(),
         }
-        return as_json(told, headers=NOT_KEPT)
+        return as_json(content, headers=NOT_KEPT)
 
     async def _queued(self) -> dict[str, int]:
         """Requests that wait in each model's queue; empty while Triton does not say."""

@@ -113,14 +113,14 @@ def label(entry: str) -> dict[str, Any]:
     return {"label": "".join(name), "probability": float(probability), "index": int(index)}
 
 
-async def timed(told: dict[str, Any], request: Request, followed: Followed) -> Answer:
+async def timed(content: dict[str, Any], request: Request, followed: Followed) -> Answer:
     """With Server-Timing, and with `timings=1` also with the times in the JSON."""
     # The steps have sent their reports before Triton had its answer: they are only to be read.
     await asyncio.sleep(0)
     timeline = Timeline(request, followed.reports)
     if request.query.get("timings") == "1":
-        told = {**told, "timings": timeline.told()}
-    return as_json(told, headers=timeline.header())
+        content = {**content, "timings": timeline.as_json()}
+    return as_json(content, headers=timeline.header())
 
 
 def several(model: str, sent: Sequence[File], found: Sequence[Labels | Refused]) -> Answer:

@@ -72,8 +72,8 @@ class Served:
 
     def history(self) -> dict[str, list[dict[str, Any]]]:
         """The last events of each pipeline, as far as the repository is a folder here."""
-        told = self._read(HISTORY) or {}
-        return {name: events[-MOST_EVENTS:] for name, events in told.items()}
+        histories = self._read(HISTORY) or {}
+        return {name: events[-MOST_EVENTS:] for name, events in histories.items()}
 
     async def _ask(self) -> list[dict[str, Any]]:
         index = await self._triton.ask("RepositoryIndex", ready=True)

@@ -177,7 +177,7 @@ async def unless_hung_up(answer: Awaitable[Answer], receive: Receive) -> Answer:
     finally:
         working.cancel()
         gone.cancel()
-        # A refusal and this frame would refer to each other, and keep the body until they are found.
+        # Else a refusal and this frame refer to each other, and keep the body until they are found.
         del working, gone
 
 

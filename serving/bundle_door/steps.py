@@ -39,17 +39,17 @@ class Report(msgspec.Struct):
 
 @dataclass
 class Followed:
-    """One request, and what the steps have told of it."""
+    """One request, and what the steps have reported of it."""
 
     id: str
     reports: list[Report] = field(default_factory=list)
 
 
 class Steps:
-    """The receiving end: all reports go to `told`, and those of followed requests to these too."""
+    """The receiving end: all reports go to `on_report`, those of followed requests to these too."""
 
-    def __init__(self, told: Callable[[Report], None]) -> None:
-        self._told = told
+    def __init__(self, on_report: Callable[[Report], None]) -> None:
+        self._on_report = on_report
         self._followed: dict[str, Followed] = {}
         self._numbers = itertools.count(1)
 
@@ -79,4 +79,4 @@ class Steps:
         for each in report.ids:
             if followed := self._followed.get(each):
                 followed.reports.append(report)
-        self._told(report)
+        self._on_report(report)

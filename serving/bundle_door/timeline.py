@@ -24,7 +24,7 @@ class Timeline:
         ]
         self._ended = time.monotonic_ns()
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
             "total_ms": milliseconds(self._ended - self._began),
             "spans": [

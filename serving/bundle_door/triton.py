@@ -118,13 +118,13 @@ class Triton:
             raise refused(error.code(), error.details() or "", self._timeout) from None
 
 
-def refused(code: grpc.StatusCode, said: str, timeout: float) -> Refused:
+def refused(code: grpc.StatusCode, message: str, timeout: float) -> Refused:
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return Refused(504, f"no answer within {timeout:g} s; try again, or allow more time")
-    if code == grpc.StatusCode.UNAVAILABLE and "connect" in said.lower():
-        said = "the server is starting or has stopped; try again in a second"
+    if code == grpc.StatusCode.UNAVAILABLE and "connect" in message.lower():
+        message = "the server is starting or has stopped; try again in a second"
     status = STATUS.get(code, 400)
-    return Refused(status, said, RETRY_SOON if status == 503 else None)
+    return Refused(status, message, RETRY_SOON if status == 503 else None)
 
 
 def signature_of(config: Any) -> Signature:

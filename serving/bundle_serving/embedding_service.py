@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
         address = own(Address(host, options.port), options.admin_key_file)
         while reason_not_to_trust(address, MODEL):
             time.sleep(LOOK_MS / 1000)
-        print(f"serving {MODEL}: {network.said}", flush=True)
+        print(f"serving {MODEL}: {network.name}", flush=True)
         Thread(target=end_when_it_does_not_answer, args=(triton, address), daemon=True).start()
         end_when_it_falls_apart(triton)
     except SystemExit:
@@ -96,8 +96,8 @@ def main(argv: list[str] | None = None) -> int:
 def door(options: argparse.Namespace) -> list[str]:
     """Its options; its environment tells it about TLS and API keys."""
     key = options.admin_key_file
-    told = [f"--address={options.address}", f"--http-port={options.port}"]
-    return [*told, *([f"--admin-key-file={key}"] if key else [])]
+    words = [f"--address={options.address}", f"--http-port={options.port}"]
+    return [*words, *([f"--admin-key-file={key}"] if key else [])]
 
 
 def bind(triton: Server, network: Network, how: Transform, cores: int) -> None:

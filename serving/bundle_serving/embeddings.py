@@ -23,16 +23,16 @@ class Network:
     """The result of scripts/steps/embeddings.py."""
 
     file: Path
-    said: str  # included in every answer: only vectors of the same network can be compared
+    name: str  # included in every answer: only vectors of the same network can be compared
     dimensions: int
     transform: dict[str, Any]
 
     @classmethod
     def load(cls, made: Path) -> Network:
         manifest = json.loads((made / "manifest.json").read_text())
-        said = (made / "network.txt").read_text().strip()
+        name = (made / "network.txt").read_text().strip()
         dimensions = manifest["onnx"]["dimensions"]
-        return cls(made / "model.onnx", said, dimensions, manifest["transform"])
+        return cls(made / "model.onnx", name, dimensions, manifest["transform"])
 
 
 class Embedder:
@@ -61,8 +61,8 @@ class Embedder:
                 refusals[row] = str(refusal).encode()
         if pixels:
             vectors[list(pixels)] = self._run(list(pixels.values()))
-        said = [self._network.said.encode()] * len(files)
-        return {"embedding": vectors, "error": _column(refusals), "network": _column(said)}
+        names = [self._network.name.encode()] * len(files)
+        return {"embedding": vectors, "error": _column(refusals), "network": _column(names)}
 
     def _run(self, pixels: Sequence[NDArray[np.uint8]]) -> NDArray[Any]:
         try:

@@ -1,4 +1,4 @@
-"""To whom a server is open: beyond this machine only with TLS and API keys, or when told to be."""
+"""To whom a server is open: beyond this machine only with TLS and API keys, or if asked for."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class Exposure:
 
 
 def of_environment(environment: Mapping[str, str] = os.environ) -> Exposure:
-    """As the server's container is told."""
-    said = {name: environment.get(name, "") for name in ("BIND", "INSECURE", "TLS_CERT")}
+    """As the environment of the server's container says."""
+    values = {name: environment.get(name, "") for name in ("BIND", "INSECURE", "TLS_CERT")}
     return Exposure(
-        bind=said["BIND"] or "127.0.0.1",
-        insecure=said["INSECURE"] == "1",
-        certified=bool(said["TLS_CERT"]),
+        bind=values["BIND"] or "127.0.0.1",
+        insecure=values["INSECURE"] == "1",
+        certified=bool(values["TLS_CERT"]),
         tls_folder=Path(environment.get(TLS_FOLDER, "")),
         key_file=Path(environment.get(API_KEYS, "")),
     )

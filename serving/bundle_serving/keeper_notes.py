@@ -55,10 +55,10 @@ class Notes:
         self._write(READINESS, json.dumps({"ready": ready, "reason": reason}))
         self._save()
 
-    def restored(self, what: str, told: str) -> None:
-        log(told)
+    def restored(self, what: str, message: str) -> None:
+        log(message)
         self._restored[what] += 1
-        self._events.append({"at": round(time.time()), "did": told})
+        self._events.append({"at": round(time.time()), "did": message})
         self._save()
 
     def remember(self, extra_pipelines: list[str]) -> None:

@@ -17,6 +17,6 @@ def first_error(log: str) -> str:
     errors = [error for error in ERROR.findall(log) if not error.startswith(HARMLESS)]
     loading = [error for error in errors if "load" in error]
     plain = PLAIN.findall(log)
-    said: str = (loading or errors or plain or [""])[0]
-    said = said.partition("\\n")[0]  # Triton writes a Python model's traceback into one line
-    return said.strip().rstrip('"')[:300]
+    line: str = (loading or errors or plain or [""])[0]
+    line = line.partition("\\n")[0]  # Triton writes a Python model's traceback into one line
+    return line.strip().rstrip('"')[:300]

@@ -1,8 +1,8 @@
 """What each Python step tells the door of its work: when, for which requests, on how many rows.
 
 Each execution is one line of JSON on a stream socket that the server's start names in the
-environment. Without it, as on NVIDIA's server, nothing is told. No request ever waits for it: what
-the door does not read in time is left out, and counted.
+environment. Without it, as on NVIDIA's server, nothing is reported. No request ever waits for it:
+what the door does not read in time is left out, and counted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reports:
         self, model: str, version: str, ids: Sequence[str], began: int, failed: int, rows: int
     ) -> None:
         remarks, self._remarks = self._remarks, {}
-        told = {
+        report = {
             "model": model, "version": version, "ids": [each for each in ids if each],
             "requests": len(ids), "rows": rows, "failed": failed,
             "began": began, "ended": time.monotonic_ns(), "lost": self._lost, **remarks,
@@ -65,10 +65,10 @@ class Reports:
         if len(self._waiting) > MOST_WAITING:
             self._lost += 1
             return
-        self._waiting += json.dumps(told).encode() + b"\n"
+        self._waiting += json.dumps(report).encode() + b"\n"
         # One that the door follows waits for it; all others may travel together.
         now = time.monotonic()
-        if told["ids"] or now > self._sent + TOGETHER_S:
+        if report["ids"] or now > self._sent + TOGETHER_S:
             self._sent = now
             self._send()
 
@@ -104,7 +104,7 @@ reports = Reports()
 
 
 def reported(model: type) -> type:
-    """Of a TritonPythonModel: each of its executions is told."""
+    """Of a TritonPythonModel: each of its executions is reported."""
     if not reports.wanted:
         return model
     initialize, execute = model.initialize, model.execute  # type: ignore[attr-defined]

@@ -91,9 +91,9 @@ class Triton:
             asked = question(await self._signature(pipeline))
             await self._stub.ModelInfer(asked, timeout=seconds)
         except grpc.aio.AioRpcError as fault:
-            said = " ".join(str(fault.details()).split())[:300]
-            busy = fault.code() in BUSY or QUEUE_FULL in said
-            return Refusal(said or fault.code().name, busy)
+            message = " ".join(str(fault.details()).split())[:300]
+            busy = fault.code() in BUSY or QUEUE_FULL in message
+            return Refusal(message or fault.code().name, busy)
         return None
 
     async def _signature(self, pipeline: str) -> Any:

@@ -20,10 +20,10 @@ def test_the_share_is_read_over_both_protocols() -> None:
 def test_the_candidate_gets_its_share_and_the_model_stands_behind_it() -> None:
     canary = Canary("network")
     assert canary.is_due() and canary.models() == ("network",)
-    canary.told(config("50"))
+    canary.update(config("50"))
     assert not canary.is_due()
     chosen = [canary.models() for _ in range(1000)]
     assert set(chosen) == {("network",), ("network_candidate", "network")}
     assert 400 < chosen.count(("network",)) < 600
-    canary.told(None)
+    canary.update(None)
     assert {canary.models() for _ in range(100)} == {("network",)}

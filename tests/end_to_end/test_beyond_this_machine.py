@@ -78,7 +78,7 @@ def test_an_address_of_ipv6(project: Project) -> None:
 
 
 def certificate_of_a_company(folder: Path) -> dict[str, str]:
-    """For localhost, by an authority of its own: TLS_CERT, with the chain, and TLS_KEY; and CA, what
+    """For localhost, by an authority of its own: TLS_CERT with the chain, TLS_KEY, and CA, which
     clients trust."""
     names = ("ca.pem", "ca.key", "leaf.pem", "leaf.key", "request.pem", "chain.pem")
     ca, ca_key, leaf, key, request, chain = (str(folder / name) for name in names)

@@ -22,9 +22,9 @@ LAYERS = ("tools", "serve", "layout", "export", "s3", "adopt", "bench")
 @pytest.mark.parametrize("python", ["3.11", "3.12"])
 def test_every_package_has_a_wheel_for_it(tmp_path: Path, python: str) -> None:
     """With a known hash, and for Debian 12's C library."""
-    told = bootstrap.told_to_pip()
-    assert told
-    options, variables = told
+    settings = bootstrap.pip_settings()
+    assert settings
+    options, variables = settings
     command: list[str | Path] = [
         VENV / "bin" / "uv",
         "pip",

@@ -47,12 +47,12 @@ def test_what_pip_is_told_on_this_machine_is_told_to_uv(
         "[install]\nextra-index-url =\n    https://two/simple\n    https://three/simple\n"
     )
     monkeypatch.setenv("PIP_INDEX_URL", "https://four/simple")
-    told = bootstrap.told_to_pip()
-    assert told
-    options, variables = told
+    settings = bootstrap.pip_settings()
+    assert settings
+    options, variables = settings
     assert options[:2] == ["--index-url", "https://four/simple"]
     assert options[2:6:2] == ["--extra-index-url", "--extra-index-url"]
     assert options[3:6:2] == ["https://two/simple", "https://three/simple"]
     assert variables["SSL_CERT_FILE"] == "/company.pem"
     monkeypatch.setenv("PIP_NO_BINARY", "numpy")  # which has no like in uv
-    assert bootstrap.told_to_pip() is None
+    assert bootstrap.pip_settings() is None

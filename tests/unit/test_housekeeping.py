@@ -50,7 +50,7 @@ def test_thirty_publishes_leave_a_folder_of_bounded_size(here: Path) -> None:
     assert archive.numbers(first) == [1, 2, 28, 29, 30]  # the live one, the one before it, three
     # The history grows by a line.
     assert max(sizes[9:]) < 1.1 * sizes[9]
-    told = [history.told(event) for event in history.read(first)]
+    told = [history.describe(event) for event in history.read(first)]
     assert "version 3 removed (publish)" in told and history.serving(history.read(first)) == 2
 
 

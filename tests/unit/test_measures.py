@@ -34,7 +34,7 @@ def test_both_formats_say_the_same() -> None:
     for value in (0.05, 0.5, 5.0):
         histogram.observe(value, 'a "name"\\')
     counter.add("x", amount=3)
-    histogram.told = "What it is"
+    histogram.description = "What it is"
     told = text([histogram, counter])
     of_prometheus = {s.name: s for f in prometheus(told) for s in f.samples}
     open_text = text([histogram, counter], openmetrics=True)
@@ -72,11 +72,11 @@ def test_the_last_minutes() -> None:
         recent.slot(series).counts[10] += 1
     recent.slot(series).errors += 1
     now[0] += SLOT_S
-    (told,) = recent.told()
+    (told,) = recent.as_json()
     assert (told["per_second"], told["errors"]) == (0.17, 1)
     assert told["throughput"][-1] == 10 / SLOT_S
     now[0] += 60
-    (told,) = recent.told()
+    (told,) = recent.as_json()
     assert told["per_second"] == 0 and told["p99_ms"] is None
 
 

@@ -19,7 +19,7 @@ from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.storage import check, credentials, upload_order
 from scripts.storage.credentials import Keys
-from scripts.storage.diagnosis import told
+from scripts.storage.diagnosis import explained
 from scripts.storage.from_containers import seen_from_containers
 from scripts.storage.location import Location, from_settings, parse
 
@@ -141,7 +141,7 @@ def test_what_aws_answers_becomes_a_cause_and_a_remedy(
     code: str, operation: str, words: tuple[str, ...]
 ) -> None:
     answer = {"Error": {"Code": code, "Message": "…", "Region": "eu-north-1"}}
-    with pytest.raises(UserError) as refused, told(AWS, KEYS, settings_with()):
+    with pytest.raises(UserError) as refused, explained(AWS, KEYS, settings_with()):
         raise ClientError(answer, operation)  # type: ignore[arg-type]
     line = f"{refused.value.cause}; {refused.value.remedy}"
     assert all(word in line for word in words)

@@ -79,7 +79,7 @@ def test_a_switch_that_did_not_end_was_cut_off() -> None:
     ],
 )
 def test_what_history_says_of_an_event(event: Event, line: str) -> None:
-    assert history.told(event) == line
+    assert history.describe(event) == line
 
 
 @pytest.mark.parametrize("said", ["0", "100", "some", "12.5"])

@@ -72,7 +72,7 @@ class Places(Recipe):
         return (made.onnx / "labels.txt").read_text()
 
     def export(self, settings: Settings, engine: Engine) -> Export:
-        weights = str(settings.value(self.setting)) if self.said(settings) else self.weights
+        weights = str(settings.value(self.setting)) if self.override(settings) else self.weights
         spec = Checkpoint(
             self.source,
             weights,
@@ -86,13 +86,13 @@ class Places(Recipe):
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return of_pixels("input_0", self.pictures.side, self.batch.optimal, self.batch.max)
 
-    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client import Client, ClientError, Result
         from bundle_client.settings import MAX_BYTES, TIMEOUT_S
         from bundle_client.show import as_error, as_json, as_table
         from bundle_client.sources import expand, name_of, named, read
 
-        failed, top = 0, arguments.load(said).top
+        failed, top = 0, arguments.load(environment).top
         with Client(**server.known) as client:
             for source in expand(asked):
                 try:
@@ -105,7 +105,7 @@ class Places(Recipe):
                     print(as_error(Result(name_of(source), error=fault)), file=sys.stderr)
                     continue
                 result = Result(name_of(source), found, (time.perf_counter() - began) * 1e3)
-                print(as_json(result) if said.get("JSON") else as_table(result, console.out))
+                print(as_json(result) if environment.get("JSON") else as_table(result, console.out))
         return 1 if failed else 0
 
     def question(self, source: bytes) -> Question:
@@ -113,8 +113,8 @@ class Places(Recipe):
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         row = np.full(self.classes, np.nan, np.float32)
-        for said in answer["postprocess_result"][0]:
-            probability, number, _ = said.decode().split(":", 2)
+        for entry in answer["postprocess_result"][0]:
+            probability, number, _ = entry.decode().split(":", 2)
             row[int(number)] = float(probability)
         return row
 

@@ -91,7 +91,7 @@ class Text(Recipe):
         return {self.models.preprocessing: {f"{TOKENIZER}/{tokenizer}": made.onnx / tokenizer}}
 
     def export(self, settings: Settings, engine: Engine) -> Export:
-        source = self.said(settings) or self.source
+        source = self.override(settings) or self.source
         path = Path(source).expanduser()
         source = str(path.resolve()) if path.is_dir() else source
         spec = Classifier(source, self.words.max_seq_len, self.labels, engine.export)
@@ -107,13 +107,13 @@ class Text(Recipe):
         batch, longest = self.batch, math.ceil(self.words.max_seq_len / STEP) * STEP
         return profile(at(1, STEP), at(batch.optimal, batch.optimal_tokens), at(batch.max, longest))
 
-    def ask(self, server: Server, asked: Sequence[str], said: Mapping[str, str]) -> int:
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client import Client
 
         with Client(**server.known) as client:
             for judged in client.sentiment(*asked, model=self.ensemble):
                 for_people = f"{printable(judged.label)}  {judged.score:.2%}"
-                print(json.dumps(asdict(judged)) if said.get("JSON") else for_people)
+                print(json.dumps(asdict(judged)) if environment.get("JSON") else for_people)
         return 0
 
     def question(self, source: bytes) -> Question:
@@ -147,9 +147,9 @@ def serialised(text: str) -> str:
 
 
 def how_to_tokenise(recipe: Text) -> str:
-    said = {"backbone_model_name": TOKENIZER} | recipe.words.model_dump()
+    content = {"backbone_model_name": TOKENIZER} | recipe.words.model_dump()
     return "# The tokenizer: a folder beside this file, or a hub's name.\n" + yaml.safe_dump(
-        said, sort_keys=False
+        content, sort_keys=False
     )
 
 
