@@ -64,6 +64,7 @@ TOGETHER = {
 
 # Of what a run shows while it goes on.
 SHOWN_S = 3
+REASON_CHARACTERS = 1000
 
 # The workers end at the same time if what takes longest begins first; and what one makes for all,
 # the others are not to wait for.
@@ -107,6 +108,8 @@ class Progress:
             phase = "" if report.when == "call" else f" ({report.when})"
             said = "FAILED" if report.failed else f"{report.duration:.0f} s"
             self._terminal.write_line(f"  {said:>6}  {report.nodeid}{phase}")
+            if crash := getattr(report.longrepr, "reprcrash", None) if report.failed else None:
+                self._terminal.write_line(" " * 10 + crash.message[:REASON_CHARACTERS])
 
 
 @pytest.hookimpl(trylast=True)  # the terminal is another plugin of this hook

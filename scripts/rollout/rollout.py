@@ -42,8 +42,9 @@ from scripts.storage.shared import Shared
 CANARY_TIMES = 10
 # An objection is checked again this many times, because the machine may be busy.
 MOST_LOOKS = 4
-# Few requests are no objection on a slow machine, but somewhere the waiting ends.
-MOST_WATCHES = 20
+# Few requests are no objection on a slow machine, but the waiting ends after so many times the
+# watch, and not before so many seconds.
+MOST_WATCHES, PATIENCE_S = 20, 60
 
 
 @dataclass(frozen=True)
@@ -165,19 +166,21 @@ def _judge(
 ) -> Figures:
     """Compares it with the old version's requests at the same time, or else with earlier ones. A
     failure counts at once; everything else only if it persists."""
-    mark = stream.taken()
-    looks = 0
-    for _ in range(MOST_WATCHES):
+    mark, began, looks = stream.taken(), time.monotonic(), 0
+    while True:
         _watch(stream, seconds, what)
+        late = time.monotonic() - began > max(MOST_WATCHES * seconds, PATIENCE_S)
         answers = stream.since(mark)
         of_new = Figures.of([answer for answer in answers if answer.version == new])
         of_old = before or Figures.of([answer for answer in answers if answer.version != new])
         if undecided(of_old, of_new, max_p99_ratio):
             reason: str | None = f"only {of_new.asked} requests reached it; {FEW} are compared"
+            if late:
+                break
             continue
         reason = objection(of_old, of_new, max_p99_ratio)
         looks += 1
-        if reason is None or of_new.failed or of_old.failed or looks == MOST_LOOKS:
+        if reason is None or of_new.failed or of_old.failed or late or looks == MOST_LOOKS:
             break
     console.note(f"live: {of_old}; candidate: {of_new}")
     if reason:

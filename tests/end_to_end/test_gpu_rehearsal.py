@@ -30,6 +30,7 @@ from bundle_client import Client
 from bundle_serving import PIPELINE
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.pictures import Transform, to_pixels
+from scripts.base import files
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
 from tests.conftest import require_docker
@@ -94,8 +95,11 @@ def build_stand_ins(project: Project) -> None:
     bases = run(ROOT / ".venv/bin/python", "-c", BUILD, cwd=project.path, env=environment)
     name = bases.split()[-1]
     ca = project.settings["CA_BUNDLE"] or ROOT / "docker" / "no-ca.pem"
+    constraints = ROOT / "requirements" / "constraints.txt"
     for image, tag in STAND_INS.items():
         command = ["docker", "buildx", "build", "--tag", tag, "--secret", f"id=ca,src={ca}"]
+        command += ["--secret", f"id=constraints,src={constraints}"]
+        command += ["--build-arg", f"CONSTRAINTS={files.sha256(constraints)}"]
         for base in ("export", "server"):
             command += ["--build-arg", f"{base.upper()}={name}-{base}"]
         run(*command, "--file", REHEARSAL / "images" / f"{image}.Dockerfile", REHEARSAL)

@@ -3,10 +3,13 @@
 ARG EXPORT
 FROM ${EXPORT}
 USER root
+# What is mounted does not end the cache; this, the hash of it, does.
+ARG CONSTRAINTS
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=constraints,target=/constraints.txt \
     if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    grep '^tensorrt-rtx' /requirements/constraints.txt > /requirements/rtx.txt \
- && pip install --no-compile --no-deps -r /requirements/rtx.txt
+    grep '^tensorrt-rtx' /constraints.txt > /tmp/rtx.txt \
+ && pip install --no-compile --no-deps -r /tmp/rtx.txt
 COPY *.py *.txt /opt/tensorrt/rehearsal/
 COPY tensorrt_backend /opt/tensorrt/rehearsal/tensorrt_backend
 COPY --chmod=0755 images/trtexec /opt/tensorrt/bin/trtexec

@@ -6,9 +6,12 @@ FROM ${EXPORT}
 USER root
 RUN apt-get update && apt-get install -y --no-install-recommends libb64-0d \
  && rm -rf /var/lib/apt/lists/*
+# What is mounted does not end the cache; this, the hash of it, does.
+ARG CONSTRAINTS
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=constraints,target=/constraints.txt \
     if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    pip install --no-compile 'tritonclient[all]' -c /requirements/constraints.txt \
+    pip install --no-compile 'tritonclient[all]' -c /constraints.txt \
  && pip install --no-compile --no-deps --target /opt/pip \
         tritonclient==2.50.0 nvidia-cuda-runtime-cu12==12.9.79
 ARG PACKAGE=/opt/venv/lib/python3.11/site-packages/perf_analyzer

@@ -16,13 +16,17 @@ RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
 
 FROM ${SERVER}
 USER root
+# Their python3 has pip.
 RUN apt-get update && apt-get install -y --no-install-recommends python3-pip \
- && rm -rf /var/lib/apt/lists/*
+ && rm -rf /var/lib/apt/lists/* \
+ && ln -s /usr/lib/python3/dist-packages/pip "$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 COPY --chmod=0755 images/tritonserver /opt/tritonserver/bin/tritonserver
 COPY --chmod=0755 images/nvidia-smi /usr/bin/nvidia-smi
 COPY --chmod=0755 images/nvidia_entrypoint.sh /opt/nvidia/nvidia_entrypoint.sh
 RUN python3 -c "from pathlib import Path; from bundle_serving import start_server as s; \
-    s.assemble_backends(s._tritonserver()[0], Path('/opt/tritonserver/backends'))"
+    s.assemble_backends(s._tritonserver()[0], Path('/opt/tritonserver/backends'))" \
+ && cd /opt/tritonserver/backends/python \
+ && mv stub/triton_python_backend_stub . && rmdir stub
 COPY --from=dali /wheel /opt/tritonserver/backends/dali/wheel/dali
 COPY tensorrt_backend /opt/tritonserver/backends/tensorrt
 COPY dali_backend /opt/tritonserver/backends/dali
