@@ -87,11 +87,11 @@ Results = dict[Cell, list[Round]]
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
     require_known()
-    said = arguments.load()
-    plan = QUICK if said.quick else FULL
-    asked = wanted(said.only)
+    options = arguments.load()
+    plan = QUICK if options.quick else FULL
+    asked = wanted(options.only)
     with our_server() as server, lock.one_at_a_time(), others(asked) as up:
-        pictures = photos.given_or_drawn(said.images)
+        pictures = photos.given_or_drawn(options.images)
         ours = contenders.triton(OURS, str(server.http))
         labels = {
             inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (ours, *up)}

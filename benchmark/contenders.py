@@ -125,8 +125,8 @@ def textbook() -> Iterator[Contender]:
 
 @contextmanager
 def running(service: Service, setup: Setup) -> Iterator[Contender]:
-    told = HERE / "setup.json"
-    files.write(told, setup.dump())
+    setup_file = HERE / "setup.json"
+    files.write(setup_file, setup.dump())
     (port,) = free_ports(1)
     words = {"workers": str(setup.workers), "port": str(port)}
     contender = Contender(
@@ -141,7 +141,7 @@ def running(service: Service, setup: Setup) -> Iterator[Contender]:
         [sys.executable, *(word.format(**words) for word in service.command)],
         HERE / "logs" / f"{service.name}.log",
         contender.reason_to_wait,
-        {SETUP: str(told)},
+        {SETUP: str(setup_file)},
     ):
         yield contender
 

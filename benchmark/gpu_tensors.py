@@ -96,9 +96,9 @@ def _wait(server: subprocess.Popen[bytes], log: Path) -> None:
             return
         except OSError as fault:
             if server.poll() is not None or time.monotonic() > deadline:
-                said = log.read_text(errors="replace")[-300:]
+                ending = log.read_text(errors="replace")[-300:]
                 raise RuntimeError(
-                    f"PyPI's tritonserver does not serve it: {fault}; {said}"
+                    f"PyPI's tritonserver does not serve it: {fault}; {ending}"
                 ) from None
             time.sleep(0.5)
 

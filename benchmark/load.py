@@ -34,9 +34,9 @@ class Question:
         answer = connection.getresponse()
         body = answer.read()
         if answer.status != 200:
-            said = body[:200].decode(errors="replace")
+            message = body[:200].decode(errors="replace")
             raise UserError(
-                f"http://{self.address}{self.path} answers {answer.status}: {said}",
+                f"http://{self.address}{self.path} answers {answer.status}: {message}",
                 "only servers that answer can be compared",
             )
         return body

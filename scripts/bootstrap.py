@@ -46,8 +46,8 @@ APART = ("perf_analyzer", "minilm")
 
 WITH_TORCH = ("export", "foreign", "hub", "rivals", "sentiment", "test")
 
-# What uv calls otherwise of pip's settings: options that name several, variables that name one, and
-# what makes no difference to it. Where pip is told anything else, pip installs.
+# pip's settings that uv names differently: as options where they name several things, as variables
+# where they name one; and those that it can ignore. With any other setting, pip installs.
 UV_OPTIONS = {
     "index-url": "--index-url",
     "extra-index-url": "--extra-index-url",

@@ -24,7 +24,7 @@ class Tab:
     to: int
     come: int
     session: str = ""
-    # What the page has said in its console, and what the browser has said of it.
+    # What the page wrote to its console, and what the browser reported about it.
     console: list[str] = field(default_factory=list)
     _number: int = 0
     _read: bytes = b""
@@ -52,14 +52,16 @@ class Tab:
         return json.loads(message)
 
     def _take(self, event: Any) -> None:
-        told = event.get("params", {})
+        parameters = event.get("params", {})
         match event.get("method"):
             case "Runtime.consoleAPICalled":
-                self.console.append(f"{told['type']}: {told['args']}")
+                self.console.append(f"{parameters['type']}: {parameters['args']}")
             case "Runtime.exceptionThrown":
-                self.console.append(str(told["exceptionDetails"]))
+                self.console.append(str(parameters["exceptionDetails"]))
             case "Log.entryAdded":
-                self.console.append(f"{told['entry']['text']} {told['entry'].get('url', '')}")
+                self.console.append(
+                    f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}"
+                )
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page; of a promise, what it becomes."""

@@ -106,8 +106,8 @@ class Progress:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed or report.duration > SHOWN_S:
             phase = "" if report.when == "call" else f" ({report.when})"
-            said = "FAILED" if report.failed else f"{report.duration:.0f} s"
-            self._terminal.write_line(f"  {said:>6}  {report.nodeid}{phase}")
+            outcome = "FAILED" if report.failed else f"{report.duration:.0f} s"
+            self._terminal.write_line(f"  {outcome:>6}  {report.nodeid}{phase}")
             if crash := getattr(report.longrepr, "reprcrash", None) if report.failed else None:
                 self._terminal.write_line(" " * 10 + crash.message[:REASON_CHARACTERS])
 

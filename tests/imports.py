@@ -198,11 +198,11 @@ def _extras(wanted: Requirement) -> set[str]:
 
 def _lines(file: Path) -> Iterator[Requirement]:
     for line in file.read_text().splitlines():
-        said = line.partition("#")[0].strip()
-        if said.startswith("-r"):
-            yield from _lines(file.parent / said.removeprefix("-r").strip())
-        elif said:
-            yield Requirement(said)
+        requirement = line.partition("#")[0].strip()
+        if requirement.startswith("-r"):
+            yield from _lines(file.parent / requirement.removeprefix("-r").strip())
+        elif requirement:
+            yield Requirement(requirement)
 
 
 @cache

@@ -157,8 +157,8 @@ def a_weight_elsewhere(model: Any, random: Random) -> None:
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
     where = ("/etc/passwd", "../../secret", "nowhere.bin", "", "a\0b", "x" * 200)
-    said = {"location": one(where, random), "offset": one(("0", "-5", "many"), random)}
-    for key, value in said.items():
+    entries = {"location": one(where, random), "offset": one(("0", "-5", "many"), random)}
+    for key, value in entries.items():
         tensor.external_data.add(key=key, value=value)
 
 
@@ -215,8 +215,8 @@ def ir_version(model: Any, random: Random) -> None:
 
 
 def metadata(model: Any, random: Random) -> None:
-    said = one(("{", "[1, 2]", "None", "{1: 2}", "x" * 1000), random)
-    helper.set_model_props(model, {"task": "classify", "names": said, "imgsz": said})
+    value = one(("{", "[1, 2]", "None", "{1: 2}", "x" * 1000), random)
+    helper.set_model_props(model, {"task": "classify", "names": value, "imgsz": value})
 
 
 def _text(name: str) -> str:

@@ -77,9 +77,9 @@ def served(case: Case, folder: Path, asked: list[bytes], server: State) -> Outco
     words = case.words(folder) | {"NAME": NAME, "PRECISION": "fp32", "DECODE": "full"}
     done = make("add-model", **words)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-        assert len(said) == 1 and "Traceback" not in done.stdout + done.stderr, done.stderr
-        return Outcome(said[0].removeprefix("error: "))
+        errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1 and "Traceback" not in done.stdout + done.stderr, done.stderr
+        return Outcome(errors[0].removeprefix("error: "))
     try:
         recipe = pipelines.named(NAME).recipe
         assert isinstance(recipe, Image)
@@ -113,8 +113,8 @@ def fair(case: Case, found: Outcome) -> bool:
 
 def line(case: Case, found: Outcome) -> str:
     if found.refusal:
-        said = found.refusal.partition("; ")[0].replace("|", "or")
-        return f"| {case.name} | {case.origin} | refused: {said[:160]} | |"
+        reason = found.refusal.partition("; ")[0].replace("|", "or")
+        return f"| {case.name} | {case.origin} | refused: {reason[:160]} | |"
     how = ", ".join(
         filter(None, [found.answers, "" if found.together else "one picture at a time"])
     )

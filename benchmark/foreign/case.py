@@ -24,14 +24,14 @@ class Case:
     origin: str  # whose tool it comes from
     # Writes its files into a folder; returns what is right.
     make: Callable[[Path], Truth]
-    said: Mapping[str, str] = field(default_factory=dict)  # {folder} is the folder
+    options: Mapping[str, str] = field(default_factory=dict)  # {folder} is the folder
     refused: str = ""  # a part of the reason, if it cannot be served
 
     def words(self, folder: Path) -> dict[str, str]:
-        said = {"ONNX": "{folder}/model.onnx"} if "FROM" not in self.said else {}
+        network = {"ONNX": "{folder}/model.onnx"} if "FROM" not in self.options else {}
         return {
             name: text.replace("{folder}", str(folder))
-            for name, text in (said | dict(self.said)).items()
+            for name, text in (network | dict(self.options)).items()
         }
 
 

@@ -144,7 +144,7 @@ def cased(
     refused: str = "",
     beside: Mapping[str, Any] | None = None,
     save: Callable[[Any, Path], None] = onnx.save,
-    **said: str,
+    **options: str,
 ) -> Case:
     def make(folder: Path) -> Truth:
         save(build(), folder / "model.onnx")
@@ -152,7 +152,7 @@ def cased(
             (folder / file).write_text(content if isinstance(content, str) else json.dumps(content))
         return right(folder, feed, read, output) if not refused else _never
 
-    return Case(name, "hand-made", make, said, refused)
+    return Case(name, "hand-made", make, options, refused)
 
 
 def _never(file: bytes) -> Array:
@@ -216,10 +216,10 @@ def ends() -> Iterator[Case]:
         ("one label, a sigmoid", (SIGMOID,), 1, two, {}),
         ("one label, a score", (), 1, lambda z: two(sigmoid(z)), {}),
         ("two scores", (), 2, softmax, {}),
-        ("scores between 0 and 1, said", (in_between,), CLASSES, softmax, {"OUTPUT": "scores"}),
+        ("scores between 0 and 1, named", (in_between,), CLASSES, softmax, {"OUTPUT": "scores"}),
     )  # fmt: skip
-    for name, graph, classes, read, said in made:
-        yield cased(name, partial(ended, *graph, classes=classes), read, **said)
+    for name, graph, classes, read, options in made:
+        yield cased(name, partial(ended, *graph, classes=classes), read, **options)
     refused = (
         ("a softmax over one class", (SOFTMAX,), 1, "whatever the picture"),
         ("percentages", (SOFTMAX, op("Mul", 100)), CLASSES, "sum to 100"),
@@ -333,7 +333,7 @@ def inputs() -> Iterator[Case]:
         PICTURES="mean: [0.13], std: [0.31]",
     )
     yield cased(
-        "grey, nothing said",
+        "grey, no options",
         lambda: of(("n", 1, SIDE, SIDE), channels=1),
         feed=Wants(channels="L", **plain),
     )
@@ -405,7 +405,7 @@ def inputs() -> Iterator[Case]:
         PICTURES="fit: squash",
     )
     for name, dims, why in (
-        ("any height and width, nothing said", ("n", 3, "h", "w"), "any height and width"),
+        ("any height and width, no options", ("n", 3, "h", "w"), "any height and width"),
         ("four channels", ("n", 4, SIDE, SIDE), "neither colour"),
         ("rows of numbers", ("n", 64), "not pictures"),
         ("video", ("n", 3, 8, SIDE, SIDE), "not pictures"),
@@ -555,8 +555,8 @@ def with_metadata() -> Any:
     """As Ultralytics exports a classifier."""
     model = ended(SOFTMAX)
     names = {number: f"thing {number}" for number in range(CLASSES)}
-    said = {"task": "classify", "names": str(names), "imgsz": f"[{SIDE}, {SIDE}]"}
-    helper.set_model_props(model, said)
+    properties = {"task": "classify", "names": str(names), "imgsz": f"[{SIDE}, {SIDE}]"}
+    helper.set_model_props(model, properties)
     return model
 
 
@@ -581,7 +581,7 @@ def files() -> Iterator[Case]:
     yield cased("an output [batch, classes, 1, 1]", of_one_pixel)
     yield cased("two outputs, one chosen", partial(several, "logits", "other"), OUTPUT="logits")
     yield cased(
-        "two outputs, nothing said", partial(several, "logits", "other"), refused="OUTPUT=logits"
+        "two outputs, no options", partial(several, "logits", "other"), refused="OUTPUT=logits"
     )
     yield cased("a label and scores", partial(several, "scores", label=True), output=1)
     yield cased("weights in another file", ended, save=in_two_files)

@@ -156,9 +156,9 @@ def torchvisions() -> Iterator[Case]:
         ("torch.export", as_program, "model.pt2"),
     )
     for name, save, file in files:
-        said = how | {"FROM": f"{{folder}}/{file}", "SIZE": "96"}
+        options = how | {"FROM": f"{{folder}}/{file}", "SIZE": "96"}
         make = partial(of_torchvision, "mobilenet_v3_small", save, None, softmax)
-        yield Case(f"mobilenet_v3_small ({name})", "torchvision", quietly(make), said)
+        yield Case(f"mobilenet_v3_small ({name})", "torchvision", quietly(make), options)
     yield Case(
         "a state dict in a .pt file", "torchvision", quietly(_state), {"FROM": "{folder}/model.pt"},
         "has weights, and no network",
@@ -206,13 +206,13 @@ def of_timm(name: str, save: Callable[..., None] | None, folder: Path) -> Truth:
 
 
 def timms() -> Iterator[Case]:
-    said = {"WEIGHTS": "{folder}/weights.pth"}
+    options = {"WEIGHTS": "{folder}/weights.pth"}
     for name in (
         *("test_vit", "test_resnet", "test_efficientnet", "test_convnext", "test_byobnet"),
         *("test_nfnet", "test_maxvit", "test_mambaout", "test_coatnet", "test_vit_relpos"),
         *("mobilenetv3_small_050", "lcnet_035", "resnet10t", "edgenext_xx_small", "ghostnet_100"),
     ):
-        words = said | {"FROM": f"timm/{name}"}
+        words = options | {"FROM": f"timm/{name}"}
         yield Case(name, "timm, by name", quietly(partial(of_timm, name, None)), words)
     for name, way, save in (
         ("test_vit2", "dynamo", by_dynamo),
@@ -297,14 +297,14 @@ def of_hugging_face(kind: str, several: bool, exported: bool, folder: Path) -> T
 
 
 def hugging_faces() -> Iterator[Case]:
-    said = {"FROM": "{folder}"}
+    options = {"FROM": "{folder}"}
     for kind in SMALL:
         make = quietly(partial(of_hugging_face, kind, False, False))
-        yield Case(kind, "Hugging Face, a folder", make, said)
+        yield Case(kind, "Hugging Face, a folder", make, options)
     make = quietly(partial(of_hugging_face, "vit", True, False))
-    yield Case("vit, multi-label", "Hugging Face, a folder", make, said)
+    yield Case("vit, multi-label", "Hugging Face, a folder", make, options)
     make = quietly(partial(of_hugging_face, "resnet", False, True))
-    yield Case("resnet, exported to ONNX in it", "Hugging Face, a folder", make, said)
+    yield Case("resnet, exported to ONNX in it", "Hugging Face, a folder", make, options)
 
 
 # Others
@@ -329,13 +329,13 @@ def of_mlflow(flavour: str, folder: Path) -> Truth:
     example = feed(pictures(1)[0])
     if flavour == "onnx":
         by_tracing(module, torch.cat([example, example]), folder / "model.onnx")
-        said = "onnx: {data: model.onnx, onnx_version: 1.23.2}"
+        entry = "onnx: {data: model.onnx, onnx_version: 1.23.2}"
     else:
         (folder / "data").mkdir()
         torch.jit.trace(module, example).save(folder / "data" / "model.pth")
-        said = "pytorch: {model_data: data, pytorch_version: 2.13.0}"
+        entry = "pytorch: {model_data: data, pytorch_version: 2.13.0}"
     text = (
-        f"artifact_path: model\nflavors:\n  {said}\n  python_function: {{loader_module: mlflow}}\n"
+        f"artifact_path: model\nflavors:\n  {entry}\n  python_function: {{loader_module: mlflow}}\n"
     )
     (folder / "MLmodel").write_text(text)
     return right(module, feed, softmax)
@@ -345,9 +345,9 @@ def others() -> Iterator[Case]:
     why = "not float [batch, classes]"
     yield Case("logistic regression", "scikit-learn", of_scikit, {}, why)
     for flavour in ("onnx", "pytorch"):
-        said = {"FROM": "{folder}", "SIZE": "96", "PICTURES": "resize: 112"}
+        options = {"FROM": "{folder}", "SIZE": "96", "PICTURES": "resize: 112"}
         make = quietly(partial(of_mlflow, flavour))
-        yield Case(f"a folder with flavour {flavour}", "MLflow", make, said)
+        yield Case(f"a folder with flavour {flavour}", "MLflow", make, options)
 
 
 CASES = (*torchvisions(), *timms(), *hugging_faces(), *others())

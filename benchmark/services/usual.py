@@ -20,7 +20,7 @@ from PIL import Image
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.scores import softmax
 
-# Names a file with the words below; the only thing that a service is told.
+# Names a file with the words below; a service's only setting.
 SETUP = "RIVAL_SETUP"
 
 # OpenVINO's own choice, which hardly anyone changes. One thread a process is slower at one request

@@ -20,7 +20,7 @@ from benchmark.torture.bystanders import GRACE_S, Bystanders
 from benchmark.torture.own_server import served
 from benchmark.torture.pictures import of_a_megabyte
 from benchmark.torture.subject import Subject
-from benchmark.torture.trials import Harmed, Told, Trial, trials
+from benchmark.torture.trials import Harmed, Progress, Trial, trials
 from bundle_serving import PIPELINE
 from scripts import bootstrap
 from scripts.base import console
@@ -45,7 +45,7 @@ CLIENTS = 16
 @dataclass(frozen=True)
 class Row:
     name: str
-    said: str
+    result: str
     fault: str
     asked: int
     failed: int
@@ -68,7 +68,7 @@ def main() -> int:
         usual = _usual(subject)
         for trial in trials(sorted(before), own, scale):
             rows.append(_tried(subject, trial, before, usual))
-            console.note(_told(rows[-1]))
+            console.note(_line(rows[-1]))
             if rows[-1].restored is None:
                 break
     console.out.print(_table(rows, usual))
@@ -92,11 +92,11 @@ def _usual(subject: Subject) -> float:
 
 
 def _tried(subject: Subject, trial: Trial, before: Mapping[str, int], usual: float) -> Row:
-    fault, said, held = "", "", subject.memory()
+    fault, result, held = "", "", subject.memory()
     with console.waiting(trial.name) as waiting, Bystanders(subject) as bystanders:
         began = time.monotonic()
         try:
-            said = trial.run(subject, _seldom(waiting.show))
+            result = trial.run(subject, _seldom(waiting.show))
         except Harmed as harmed:
             fault = str(harmed)
         restored = subject.until_whole(before, RESTORED_S)
@@ -112,19 +112,21 @@ def _tried(subject: Subject, trial: Trial, before: Mapping[str, int], usual: flo
         fault = fault or f"a bystander waited {bystanders.longest:.1f} s"
     memory = held, max(bystanders.peak, held), after
     asked, failed = len(bystanders.waits), bystanders.failed()
-    return Row(trial.name, said, fault, asked, failed, later, bystanders.longest, memory, restored)
+    return Row(
+        trial.name, result, fault, asked, failed, later, bystanders.longest, memory, restored
+    )
 
 
-def _seldom(show: Told) -> Told:
+def _seldom(show: Progress) -> Progress:
     shown = 0.0
 
-    def told(text: str) -> None:
+    def progress(text: str) -> None:
         nonlocal shown
         if time.monotonic() > shown + 0.2:
             shown = time.monotonic()
             show(text)
 
-    return told
+    return progress
 
 
 def _until_back(subject: Subject, before: int) -> int:
@@ -134,9 +136,9 @@ def _until_back(subject: Subject, before: int) -> int:
     return held
 
 
-def _told(row: Row) -> str:
+def _line(row: Row) -> str:
     restored = "not restored" if row.restored is None else f"whole after {row.restored:.1f} s"
-    return f"{row.name}: {row.fault or row.said}; {restored}"
+    return f"{row.name}: {row.fault or row.result}; {restored}"
 
 
 def _table(rows: list[Row], usual: float) -> Table:

@@ -25,12 +25,12 @@ AGAIN_S = 0.5
 REFUSED, UNANSWERED = 503, 0
 
 
-def statuses(subject: Subject, count: int, told: Callable[[str], None]) -> Counter[int]:
+def statuses(subject: Subject, count: int, progress: Callable[[str], None]) -> Counter[int]:
     """What that many get that are all sent at once."""
-    return asyncio.run(_sent(subject, count, told))
+    return asyncio.run(_sent(subject, count, progress))
 
 
-async def _sent(subject: Subject, count: int, told: Callable[[str], None]) -> Counter[int]:
+async def _sent(subject: Subject, count: int, progress: Callable[[str], None]) -> Counter[int]:
     seen: Counter[int] = Counter()
 
     async def counted(asked: Awaitable[int]) -> None:
@@ -39,7 +39,7 @@ async def _sent(subject: Subject, count: int, told: Callable[[str], None]) -> Co
                 seen[await asked] += 1
         except TimeoutError:
             seen[UNANSWERED] += 1
-        told(f"{seen.total():,} of {count:,}")
+        progress(f"{seen.total():,} of {count:,}")
 
     large = round(OF_A_MEGABYTE * count)
     request = Hostile(200, pictures.of_a_megabyte(), RAW, f"/v2/models/{subject.pipeline}/infer")

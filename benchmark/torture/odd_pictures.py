@@ -3,7 +3,7 @@
 for odd in CATALOGUE:
     odd.data()      the bytes of the file
     odd.refusal     a piece of the message that refuses it, or None: it is answered
-    odd.shows       the picture that an answered one shows, where that can be told
+    odd.shows       the picture that an answered one shows, where that is known
 """
 
 from __future__ import annotations

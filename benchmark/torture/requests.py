@@ -19,7 +19,7 @@ RAW = {"Inference-Header-Content-Length": "0"}
 
 @dataclass(frozen=True)
 class Hostile:
-    """A request as it goes over the wire; the body may be said to be longer than it is."""
+    """A request as it goes over the wire; its headers may claim a longer body."""
 
     status: int
     body: bytes = b""
@@ -184,7 +184,7 @@ PATHS = [
 
 
 def mutants(seeds: Sequence[Hostile], count: int, seed: int) -> Iterator[Hostile]:
-    """The same ones for the same seed; the status that each is said to get means nothing."""
+    """The same ones for the same seed; the status of each means nothing."""
     chance = random.Random(seed)
     for _ in range(count):
         mutant = chance.choice(seeds)

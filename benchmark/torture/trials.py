@@ -24,12 +24,12 @@ from benchmark.torture.requests import HARMLESS, RAW, Hostile, attacks, mutants,
 from benchmark.torture.subject import Subject, harm
 
 SEED = 15
-TOLD_S = 5
+TRIAL_S = 5
 HEALED_S = 60
 SOME = 16
 LARGE = pictures.of_a_megabyte()
 
-Told = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 class Harmed(Exception):
@@ -39,7 +39,7 @@ class Harmed(Exception):
 @dataclass(frozen=True)
 class Trial:
     name: str
-    run: Callable[[Subject, Told], str]
+    run: Callable[[Subject, Progress], str]
     # Whether bystanders may be refused or fail meanwhile: something of the server's own is gone.
     takes_something: bool = False
 
@@ -62,16 +62,16 @@ def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]
         yield Trial("a full /dev/shm", _full_memory(own.shared_memory), True)
 
 
-def _attacks(subject: Subject, told: Told) -> str:
+def _attacks(subject: Subject, progress: Progress) -> str:
     port = int(subject.http.rpartition(":")[2])
     for name, attack in (every := attacks(subject.target())).items():
-        told(name)
+        progress(name)
         if (status := status_of(attack, port)) != attack.status:
             raise Harmed(f"{name}: {status}, not {attack.status}")
     return f"{len(every)} requests, each refused"
 
 
-def _over_http(subject: Subject, told: Told, count: int) -> str:
+def _over_http(subject: Subject, progress: Progress, count: int) -> str:
     port = int(subject.http.rpartition(":")[2])
     seeds = subject.target().seeds()
     seen: Counter[object] = Counter()
@@ -81,7 +81,7 @@ def _over_http(subject: Subject, told: Told, count: int) -> str:
         if status not in HARMLESS:
             raise Harmed(f"{status} for {mutant}"[:500])
         seen[status] += 1
-        told(f"{seen.total()} of {count}")
+        progress(f"{seen.total()} of {count}")
 
     with ThreadPoolExecutor(2) as threads:
         for _ in threads.map(one, mutants(seeds, count, SEED)):
@@ -89,17 +89,17 @@ def _over_http(subject: Subject, told: Told, count: int) -> str:
     return f"{count} requests: {_listed(seen)}"
 
 
-def _over_grpc(subject: Subject, told: Told, count: int) -> str:
+def _over_grpc(subject: Subject, progress: Progress, count: int) -> str:
     seen: Counter[object] = Counter()
-    for message, code, said in messages.answers(subject.grpc, subject.target(), count, SEED):
+    for message, code, details in messages.answers(subject.grpc, subject.target(), count, SEED):
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            raise Harmed(f"{code.name} ({said}) for {message[:200]!r}")
+            raise Harmed(f"{code.name} ({details}) for {message[:200]!r}")
         seen[code.name] += 1
-        told(f"{seen.total()} of {count}")
+        progress(f"{seen.total()} of {count}")
     return f"{count} messages: {_listed(seen)}"
 
 
-def _pictures(subject: Subject, told: Told, count: int) -> str:
+def _pictures(subject: Subject, progress: Progress, count: int) -> str:
     seen: Counter[object] = Counter()
 
     def one(picture: bytes) -> None:
@@ -107,7 +107,7 @@ def _pictures(subject: Subject, told: Told, count: int) -> str:
         if status not in (200, 400):
             raise Harmed(f"{status} for a picture that begins with {picture[:60]!r}")
         seen[status] += 1
-        told(f"{seen.total()}")
+        progress(f"{seen.total()}")
 
     with ThreadPoolExecutor(2) as threads:
         for _ in threads.map(one, pictures.hostile(count, SEED)):
@@ -124,16 +124,16 @@ def _connections(subject: Subject, count: int) -> Iterator[list[socket.socket]]:
         ]
 
 
-def _idle(subject: Subject, told: Told, count: int) -> str:
+def _idle(subject: Subject, progress: Progress, count: int) -> str:
     _raise_file_limit()
     with _connections(subject, count):
-        for _ in range(TOLD_S):
-            told(f"{count} connections")
+        for _ in range(TRIAL_S):
+            progress(f"{count} connections")
             time.sleep(1)
     return f"{count} connections that say nothing"
 
 
-def _slow(subject: Subject, told: Told, count: int, seconds: int) -> str:
+def _slow(subject: Subject, progress: Progress, count: int, seconds: int) -> str:
     """Half of them with their headers, half with their body."""
     begun = b"POST /classify HTTP/1.1\r\nHost: localhost\r\n"
     with _connections(subject, count) as connections, selectors.DefaultSelector() as ended:
@@ -142,7 +142,7 @@ def _slow(subject: Subject, told: Told, count: int, seconds: int) -> str:
             connection.sendall(begun + length)
             ended.register(connection, selectors.EVENT_READ)
         for second in range(seconds):
-            told(f"{second} of {seconds} s")
+            progress(f"{second} of {seconds} s")
             for key, _ in ended.select(0):
                 ended.unregister(key.fileobj)
             for key in ended.get_map().values():
@@ -157,39 +157,39 @@ def _drip(connection: socket.socket) -> None:
         connection.send(b"x")
 
 
-def _hang_up(subject: Subject, told: Told, count: int) -> str:
+def _hang_up(subject: Subject, progress: Progress, count: int) -> str:
     request = Hostile(200, LARGE, RAW, f"/v2/models/{subject.pipeline}/infer")
     wire = b"".join(request.pieces())
     host, _, port = subject.http.rpartition(":")
     for number in range(count):
-        told(f"{number} of {count}")
+        progress(f"{number} of {count}")
         client = socket.create_connection((host, int(port)))
         with client, suppress(OSError):  # refused already
             client.sendall(wire)
     return f"{count} pictures of 1 MB whose clients were gone at once"
 
 
-def _flood(subject: Subject, told: Told, count: int) -> str:
+def _flood(subject: Subject, progress: Progress, count: int) -> str:
     _raise_file_limit()
     began = time.monotonic()
-    seen = flood.statuses(subject, count, told)
+    seen = flood.statuses(subject, count, progress)
     if seen.keys() - {200, flood.REFUSED}:
         raise Harmed(f"{_listed(Counter(seen))} (0: no answer within {flood.DEADLINE_S} s)")
     took = time.monotonic() - began
     return f"{count:,} at once: {_listed(Counter(seen))}; the last after {took:.0f} s"
 
 
-def _harms(victim: str, how: signal.Signals) -> Callable[[Subject, Told], str]:
-    def run(subject: Subject, told: Told) -> str:
+def _harms(victim: str, how: signal.Signals) -> Callable[[Subject, Progress], str]:
+    def run(subject: Subject, progress: Progress) -> str:
         process = subject.running()[victim][0]
-        told(f"process {process.pid}")
+        progress(f"process {process.pid}")
         harm(process, how)
         return f"one process of {len(subject.running().get(victim, [])) + 1}"
 
     return run
 
 
-def _no_files(subject: Subject, told: Told) -> str:
+def _no_files(subject: Subject, progress: Progress) -> str:
     """None of them may open another one, for some seconds."""
     before = {}
     for name in ("door", "envoy", "server"):
@@ -199,23 +199,23 @@ def _no_files(subject: Subject, told: Told) -> str:
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (process.num_fds(), hard))
     try:
         with _connections(subject, 100):
-            for second in range(TOLD_S):
-                told(f"{second} of {TOLD_S} s")
+            for second in range(TRIAL_S):
+                progress(f"{second} of {TRIAL_S} s")
                 time.sleep(1)
     finally:
         for process, limits in before.items():
             if process.is_running():
                 resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
-    return f"{TOLD_S} s, in which 100 clients came"
+    return f"{TRIAL_S} s, in which 100 clients came"
 
 
-def _full_disk(disk: Path) -> Callable[[Subject, Told], str]:
+def _full_disk(disk: Path) -> Callable[[Subject, Progress], str]:
     """And a model's process is killed meanwhile."""
 
-    def run(subject: Subject, told: Told) -> str:
+    def run(subject: Subject, progress: Progress) -> str:
         before, victim = subject.numbers(), subject.running()["postprocessing"][0]
         with _filled(disk):
-            told("a model's process is killed")
+            progress("a model's process is killed")
             harm(victim, signal.SIGKILL)
             seconds = subject.until_whole(before, HEALED_S)
             for _ in range(SOME):
@@ -226,15 +226,15 @@ def _full_disk(disk: Path) -> Callable[[Subject, Told], str]:
     return run
 
 
-def _full_memory(folder: Path) -> Callable[[Subject, Told], str]:
+def _full_memory(folder: Path) -> Callable[[Subject, Progress], str]:
     """And pictures come that want more of it."""
 
-    def run(subject: Subject, told: Told) -> str:
+    def run(subject: Subject, progress: Progress) -> str:
         seen: Counter[object] = Counter()
         with _filled(folder), ThreadPoolExecutor(SOME) as threads:
             for status in threads.map(subject.asked, [LARGE] * SOME):
                 seen[status] += 1
-                told(f"{seen.total()} of {SOME} pictures of 1 MB")
+                progress(f"{seen.total()} of {SOME} pictures of 1 MB")
         return f"pictures of 1 MB: {_listed(seen)}"
 
     return run

@@ -83,9 +83,9 @@ def of_the_machine(fault: BaseException | None) -> UserError | None:
         if type(fault).__name__ == "AccessDenied":  # psutil's
             return UserError("the server belongs to another user", "run it as that user")
         for number, remedy in OF_THE_MACHINE.items():
-            said = os.strerror(number)
-            if getattr(fault, "errno", None) == number or said.lower() in str(fault).lower():
+            message = os.strerror(number)
+            if getattr(fault, "errno", None) == number or message.lower() in str(fault).lower():
                 file = getattr(fault, "filename2", None) or getattr(fault, "filename", None)
-                return UserError(f"{file}: {said.lower()}" if file else said.lower(), remedy)
+                return UserError(f"{file}: {message.lower()}" if file else message.lower(), remedy)
         fault = fault.__cause__ or fault.__context__
     return None

@@ -52,13 +52,13 @@ def python(where: list[str]) -> list[Component]:
 
 def licence_of(each: Distribution) -> str:
     about = each.metadata
-    said = [about[name] for name in ("License-Expression", "License") if name in about]
+    declared = [about[name] for name in ("License-Expression", "License") if name in about]
     classified = [
         line.rpartition(" :: ")[2]
         for line in about.get_all("Classifier") or ()
         if line.startswith("License ::")
     ]
-    short = [line for line in said if line and "\n" not in line and len(line) < 100]
+    short = [line for line in declared if line and "\n" not in line and len(line) < 100]
     return (short or classified or ["see its licence file"])[0]
 
 
@@ -73,9 +73,9 @@ def debian() -> list[Component]:
     if not shutil.which("dpkg-query"):
         return []
     form = "${Package}\\t${Version}\\t${source:Package}\\t${source:Version}\\t${Architecture}\\n"
-    said = subprocess.run(["dpkg-query", "-W", "-f", form], capture_output=True, text=True).stdout
+    output = subprocess.run(["dpkg-query", "-W", "-f", form], capture_output=True, text=True).stdout
     found = []
-    for line in said.splitlines():
+    for line in output.splitlines():
         name, version, source, source_version, architecture = line.split("\t")
         text = Path("/usr/share/doc") / name / "copyright"
         purl = f"pkg:deb/debian/{name}"
@@ -88,10 +88,10 @@ def debian() -> list[Component]:
 
 def licences_in(text: Path) -> str:
     try:
-        said = re.findall(r"^License: *(\S.*)$", text.read_text(errors="replace"), re.MULTILINE)
+        licences = re.findall(r"^License: *(\S.*)$", text.read_text(errors="replace"), re.MULTILINE)
     except OSError:
-        said = []
-    return ", ".join(sorted({*said})) or "see its copyright file"
+        licences = []
+    return ", ".join(sorted({*licences})) or "see its copyright file"
 
 
 def component(purl: str, name: str, version: str, licence: str, text: str) -> Component:

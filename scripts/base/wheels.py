@@ -5,7 +5,7 @@ this file alone:
     python3 wheels.py REQUIREMENTS --beside NAME…     leaves what is installed as it is
 
 REQUIREMENTS/locked has a list for each layer, of all that it brings along, and hashes.txt. PyTorch
-is told by its version alone: its own index has builds that PyPI has not.
+is pinned by its version alone: its own index has builds that PyPI has not.
 """
 
 from __future__ import annotations

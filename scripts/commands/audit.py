@@ -21,7 +21,7 @@ from scripts.upkeep.audit import Answer, Package
 
 def main() -> int:
     for version in known_flaws.listed()["tritonserver"]:
-        console.note(known_flaws.told(version))
+        console.note(known_flaws.summary(version))
     packages = [*audit.of_layers(), *in_images()]
     with console.waiting(f"asking OSV about {len(packages)} packages"):
         answer = answered(packages)

@@ -169,13 +169,13 @@ def _ports(settings: Settings) -> Iterator[Finding]:
 
 
 def _weights(settings: Settings) -> Finding:
-    said = settings.weights
-    if said == "random":
+    weights = settings.weights
+    if weights == "random":
         return Finding("weights", WARNING, "untrained: the labels mean nothing", "WEIGHTS=default")
-    if said != "default":
-        found = Path(said).is_file()
+    if weights != "default":
+        found = Path(weights).is_file()
         fix = "" if found else "give an existing .pth or .safetensors file"
-        return Finding("weights", OK if found else FAILURE, said, fix)
+        return Finding("weights", OK if found else FAILURE, weights, fix)
     if settings.arch == DRAWN:
         return Finding("weights", OK, "trained here, on drawings")
     if reason := why_unavailable(settings):

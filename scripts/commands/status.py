@@ -42,7 +42,7 @@ def main() -> int:
         )
     console.note(f"answers: {described(known, version)}")
     console.note(_engine(known, version))
-    console.note(known_flaws.told(triton_api.get(known.http)["version"]))
+    console.note(known_flaws.summary(triton_api.get(known.http)["version"]))
     for event in stack.kept().get("events", [])[-MOST_EVENTS:]:
         console.note(
             f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"

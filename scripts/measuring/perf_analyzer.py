@@ -123,10 +123,10 @@ class PerfAnalyzer:
         except subprocess.TimeoutExpired:
             raise Failed("no answer in time") from None
         if ran.returncode or not report.exists():
-            said = ran.stdout + ran.stderr
-            if not TELLS.search(said):
-                raise Unexplained(f"exit code {ran.returncode}, after: {reason(said)}")
-            raise Failed(reason(said))
+            output = ran.stdout + ran.stderr
+            if not TELLS.search(output):
+                raise Unexplained(f"exit code {ran.returncode}, after: {reason(output)}")
+            raise Failed(reason(output))
         return parse(report.read_text(), ran.stdout)
 
     def _data(self, inputs: Inputs, name: str, batch: int) -> Path:
@@ -143,7 +143,7 @@ def _url(protocol: str, address: Address) -> str:
 
 
 def _tls(protocol: str, certificate: Path) -> list[str]:
-    """Over gRPC it compares the certificate's name, and cannot be told another one."""
+    """Over gRPC it compares the certificate's name, and no option names another."""
     if protocol == "grpc":
         return ["--ssl-grpc-use-ssl", "--ssl-grpc-root-certifications-file", str(certificate)]
     return ["--ssl-https-ca-certificates-file", str(certificate), "--ssl-https-verify-host", "0"]
@@ -222,10 +222,10 @@ def input_data(inputs: Inputs, name: str, padded: bool) -> str:
     )
 
 
-def parse(report: str, said: str) -> Figures:
+def parse(report: str, output: str) -> Figures:
     """Its CSV has everything except the number of requests."""
     (row,) = csv.DictReader(report.splitlines())
-    requests = re.search(r"Request count: (\d+)", said)
+    requests = re.search(r"Request count: (\d+)", output)
     return Figures(
         throughput=float(row["Inferences/Second"]),
         mean=float(row["Avg latency"]) / 1000,
@@ -236,9 +236,9 @@ def parse(report: str, said: str) -> Figures:
     )
 
 
-def reason(said: str) -> str:
+def reason(output: str) -> str:
     """The line of its output that says why it failed."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if TELLS.search(line)]
     found = (telling or lines or ["no message"])[0]
     return re.sub(r"^(error:|Thread \[\d+\] had error:) ", "", found)[:300]

@@ -128,7 +128,7 @@ def _tensor(tensor: Tensor) -> str:
 
 
 def instances(count: int, kind: str, why: str = "") -> str:
-    return _said(why, f"instance_group [ {{ count: {count} kind: KIND_{kind} }} ]")
+    return _commented(why, f"instance_group [ {{ count: {count} kind: KIND_{kind} }} ]")
 
 
 def share(member: Any, machine: Share) -> None:
@@ -166,7 +166,7 @@ def _sample(tensor: Tensor, data: str) -> str:
 
 
 def parameter(key: str, value: str, why: str = "") -> str:
-    return _said(why, f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}')
+    return _commented(why, f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}')
 
 
 def steps(*steps: Step) -> str:
@@ -186,5 +186,5 @@ def _list(numbers: Sequence[int]) -> str:
     return f"[ {', '.join(map(str, numbers))} ]"
 
 
-def _said(why: str, line: str) -> str:
+def _commented(why: str, line: str) -> str:
     return f"# {why}\n{line}" if why else line

@@ -53,14 +53,14 @@ def require(pipeline: Pipeline, server: State) -> None:
         )
 
 
-def samples(said: str) -> list[Sample]:
+def samples(text: str) -> list[Sample]:
     """SAMPLE=photo.jpg=robin, or several; a label with spaces needs no quotes where it is alone."""
-    if alone := _sample(said):
+    if alone := _sample(text):
         return [alone]
     try:
-        words = shlex.split(said)
+        words = shlex.split(text)
     except ValueError:  # a quote that is not closed
-        words = [said]
+        words = [text]
     found = []
     for word in words:
         if not (one := _sample(word)):

@@ -10,7 +10,7 @@ from scripts.base.paths import REQUIREMENTS
 PATH = REQUIREMENTS / "known_flaws.json"
 
 
-def told(version: str) -> str:
+def summary(version: str) -> str:
     """In one line."""
     known = listed()
     flaws = known["tritonserver"].get(version)

@@ -44,7 +44,7 @@ def _ask(address: Address, request: urllib.request.Request, timeout: float) -> A
                 f"{request.host} rejects the key in {admin_key.SHOWN}",
                 "make up restarts it with this key",
             ) from None
-        raise UserError(_said(refusal), "see make logs") from None
+        raise UserError(_message(refusal), "see make logs") from None
     except TimeoutError:
         raise UserError(
             f"{where} within {timeout:g} s", "if this persists: make down && make up"
@@ -54,7 +54,7 @@ def _ask(address: Address, request: urllib.request.Request, timeout: float) -> A
         raise UserError(f"{where}: {reason}", "see make logs") from None
 
 
-def _said(refusal: urllib.error.HTTPError) -> str:
+def _message(refusal: urllib.error.HTTPError) -> str:
     """Triton's own message in one line."""
     body = refusal.read().decode(errors="replace")
     try:

@@ -90,7 +90,7 @@ def passphrase() -> str:
 ALL: dict[str, Setting[Any]] = {each.name: each for each in of_class(Arguments)}
 
 
-def load(said: Mapping[str, str] = os.environ) -> Arguments:
+def load(environment: Mapping[str, str] = os.environ) -> Arguments:
     return Arguments(
-        {name: said.get(name, "").strip() or each.default for name, each in ALL.items()}
+        {name: environment.get(name, "").strip() or each.default for name, each in ALL.items()}
     )

@@ -375,8 +375,8 @@ class DockerStack:
         if not self._engine.images.list(name):
             return None
         command = ["cat", "/usr/share/triton-bundle/sbom.json"]
-        said = self._engine.containers.run(name, command, network_mode="none", remove=True)
-        return said.decode()
+        output = self._engine.containers.run(name, command, network_mode="none", remove=True)
+        return output.decode()
 
     def push(self, service: str, name: str) -> str:
         """Pushes an image as this name, with the keys of `docker login`; returns the name with its

@@ -1,5 +1,5 @@
 """A model folder without config.pbtxt -> the config that Triton needs, where
-the server is told to complete none. Runs in the server's environment.
+the server completes none by itself. Runs in the server's environment.
 
     python -m scripts.steps.complete --model build/live/simple --out build/run/config.json
 """

@@ -11,7 +11,7 @@ Inputs = Mapping[str, Sequence[int]]  # name -> full shape
 
 
 def profile(least: Inputs, usual: Inputs, most: Inputs) -> dict[str, str]:
-    return dict(zip(OPTIONS, map(_said, (least, usual, most)), strict=True))
+    return dict(zip(OPTIONS, map(_option, (least, usual, most)), strict=True))
 
 
 def of_pixels(name: str, crop: int | Sequence[int], usual: int, most: int) -> dict[str, str]:
@@ -27,5 +27,5 @@ def sides(crop: int | Sequence[int]) -> tuple[int, int]:
     return height, width
 
 
-def _said(inputs: Inputs) -> str:
+def _option(inputs: Inputs) -> str:
     return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in inputs.items())

@@ -59,10 +59,10 @@ class Recent:
         known = {number: slots for number, slots in self._slots}
         series = sorted({each for slots in known.values() for each in slots})
         numbers = range(now - SLOTS + 1, now + 1)
-        return [_told(each, [known.get(n, {}).get(each) for n in numbers]) for each in series]
+        return [_summary(each, [known.get(n, {}).get(each) for n in numbers]) for each in series]
 
 
-def _told(series: Series, slots: list[Slot | None]) -> dict[str, Any]:
+def _summary(series: Series, slots: list[Slot | None]) -> dict[str, Any]:
     # Without the slot that is still being filled.
     last = [slot for slot in slots[-1 - 60 // SLOT_S : -1] if slot]
     counts = [sum(column) for column in zip(*(slot.counts for slot in last), strict=True)]

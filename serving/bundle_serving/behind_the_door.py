@@ -41,7 +41,7 @@ class Server(TritonBase):  # type: ignore[misc]  # PyTriton comes without types
         self._children: list[subprocess.Popen[bytes]] = []
 
     def run_with(self, when_one_ends: Callable[[], object]) -> None:
-        """Until then the models may wait for it for a minute: so it is told at once."""
+        """The models may wait for a process for a minute, so the end of one is reported at once."""
         with self._cv:
             self._stopped = False
         self._when_one_ends = when_one_ends

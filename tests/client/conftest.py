@@ -10,14 +10,14 @@ from tests.client.stand_in import StandIn, handler
 
 @pytest.fixture
 def stand_in() -> Iterator[StandIn]:
-    told = StandIn()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(told))
+    behaviour = StandIn()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(behaviour))
     server.daemon_threads = True
-    told.url = f"127.0.0.1:{server.server_port}"
+    behaviour.url = f"127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield told
-    told.drip.set()
+    yield behaviour
+    behaviour.drip.set()
     server.shutdown()
     thread.join()
     server.server_close()

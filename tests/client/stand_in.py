@@ -61,8 +61,8 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             elif "ensemble_python_resnet50" not in self.path:
                 self.answer(404, {"error": "Request for unknown model: 'x' is not found"})
             elif picture == b"bad":
-                said = "in ensemble 'ensemble_python_resnet50', not a picture; send one"
-                self.answer(400, {"error": said})
+                message = "in ensemble 'ensemble_python_resnet50', not a picture; send one"
+                self.answer(400, {"error": message})
             elif picture == b"busy" and stand_in.is_busy():
                 self.answer(503, {"error": "the server is busy: 9 requests are in flight; wait"})
             elif picture == b"gone":

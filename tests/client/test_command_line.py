@@ -70,7 +70,7 @@ def test_nobody_listens(protocol: str, closed_port: int, pictures: Path) -> None
     assert line.startswith(f"error: {url}: connection refused; ")
 
 
-def test_an_unknown_model_is_said_once(stand_in: StandIn, pictures: Path) -> None:
+def test_an_unknown_model_is_reported_once(stand_in: StandIn, pictures: Path) -> None:
     done = run("--model", "x", "--url", stand_in.url, str(pictures))
     assert done.returncode == 1
     assert done.stderr.count(b"\n") == 1

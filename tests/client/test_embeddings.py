@@ -54,9 +54,7 @@ def test_each_picture_has_its_vector_or_its_own_error(
 
 
 @both
-def test_a_service_that_is_not_there_is_told_with_its_own_remedy(
-    closed_port: int, many: Many
-) -> None:
+def test_a_missing_service_has_its_own_remedy(closed_port: int, many: Many) -> None:
     (found,) = many(f"127.0.0.1:{closed_port}", [b"mug"])
     assert isinstance(found.error, ServerUnreachable)
     assert "make similar" in found.error.remedy

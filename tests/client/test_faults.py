@@ -21,8 +21,8 @@ IN_ENSEMBLE = "in ensemble 'ensemble_python_resnet50', "
 
 @pytest.mark.parametrize("invalid", ["400", "StatusCode.INVALID_ARGUMENT"])
 def test_a_refused_picture_comes_with_the_models_own_words(invalid: str) -> None:
-    said = InferenceServerException(IN_ENSEMBLE + "cut off; send it whole", invalid)
-    error = fault(said, URL, 1)
+    refusal = InferenceServerException(IN_ENSEMBLE + "cut off; send it whole", invalid)
+    error = fault(refusal, URL, 1)
     assert isinstance(error, PictureRefused)
     assert (error.cause, error.remedy) == ("cut off", "send it whole")
 
@@ -94,8 +94,10 @@ def test_a_mistake_in_the_program_stays_what_it_is() -> None:
 
 
 def test_a_traceback_is_cut_to_its_first_line() -> None:
-    said = "Failed to process the request(s), message: KeyError: 'x'\n\nAt:\n  model.py(3): execute"
-    error = fault(InferenceServerException(said, "500"), URL, 1)
+    message = (
+        "Failed to process the request(s), message: KeyError: 'x'\n\nAt:\n  model.py(3): execute"
+    )
+    error = fault(InferenceServerException(message, "500"), URL, 1)
     assert "\n" not in str(error)
     assert "KeyError: 'x'" in str(error)
 

@@ -65,12 +65,12 @@ def test_nothing_in_a_name_or_label_is_taken_for_markup() -> None:
 
 
 def test_no_terminal_obeys_what_stands_in_a_name_a_label_or_an_error() -> None:
-    name, said = "\x1b]0;mine\x07\u202e\n.jpg", "\x1b[31mmug\r\x9b2K 日本 語"
+    name, label = "\x1b]0;mine\x07\u202e\n.jpg", "\x1b[31mmug\r\x9b2K 日本 語"
     seen = "\\x1b[31mmug\\r\\x9b2K 日本 語"
-    odd = Result(name, (Label(1, said, 0.5),), 1.0)
+    odd = Result(name, (Label(1, label, 0.5),), 1.0)
     for text in (as_table(odd, console()), as_line(odd, 1, console())):
         assert text.startswith("\\x1b]0;mine\\x07\\u202e\\n.jpg") and seen in text
-    refused = Result(name, error=PictureRefused(said, "send one", name))
+    refused = Result(name, error=PictureRefused(label, "send one", name))
     assert as_error(refused) == f"error: \\x1b]0;mine\\x07\\u202e\\n.jpg: {seen}; send one"
 
 

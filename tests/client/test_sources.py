@@ -137,13 +137,13 @@ def test_an_image_that_is_cut_off_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "array", [PIXELS / 255, PIXELS[0, 0], PIXELS.transpose(2, 0, 1), np.uint8(3), PIXELS[:0]]
 )
-def test_an_array_that_is_no_picture_is_told_what_would_be(array: NDArray[np.uint8]) -> None:
+def test_an_array_that_is_no_picture_is_refused_with_a_remedy(array: NDArray[np.uint8]) -> None:
     with pytest.raises(SourceError, match=r"uint8 \[height, width, 3\]"):
         read(np.asarray(array), LIMIT, 1)
 
 
 @pytest.mark.parametrize("source", [None, 3, [b"mug"]])
-def test_what_is_no_source_is_told_what_would_be(source: Source) -> None:
+def test_what_is_no_source_is_refused_with_a_remedy(source: Source) -> None:
     with pytest.raises(TypeError, match=r"cannot be used as a picture; give .* a PIL image"):
         read(source, LIMIT, 1)
 

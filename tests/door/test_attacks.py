@@ -67,10 +67,10 @@ def test_mutants_over_http(server: Behind, count: int) -> None:
 @pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.long)])
 def test_mutants_over_grpc(server: Behind, count: int) -> None:
     with unharmed(server):
-        for message, code, said in messages.answers(
+        for message, code, details in messages.answers(
             f"localhost:{server.grpc_port}", TARGET, count, SEED
         ):
-            assert code != grpc.StatusCode.UNAVAILABLE, (message, said)
+            assert code != grpc.StatusCode.UNAVAILABLE, (message, details)
 
 
 def test_idle_connections_are_no_burden(server: Behind) -> None:

@@ -20,14 +20,14 @@ from tests.door.test_life import INFER, JPEG, RAW, executed
 # a form may do it, to have an answer taken for a picture or a program, and to unload a model.
 PAGE = """<!doctype html><title>elsewhere</title><body><script>
 const server = "http://localhost:HTTP_PORT", metrics = "http://localhost:METRICS_PORT/metrics";
-const said = {};
+const outcome = {};
 const read = (name, url, options) => fetch(url, options)
-  .then(answer => answer.text().then(text => { said[name] = answer.type + " " + text; }))
-  .catch(() => { said[name] = "refused"; });
+  .then(answer => answer.text().then(text => { outcome[name] = answer.type + " " + text; }))
+  .catch(() => { outcome[name] = "refused"; });
 const shown = (name, tag, url) => new Promise(done => {
   const element = document.createElement(tag);
-  element.onload = () => { said[name] = "shown"; done(); };
-  element.onerror = () => { said[name] = "refused"; done(); };
+  element.onload = () => { outcome[name] = "shown"; done(); };
+  element.onerror = () => { outcome[name] = "refused"; done(); };
   element.src = url;
   document.body.append(element);
 });
@@ -44,21 +44,21 @@ Promise.all([
   read("unload", server + "/v2/repository/models/picture/unload", post("")),
   shown("picture", "img", server + "/v2"),
   shown("program", "script", server + "/openapi.json"),
-]).then(() => fetch("/said", {method: "POST", body: JSON.stringify(said)}));
+]).then(() => fetch("/outcome", {method: "POST", body: JSON.stringify(outcome)}));
 </script></body>"""
 
 
 @contextlib.contextmanager
 def elsewhere(page: str) -> Iterator[tuple[str, Queue[dict[str, str]]]]:
     """Another origin, and what its page says."""
-    said: Queue[dict[str, str]] = Queue()
+    outcomes: Queue[dict[str, str]] = Queue()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.answer(page.encode())
 
         def do_POST(self) -> None:
-            said.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            outcomes.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.answer(b"")
 
         def answer(self, body: bytes) -> None:
@@ -73,7 +73,7 @@ def elsewhere(page: str) -> Iterator[tuple[str, Queue[dict[str, str]]]]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://localhost:{server.server_address[1]}/", said
+        yield f"http://localhost:{server.server_address[1]}/", outcomes
         server.shutdown()
 
 
@@ -81,10 +81,10 @@ def test_a_page_from_elsewhere_reaches_nothing(server: Behind, tmp_path: Path) -
     page = PAGE.replace("HTTP_PORT", str(server.http_port))
     page = page.replace("METRICS_PORT", str(server.metrics_port))
     before = executed(server)
-    with elsewhere(page) as (url, said):
+    with elsewhere(page) as (url, outcomes):
         browser = subprocess.Popen([*headless(tmp_path), url], stderr=subprocess.DEVNULL)
         try:
-            found = said.get(timeout=120)
+            found = outcomes.get(timeout=120)
         finally:
             browser.kill()
             browser.wait()

@@ -21,9 +21,9 @@ OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
 
 def metrics(server: Behind, headers: dict[str, str] | None = None) -> tuple[str, str]:
     connection = server.connection(server.metrics_port)
-    status, said, body = server.ask("GET", "/metrics", None, headers, connection)
+    status, received, body = server.ask("GET", "/metrics", None, headers, connection)
     assert status == 200
-    return said["content-type"], body.decode()
+    return received["content-type"], body.decode()
 
 
 def names(text: str) -> set[str]:
@@ -68,18 +68,18 @@ def test_both_formats(server: Behind) -> None:
     kind, plain = metrics(server)
     assert kind.startswith("text/plain; version=0.0.4")
     assert list(prometheus(plain))
-    kind, told = metrics(server, OPENMETRICS)
+    kind, open_text = metrics(server, OPENMETRICS)
     assert kind.startswith("application/openmetrics-text")
-    assert list(openmetrics(told))
-    assert names(plain) == names(told)
+    assert list(openmetrics(open_text))
+    assert names(plain) == names(open_text)
     assert value(server, "bundle_process_resident_memory_bytes", process="envoy") > 10e6
 
 
 def test_what_promtool_says(server: Behind) -> None:
     if not (promtool := shutil.which("promtool")):
         pytest.skip("no promtool here")
-    told = subprocess.run(
+    checked = subprocess.run(
         [promtool, "check", "metrics"], input=metrics(server)[1], capture_output=True, text=True
     )
     # Triton calls its own as it likes.
-    assert [line for line in told.stderr.splitlines() if not line.startswith("nv_")] == []
+    assert [line for line in checked.stderr.splitlines() if not line.startswith("nv_")] == []

@@ -47,8 +47,10 @@ def export(path: Path, seed: int) -> Path:
 def own(served: Project, tmp_path: Path) -> Iterator[Project]:
     """The server that is up, with settings that say nothing of a network."""
     (tmp_path / "birds.txt").write_text("".join(f"{label}\n" for label in LABELS))
-    said = {name: served.settings[name] for name in served.settings.keys() - {"ARCH", "WEIGHTS"}}
-    project = replace(served, settings=said)
+    settings = {
+        name: served.settings[name] for name in served.settings.keys() - {"ARCH", "WEIGHTS"}
+    }
+    project = replace(served, settings=settings)
     yield project
     if files_of(project):
         assert "removed: birds" in project.made("remove-model", NAME="birds")
@@ -88,15 +90,15 @@ def test_from_an_onnx_file_to_an_answer_and_to_the_next(own: Project, tmp_path: 
     first, second = (export(tmp_path / f"birds{seed}.onnx", seed) for seed in (0, 1))
     labels = str(tmp_path / "birds.txt")
     before = own.made("history")
-    said = own.made("add-model", NAME="birds", ONNX=str(first), LABELS=labels)
-    assert "birds, serving birds0.onnx" in said and any(label in said for label in LABELS)
+    output = own.made("add-model", NAME="birds", ONNX=str(first), LABELS=labels)
+    assert "birds, serving birds0.onnx" in output and any(label in output for label in LABELS)
     answered(own, first)
     assert "birds already exists" in own.make("add-model", NAME="birds", ARCH="resnet18").stderr
 
-    said = own.made("publish", MODEL="birds", WEIGHTS=str(second))
-    assert "next: make rollout MODEL=birds" in said
-    said = own.made("rollout", MODEL="birds", WATCH_SECONDS="1", MAX_P99_RATIO="20", ANYWAY="1")
-    assert "birds version 2 is live; 0 of" in said
+    output = own.made("publish", MODEL="birds", WEIGHTS=str(second))
+    assert "next: make rollout MODEL=birds" in output
+    output = own.made("rollout", MODEL="birds", WATCH_SECONDS="1", MAX_P99_RATIO="20", ANYWAY="1")
+    assert "birds version 2 is live; 0 of" in output
     answered(own, second)
     second.unlink()  # of what was published nothing is asked for again
     assert "birds version 2" in own.made("up", MODEL="birds")
@@ -116,11 +118,11 @@ def test_independent_labels_one_picture_at_a_time(own: Project, tmp_path: Path) 
     (tmp_path / "noise.png").write_bytes(file := picture(kind="PNG"))
     expected = graphs.right(tmp_path, graphs.Wants(last=True), same)(file)
     best = f"class {expected.argmax()}"
-    said = {"NAME": "birds", "ONNX": str(path), "OUTPUT": "multi-label"}
-    wrong = own.make("add-model", **said, SAMPLE=f"{tmp_path}/noise.png=robin")
+    options = {"NAME": "birds", "ONNX": str(path), "OUTPUT": "multi-label"}
+    wrong = own.make("add-model", **options, SAMPLE=f"{tmp_path}/noise.png=robin")
     (line,) = error_lines(wrong.stderr + wrong.stdout)
     assert f"noise.png is {best} (" in line and "not robin" in line and files_of(own) == []
-    done = own.make("add-model", **said, SAMPLE=f"{tmp_path}/noise.png={best}")
+    done = own.make("add-model", **options, SAMPLE=f"{tmp_path}/noise.png={best}")
     assert done.returncode == 0, done.stderr
     assert "answers as model.onnx itself" in done.stdout and best in done.stdout
     with Client(own.http, model="birds") as client:

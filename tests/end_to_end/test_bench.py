@@ -26,15 +26,15 @@ EARLIER = Path(__file__).parents[1] / "unit" / "recorded" / "results.json"
 
 @dataclass
 class Run:
-    said: str
+    output: str
     folder: Path
 
 
 @pytest.fixture(scope="module")
 def run(served: Project) -> Run:
-    said = served.made("bench", QUICK="1", COMPARE=str(EARLIER))
-    (report,) = re.findall(r"report: (\S+)$", said, re.MULTILINE)
-    return Run(said, (served.path / report).parent)
+    output = served.made("bench", QUICK="1", COMPARE=str(EARLIER))
+    (report,) = re.findall(r"report: (\S+)$", output, re.MULTILINE)
+    return Run(output, (served.path / report).parent)
 
 
 def test_everything_was_asked_and_answered(run: Run) -> None:
@@ -53,7 +53,7 @@ def test_everything_was_asked_and_answered(run: Run) -> None:
     assert len(rows) == len(results["measurements"])
 
 
-def test_it_is_told_what_was_measured_on_what(run: Run) -> None:
+def test_the_report_names_what_was_measured_on_what(run: Run) -> None:
     results = json.loads((run.folder / "results.json").read_text())
     assert results["machine"]["cores"] >= 1
     assert results["served"]["network"] == "mobilenet_v2"
@@ -70,8 +70,8 @@ def test_nothing_else_is_left(run: Run) -> None:
 
 
 def test_the_terminal_shows_the_same(run: Run) -> None:
-    assert "pictures/s" in run.said and "bare network, pixels, grpc" in run.said
-    assert "x " in run.said.split("against ")[1] or "unstable" in run.said
+    assert "pictures/s" in run.output and "bare network, pixels, grpc" in run.output
+    assert "x " in run.output.split("against ")[1] or "unstable" in run.output
 
 
 def test_the_report_in_a_browser(run: Run, tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ def test_ctrl_c_leaves_no_half_report(served: Project) -> None:
     before = sorted(reports.glob("*"))
     make = served.start_make("bench", QUICK="1")
     wait_until(lambda: list(reports.glob(".*/scratch/*.csv")), "a first measurement")
-    said = interrupt(make)
-    assert "measuring ensemble_python_resnet50, serving" in said
-    assert "interrupted" in said and "Traceback" not in said
+    output = interrupt(make)
+    assert "measuring ensemble_python_resnet50, serving" in output
+    assert "interrupted" in output and "Traceback" not in output
     assert sorted(reports.glob("*")) == before and not list(reports.glob(".*"))
 
 

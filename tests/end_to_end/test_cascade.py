@@ -26,9 +26,9 @@ def test_it_is_measured_beside_its_large_network(
     pictures.mkdir()
     shutil.copy(assets / "images" / "vulture.jpeg", pictures)
     (pictures / "noise.jpg").write_bytes(picture())
-    said = together.made("bench", MODEL="cascade", QUICK="1", IMAGES=str(pictures))
-    assert "threshold 0.5: 1 of 2 passed on" in said
-    (report,) = re.findall(r"report: (\S+)$", said, re.MULTILINE)
+    output = together.made("bench", MODEL="cascade", QUICK="1", IMAGES=str(pictures))
+    assert "threshold 0.5: 1 of 2 passed on" in output
+    (report,) = re.findall(r"report: (\S+)$", output, re.MULTILINE)
     page = together.path / report
     results = json.loads((page.parent / "results.json").read_text())
     assert {one["target"] for one in results["measurements"]} == {"cascade", "ensemble"}

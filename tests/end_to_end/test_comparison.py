@@ -49,8 +49,8 @@ def test_all_see_the_same_on_a_photo(project: Project, photo: str) -> None:
 def test_ctrl_c_leaves_nothing(project: Project, photo: str) -> None:
     make = project.start_make("rivals", IMAGES=photo, ONLY="textbook")
     wait_until(project.temporary_servers, "the textbook's server")
-    said = interrupt(make)
-    assert "interrupted" in said and "Traceback" not in said
+    output = interrupt(make)
+    assert "interrupted" in output and "Traceback" not in output
     assert project.temporary_servers() == []
     project.made("status")
 

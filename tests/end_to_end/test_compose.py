@@ -93,10 +93,10 @@ def test_one_command_from_a_fresh_clone_to_an_answer(alone: Alone) -> None:
     url = f"{alone.project.http}/classify?top=3"
     asked = alone.run("curl", "--silent", "--data-binary", "@photo.jpg", url)
     assert len(json.loads(asked.stdout)["labels"]) == 3
-    said = alone.compose("logs", "--no-log-prefix").stdout
+    output = alone.compose("logs", "--no-log-prefix").stdout
     steps = ("created the admin key", "exporting to ONNX", "- precision ", "laid out: version 1")
     for step in steps:
-        assert step in said, said
+        assert step in output, output
 
 
 def test_all_that_was_made_belongs_to_the_owner_of_the_checkout(alone: Alone) -> None:
@@ -121,12 +121,12 @@ def test_up_again_does_nothing(alone: Alone, engine: docker.DockerClient) -> Non
     before, images = server(), {each.id for each in engine.images.list()}
     alone.up()
     assert server() == before and {each.id for each in engine.images.list()} <= images
-    said = alone.compose("logs").stdout
+    output = alone.compose("logs").stdout
     for nothing in ("nothing to export", "nothing to check", "nothing to lay out"):
-        assert said.count(nothing) == 1, said
+        assert output.count(nothing) == 1, output
 
 
-def test_what_cannot_be_had_is_said_in_the_log(alone: Alone) -> None:
+def test_what_cannot_be_had_is_named_in_the_log(alone: Alone) -> None:
     nowhere = {"WEIGHTS": "build/nowhere.pth"}
     refused = alone.compose("up", "--wait", **nowhere)
     assert refused.returncode != 0 and "export" in refused.stderr
@@ -147,12 +147,12 @@ def test_a_change_is_a_new_version(alone: Alone) -> None:
 def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(alone: Alone) -> None:
     (alone.path / ".venv").symlink_to(Path(__file__).parents[2] / ".venv")
     project = alone.project
-    said = project.made("up", FLAVOUR="cpu")
-    assert f"removing containers that the Compose project {alone.path.name} started" in said
-    assert "export:" not in said and "engine:" not in said and "version 1" in said
+    output = project.made("up", FLAVOUR="cpu")
+    assert f"removing containers that the Compose project {alone.path.name} started" in output
+    assert "export:" not in output and "engine:" not in output and "version 1" in output
     (served,) = of_checkout(alone.path)
 
-    # With nothing of what make was told: it stands where Compose reads it.
+    # Without make's settings: they are written where Compose reads them.
     alone.environment = {"PATH": alone.environment["PATH"]} | {
         name: value for name, value in alone.environment.items() if name in ("DOCKER_HOST", "HOME")
     }

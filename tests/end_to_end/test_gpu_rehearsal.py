@@ -123,10 +123,10 @@ def manifest_of(project: Project) -> dict[str, object]:
 
 
 def test_from_weights_to_an_answer(gpu: Project) -> None:
-    said = gpu.made("up")
+    output = gpu.made("up")
     for step in ("export:", "plan: no plan yet", "PASSED TensorRT.trtexec", "accuracy gate", "up:"):
-        assert step in said, said
-    assert "- network: top-1 equal" in said and "- ensemble: top-1 equal" in said
+        assert step in output, output
+    assert "- network: top-1 equal" in output and "- ensemble: top-1 equal" in output
     manifest: Any = manifest_of(gpu)
     assert manifest["identity"]["TensorRT"] == "11.1.0" and manifest["precision"]["half layers"] > 0
     assert "--profilingVerbosity=detailed" not in manifest["flags"]
@@ -175,20 +175,20 @@ def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
 
 def test_gpus_that_cannot_serve_are_refused_before_anything_is_pulled(gpu: Project) -> None:
     desk, other = "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3060"
-    for played, said in (
+    for played, cause in (
         ({"REHEARSAL_GPUS": f"{desk}/{other}"}, "choose the ones to serve on: GPUS=0 or GPUS=1"),
         ({"REHEARSAL_GPUS": desk, "REHEARSAL_DRIVER": "570.86"}, "driver 570.86 is older than 580"),
         ({"GPUS": "1"}, "names a GPU that this machine does not have: 1"),
     ):
         refused = gpu.make("up", **played)
         (line,) = error_lines(refused.stderr)
-        assert refused.returncode != 0 and said in line
+        assert refused.returncode != 0 and cause in line
         assert "image" not in refused.stdout
     twins = gpu.made("up", REHEARSAL_GPUS="NVIDIA Rehearsal GPU/NVIDIA Rehearsal GPU")
     assert "containers see 2 x NVIDIA Rehearsal GPU" in twins and "up already" in twins
 
 
-def test_a_gpu_that_the_container_lost_is_told(gpu: Project) -> None:
+def test_a_gpu_that_the_container_lost_is_reported(gpu: Project) -> None:
     server = f"{gpu.compose_project}-server-1"
     run("docker", "exec", server, "touch", "/tmp/gpu-lost")
     try:
@@ -211,8 +211,8 @@ def test_the_proof_runs_whole(gpu: Project) -> None:
         found = wait_until(
             lambda: copy_and_key(gpu) or proving.poll() is not None, "its copy's key", 3600
         )
-        said = proving.communicate()[0]
-    assert proving.returncode == 0, said
+        output = proving.communicate()[0]
+    assert proving.returncode == 0, output
     copy, key = found
     assert not any(key in word for word in shown.result())
     assert f"{GRPC_HEADER}:{{secret}}" in shown.result()  # perf_analyzer's
@@ -225,10 +225,10 @@ def test_the_proof_runs_whole(gpu: Project) -> None:
     assert not rows, proof["rows"]
     failed = [step["step"] for step in proof["steps"] if step["exit_code"]]
     assert failed == ["scores on the GPU"], proof["steps"]
-    assert said.count("- confirmed: ") == len(proof["rows"]) - 1
+    assert output.count("- confirmed: ") == len(proof["rows"]) - 1
     text = report.with_name("proof.md").read_text() + report.read_text()
-    for told in (gpu.path, ROOT, Path(gpu.settings["SAMPLES"]).parent, platform.node()):
-        assert str(told) not in text
+    for private in (gpu.path, ROOT, Path(gpu.settings["SAMPLES"]).parent, platform.node()):
+        assert str(private) not in text
     assert not copy.parent.exists()
     for kind in ("container", "image", "network"):
         assert copy.name not in run("docker", kind, "ls", "--format", "{{json .}}")
@@ -265,13 +265,13 @@ def test_the_other_pipelines_get_plans_too(gpu: Project) -> None:
     for model, (command, words) in asked.items():
         done = gpu.make(command, **words)
         assert done.returncode == 0, done.stderr
-        for said in (
+        for expected in (
             f"{names[model]} plan: no plan yet",
             "PASSED",
             "gate: ",
             "- network: top-1 equal",
         ):
-            assert said in done.stderr, done.stderr
+            assert expected in done.stderr, done.stderr
         network = gpu.path / "build" / "live" / model / "1"
         plan = json.loads((network / "plan.json").read_text())
         assert plan["identity"]["shapes"]["maxShapes"] == BESIDE[model]
@@ -279,9 +279,9 @@ def test_the_other_pipelines_get_plans_too(gpu: Project) -> None:
         assert not (network / "model.onnx").exists()
     assert "up already" in gpu.made("up")
     gpu.made("down")
-    said = gpu.made("up")
+    output = gpu.made("up")
     for step in ("export:", "plan:", "trtexec", "gate", "could not be loaded again"):
-        assert step not in said, said
+        assert step not in output, output
     ready = re.findall(r"^ ?(\w+) +\d+ +READY", gpu.made("models", COLUMNS="200"), re.MULTILINE)
     assert {*BESIDE, "sentiment_ensemble", "places_ensemble", "cascade"} <= set(ready)
     for command, words in asked.values():
@@ -302,8 +302,8 @@ def test_another_gpu_and_tensorrt_want_another_plan(gpu: Project) -> None:
         "ARCH": "squeezenet1_1",
         "WEIGHTS": "random",
     }
-    said = gpu.made("up")
-    (line,) = (line for line in said.splitlines() if line.startswith("- plan: "))
+    output = gpu.made("up")
+    (line,) = (line for line in output.splitlines() if line.startswith("- plan: "))
     for reason in (
         "TensorRT: 11.1.0 -> 10.16.1",
         "compute capability: 8.6 -> 9.0",
@@ -311,8 +311,8 @@ def test_another_gpu_and_tensorrt_want_another_plan(gpu: Project) -> None:
         "shapes.optShapes: input:32x3x224x224 -> input:16x3x224x224",
     ):
         assert reason in line
-    assert "PASSED TensorRT.trtexec" in said
-    assert "sentiment_ensemble could not be loaded again: " in said
+    assert "PASSED TensorRT.trtexec" in output
+    assert "sentiment_ensemble could not be loaded again: " in output
     done = gpu.make("sentiment", TEXT="I hate this place!")
     assert "sentiment plan: " in done.stderr and "TensorRT: 11.1.0 -> " in done.stderr
     assert done.returncode == 0, done.stderr + gpu.made("logs")
@@ -329,9 +329,9 @@ def test_after_a_killed_build_two_at_once_take_turns(gpu: Project) -> None:
     make.communicate()
     assert not plan_of(gpu).exists()
     makes = [gpu.start_make("up"), gpu.start_make("up")]
-    said = [make.communicate(timeout=LONGEST_S)[0] for make in makes]
-    assert [make.returncode for make in makes] == [0, 0], said
-    assert sorted(text.count("plan: no plan yet") for text in said) == [0, 1]
+    outputs = [make.communicate(timeout=LONGEST_S)[0] for make in makes]
+    assert [make.returncode for make in makes] == [0, 0], outputs
+    assert sorted(text.count("plan: no plan yet") for text in outputs) == [0, 1]
     assert not drafts(gpu)
 
 
@@ -371,8 +371,8 @@ def test_a_plan_that_fails_the_gate_is_not_published(gpu: Project) -> None:
 def test_dali_makes_the_pixels_that_torchvision_makes(gpu: Project) -> None:
     """The pipeline as it is shipped, on the real DALI's CPU operators: within a level or two, where
     it rounds otherwise. That to_pixels with decode="full" is torchvision's, other tests hold."""
-    said = gpu.made("up", PREPROCESS="dali")
-    assert "- ensemble: top-1 equal" in said
+    output = gpu.made("up", PREPROCESS="dali")
+    assert "- ensemble: top-1 equal" in output
     recipe = gpu.served_version / "models" / "preprocessing_dali" / "transform.json"
     how = replace(Transform.load(recipe), decode="full")
     with InferenceServerClient(gpu.http) as server:
@@ -437,12 +437,12 @@ def test_compose_alone_does_the_same(gpu: Project) -> None:
             pytest.fail(done.stderr)
         return done.stdout
 
-    said = (
+    stages = (
         ("PASSED TensorRT.trtexec", "- ensemble: top-1 equal", "laid out: "),
         ("nothing to export", "nothing to build", "has passed the gate", "no candidate to check"),
     )
     try:
-        for expected in said:
+        for expected in stages:
             compose("up", "--wait")
             with Client(gpu.http) as client:
                 assert len(client.classify(picture()).labels) == 5
@@ -468,8 +468,8 @@ def test_containers_compute_on_the_gpus_that_serve(monkeypatch: pytest.MonkeyPat
     """By the numbers of nvidia-smi, whatever the shell says; without GPUS, on all."""
     require_docker()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    for said, seen in (({"GPUS": "0,2"}, "0,2"), ({}, None)):
-        stack = GpuStack(Settings.load(said, Path("no .env")))
+    for settings, seen in (({"GPUS": "0,2"}, "0,2"), ({}, None)):
+        stack = GpuStack(Settings.load(settings, Path("no .env")))
         asked = stack.compose("--profile", "steps", "config", "--format", "json", quiet=True)
         services = json.loads(asked.stdout)["services"]
         for name in ("engine", "gate", "server"):

@@ -93,12 +93,12 @@ def test_a_pipeline_that_was_unloaded(served: Project) -> None:
     assert f"{PIPELINE} was not loaded: loaded it" in served.made("status")
 
 
-def test_what_was_done_is_told(served: Project) -> None:
+def test_what_was_done_is_shown(served: Project) -> None:
     model = wait_until(lambda: subject(served).running().get("postprocessing"), "the model")[0]
     healed(served, model.kill)
-    told = "postprocessing: it lacked a process; reloaded it"
-    assert told in served.made("status")
-    assert told in served.made("logs")
+    line = "postprocessing: it lacked a process; reloaded it"
+    assert line in served.made("status")
+    assert line in served.made("logs")
     connection = http.client.HTTPConnection("127.0.0.1", int(served.settings["METRICS_PORT"]))
     connection.request("GET", "/metrics")
     metrics = connection.getresponse().read().decode()

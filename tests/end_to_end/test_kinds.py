@@ -70,7 +70,7 @@ class Sum(Recipe):
     def gist(self, answer): return float(answer["SUM"][0, 0])
     def judge(self, made, answers): return Agreement(1, int(self.gist(answers[0]) == 38384640), 0)
 
-    def ask(self, server, asked, said):
+    def ask(self, server, asked, environment):
         connection = Address.of(server.known["url"]).connection(60)
         for question in (self.question(open(name, "rb").read()) for name in asked):
             print(self.gist(infer.ask(connection, self.ensemble, question)))
@@ -100,8 +100,8 @@ def test_a_kind_is_one_module_and_one_recipe(served: Project) -> None:
         program = own / "model_repository" / "adder" / "1" / "model.py"
         program.write_text(program.read_text() + "# the same, otherwise\n")
         assert "published: sums version 2" in served.made("publish", **model)
-        said = served.made("rollout", WATCH_SECONDS="1", MAX_P99_RATIO="20", **model)
-        assert "sums version 2 is live; 0 of " in said
+        output = served.made("rollout", WATCH_SECONDS="1", MAX_P99_RATIO="20", **model)
+        assert "sums version 2 is live; 0 of " in output
         assert "live (rollout)" in served.made("history", **model)
         assert "removed: sums" in served.made("remove-model", NAME="sums")
         assert not list(own.glob("*/sums*")) and not list(own.glob("*/adder"))

@@ -89,10 +89,10 @@ def test_down_leaves_nothing(project: Project) -> None:
 
 def test_up_twice_at_once(project: Project) -> None:
     first, second = project.start_make("up"), project.start_make("up")
-    said = [make.communicate(timeout=300)[0] for make in (first, second)]
-    assert [first.returncode, second.returncode] == [0, 0], said
-    assert sum("up already" in text for text in said) == 1
-    assert sum("waiting for another make" in text for text in said) == 1
+    outputs = [make.communicate(timeout=300)[0] for make in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], outputs
+    assert sum("up already" in text for text in outputs) == 1
+    assert sum("waiting for another make" in text for text in outputs) == 1
 
 
 def test_ctrl_c_during_the_export(project: Project) -> None:
@@ -101,8 +101,8 @@ def test_ctrl_c_during_the_export(project: Project) -> None:
     make = project.start_make("up")
     drafts = project.path / "build" / "versions" / ".draft"
     wait_until(lambda: list(drafts.glob(".onnx.*.tmp")), "the export to begin writing")
-    said = interrupt(make)
-    assert "interrupted" in said and "Traceback" not in said
+    output = interrupt(make)
+    assert "interrupted" in output and "Traceback" not in output
     assert not drafts.exists()
     assert "up:" in project.made("up")
 
@@ -225,10 +225,10 @@ def test_wrong_settings(
 def test_a_change_is_named_and_served(project: Project, tmp_path: Path) -> None:
     project.made("up")
     (tmp_path / "noise.jpg").write_bytes(picture())
-    said = project.make("classify", IMG=str(tmp_path / "noise.jpg"), **SMALL).stderr
-    assert said.startswith("- this restarts the server with ARCH=drawn")
-    assert "to go back: make up ARCH=mobilenet_v2" in said
-    assert "arch: mobilenet_v2 -> drawn" in said
+    output = project.make("classify", IMG=str(tmp_path / "noise.jpg"), **SMALL).stderr
+    assert output.startswith("- this restarts the server with ARCH=drawn")
+    assert "to go back: make up ARCH=mobilenet_v2" in output
+    assert "arch: mobilenet_v2 -> drawn" in output
     status = project.made("status")
     for name in ("ensemble_python_resnet50", "resnet50_onnx"):  # of the API, whatever it serves
         assert f"{name}, serving drawn" in status
@@ -236,7 +236,7 @@ def test_a_change_is_named_and_served(project: Project, tmp_path: Path) -> None:
     assert "untrained" in labels.read_text()
 
 
-def test_classify_brings_the_server_up_and_keeps_what_was_said(
+def test_classify_brings_the_server_up_and_keeps_its_settings(
     project: Project, tmp_path: Path
 ) -> None:
     (tmp_path / "noise one.jpg").write_bytes(picture())
@@ -249,8 +249,8 @@ def test_classify_brings_the_server_up_and_keeps_what_was_said(
 
 
 def test_without_an_engine_the_local_flavour_is_chosen(project: Project) -> None:
-    said = project.made("up", FLAVOUR="", DOCKER_HOST="unix:///nowhere/docker.sock")
-    assert "flavour local: " in said and "Docker" in said
+    output = project.made("up", FLAVOUR="", DOCKER_HOST="unix:///nowhere/docker.sock")
+    assert "flavour local: " in output and "Docker" in output
     refused = project.make("up", FLAVOUR="cpu", DOCKER_HOST="unix:///nowhere/docker.sock")
     (line,) = error_lines(refused.stderr)
     assert "FLAVOUR=cpu needs Docker" in line and "FLAVOUR=local" in line
@@ -268,8 +268,8 @@ def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
     file.unlink()
     (line,) = error_lines(project.make("models").stderr)
     assert "admin.key is missing" in line and "make up" in line
-    said = project.made("up")
-    assert "created the admin key" in said and "up:" in said and "up already" not in said
+    output = project.made("up")
+    assert "created the admin key" in output and "up:" in output and "up already" not in output
     assert file.read_text() != first
     assert "READY" in project.made("models")
 

@@ -107,8 +107,8 @@ def read_only(machine: Machine) -> Iterator[None]:
 def test_nothing_begins_on_a_full_disk(machine: Machine) -> None:
     with full(machine):
         for words in (["up"], ["keys", "ADD=ann"]):
-            said = one_line(machine.make(*words, **SMALL))
-            assert "no space left on device" in said and "make prune" in said
+            error = one_line(machine.make(*words, **SMALL))
+            assert "no space left on device" in error and "make prune" in error
         for command in ("history", "prune", "down"):
             assert machine.make(command).returncode == 0, command
     machine.made("keys", "ADD=ann")
@@ -118,8 +118,8 @@ def test_nothing_is_written_to_a_read_only_tree(machine: Machine) -> None:
     with read_only(machine):
         machine.made("history")
         for command in ("up", "prune", "clean"):
-            said = one_line(machine.make(command))
-            assert "read-only file system" in said and "can be written to" in said
+            error = one_line(machine.make(command))
+            assert "read-only file system" in error and "can be written to" in error
 
 
 @pytest.mark.parametrize("files", [12, pytest.param(6, marks=LONG), pytest.param(24, marks=LONG)])

@@ -102,8 +102,8 @@ def test_a_pack_serves_without_a_network(tmp_path: Path, exported: Path) -> None
             there = tmp_path / flavour
             serve = SERVE.format(*free_ports(3), flavour=flavour, picture=noise)
             install = f"sh {folder}/{pack.INSTALL} {there}; cd {there}"
-            said = without_a_network(f"{engine}\n{install}\n({serve})", tmp_path)
-            assert "export:" not in said and "building" not in said
-            (answer,) = (line for line in said.splitlines() if line.startswith("{"))
+            output = without_a_network(f"{engine}\n{install}\n({serve})", tmp_path)
+            assert "export:" not in output and "building" not in output
+            (answer,) = (line for line in output.splitlines() if line.startswith("{"))
             answers.append(json.loads(answer)["labels"])
         assert answers[0] == answers[1]

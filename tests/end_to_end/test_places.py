@@ -35,8 +35,8 @@ def test_answers_match_pytorch(together: Project, places: Path, tmp_path: Path) 
         for label in found:
             assert label.probability == pytest.approx(right[label.index], abs=0.01)
     command = {"IMG": str(tmp_path), "MODEL": "places", "JSON": "1", "TOP": "1"}
-    said = map(json.loads, together.made("classify", **command).splitlines()[-4:])
-    labels = [[label["label"] for label in each["labels"]] for each in said]
+    printed = map(json.loads, together.made("classify", **command).splitlines()[-4:])
+    labels = [[label["label"] for label in each["labels"]] for each in printed]
     assert labels == [[each[0].label] for each in answers[:4]]
 
 

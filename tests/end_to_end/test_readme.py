@@ -41,12 +41,12 @@ def test_the_two_commands_stand_there() -> None:
 
 
 def test_demo_answers_on_a_fresh_machine(newcomer: Project) -> None:
-    said = newcomer.made("demo")
-    assert "build/mug.jpg" in said
-    assert "make classify IMG=" in said
-    assert f"http://{newcomer.http}" in said
-    (likeliest,) = re.findall(r"^  (.*mug) +(\d+)\.\d+%", said, re.MULTILINE)
-    trained_here = "trained here, on drawings" in said
+    output = newcomer.made("demo")
+    assert "build/mug.jpg" in output
+    assert "make classify IMG=" in output
+    assert f"http://{newcomer.http}" in output
+    (likeliest,) = re.findall(r"^  (.*mug) +(\d+)\.\d+%", output, re.MULTILINE)
+    trained_here = "trained here, on drawings" in output
     assert likeliest[0] == ("drawn mug" if trained_here else "coffee mug")
     assert int(likeliest[1]) > (80 if trained_here else 20)
 

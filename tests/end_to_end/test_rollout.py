@@ -44,7 +44,7 @@ def brought_up(folder: Path, exported: Path, flavour: str) -> Project:
     project = Project.copy(folder, FLAVOUR=flavour, **QUICK)
     project.take(exported)
     project.made("up")
-    # What is not said again stays as it is in the version that serves.
+    # Settings that are omitted keep the live version's values.
     for name in ("ARCH", "WEIGHTS"):
         del project.settings[name]
     return project
@@ -111,8 +111,8 @@ def test_there_and_back(project: Project) -> None:
     new = published(project, MAX_MEGAPIXELS="40")
     assert serving(project) == first
     with nobody_waits_in_vain(project, pause=0.1):
-        said = project.made("rollout", CANARY="20")
-        assert f"version {new} is live; 0 of " in said and "20% of the requests" in said
+        output = project.made("rollout", CANARY="20")
+        assert f"version {new} is live; 0 of " in output and "20% of the requests" in output
         assert f"version {new} is live" in project.made("history")
         assert f"version {new}" in project.made("status")
         assert "up already" in project.made("up")  # nothing is left to change
@@ -134,12 +134,12 @@ def test_a_canary_gets_its_share_of_our_clients(project: Project) -> None:
     candidate.name = f"{PIPELINE}_candidate"
     candidate.parameters["share"].string_value = "100"
     labels = (project.path / "build" / "live" / PIPELINE / "labels.txt").read_bytes()
-    told = {
+    parameters = {
         "config": json_format.MessageToJson(candidate, preserving_proto_field_name=True),
         "file:1/none": base64.b64encode(b"none").decode(),
         "file:labels.txt": base64.b64encode(labels).decode(),
     }
-    control(project, candidate.name, "load", {"parameters": told})
+    control(project, candidate.name, "load", {"parameters": parameters})
     with Client(url=project.http) as http, Client(url=project.grpc, protocol="grpc") as grpc:
         for client in (http, grpc):
             assert client.classify(picture()).labels
@@ -291,9 +291,9 @@ def test_a_network_that_does_not_fit(
 def test_another_picture_size(local: Project, candidate: Path) -> None:
     """Of all versions the configs are one: this takes a restart."""
     manifest = candidate / "onnx" / "manifest.json"
-    told = json.loads(manifest.read_text())
-    told["onnx"]["input"] = ["uint8", 3, 299, 299]
-    replaced(manifest, json.dumps(told))
+    content = json.loads(manifest.read_text())
+    content["onnx"]["input"] = ["uint8", 3, 299, 299]
+    replaced(manifest, json.dumps(content))
     refused(local, "takes pictures of", candidate)
 
 
@@ -314,8 +314,8 @@ def test_labels_that_nobody_knows_again(local: Project, assets: Path) -> None:
     refused(local, "has untrained weights", random)
     before = serving(local)
     with nobody_waits_in_vain(local):
-        said = local.made("rollout", VERSION=random.name, ANYWAY="1")
-        assert f"version {random.name} is live; 0 of " in said
+        output = local.made("rollout", VERSION=random.name, ANYWAY="1")
+        assert f"version {random.name} is live; 0 of " in output
         assert f"version {before} is live; 0 of " in local.made("rollback")
     assert serving(local) == before
     manifest = random / "onnx" / "manifest.json"
@@ -373,11 +373,11 @@ def rolling_out(project: Project, number: int) -> subprocess.Popen[str]:
 def test_ctrl_c_in_the_middle(local: Project, good: Path) -> None:
     before, number = serving(local), int(good.name)
     with nobody_waits_in_vain(local):
-        said = interrupt(rolling_out(local, number))
-    assert f"version {before} still serves" in said and "Traceback" not in said
+        output = interrupt(rolling_out(local, number))
+    assert f"version {before} still serves" in output and "Traceback" not in output
     assert serving(local) == before and not in_the_middle(local, number)
-    told = local.made("history")
-    assert "was interrupted" not in told and "(rollout): interrupted" in told
+    history = local.made("history")
+    assert "was interrupted" not in history and "(rollout): interrupted" in history
 
 
 def test_kill_9_of_the_server_in_the_middle(local: Project, good: Path) -> None:
@@ -387,9 +387,9 @@ def test_kill_9_of_the_server_in_the_middle(local: Project, good: Path) -> None:
     everyone = psutil.Process(pid).children(recursive=True)
     (server,) = (each for each in everyone if each.name() == "tritonserver")
     server.kill()
-    said, _ = make.communicate(timeout=300)
-    assert make.returncode != 0 and "Traceback" not in said
-    assert len(error_lines(said)) == 1
+    output, _ = make.communicate(timeout=300)
+    assert make.returncode != 0 and "Traceback" not in output
+    assert len(error_lines(output)) == 1
     assert f"version {before}" in local.made("up")
     assert serving(local) == before and not in_the_middle(local, number)
     assert f"version {before} is live" in local.made("history")

@@ -44,7 +44,7 @@ ADMIN_KEY = secrets.token_hex(32)
 # All that goes over the line where S3 copies the network by itself.
 WITHOUT_NETWORK = 1 << 20
 
-# In which each fault is to be told.
+# Within which each fault must be reported.
 MOST_S = 10
 
 # Triton asks a closed port again and again before it gives up.
@@ -104,9 +104,9 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     client_of_any_service: Any = BaseClient
     call = client_of_any_service._make_api_call
 
-    def count(client: BaseClient, operation: str, said: dict[str, Any]) -> Any:
+    def count(client: BaseClient, operation: str, parameters: dict[str, Any]) -> Any:
         counted[operation] += 1
-        return call(client, operation, said)
+        return call(client, operation, parameters)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", count)
     return counted
@@ -347,15 +347,15 @@ def test_each_fault_of_a_place_has_its_own_words(place: Place) -> None:
     assert "speaks plain http" in complaint(place, https)
 
 
-def test_who_may_not_write_is_told_and_so_is_a_server_that_may(
+def test_too_few_and_too_many_rights_are_reported(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     place.remote("live").write("labels.txt", b"")
     too_much = tmp_path / "server.credentials"
     too_much.write_text(place.keys("operator").read_text() + "region = us-east-1\n")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    said = complaint(place, place.url("live"), S3_SERVER_CREDENTIALS=str(too_much))
-    assert "the server's key bundle:operator may write" in said
+    message = complaint(place, place.url("live"), S3_SERVER_CREDENTIALS=str(too_much))
+    assert "the server's key bundle:operator may write" in message
     elsewhere = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{place.port}")
     elsewhere.create_bucket(Bucket="private")
     place.remote("live", "private").write("labels.txt", b"")
@@ -367,10 +367,10 @@ def test_who_may_not_write_is_told_and_so_is_a_server_that_may(
 
 
 def test_s3_check_before_the_first_up_says_that_all_is_well(place: Place) -> None:
-    said = place.project.made(
+    output = place.project.made(
         "s3-check",
         REPOSITORY=place.url("never-filled"),
         S3_SERVER_CREDENTIALS=str(place.keys("server")),
     )
-    assert "lists, reads and writes" in said and "cannot write" in said
-    assert "nothing below" in said and "make up" in said
+    assert "lists, reads and writes" in output and "cannot write" in output
+    assert "nothing below" in output and "make up" in output

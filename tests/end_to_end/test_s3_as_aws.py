@@ -27,7 +27,7 @@ from tests.project import Project, free_ports, wait_until
 
 BUCKET = "bundle-models"
 
-# In which each fault is to be told.
+# Within which each fault must be reported.
 MOST_S = 10
 
 ALL = f"arn:aws:s3:::{BUCKET}/models/live*"
@@ -36,8 +36,10 @@ BUCKET_ITSELF = f"arn:aws:s3:::{BUCKET}"
 
 
 def allowed(*rights: tuple[str, str]) -> str:
-    said = [{"Effect": "Allow", "Action": f"s3:{what}", "Resource": on} for what, on in rights]
-    return json.dumps({"Version": "2012-10-17", "Statement": said})
+    statements = [
+        {"Effect": "Allow", "Action": f"s3:{what}", "Resource": on} for what, on in rights
+    ]
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
 
 
 # The first two are what docs/s3.md asks for.
@@ -149,8 +151,8 @@ def test_make_s3_check_needs_no_more_than_it_installs(asks: Aws, tmp_path: Path)
     )
     with environment(frozenset({"tools", "s3"})) as folder:
         (project.path / ".venv").symlink_to(folder)
-        said = project.made("s3-check")
-    assert "installing" not in said
+        output = project.made("s3-check")
+    assert "installing" not in output
 
 
 @pytest.mark.parametrize(
@@ -201,9 +203,9 @@ def test_each_right_that_is_missing_is_named(
     with pytest.raises(UserError) as refused:
         examine(asks, tmp_path, monkeypatch, asks.keys[operator], server)
     assert time.monotonic() - began < MOST_S
-    said = f"{refused.value.cause}; {refused.value.remedy}"
-    assert words.format(place=asks.location()) in said
+    message = f"{refused.value.cause}; {refused.value.remedy}"
+    assert words.format(place=asks.location()) in message
     whose = "the server's key" if operator == "operator" else "your key"
-    assert said.startswith(
+    assert message.startswith(
         f"{whose} {asks.keys[server if operator == 'operator' else operator].key}"
     )

@@ -193,8 +193,8 @@ def test_it_needs_no_server_and_down_stops_it(network: Path, tmp_path: Path) -> 
     try:
         project.made("similar", IMG=f"{warmup}/mug.jpg", IN=str(tmp_path))
         kept = stubs(project)
-        said = project.made("down")
-        assert "no server was running" in said and "embeddings service stopped" in said
+        output = project.made("down")
+        assert "no server was running" in output and "embeddings service stopped" in output
         assert kept and not any(each.is_running() for each in kept)
         with Client(where(project)) as client:
             assert isinstance(why_not(client), ServerUnreachable)

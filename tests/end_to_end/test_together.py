@@ -121,16 +121,16 @@ def test_a_restart_brings_all_back(together: Project, compared: Compared) -> Non
 
         # One is unloaded, and one is damaged: neither comes back, and neither keeps others away.
         members = ("sentiment_onnx", "sentiment_postprocessing", "sentiment_preprocessing")
-        said = together.made("unload", TRITON_MODEL="sentiment_ensemble")
-        assert f"unloaded: {', '.join(('sentiment_ensemble', *members))}" in said
+        output = together.made("unload", TRITON_MODEL="sentiment_ensemble")
+        assert f"unloaded: {', '.join(('sentiment_ensemble', *members))}" in output
         models = together.made("models")
         for member in members:
             assert re.search(rf"^ {member} +1 +UNAVAILABLE", models, re.MULTILINE), models
         assert difference("cascade") <= 0.01  # it takes members of its own and of others
         together.made("down")
         shutil.rmtree(together.path / "build" / "live" / "classification_places" / "1")
-        said = together.made("up", PRECISION="fp32", DECODE="reduced")
-        (line,) = (line for line in said.splitlines() if "could not be loaded again" in line)
+        output = together.made("up", PRECISION="fp32", DECODE="reduced")
+        (line,) = (line for line in output.splitlines() if "could not be loaded again" in line)
         assert line.startswith("- places_ensemble")
         assert {"sentiment_ensemble", "places_ensemble"} <= not_ready(together)
         assert difference() <= 0.05 and difference("cascade") <= 0.05

@@ -11,6 +11,6 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.parametrize("served", ["local"], indirect=True)
 def test_everything_comes_back(served: Project) -> None:
-    said = served.made("torture", QUICK="1")
-    assert "requests that ended it once" in said and "server: SIGKILL" in said
+    output = served.made("torture", QUICK="1")
+    assert "requests that ended it once" in output and "server: SIGKILL" in output
     served.made("status")  # what serves was left alone

@@ -41,29 +41,29 @@ def test_it_measures_beside_nobody_and_writes_the_winner_with_its_figures_or_not
     assert "the running local server uses the cores" in line and "STOP=1" in line
     assert project.server_began() == began
     try:
-        said = project.made("tune", MINUTES="0.05", STOP="1", FLAVOUR="")
+        output = project.made("tune", MINUTES="0.05", STOP="1", FLAVOUR="")
         assert (
-            "flavour local: it serves" in said
-            and "stopping the local server during the search" in said
+            "flavour local: it serves" in output
+            and "stopping the local server during the search" in output
         )
         assert project.server_began() != began
         project.made("status")
     finally:
         project.make("down")
-    assert "network 1 x 2" in said and "pictures per second at p95" in said
+    assert "network 1 x 2" in output and "pictures per second at p95" in output
     env = (project.path / ".env").read_text()
-    if "make up" in said:
+    if "make up" in output:
         assert env.startswith("# mine\n# make tune: 20")
         assert "pictures per second at p95" in env and "fp32" not in env
     else:
-        assert env == MINE and ".env is unchanged" in said
+        assert env == MINE and ".env is unchanged" in output
     assert nothing_is_left(project)
 
 
 def test_ctrl_c_leaves_the_settings_as_they_were(project: Project) -> None:
     make = project.start_make("tune")
     wait_until(project.temporary_servers, "a server to be tried")
-    said = interrupt(make)
-    assert "interrupted" in said and "Traceback" not in said
+    output = interrupt(make)
+    assert "interrupted" in output and "Traceback" not in output
     assert (project.path / ".env").read_text() == MINE
     assert nothing_is_left(project)

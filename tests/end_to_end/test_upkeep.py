@@ -15,7 +15,7 @@ import pytest
 
 from tests.project import ROOT, Project, error_lines, picture
 
-# The last bundle whose .env said MOST_P99.
+# The last bundle whose .env had MOST_P99.
 EARLIER = "36fb1c2~1"
 SECRET = {"PASSPHRASE": "correct horse"}
 
@@ -51,8 +51,8 @@ def test_upgrade_backup_restore_and_prune(tmp_path: Path, exported: Path) -> Non
     assert "MOST_P99 in .env; it is called MAX_P99_RATIO now; make upgrade" in refusal(
         project, "history"
     )
-    said = project.made("upgrade")
-    assert ".env: MOST_P99 is called MAX_P99_RATIO now" in said and "layout 0 becomes" in said
+    output = project.made("upgrade")
+    assert ".env: MOST_P99 is called MAX_P99_RATIO now" in output and "layout 0 becomes" in output
     assert dotenv.read_text() == "# mine\nMAX_P99_RATIO=3\n"
     assert (project.path / ".env.before").read_text() == "# mine\nMOST_P99=3\n"
     assert project.made("upgrade") == "- nothing to upgrade\n"
@@ -149,13 +149,13 @@ def test_an_earlier_bundle_is_upgraded_while_it_serves(tmp_path: Path) -> None:
         key = (project.path / "build" / "run" / "admin.key").read_text()
         answer, history = labels(project, noise), project.made("history")
         pull(project, tmp_path / "new")
-        said = project.made("upgrade")
+        output = project.made("upgrade")
         order = ["MOST_P99 is called", "version 1 does not fit any more (", "- up: "]
-        assert sorted(order, key=said.index) == order, said
+        assert sorted(order, key=output.index) == order, output
         assert labels(project, noise) == answer and project.admin_key + "\n" == key
         assert "nothing to upgrade" in project.made("upgrade")
-        told = project.made("history")
-        assert history.split()[:2] == told.split()[:2] and "version 2 is live" in told
+        after = project.made("history")
+        assert history.split()[:2] == after.split()[:2] and "version 2 is live" in after
         project.made("rollback", WATCH_SECONDS="1")
         assert "version 1 is live" in project.made("history")
         assert labels(project, noise) == answer

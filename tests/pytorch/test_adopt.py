@@ -92,7 +92,7 @@ def test_other_photos_to_compare_on_mean_another_comparison(foreign: Path, tmp_p
     assert "samples: " in str(why_export(out, given))
 
 
-def test_a_foreign_network_that_is_told_otherwise(foreign: Path, tmp_path: Path) -> None:
+def test_options_that_contradict_a_foreign_network(foreign: Path, tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("cat\ndog\n")
     with pytest.raises(UserError, match=r"2 labels, and tiny\.onnx 5 classes"):
         adopted(foreign, tmp_path / "onnx", "--labels", str(tmp_path / "labels.txt"))

@@ -57,13 +57,13 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 def types_of(onnx: Path, *all_shapes: Mapping[str, str]) -> set[str]:
     """The types that the network computes in, once it is parsed, and built for these shapes."""
     rtx, options = (importlib.import_module(name) for name in ("rtx", "trtexec_options"))
-    said: list[str] = []
-    network = rtx.Network(lambda severity, message: said.append(f"{severity} {message}"))
-    assert network.parse(onnx), said
+    log: list[str] = []
+    network = rtx.Network(lambda severity, message: log.append(f"{severity} {message}"))
+    assert network.parse(onnx), log
     for shapes in all_shapes:
         profiles = options.profiles({f"--{name}": shapes[name] for name in OPTIONS})
-        assert network.build(profiles, "8.6") is not None, said
-    assert not [line for line in said if line.startswith("E")]
+        assert network.build(profiles, "8.6") is not None, log
+    assert not [line for line in log if line.startswith("E")]
     return {each.outputs[0].type for each in network.layers() if each.kind in COMPUTE}
 
 

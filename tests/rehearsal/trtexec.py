@@ -187,7 +187,7 @@ def _described(network: Network, detailed: bool, major: int) -> str:
     if major == 10:
         ends: dict[str, Any] = {"Bindings": [tensor.name for tensor in tensors]}
     else:
-        ends = {"I/O Tensors": [{"Name": each.name} | _said(each, 11) for each in tensors]}
+        ends = {"I/O Tensors": [{"Name": each.name} | _type(each, 11) for each in tensors]}
     return json.dumps({"Layers": layers} | ends, indent=2) + "\n"
 
 
@@ -195,19 +195,19 @@ def _layer(layer: rtx.Layer, major: int) -> dict[str, Any]:
     return {
         "Name": layer.name,
         "LayerType": layer.kind,
-        "Inputs": [{"Name": each.name} | _said(each, major) for each in layer.inputs],
-        "Outputs": [{"Name": each.name} | _said(each, major) for each in layer.outputs],
+        "Inputs": [{"Name": each.name} | _type(each, major) for each in layer.inputs],
+        "Outputs": [{"Name": each.name} | _type(each, major) for each in layer.outputs],
     }
 
 
-def _said(tensor: Tensor, major: int) -> dict[str, Any]:
+def _type(tensor: Tensor, major: int) -> dict[str, Any]:
     """In 11.x as "Migrating IEngineInspector Usage" of its docs has it, and as the strings of both
     libraries confirm."""
     dims = {"Dimensions": list(tensor.shape)}
     if major == 10:
         return dims | {"Format/Datatype": FORMATS.get(tensor.type, tensor.type)}
-    said = {"Datatype": TYPES.get(tensor.type, tensor.type)}
-    return dims | said | {"Format": "Format not available due to dynamic shapes"}
+    datatype = {"Datatype": TYPES.get(tensor.type, tensor.type)}
+    return dims | datatype | {"Format": "Format not available due to dynamic shapes"}
 
 
 if __name__ == "__main__":

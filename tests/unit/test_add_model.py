@@ -1,4 +1,4 @@
-"""What is said of a network of one's own, before anything is made of it."""
+"""The settings of make add-model, before anything is made of them."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_a_recipe_of_an_architecture(network: Path) -> None:
     assert (made.source, made.weights, made.labels) == (
         *("torchvision/resnet18", "default", "torchvision"),
     )
-    said = made.defaults()
-    assert said == {"ARCH": "resnet18", "WEIGHTS": "default", "PRECISION": "auto"}
+    defaults = made.defaults()
+    assert defaults == {"ARCH": "resnet18", "WEIGHTS": "default", "PRECISION": "auto"}
     own = {"ARCH": "resnet18", "WEIGHTS": "w.pth", "LABELS": str(network.with_name("two.txt"))}
     assert recipe("pets", own).classes == 2
 
 
 @pytest.mark.parametrize(
-    ("said", "cause"),
+    ("given", "cause"),
     [
         ({}, "no network given"),
         ({"ARCH": "resnet5"}, "ARCH=resnet5 is not one of torchvision's"),
@@ -69,11 +69,11 @@ def test_a_recipe_of_an_architecture(network: Path) -> None:
     ],
 )
 def test_what_is_refused_at_once(
-    network: Path, monkeypatch: pytest.MonkeyPatch, said: dict[str, str], cause: str
+    network: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], cause: str
 ) -> None:
     monkeypatch.chdir(network.parent)
     with pytest.raises(UserError, match=cause):
-        recipe("pets", said)
+        recipe("pets", given)
 
 
 @pytest.mark.parametrize("name", ["", "Pets", "9pets", "../pets"])
@@ -113,7 +113,7 @@ def test_a_sample_is_a_picture_and_what_it_shows(tmp_path: Path) -> None:
             samples(wrong)
 
 
-def test_what_is_said_of_pictures(network: Path) -> None:
+def test_how_pictures_are_given(network: Path) -> None:
     onnx = {"ONNX": str(network)}
     made = recipe("pets", onnx | {"PICTURES": "fit: letterbox, pad: 114, channels: bgr"}).pictures
     assert (made.fit, made.pad, made.channels, made.resize) == ("letterbox", 114, "bgr", 112)

@@ -16,7 +16,7 @@ HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 
 
 @pytest.mark.parametrize(
-    ("shape", "said"),
+    ("shape", "message"),
     [
         ((8, 8, 1), "8x8x1 is not a picture"),
         ((8, 8, 4), "8x8x4 is not a picture"),
@@ -24,9 +24,9 @@ HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
         ((8000, 7000, 3), "7000x8000 pixels, more than the limit of 50 megapixels"),
     ],
 )
-def test_what_is_no_picture_is_refused(shape: tuple[int, ...], said: str) -> None:
+def test_what_is_no_picture_is_refused(shape: tuple[int, ...], message: str) -> None:
     pixels = np.broadcast_to(np.float32(0), shape)
-    with pytest.raises(ArrayError, match=said):
+    with pytest.raises(ArrayError, match=message):
         to_square(pixels, HOW)
 
 

@@ -15,7 +15,7 @@ from scripts import bootstrap
 from tests.project import ROOT
 
 
-def test_what_takes_its_time_is_said_before_it_does(tmp_path: Path) -> None:
+def test_what_takes_long_is_announced_first(tmp_path: Path) -> None:
     for name in ("scripts/__init__.py", "scripts/bootstrap.py", "scripts/base", "requirements"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -34,7 +34,7 @@ def test_what_takes_its_time_is_said_before_it_does(tmp_path: Path) -> None:
     assert "cannot create a virtual environment" in done.stderr
 
 
-def test_what_pip_is_told_on_this_machine_is_told_to_uv(
+def test_pips_settings_on_this_machine_are_passed_to_uv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (*filter(re.compile("PIP_").match, os.environ), "XDG_CONFIG_HOME"):

@@ -33,8 +33,8 @@ def test_the_name_is_the_checkouts_own_and_one_that_is_given_wins(dotenv: Path) 
 
 def test_lines_come_and_go_and_the_users_stay(dotenv: Path) -> None:
     write("mine", ROOT / "build" / "run" / "compose.yaml", dotenv)
-    said = dotenv.read_text()
-    assert f"{NAME}=mine  #" in said and f"{FILE}=build/run/compose.yaml  #" in said
+    content = dotenv.read_text()
+    assert f"{NAME}=mine  #" in content and f"{FILE}=build/run/compose.yaml  #" in content
     write(dotenv=dotenv)
     assert not dotenv.exists()
 

@@ -18,7 +18,7 @@ def test_with_an_ensemble_goes_what_no_other_takes() -> None:
     assert only_of("network", steps) == []
 
 
-def test_a_restart_is_told_with_the_way_back() -> None:
+def test_a_restart_is_announced_with_the_way_back() -> None:
     now = {"ARCH": "mobilenet_v2", "CORES": "", "WEIGHTS": "default"}
     asked = {"ARCH": "resnet18", "CORES": "2", "WEIGHTS": "default"}
     assert restart(now, asked) == (

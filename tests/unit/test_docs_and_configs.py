@@ -16,13 +16,13 @@ from tests.project import ROOT
 
 REPOSITORY = ROOT / "model_repository"
 README = (ROOT / "README.md").read_text()
-SAID_VERSION = re.compile(r"(?:image\.version|VERSION): (?:&version )?([\d.]+)$", re.MULTILINE)
+STATED_VERSION = re.compile(r"(?:image\.version|VERSION): (?:&version )?([\d.]+)$", re.MULTILINE)
 COMPOSE = "".join(path.read_text() for path in sorted(ROOT.glob("compose*.yaml")))
 TARGETS = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
 def test_images_carry_the_version() -> None:
-    assert SAID_VERSION.findall(COMPOSE) == [bundle_client.__version__] * 3
+    assert STATED_VERSION.findall(COMPOSE) == [bundle_client.__version__] * 3
 
 
 def config(path: Path) -> ModelConfig:

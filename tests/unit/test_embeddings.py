@@ -48,7 +48,9 @@ def test_a_refused_picture_is_marked_and_its_neighbours_are_answered(made: Path)
         lengths = np.linalg.norm(answer["embedding"], axis=1)
         assert np.allclose(lengths, np.logical_not(refused), atol=1e-5)
         assert [bool(error) for (error,) in answer["error"]] == refused
-        assert {said for (said,) in answer["network"]} == {b"means, weights random (untrained)"}
+        assert {network for (network,) in answer["network"]} == {
+            b"means, weights random (untrained)"
+        }
     assert b"not a readable picture" in both["error"][0, 0] and b"; send" in both["error"][0, 0]
 
 

@@ -54,8 +54,8 @@ def test_what_is_broken_is_refused_in_one_line(numbers: range, tmp_path: Path) -
             adopted({"ONNX": str(tmp_path / f"{number}.onnx")}, folder)
             served += 1
         except UserError as refusal:
-            said = f"{refusal.cause}; {refusal.remedy}"
-            assert "\n" not in said and len(said) < 700, done
+            message = f"{refusal.cause}; {refusal.remedy}"
+            assert "\n" not in message and len(message) < 700, done
         except Exception as fault:
             raise AssertionError(done) from fault
     assert 0 < served < len(numbers) / 2

@@ -38,7 +38,7 @@ def test_no_file_is_no_key(tmp_path: Path) -> None:
 def test_a_secret_file_is_never_open_to_others(tmp_path: Path) -> None:
     files.write(tmp_path / "key", "secret", mode=0o600)
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
-    files.write(tmp_path / "open", "said", mode=0o644)
+    files.write(tmp_path / "open", "public", mode=0o644)
     assert (tmp_path / "open").stat().st_mode & 0o777 == 0o644
 
 

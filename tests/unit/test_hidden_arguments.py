@@ -19,13 +19,13 @@ LAUNCHER = [sys.executable, "-m", "bundle_serving.hidden_arguments"]
 PROGRAM = """
 import json, os, sys, time
 from pathlib import Path
-told = {
+report = {
     "pid": os.getpid(),
     "arguments": sys.argv[1:],
     "environment": dict(os.environ),
     "tracer": Path("/proc/self/status").read_text().split("TracerPid:")[1].split()[0],
 }
-print(json.dumps(told), flush=True)
+print(json.dumps(report), flush=True)
 time.sleep(60)
 """
 # No process of this one's may call ptrace any more.
@@ -61,13 +61,13 @@ def test_the_program_has_it_and_nobody_sees_it() -> None:
         assert process.stdout
         while not select.select([process.stdout], [], [], 0)[0]:
             assert SECRET not in shown.read_text()
-        told = json.loads(process.stdout.readline())
+        report = json.loads(process.stdout.readline())
         assert "key:{secret}" in shown.read_text() and SECRET not in shown.read_text()
-        assert told["arguments"] == [
+        assert report["arguments"] == [
             *("-H", f"key:{SECRET}", f"other={SECRET}", f"key:{SECRET}", "plain")
         ]
-        assert SECRET not in str(told["environment"])  # its children inherit nothing
-        assert {name: told["environment"][name] for name in ("PATH", "HOME")} == {
+        assert SECRET not in str(report["environment"])  # its children inherit nothing
+        assert {name: report["environment"][name] for name in ("PATH", "HOME")} == {
             name: os.environ[name] for name in ("PATH", "HOME")
         }
         assert Path(f"/proc/{process.pid}/environ").stat().st_mode & 0o077 == 0
@@ -78,8 +78,8 @@ def test_the_process_is_the_program() -> None:
     """Of one number from the start, with nothing that holds it or hangs on it, and it hears."""
     with started("{secret}") as process:
         assert process.stdout
-        told = json.loads(process.stdout.readline())
-        assert told["pid"] == process.pid and told["tracer"] == "0"
+        report = json.loads(process.stdout.readline())
+        assert report["pid"] == process.pid and report["tracer"] == "0"
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         wait_until(lambda: not children.read_text(), "the helpers to be gone")
         process.terminate()

@@ -50,8 +50,8 @@ def test_thirty_publishes_leave_a_folder_of_bounded_size(here: Path) -> None:
     assert archive.numbers(first) == [1, 2, 28, 29, 30]  # the live one, the one before it, three
     # The history grows by a line.
     assert max(sizes[9:]) < 1.1 * sizes[9]
-    told = [history.describe(event) for event in history.read(first)]
-    assert "version 3 removed (publish)" in told and history.serving(history.read(first)) == 2
+    lines = [history.describe(event) for event in history.read(first)]
+    assert "version 3 removed (publish)" in lines and history.serving(history.read(first)) == 2
 
 
 def test_an_earlier_version_that_is_published_again_stays(here: Path) -> None:
@@ -103,14 +103,14 @@ def test_what_a_machine_refuses_is_one_line(
         except OSError as fault:
             raise TheirError("failed to write") from fault
 
-    def said() -> int:
+    def in_words() -> int:
         raise TheirError(f"I/O error: {os.strerror(number)} (os error {number})")
 
-    for failing in (plainly, wrapped, said):
+    for failing in (plainly, wrapped, in_words):
         assert guarded(failing) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("error: ") and os.strerror(number).lower() in line
-        assert remedy in line and ("/some/file" in line) == (failing is not said)
+        assert remedy in line and ("/some/file" in line) == (failing is not in_words)
 
 
 def test_what_is_no_machines_fault_keeps_its_traceback() -> None:

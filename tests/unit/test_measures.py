@@ -35,8 +35,8 @@ def test_both_formats_say_the_same() -> None:
         histogram.observe(value, 'a "name"\\')
     counter.add("x", amount=3)
     histogram.description = "What it is"
-    told = text([histogram, counter])
-    of_prometheus = {s.name: s for f in prometheus(told) for s in f.samples}
+    plain_text = text([histogram, counter])
+    of_prometheus = {s.name: s for f in prometheus(plain_text) for s in f.samples}
     open_text = text([histogram, counter], openmetrics=True)
     open_text += as_openmetrics("# HELP c Not ours\n# TYPE c counter\nc 1\n") + "# EOF\n"
     assert "\n# TYPE c unknown\nc 1\n" in open_text
@@ -72,19 +72,19 @@ def test_the_last_minutes() -> None:
         recent.slot(series).counts[10] += 1
     recent.slot(series).errors += 1
     now[0] += SLOT_S
-    (told,) = recent.as_json()
-    assert (told["per_second"], told["errors"]) == (0.17, 1)
-    assert told["throughput"][-1] == 10 / SLOT_S
+    (summary,) = recent.as_json()
+    assert (summary["per_second"], summary["errors"]) == (0.17, 1)
+    assert summary["throughput"][-1] == 10 / SLOT_S
     now[0] += 60
-    (told,) = recent.as_json()
-    assert told["per_second"] == 0 and told["p99_ms"] is None
+    (summary,) = recent.as_json()
+    assert summary["per_second"] == 0 and summary["p99_ms"] is None
 
 
 def test_a_step_tells_the_door(tmp_path: Path) -> None:
-    asyncio.run(_told(tmp_path / "steps"))
+    asyncio.run(_reported(tmp_path / "steps"))
 
 
-async def _told(socket: Path) -> None:
+async def _reported(socket: Path) -> None:
     observed = Observed()
     steps = Steps(observed.report)
     reports = Reports(str(socket))

@@ -65,8 +65,8 @@ def measured(
 
 def found(*measurements: Measurement, **about: Any) -> dict[str, Any]:
     parts: dict[str, Any] = {part: {} for part in (*CIRCUMSTANCES, *CAUSES)}
-    told = json.dumps(results.as_dict("then", parts | about, list(measurements)))
-    read: dict[str, Any] = json.loads(told)
+    text = json.dumps(results.as_dict("then", parts | about, list(measurements)))
+    read: dict[str, Any] = json.loads(text)
     return read
 
 
@@ -134,11 +134,11 @@ def test_what_perf_analyzer_reports() -> None:
 
 
 def test_why_perf_analyzer_gave_up() -> None:
-    said = (
+    output = (
         "Request concurrency: 4\nFailed to maintain requested inference load. Worker thread(s) "
         "failed to generate concurrent requests.\nThread [0] had error: not a picture\n\n"
     )
-    assert perf_analyzer.reason(said) == "not a picture"
+    assert perf_analyzer.reason(output) == "not a picture"
     assert perf_analyzer.reason("") == "no message"
 
 

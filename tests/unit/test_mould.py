@@ -72,23 +72,23 @@ def of_pictures(path: Path) -> Image:
 def test_the_recipe_says_what_the_settings_say() -> None:
     recipe = of_pictures(RECIPE)
     assert recipe.models.ensemble == PIPELINE
-    said = {"ARCH": recipe.source.removeprefix("torchvision/"), "WEIGHTS": recipe.weights}
-    said |= {"PRECISION": recipe.precision, "OPT_BATCH": str(recipe.batch.optimal)}
-    assert said == {name: DEFAULTS[name] for name in said}
+    values = {"ARCH": recipe.source.removeprefix("torchvision/"), "WEIGHTS": recipe.weights}
+    values |= {"PRECISION": recipe.precision, "OPT_BATCH": str(recipe.batch.optimal)}
+    assert values == {name: DEFAULTS[name] for name in values}
 
 
 def changed(path: Path, **changes: Any) -> Path:
     """The recipe with other values; a dot in a key leads into a part, None takes the key out."""
-    said = yaml.safe_load(RECIPE.read_text())
+    content = yaml.safe_load(RECIPE.read_text())
     for key, value in changes.items():
         *parts, last = key.split("__")
-        where = said
+        where = content
         for part in parts:
             where = where[part]
         where.pop(last, None)
         if value is not None:
             where[last] = value
-    path.write_text(yaml.safe_dump(said))
+    path.write_text(yaml.safe_dump(content))
     return path
 
 
@@ -118,21 +118,21 @@ def test_a_wrong_recipe_is_refused_in_one_line(
     path = changed(tmp_path / "odd.yaml", **changes)
     with pytest.raises(UserError) as refused:
         write.main(["--recipe", str(path), "--out", str(tmp_path / "out")])
-    said = refused.value
-    assert cause in said.cause and remedy in f"{said.cause}; {said.remedy}"
-    assert "\n" not in f"{said.cause}{said.remedy}"
+    error = refused.value
+    assert cause in error.cause and remedy in f"{error.cause}; {error.remedy}"
+    assert "\n" not in f"{error.cause}{error.remedy}"
 
 
 def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot read"):
         load(tmp_path / "none.yaml")
-    for content, said in (
+    for content, message in (
         ("a: [", "is not valid YAML"),
         ("- 1", "is not a recipe"),
         ("", "is not a recipe"),
     ):
         (tmp_path / "odd.yaml").write_text(content)
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             load(tmp_path / "odd.yaml")
 
 
@@ -143,7 +143,7 @@ def test_a_network_that_takes_no_pixels_is_refused(tmp_path: Path) -> None:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
 
     path = tmp_path / "odd.onnx"
-    for given, said in (
+    for given, message in (
         (("n", 10), "float .dynamic, 10., not pictures .batch, 3, height, width."),
         ((1, 4, 8, 8), "float .1, 4, 8, 8.: neither colour .3 channels. nor grey .1."),
         (("n", 3, "h", "w"), "any height and width"),
@@ -151,7 +151,7 @@ def test_a_network_that_takes_no_pixels_is_refused(tmp_path: Path) -> None:
         node = helper.make_node("Identity", ["in"], ["out"])
         graph = helper.make_graph([node], "odd", [tensor("in", *given)], [tensor("out", "n", 2)])
         save(helper.make_model(graph), path)
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             signature(path)
     path.write_text("no network")
     with pytest.raises(UserError, match="cannot be read as ONNX"):

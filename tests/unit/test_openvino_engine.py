@@ -59,7 +59,7 @@ def test_a_large_batch_is_computed_in_parts(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (config(tensor("ids", "TYPE_INT32", "-1"), MASK), r"'ids' is TYPE_INT64 \[-1, -1\]"),
         (config(tensor("ids", "TYPE_INT64"), MASK), r"but the pipeline's is TYPE_INT64 \[-1\]"),
@@ -70,7 +70,7 @@ def test_a_large_batch_is_computed_in_parts(engine: Engine) -> None:
     ],
 )
 def test_a_config_that_the_network_does_not_fit_is_refused(
-    engine: Engine, wrong: dict[str, Any], said: str
+    engine: Engine, wrong: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         engine.require(wrong)

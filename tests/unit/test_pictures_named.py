@@ -53,7 +53,7 @@ def test_whatever_the_shell_left_in_it(text: str, found: list[str]) -> None:
         ("*.png", r"\*\.png matches no file"),
     ],
 )
-def test_what_names_nothing_is_said(text: str, cause: str) -> None:
+def test_what_names_nothing_is_refused(text: str, cause: str) -> None:
     with pytest.raises(UserError, match=cause):
         pictures.named(text)
 

@@ -171,15 +171,15 @@ def test_on_a_gpu_the_ensemble_begins_as_wished(
         assert not (repository / model / "configs" / "gpu.pbtxt").exists()
 
 
-@pytest.mark.parametrize(("stay", "said"), [(False, "yes"), (True, "no")])
+@pytest.mark.parametrize(("stay", "value"), [(False, "yes"), (True, "no")])
 def test_scores_stay_on_the_gpu_where_that_is_asked_for(
-    made: Workspace, repository: Path, stay: bool, said: str
+    made: Workspace, repository: Path, stay: bool, value: str
 ) -> None:
     model_folders.lay_out(
         pipelines.first(), made, replace(layout(GPU), scores_stay=stay), repository
     )
     last = (repository / "postprocessing" / "configs" / "gpu.pbtxt").read_text()
-    assert "FORCE_CPU_ONLY_INPUT_TENSORS" in last and f'string_value: "{said}"' in last
+    assert "FORCE_CPU_ONLY_INPUT_TENSORS" in last and f'string_value: "{value}"' in last
     network = (repository / "resnet50_trt" / "configs" / "gpu.pbtxt").read_text()
     assert "count: 4" in network  # Triton counts them for each GPU
 
@@ -201,7 +201,7 @@ def test_eight_bits_are_served_where_they_were_proved(made: Workspace) -> None:
     assert network["engine.json"] == made.engine / "engine.json"
 
 
-def test_a_broken_config_is_told_in_one_line(made: Workspace, repository: Path) -> None:
+def test_a_broken_config_is_reported_in_one_line(made: Workspace, repository: Path) -> None:
     model_folders.lay_out(pipelines.first(), made, layout(), repository)
     (repository / "preprocessing" / "config.pbtxt").write_text("name: preprocessing {")
     with pytest.raises(UserError, match=r"preprocessing/config\.pbtxt is not a valid model config"):

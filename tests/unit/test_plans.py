@@ -87,8 +87,8 @@ def test_a_plan_is_built_anew_where_it_no_longer_fits(machine: Path, tmp_path: P
     fits = build(exported(tmp_path, "fp16"))["identity"]
     assert plan.why_build(out, fits) is None
     changed = fits | {"TensorRT": "10.16.1", "compute capability": "9.0"}
-    told = "TensorRT: 11.1.0 -> 10.16.1; compute capability: 8.6 -> 9.0"
-    assert plan.why_build(out, changed) == told
+    changes = "TensorRT: 11.1.0 -> 10.16.1; compute capability: 8.6 -> 9.0"
+    assert plan.why_build(out, changed) == changes
     (out / "model.plan").write_bytes((out / "model.plan").read_bytes()[:-100])
     assert plan.why_build(out, fits) == "model.plan is not the file that was built"
 
@@ -144,7 +144,7 @@ def test_the_plan_is_for_the_gpu_that_serves(
 
 
 @pytest.mark.parametrize(
-    ("layers", "told"),
+    ("layers", "counts"),
     [
         ([{"Outputs": [{"Format/Datatype": "Channel major FP16 format"}]}], (1, 1)),
         ([{"Outputs": [{"Datatype": "Half", "Format": "N/A"}]}, {"Outputs": []}], (1, 1)),
@@ -152,16 +152,16 @@ def test_the_plan_is_for_the_gpu_that_serves(
         (["names", "alone"], (0, 0)),
     ],
 )
-def test_halves_are_counted(layers: list[Any], told: tuple[int, int]) -> None:
-    assert plan.count_halves({"Layers": layers}) == told
+def test_halves_are_counted(layers: list[Any], counts: tuple[int, int]) -> None:
+    assert plan.count_halves({"Layers": layers}) == counts
 
 
-def test_what_is_no_list_of_gpus_is_told_apart() -> None:
+def test_what_is_no_list_of_gpus_is_refused() -> None:
     (gpu,) = gpus.parse("0, NVIDIA GeForce RTX 4090, 8.9, 610.43.02, 24564 MiB\n")
     assert gpu == RTX
-    for said in ("", "No devices were found\n"):
+    for text in ("", "No devices were found\n"):
         with pytest.raises(ValueError):
-            gpus.parse(said)
+            gpus.parse(text)
 
 
 def test_gpus_are_chosen_and_must_be_alike() -> None:

@@ -18,7 +18,7 @@ def test_its_rows_are_those_of_the_docs() -> None:
     assert {row.step for row in ROWS} <= {step.name for step in STEPS}
 
 
-def test_a_row_is_judged_by_what_its_step_said() -> None:
+def test_a_row_is_judged_by_the_output_of_its_step() -> None:
     row = Row("It works", "up", r"\d+ of \d+ layers")
     for outcome, confirmed, words in (
         (Outcome("up", 0, 1, ["built", "  9 of 16 layers"]), True, "9 of 16 layers"),
@@ -30,8 +30,8 @@ def test_a_row_is_judged_by_what_its_step_said() -> None:
 
 
 def test_nobody_is_named(tmp_path: Path) -> None:
-    said = f"in {tmp_path}/build on {platform.node()} by {Path.home()}/x, from {ROOT}/.env"
-    kept = proof.anonymous(said, tmp_path)
+    text = f"in {tmp_path}/build on {platform.node()} by {Path.home()}/x, from {ROOT}/.env"
+    kept = proof.anonymous(text, tmp_path)
     for word in (str(tmp_path), platform.node(), str(Path.home()), str(ROOT)):
         assert word not in kept
     assert "/build" in kept

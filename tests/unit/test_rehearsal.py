@@ -56,12 +56,12 @@ class Trtexec:
 
     def build(self, onnx: Path, *words: str) -> tuple[int, str]:
         with self.start(onnx, "--stronglyTyped", *words) as run:
-            said = run.communicate()[0]
-        return run.returncode, said
+            output = run.communicate()[0]
+        return run.returncode, output
 
     def built(self, *words: str) -> Path:
-        code, said = self.build(tiny(self.folder / "model.onnx"), *SHAPES, *words)
-        assert code == 0 and "&&&& PASSED TensorRT.trtexec" in said, said
+        code, output = self.build(tiny(self.folder / "model.onnx"), *SHAPES, *words)
+        assert code == 0 and "&&&& PASSED TensorRT.trtexec" in output, output
         return self.plan
 
 
@@ -97,12 +97,12 @@ def test_layers_are_described_as_the_version_does(
 @pytest.mark.parametrize("word", [*REMOVED, *LONG_GONE])
 def test_what_is_gone_is_unknown(tmp_path: Path, onnx: Path, word: str) -> None:
     trtexec = Trtexec(tmp_path, "11.1.0")
-    code, said = trtexec.build(onnx, *SHAPES, word)
+    code, output = trtexec.build(onnx, *SHAPES, word)
     name, _, value = word.partition("=")
     assert code == 1 and not trtexec.plan.exists()
-    assert f"[E] Unknown option: {name} {value}" in said and "&&&& FAILED" not in said
-    _, said = Trtexec(tmp_path, "10.16.1").build(onnx, *SHAPES, word)
-    assert (f"Unknown option: {name} {value}" in said) == (word in LONG_GONE)
+    assert f"[E] Unknown option: {name} {value}" in output and "&&&& FAILED" not in output
+    _, output = Trtexec(tmp_path, "10.16.1").build(onnx, *SHAPES, word)
+    assert (f"Unknown option: {name} {value}" in output) == (word in LONG_GONE)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_what_is_gone_is_unknown(tmp_path: Path, onnx: Path, word: str) -> None:
 )
 def test_bad_words_are_refused(tmp_path: Path, onnx: Path, words: list[str], message: str) -> None:
     trtexec = Trtexec(tmp_path, "11.1.0")
-    code, said = trtexec.build(onnx, *words)
-    assert code == 1 and message in said
+    code, output = trtexec.build(onnx, *words)
+    assert code == 1 and message in output
     assert not trtexec.plan.exists() or trtexec.plan.stat().st_size == 0
 
 
@@ -139,9 +139,9 @@ def test_bad_networks_are_refused_in_nvidias_words(tmp_path: Path) -> None:
         tmp_path / "nowhere.onnx": "Input file cannot be found",
     }
     for onnx, message in wrong.items():
-        code, said = trtexec.build(onnx, *SHAPES)
-        assert code == 1 and message in said, said
-        assert "Failed to parse onnx file" in said and "&&&& FAILED" in said
+        code, output = trtexec.build(onnx, *SHAPES)
+        assert code == 1 and message in output, output
+        assert "Failed to parse onnx file" in output and "&&&& FAILED" in output
     fixed = tiny(tmp_path / "fixed.onnx", batch=1)
     assert "Static model does not take explicit shapes" in trtexec.build(fixed, *SHAPES)[1]
 
@@ -309,9 +309,11 @@ def test_the_backend_refuses_what_was_built_elsewhere(
 ) -> None:
     monkeypatch.setenv(setting, value)
     plan = backend.repository / "1" / "model.plan"
-    with pytest.raises(Exception, match="unable to load plan file to auto complete config") as said:
+    with pytest.raises(
+        Exception, match="unable to load plan file to auto complete config"
+    ) as refused:
         backend.load()
-    assert str(said.value).endswith(f": {plan}")
+    assert str(refused.value).endswith(f": {plan}")
     assert backend.logged == [f"IRuntime::deserializeCudaEngine: {message}"]
 
 

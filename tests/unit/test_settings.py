@@ -89,7 +89,7 @@ def test_two_ports_are_not_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"),
+    ("given", "wanted"),
     [
         ({"CANARY": "100"}, "CANARY=100 must be between 1 and 99"),
         ({"TOP": "0"}, "TOP=0 must be a positive integer"),
@@ -97,9 +97,9 @@ def test_two_ports_are_not_the_same(tmp_path: Path) -> None:
         ({"LATENCY_MS": "nan"}, "LATENCY_MS=nan must be a positive number"),
     ],
 )
-def test_arguments_have_types_too(said: dict[str, str], wanted: str) -> None:
+def test_arguments_have_types_too(given: dict[str, str], wanted: str) -> None:
     with pytest.raises(UserError) as refused:
-        asked = arguments.load(said)
+        asked = arguments.load(given)
         print(asked.canary, asked.top, asked.latency_ms)
     assert refused.value.cause == wanted
     nothing = arguments.load({})
@@ -136,9 +136,9 @@ def test_what_is_no_setting_is_refused(
 
 
 def test_a_typed_value_is_refused_before_the_command_is_imported(tmp_path: Path) -> None:
-    for name, said in {"ARCH": "resnet5", "CANARY": "some"}.items():
-        with pytest.raises(UserError, match=f"{name}={said} "):
-            require_known([name], tmp_path / ".env", {name: said})
+    for name, value in {"ARCH": "resnet5", "CANARY": "some"}.items():
+        with pytest.raises(UserError, match=f"{name}={value} "):
+            require_known([name], tmp_path / ".env", {name: value})
 
 
 def test_what_others_read_in_dotenv_is_left_to_them(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_what_others_read_in_dotenv_is_left_to_them(tmp_path: Path) -> None:
 def test_a_value_behind_make_is_taken_as_typed(tmp_path: Path, value: str) -> None:
     (tmp_path / "Makefile").write_text(f"include {ROOT}/Makefile\nshow:\n\t@env --null\n")
     command = ["make", "--no-print-directory", "show", f"IMG={value}", "ARCH:=x"]
-    plain = {name: said for name, said in os.environ.items() if not name.startswith("MAKE")}
+    plain = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(
         command, cwd=tmp_path, env=plain, capture_output=True, text=True, check=True
     )
@@ -176,7 +176,7 @@ def test_the_documents_are_as_the_settings_say(path: Path, written: object) -> N
 
 
 def test_a_misspelt_setting_stops_make_before_anything_starts() -> None:
-    plain = {name: said for name, said in os.environ.items() if not name.startswith("MAKE")}
+    plain = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
     refused = subprocess.run(
         ["make", "-C", ROOT, "status", "ACRH=resnet18"], env=plain, capture_output=True, text=True
     )

@@ -1,5 +1,5 @@
 """Scores that lie on a GPU are computed with on that GPU, which another one may not reach; and what
-keeps a container from its GPU is told with its remedy.
+keeps a container from its GPU is reported with its remedy.
 
 Without a GPU: cupy is stood for by arrays that know their device, as cupy 13.6 treats them.
 """
@@ -152,12 +152,12 @@ def test_a_container_that_lost_its_gpu_is_recognised(
     program.write_text(f"#!/bin/sh\necho '{gpu.NVML_LOST}'\nexit 255\n")
     program.chmod(0o755)
     assert health.main(asked) == 1
-    assert "the container has lost its GPU" in (said := capsys.readouterr().err)
-    assert "make down && make up" in said and "docs/gpu.md" in said
+    assert "the container has lost its GPU" in (errors := capsys.readouterr().err)
+    assert "make down && make up" in errors and "docs/gpu.md" in errors
 
 
 @pytest.mark.parametrize(
-    ("said", "remedy"),
+    ("message", "remedy"),
     [
         ('could not select device driver "nvidia"', "nvidia-ctk runtime configure"),
         ("failed to discover GPU vendor from CDI", "nvidia-ctk runtime configure"),
@@ -166,10 +166,10 @@ def test_a_container_that_lost_its_gpu_is_recognised(
         (gpu.NVML_LOST, "systemctl restart docker"),
     ],
 )
-def test_why_no_container_sees_a_gpu_has_its_remedy(said: str, remedy: str) -> None:
-    cause, told = why_no_gpu(f"Error response from daemon: {said}")
-    assert said not in cause  # but what it means
-    assert remedy in told and "FLAVOUR=cpu" in told
+def test_why_no_container_sees_a_gpu_has_its_remedy(message: str, remedy: str) -> None:
+    cause, advice = why_no_gpu(f"Error response from daemon: {message}")
+    assert message not in cause  # but what it means
+    assert remedy in advice and "FLAVOUR=cpu" in advice
     assert "something new" in why_no_gpu("something new")[0]
 
 

@@ -190,7 +190,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
 
 
-def said_of(url: str) -> str:
+def message_of(url: str) -> str:
     began = time.monotonic()
     with pytest.raises(UserError) as refused:
         check.require_reachable(parse(url), settings_with())
@@ -212,35 +212,35 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_certificate_of_ones_own_is_named(key: None, certificate: Path) -> None:
     with listening(certificate) as port:
-        assert "CA_BUNDLE=" in said_of(f"s3://https://127.0.0.1:{port}/models/a")
+        assert "CA_BUNDLE=" in message_of(f"s3://https://127.0.0.1:{port}/models/a")
 
 
 def test_http_spoken_to_https_is_named(key: None, certificate: Path) -> None:
     with listening(certificate) as port:
-        assert "speaks https" in said_of(f"s3://http://127.0.0.1:{port}/models/a")
+        assert "speaks https" in message_of(f"s3://http://127.0.0.1:{port}/models/a")
 
 
 def test_https_spoken_to_http_is_named(key: None) -> None:
     with listening(None) as port:
-        said = said_of(f"s3://https://127.0.0.1:{port}/models/a")
-        assert "speaks plain http" in said or "TLS with" in said
+        message = message_of(f"s3://https://127.0.0.1:{port}/models/a")
+        assert "speaks plain http" in message or "TLS with" in message
 
 
 def test_somebody_else_behind_the_port_is_named(key: None) -> None:
     with listening(None) as port:
-        assert "as S3 does" in said_of(f"s3://http://127.0.0.1:{port}/models/a")
+        assert "as S3 does" in message_of(f"s3://http://127.0.0.1:{port}/models/a")
 
 
 def test_who_takes_the_call_and_says_nothing_is_named(key: None) -> None:
     with listening(None, answers=False) as port:
-        assert "in time" in said_of(f"s3://http://127.0.0.1:{port}/models/a")
+        assert "in time" in message_of(f"s3://http://127.0.0.1:{port}/models/a")
 
 
 def test_a_closed_port_and_an_unknown_host_are_told_apart(key: None) -> None:
     with listening(None) as port:
         pass
-    assert "nothing is listening" in said_of(f"s3://http://127.0.0.1:{port}/models/a")
-    assert "unknown host" in said_of("s3://http://nowhere.invalid:9000/models/a")
+    assert "nothing is listening" in message_of(f"s3://http://127.0.0.1:{port}/models/a")
+    assert "unknown host" in message_of("s3://http://nowhere.invalid:9000/models/a")
 
 
 def test_aws_is_not_asked_without_a_region(
@@ -249,7 +249,7 @@ def test_aws_is_not_asked_without_a_region(
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    assert "AWS_REGION" in said_of("s3://bundle-models/live")
+    assert "AWS_REGION" in message_of("s3://bundle-models/live")
 
 
 def test_the_servers_key_comes_from_its_file_alone(key: None, tmp_path: Path) -> None:

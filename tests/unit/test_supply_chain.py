@@ -1,4 +1,4 @@
-"""What is told of the packages that are used: flaws and licences."""
+"""What is reported of the packages that are used: flaws and licences."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_the_readme_tells_the_same_flaws() -> None:
         assert short in readme and flaws["release"] in readme
         if flaws["fixed_later"]:
             assert f"[{flaws['fixed_later']} flaws]" in readme
-            assert f"{flaws['fixed_later']} known flaws (as of 20" in known_flaws.told(version)
-    assert "not in known_flaws.json" in known_flaws.told("1.0.0")
+            assert f"{flaws['fixed_later']} known flaws (as of 20" in known_flaws.summary(version)
+    assert "not in known_flaws.json" in known_flaws.summary("1.0.0")
 
 
 class Osv(BaseHTTPRequestHandler):

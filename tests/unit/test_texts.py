@@ -68,7 +68,7 @@ def test_odd_texts_are_texts(tokenizer: Tokenizer, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         (b"", "text 2 of 2 is empty; send a few words"),
         (b" \n\t", "text 2 of 2 is empty"),
@@ -76,8 +76,8 @@ def test_odd_texts_are_texts(tokenizer: Tokenizer, text: str) -> None:
         (b"a" * 1_000_001, "text 2 of 2 has 1000001 characters, more than the limit"),
     ],
 )
-def test_what_is_no_text_is_refused_with_its_remedy(raw: bytes, said: str) -> None:
-    with pytest.raises(TextError, match=said):
+def test_what_is_no_text_is_refused_with_its_remedy(raw: bytes, message: str) -> None:
+    with pytest.raises(TextError, match=message):
         to_texts(np.array([[b"good"], [raw]], np.object_))
 
 

@@ -27,15 +27,15 @@ from scripts.steps.manifest import Manifest
 from tests.project import ROOT
 
 
-def events(*told: tuple[str, int, str]) -> list[Event]:
-    return [Event("now", what, version, how) for what, version, how in told]
+def events(*happened: tuple[str, int, str]) -> list[Event]:
+    return [Event("now", what, version, how) for what, version, how in happened]
 
 
 FIRST = (SERVES, 1, "up")
 
 
 @pytest.mark.parametrize(
-    ("told", "serving", "before"),
+    ("happened", "serving", "before"),
     [
         ([], None, None),
         ([FIRST], 1, None),
@@ -48,10 +48,10 @@ FIRST = (SERVES, 1, "up")
     ],
 )
 def test_who_serves_and_who_did_before(
-    told: list[tuple[str, int, str]], serving: int | None, before: int | None
+    happened: list[tuple[str, int, str]], serving: int | None, before: int | None
 ) -> None:
-    assert history.serving(events(*told)) == serving
-    assert history.before(events(*told)) == before
+    assert history.serving(events(*happened)) == serving
+    assert history.before(events(*happened)) == before
 
 
 def test_a_switch_that_did_not_end_was_cut_off() -> None:
@@ -82,10 +82,10 @@ def test_what_history_says_of_an_event(event: Event, line: str) -> None:
     assert history.describe(event) == line
 
 
-@pytest.mark.parametrize("said", ["0", "100", "some", "12.5"])
-def test_a_canary_gets_a_part_and_not_all(said: str) -> None:
-    with pytest.raises(UserError, match=f"CANARY={said} must be between 1 and 99"):
-        _ = arguments.load({"CANARY": said}).canary
+@pytest.mark.parametrize("value", ["0", "100", "some", "12.5"])
+def test_a_canary_gets_a_part_and_not_all(value: str) -> None:
+    with pytest.raises(UserError, match=f"CANARY={value} must be between 1 and 99"):
+        _ = arguments.load({"CANARY": value}).canary
 
 
 def answers(version: int, ms: list[float], failed: int = 0) -> list[Answer]:

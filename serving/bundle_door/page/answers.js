@@ -10,7 +10,7 @@ const STEPS = [
 ];
 
 export function card(question) {
-  const said = element("div", { className: "said" });
+  const columns = element("div", { className: "columns" });
   const made = element("article", { className: question.file ? "card" : "card worded" });
   if (question.file) {
     const picture = element("img", { alt: "", src: URL.createObjectURL(question.file) });
@@ -19,12 +19,12 @@ export function card(question) {
       element("figcaption", {}, `${question.file.name || "pasted picture"} · ${size(question.file.size)}`)));
     made.setAttribute("aria-label", question.file.name || "pasted picture");
   } else {
-    said.dataset.text = question.text;
+    columns.dataset.text = question.text;
     made.setAttribute("aria-label", question.text);
     made.append(element("p", {}, `“${question.text}”`));
   }
-  made.append(said);
-  return { made, said };
+  made.append(columns);
+  return { made, columns };
 }
 
 export function waiting(pipeline) {
@@ -116,7 +116,7 @@ const nameOf = span => STEPS.find(([pattern]) => pattern.test(span.name))?.[1] ?
 
 function copies(pipeline, question) {
   const made = element("div", { className: "copies" }, "Copy as");
-  const told = element("span", { role: "status" });
+  const status = element("span", { role: "status" });
   const shown = element("pre", { hidden: true, tabIndex: 0 });
   for (const [name, text] of Object.entries(snippets(pipeline, question))) {
     const button = element("button", { type: "button" }, name);
@@ -125,14 +125,14 @@ function copies(pipeline, question) {
       shown.hidden = false;
       try {
         await navigator.clipboard.writeText(text);
-        told.textContent = "copied";
+        status.textContent = "copied";
       } catch { // over plain HTTP from another machine
-        told.textContent = "select it below";
+        status.textContent = "select it below";
       }
     });
     made.append(button);
   }
-  made.append(told, shown);
+  made.append(status, shown);
   return made;
 }
 

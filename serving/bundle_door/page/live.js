@@ -16,21 +16,21 @@ export async function watch(names) {
 }
 
 async function show(names) {
-  let told;
+  let state;
   try {
-    told = await json("page/live.json", { quiet: true });
+    state = await json("page/live.json", { quiet: true });
   } catch (fault) {
     health("bad", fault.message);
     return;
   }
-  if (told.ready === false) health("bad", `Not ready: ${told.reason}`);
+  if (state.ready === false) health("bad", `Not ready: ${state.reason}`);
   else health("good", "Ready");
-  tiles(told);
-  chart(told.series);
-  table(told.series, names);
-  byId("history").replaceChildren(...events(told.history, names));
-  byId("keeper").replaceChildren(...(told.keeper.length
-    ? told.keeper.toReversed().map(each => event(new Date(each.at * 1000), each.did))
+  tiles(state);
+  chart(state.series);
+  table(state.series, names);
+  byId("history").replaceChildren(...events(state.history, names));
+  byId("keeper").replaceChildren(...(state.keeper.length
+    ? state.keeper.toReversed().map(each => event(new Date(each.at * 1000), each.did))
     : [element("li", { className: "empty" }, "Nothing had to be restored.")]));
 }
 
@@ -43,14 +43,14 @@ function health(kind, text) {
   place.textContent = text;
 }
 
-function tiles(told) {
-  const sum = field => told.series.reduce((all, each) => all + each[field], 0);
-  const slowest = told.series.reduce((most, each) => Math.max(most, each.p95_ms ?? 0), 0);
-  const queued = Object.values(told.queued).reduce((all, count) => all + count, 0);
+function tiles(state) {
+  const sum = field => state.series.reduce((all, each) => all + each[field], 0);
+  const slowest = state.series.reduce((most, each) => Math.max(most, each.p95_ms ?? 0), 0);
+  const queued = Object.values(state.queued).reduce((all, count) => all + count, 0);
   const shown = [
     ["answers a second", rate(sum("per_second"))],
     ["p95, slowest pipeline", slowest ? ms(slowest) : "–"],
-    ["being answered", Math.max(0, told.in_flight - 1)], // without this very request
+    ["being answered", Math.max(0, state.in_flight - 1)], // without this very request
     ["in the queues", queued],
     ["errors in a minute", sum("errors")],
   ];

@@ -22,8 +22,8 @@ const beside = () => pipelines.find(each => each.model === byId("beside").value)
 // What is served
 
 async function served() {
-  const told = await json("page/served.json");
-  pipelines = told.pipelines.filter(canAsk).map(each => ({ ...each, title: nameOf(each.of) }));
+  const answer = await json("page/served.json");
+  pipelines = answer.pipelines.filter(canAsk).map(each => ({ ...each, title: nameOf(each.of) }));
   const before = [byId("pipeline").value, byId("beside").value];
   byId("pipeline").disabled = !pipelines.length;
   fill(byId("pipeline"), pipelines.filter(each => !each.candidate), before[0]);
@@ -33,9 +33,9 @@ async function served() {
 function fill(select, list, value, first = []) {
   const options = [...first, ...list.map(each => new Option(
     each.candidate ? `${titleOf(each)} (candidate)` : titleOf(each), each.model))];
-  const told = list => JSON.stringify(list.map(each => [each.value, each.text]));
+  const described = list => JSON.stringify(list.map(each => [each.value, each.text]));
   // Not under the reader's hand, where nothing has changed.
-  if (told([...select.options]) === told(options)) {
+  if (described([...select.options]) === described(options)) {
     if (options.some(each => each.value === value)) select.value = value;
     return;
   }
@@ -71,9 +71,9 @@ function askAll(questions) {
   byId("forget").hidden = false;
   for (const question of questions) {
     const asked = [chosen(), beside()].filter(Boolean);
-    const { made, said } = card(question);
+    const { made, columns } = card(question);
     const places = asked.map(waiting);
-    said.append(...places);
+    columns.append(...places);
     byId("answers").prepend(made);
     queue.push(async () => {
       // One after the other, so that neither slows the other down.

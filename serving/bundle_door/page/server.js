@@ -38,8 +38,8 @@ export async function refusalOf(answer) {
     ({ error } = await answer.json());
   } catch { /* a proxy's page, or nothing */ }
   if (error?.cause) return new Refusal(sentence(error.cause), sentence(error.remedy));
-  const said = typeof error === "string" ? sentence(error.split("; ")[0]) : "";
-  const [cause, remedy] = BY_STATUS[answer.status] ?? [said || `The server says ${answer.status}`, "make logs shows why."];
+  const message = typeof error === "string" ? sentence(error.split("; ")[0]) : "";
+  const [cause, remedy] = BY_STATUS[answer.status] ?? [message || `The server says ${answer.status}`, "make logs shows why."];
   return new Refusal(cause, remedy);
 }
 

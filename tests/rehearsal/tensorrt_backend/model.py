@@ -102,10 +102,10 @@ def _check_tensor(model, tensor, role, planned, batched):
     if not fits:
         raise pb.TritonModelException(
             f"model '{model}', tensor '{name}': the model expects {len(shape)} dimensions "
-            f"(shape {_said(shape)}) but the model configuration specifies {len(dims)} dimensions "
-            f"(shape {_said(dims)})"
+            f"(shape {_list(shape)}) but the model configuration specifies {len(dims)} dimensions "
+            f"(shape {_list(dims)})"
         )
 
 
-def _said(shape):
+def _list(shape):
     return f"[{','.join(str(size) for size in shape)}]"

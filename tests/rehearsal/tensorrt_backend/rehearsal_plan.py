@@ -1,7 +1,7 @@
 """The rehearsal's plan file: a magic line, one line of JSON, the bytes of the ONNX file.
 
 Written by the rehearsal's trtexec, read by it and by the rehearsal's tensorrt backend. Bound to a
-TensorRT version and a compute capability as NVIDIA's plans are. What is wrong with a plan is said
+TensorRT version and a compute capability as NVIDIA's plans are. What is wrong with a plan is put
 in TensorRT's own words, so that its logs read like the real ones.
 """
 
