@@ -138,6 +138,19 @@ class _Graph:
         array = np.array(values, np.float32)
         return self.constant(array.reshape(1, -1, 1, 1) if channels else array)
 
+    def rename(self, tensor: str, name: str) -> None:
+        """An input of the user's graph, wherever it is read."""
+
+        def in_nodes(nodes: Any) -> None:
+            for node in nodes:
+                for place, each in enumerate(node.input):
+                    if each == tensor:
+                        node.input[place] = name
+                for attribute in node.attribute:
+                    in_nodes(attribute.g.node)
+
+        in_nodes(self._graph.node)
+
     def finish(self, pixels: Any, answer: Any) -> None:
         graph = self._graph
         nodes = [*self._first, *graph.node, *self._last]
@@ -179,7 +192,10 @@ def _feed(graph: _Graph, facts: Signature, how: Mapping[str, Any], one_by_one: b
         if facts.batch and facts.batch > 1:
             all_of_it = graph.constant(np.array([facts.batch, *shape]))
             pixels = graph.add("Expand", [pixels, all_of_it])
-    graph.add("Cast", [pixels], MARK + facts.input, to=getattr(TensorProto, facts.kind))
+    if pixels == "input":
+        graph.rename(MARK + facts.input, pixels)  # TensorRT's levels are inputs, and nothing else
+    else:
+        graph.add("Cast", [pixels], MARK + facts.input, to=getattr(TensorProto, facts.kind))
 
 
 def _answer(graph: _Graph, facts: Signature, reading: Reading, one_by_one: bool) -> str:

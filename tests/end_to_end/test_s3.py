@@ -27,6 +27,7 @@ from bundle_serving import PIPELINE, guard
 from bundle_serving.health import reason_not_to_trust
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON
+from scripts.repository.history import SHOWN
 from scripts.settings.settings import Settings
 from scripts.stacks import temporary
 from scripts.storage import check
@@ -92,7 +93,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def models(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository that is laid out; the ensemble's version folder is empty."""
     folder = tmp_path_factory.mktemp("models") / "live"
-    ignored = shutil.ignore_patterns(".gitkeep", "__pycache__")
+    ignored = shutil.ignore_patterns(".gitkeep", "__pycache__", SHOWN)
     shutil.copytree(exported / "live", folder, ignore=ignored)
     return folder
 
