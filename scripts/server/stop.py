@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.base import console
-from scripts.server import embeddings
+from scripts.server import embeddings, monitoring
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
@@ -15,8 +15,11 @@ def stop_server() -> None:
     else:  # without a record, any flavour may have left something
         stacks = [flavour.stack(name, Settings.load()) for name in flavour.possible()]
     with console.waiting("stopping the server"):
+        watched = monitoring.stop(known)
         stopped = [stack.flavour for stack in stacks if stack.stop()]
         extra = embeddings.stop()
     console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was running")
+    if watched:
+        console.note("Prometheus and Alertmanager stopped; what they measured is kept")
     if extra:
         console.note("embeddings service stopped")

@@ -56,7 +56,9 @@ class Arguments:
     compare = path("The results.json of an earlier run.")
     textbook = flag("Measure the textbook recipe too.")
     only = text("", "Only these contenders, or packages.")
-    latency_ms = number_or_none("The latency that 95% of the answers must meet.")
+    latency_ms = number_or_none(
+        "The latency that 95% of the answers must meet (make tune), or 99% (make monitoring)."
+    )
     minutes = number("5", "How long to search, in minutes.")
 
     stop = flag("Stop the running server during the search.")

@@ -155,6 +155,15 @@ class Place(Group):
     embeddings_port = port(
         8010, "The HTTP port of the service that `make similar` uses.", EXTRA, EMBEDDINGS
     )
+    prometheus_port = port(
+        9090, "The port, on this machine alone, of the Prometheus of `make monitoring`.", COMMAND
+    )
+    alertmanager_port = port(9093, "The same of its Alertmanager.", COMMAND)
+    alertmanager_config = path(
+        """A file of yours for Alertmanager: who is told of alerts, and how. Empty: nobody;
+        Prometheus and Alertmanager show them.""",
+        COMMAND,
+    )
     cores = whole_or(
         lambda: len(os.sched_getaffinity(0)),
         "How many CPU cores to use. Empty: all.",

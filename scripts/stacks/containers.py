@@ -48,6 +48,9 @@ INSTALL = "https://docs.docker.com/engine/install"
 # The server as make up started it; `docker compose` finds it through COMPOSE_FILE in .env.
 SERVED = ROOT / "build" / "run" / "compose.yaml"
 
+# What Prometheus reads.
+MONITORING = ROOT / "build" / "monitoring"
+
 # The images that a pack brought along, by service.
 LOADED = ROOT / "build" / "images.json"
 
@@ -63,7 +66,7 @@ PROJECT, SERVICE, ONE_OFF, FOLDER = (
 BUILT_BY = "triton-bundle.checkout"
 
 # They have their own commands, and stay when the server is replaced.
-STAY = ("embeddings", "s3")
+STAY = ("embeddings", "s3", "prometheus", "alertmanager")
 
 # Each Python process shares a region with Triton that grows with the tensors passed through it. The
 # largest picture accepted as an array, 50 megapixels, takes 600 MB.
@@ -345,8 +348,15 @@ class DockerStack:
     def remove_service(self, service: str) -> bool:
         """Stops a service beside the server; returns whether it existed."""
         found = self._container(service) is not None
-        self.compose("rm", "--stop", "--force", service, quiet=True)
+        if found:
+            self.compose("rm", "--stop", "--force", service, quiet=True)
         return found
+
+    def let_containers_read(self, path: Path) -> None:
+        """A secret in build/, through the group of their user."""
+        inside = str(Path("/bundle") / path.relative_to(ROOT))
+        script = f'chgrp {admin_key.NOBODY} "$0" && chmod 640 "$0"'
+        self._run("init", "sh", "-c", script, inside)
 
     def remove_all(self) -> None:
         """Also what `make down` keeps, and the images. Docker keeps what another checkout of the
@@ -512,6 +522,8 @@ class DockerStack:
             "FINGERPRINT": wanted.fingerprint if wanted else "",
             "CHECKOUT": str(ROOT),
             "REVISION": revision(),
+            # What `make monitoring` has written, or what is the same for all.
+            "MONITORING": "./build/monitoring" if MONITORING.exists() else "./docker/monitoring",
         }
         return os.environ | self._settings.values | own
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import ssl
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -75,6 +76,13 @@ def names_in(certificate: Path) -> list[str]:
     shown = _openssl("x509", "-noout", "-ext", "subjectAltName", "-in", str(certificate))
     entries = shown.stdout.partition("\n")[2].split(",")
     return [entry.strip().partition(":")[2] for entry in entries if ":" in entry]
+
+
+def ends(certificate: Path) -> float | None:
+    """When, in seconds since 1970."""
+    shown = _openssl("x509", "-noout", "-enddate", "-in", str(certificate))
+    _, _, date = shown.stdout.strip().partition("=")
+    return ssl.cert_time_to_seconds(date) if date else None
 
 
 def _openssl(*words: str) -> subprocess.CompletedProcess[str]:

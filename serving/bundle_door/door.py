@@ -30,6 +30,7 @@ from bundle_door.observed import Observed
 from bundle_door.page_data import PageData
 from bundle_door.plain import PlainQuestions
 from bundle_door.requests import Request
+from bundle_door.room import Room
 from bundle_door.routes import of_documents, of_keys, of_plain_questions, of_triton, open_to_all
 from bundle_door.served import Served
 from bundle_door.service import Scope, Service
@@ -119,6 +120,7 @@ def service_of(
         observed,
         served,
         load,
+        Room(settings.repository or settings.run_dir, settings.exposure.certificate),
         lambda: key_metrics(keys) + of_the_keeper(settings.run_dir),
     )
 

@@ -1,4 +1,4 @@
-"""/metrics: Triton's, the keeper's, the door's and the steps', and the processes' memory; in
+"""/metrics: Triton's, the keeper's, the door's and the steps', memory, disk and certificate; in
 Prometheus' text format, or in OpenMetrics for those who ask."""
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bundle_door.measures import (
 )
 from bundle_door.observed import Observed
 from bundle_door.requests import Request
+from bundle_door.room import Room
 from bundle_door.served import Served, live_version
 from bundle_serving import sockets
 from bundle_serving.processes import Process, family
@@ -39,12 +40,14 @@ class Metrics:
         observed: Observed,
         served: Served,
         load: Load,
+        room: Room,
         others: Callable[[], bytes],
     ) -> None:
         self._folder = folder
         self._observed = observed
         self._served = served
         self._load = load
+        self._room = room
         self._others = others
 
     async def answer(self, request: Request) -> Answer:
@@ -74,7 +77,7 @@ class Metrics:
                 live.set(int(version), pipeline)
                 at = [event["time"] for event in events if event["what"] == "serves"][-1]
                 since.set(datetime.fromisoformat(at).timestamp(), pipeline)
-        return [in_flight, held, live, since, memory()]
+        return [in_flight, held, live, since, memory(), *self._room.families()]
 
     async def _over_grpc(self) -> list[Family]:
         try:

@@ -93,6 +93,8 @@ class Observed:
         self.refused = Counter(
             "bundle_refused_total", "Requests that were not answered, by reason", ("reason",)
         )
+        for reason in WHY.values():  # Prometheus sees no first increment of what was not there
+            self.refused.add(reason, amount=0)
         self.steps = Histogram(
             "bundle_step_duration_seconds", "One execution of a step, of a whole batch", step
         )

@@ -93,6 +93,12 @@ class Notes:
         ]
         for what in (STOPPED, MODEL, DOOR, SERVER):
             lines.append(f'bundle_restored_total{{what="{what}"}} {self._restored[what]}')
+        if self.lacking:
+            lines += [
+                "# HELP bundle_model_lacks_process Models with fewer processes than they need.",
+                "# TYPE bundle_model_lacks_process gauge",
+                *(f'bundle_model_lacks_process{{model="{model}"}} 1' for model in self.lacking),
+            ]
         return "\n".join(lines) + "\n"
 
     def _write(self, name: str, content: str) -> None:

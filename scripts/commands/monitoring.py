@@ -1,0 +1,40 @@
+"""Prometheus and Alertmanager beside the server that runs: percentiles, objectives, alerts, and
+dashboards for Grafana.
+
+    make monitoring                    LATENCY_MS=500: 99% of the answers must come within that
+
+Without Docker it writes their configuration only.
+"""
+
+from __future__ import annotations
+
+from scripts.base import console, lock
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.server import monitoring
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+from scripts.stacks import state
+
+
+def main() -> int:
+    asked = arguments.load()
+    with lock.one_at_a_time():
+        known = state.load()
+        if known is None:
+            raise UserError("no server is running", "start one: make up")
+        settings = Settings.load().over(known.settings)
+        late = monitoring.write(known, settings, asked.latency_ms)
+        if known.flavour != "local":
+            monitoring.start(settings)
+    folder = monitoring.FOLDER.relative_to(ROOT)
+    console.note(f"objectives: 99.9% of the requests answered, 99% of the answers in {late:.0f} ms")
+    if known.flavour == "local":
+        console.note(f"wrote {folder}: prometheus --config.file={folder}/prometheus.yml")
+    else:
+        console.note(
+            f"Prometheus and its alerts: http://127.0.0.1:{settings.prometheus_port}/alerts"
+        )
+        console.note(f"Alertmanager: http://127.0.0.1:{settings.alertmanager_port}")
+    console.note(f"dashboards for Grafana: {folder}/grafana (docs/monitoring.md)")
+    return 0

@@ -1,0 +1,161 @@
+"""Prometheus and Alertmanager beside the server: what they read, and their containers."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from bundle_door import key_file
+from bundle_door.key_file import Client
+from bundle_door.measures import SECONDS, number
+from scripts.base import console, files, ports
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.server import dashboards
+from scripts.settings.settings import Settings
+from scripts.stacks import exposure
+from scripts.stacks.state import State
+
+# The code that talks to Docker takes a third of a second to import.
+if TYPE_CHECKING:
+    from scripts.stacks.containers import DockerStack
+
+SOURCE = ROOT / "docker" / "monitoring"
+FOLDER = ROOT / "build" / "monitoring"  # which containers.py mounts
+SERVICES = ("prometheus", "alertmanager")
+# The ports inside the containers.
+METRICS, PROMETHEUS, ALERTMANAGER = 8002, 9090, 9093
+
+# The answers that the rules call late take longer than one of the histogram's bounds.
+BOUND_S = 0.501
+
+# What Prometheus is called among the clients, if the server asks for a key.
+CLIENT = "monitoring"
+KEY, CERTIFICATE = FOLDER / "server.key", FOLDER / "server.pem"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where Prometheus finds the server, and others find it."""
+
+    server: str
+    alertmanager: str
+    prometheus: str
+
+    @classmethod
+    def of(cls, known: State, settings: Settings) -> Places:
+        if known.flavour == "local":
+            return cls(
+                str(known.where(known.started_with.metrics_port)),
+                f"127.0.0.1:{settings.alertmanager_port}",
+                f"127.0.0.1:{settings.prometheus_port}",
+            )
+        names = f"server:{METRICS}", f"alertmanager:{ALERTMANAGER}", f"prometheus:{PROMETHEUS}"
+        return cls(*names)
+
+
+def write(known: State, settings: Settings, latency_ms: float | None) -> float:
+    """What Prometheus and Grafana read, for the server that runs; returns the bound of late answers
+    in milliseconds."""
+    places = Places.of(known, settings)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    FOLDER.chmod(0o755)  # in a container its reader is another user
+    bound = nearest(latency_ms / 1000) if latency_ms else BOUND_S
+    files.write(FOLDER / "rules.yml", rules(bound))
+    config: dict[str, Any] = yaml.safe_load((SOURCE / "prometheus.yml").read_text())
+    (alertmanagers,) = config["alerting"]["alertmanagers"]
+    alertmanagers["static_configs"] = [{"targets": [places.alertmanager]}]
+    (server,) = config["scrape_configs"]
+    server["static_configs"] = [{"targets": [places.server]}]
+    server |= _secured(known)
+    files.write(FOLDER / "prometheus.yml", yaml.safe_dump(config, sort_keys=False))
+    dashboards.write(FOLDER / "grafana", f"http://{places.prometheus}")
+    return bound * 1000
+
+
+def nearest(seconds: float) -> float:
+    return min(SECONDS, key=lambda bound: abs(math.log(bound / seconds)))
+
+
+def rules(bound: float = BOUND_S) -> str:
+    return (SOURCE / "rules.yml").read_text().replace(number(BOUND_S), number(bound))
+
+
+def _secured(known: State) -> dict[str, Any]:
+    """What the server's ports want to see of a scraper; paths are relative to the file."""
+    seen = known.where(known.started_with.metrics_port)
+    secured: dict[str, Any] = {}
+    if seen.certificate:
+        shutil.copyfile(seen.certificate, CERTIFICATE)
+        CERTIFICATE.chmod(0o644)
+        name = exposure.name_in(seen.certificate)
+        secured["scheme"] = "https"
+        secured["tls_config"] = {"ca_file": CERTIFICATE.name, "server_name": name}
+    if seen.api_key:
+        _ensure_key()
+        secured["authorization"] = {"credentials_file": KEY.name}
+    return secured
+
+
+def _ensure_key() -> None:
+    clients = key_file.read(exposure.KEYS)
+    if KEY.exists() and key_file.hashed(KEY.read_text().strip()) in clients:
+        return
+    if CLIENT in key_file.names(clients):
+        key_file.revoke(exposure.KEYS, CLIENT)
+    files.write(KEY, key_file.add(exposure.KEYS, Client(CLIENT)) + "\n", mode=0o600)
+
+
+def start(settings: Settings) -> None:
+    """The containers, anew: they read their files when they start."""
+    stack = _docker(settings)
+    _require_free_ports(stack, settings)
+    if KEY.exists():
+        stack.let_containers_read(KEY)
+    stack.build(SERVICES[0])
+    with console.waiting("starting Prometheus"):
+        started = stack.compose(
+            *("up", "--detach", "--wait", "--no-build", "--no-deps", "--force-recreate"),
+            *SERVICES,
+            quiet=True,
+        )
+    if started.returncode:
+        from scripts.stacks.containers import last_line
+
+        why = last_line(stack.log(SERVICES[0]) + stack.log(SERVICES[1]) + started.stderr)
+        _remove(stack)
+        raise UserError(
+            f"Prometheus does not start: {why}", "check ALERTMANAGER_CONFIG, if you have set it"
+        )
+
+
+def _require_free_ports(stack: DockerStack, settings: Settings) -> None:
+    for service, setting in zip(
+        SERVICES, (Settings.prometheus_port, Settings.alertmanager_port), strict=True
+    ):
+        if not stack.alive(service):
+            wanted = {setting.name: settings.value(setting.name)}
+            ports.require_free("127.0.0.1", wanted, "monitoring")
+
+
+def stop(known: State | None) -> bool:
+    """Whether there was something to stop; what was measured is kept."""
+    if known and known.flavour == "local" and not FOLDER.exists():
+        return False
+    from scripts.stacks.containers import why_not_docker
+
+    return not why_not_docker() and _remove(_docker(Settings.load()))
+
+
+def _remove(stack: DockerStack) -> bool:
+    return any([stack.remove_service(service) for service in SERVICES])
+
+
+def _docker(settings: Settings) -> DockerStack:
+    from scripts.stacks.containers import DockerStack
+
+    return DockerStack(settings)

@@ -1,0 +1,141 @@
+"""The rules of Prometheus, by its own promtool; the dashboards; and what the alerts stand on."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bundle_door.certificate import ends, ensure
+from bundle_door.room import Room, memory
+from bundle_serving.keeper_notes import METRICS, Notes
+from scripts.server import dashboards, monitoring
+from tests.project import ROOT
+
+TESTS = Path(__file__).parent / "alerts.yml"
+GROUPS = yaml.safe_load(monitoring.rules())["groups"]
+ALERTS = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
+RECORDED = {rule["record"] for group in GROUPS for rule in group["rules"] if "record" in rule}
+QUERIES = [query for _, _, query in dashboards.queries()]
+
+GB = 2**30
+
+
+def promtool(*words: str | Path) -> None:
+    if not (program := shutil.which("promtool")):
+        pytest.skip("no promtool here")
+    done = subprocess.run([program, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_rules_are_valid_and_read_by_the_configuration() -> None:
+    promtool("check", "config", monitoring.SOURCE / "prometheus.yml")
+
+
+def test_each_alert_fires_and_ends() -> None:
+    promtool("test", "rules", TESTS)
+    text = TESTS.read_text()
+    assert [rule["alert"] for rule in ALERTS if f'"{rule["alert"]}"' not in text] == []
+
+
+def test_each_alert_says_what_to_do() -> None:
+    assert len(ALERTS) > 10
+    for rule in ALERTS:
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert rule["annotations"].keys() == {"summary", "remedy"}, rule["alert"]
+
+
+def test_another_latency_is_in_each_place() -> None:
+    assert monitoring.nearest(0.2) == 0.2 and monitoring.nearest(0.45) == 0.501
+    changed = monitoring.rules(0.2)
+    assert changed.count("0.2") == monitoring.rules().count("0.501") and "0.501" not in changed
+
+
+def test_every_query_is_valid(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"query:{number}", "expr": query.replace(dashboards.RATE, "5m")}
+        for number, query in enumerate(QUERIES)
+    ]
+    file = tmp_path / "queries.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
+    promtool("check", "rules", file)
+
+
+def test_what_is_asked_for_is_documented() -> None:
+    asked = " ".join([*QUERIES, *(rule["expr"] for group in GROUPS for rule in group["rules"])])
+    named = set(re.findall(r"(?<![\w:])bundle_\w+", asked))
+    documented = (ROOT / "docs" / "metrics.md").read_text()
+    assert [
+        name for name in named if re.sub("_(bucket|sum|count)$", "", name) not in documented
+    ] == []
+    assert set(re.findall(r"\w+:\w+:\w+", asked)) <= RECORDED
+
+
+def test_grafana_finds_its_files(tmp_path: Path) -> None:
+    dashboards.write(tmp_path, "http://prometheus:9090")
+    (source,) = yaml.safe_load((tmp_path / "datasources/prometheus.yml").read_text())["datasources"]
+    boards: list[dict[str, Any]] = [
+        json.loads(path.read_text()) for path in (tmp_path / "dashboards").glob("*.json")
+    ]
+    assert {board["title"] for board in boards} == dashboards.ALL.keys()
+    assert len({board["uid"] for board in boards}) == len(boards)
+    for board in boards:
+        assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+        assert {panel["datasource"]["uid"] for panel in board["panels"]} == {source["uid"]}
+
+
+def machine(proc: Path, group: str) -> None:
+    (proc / "self").mkdir(parents=True)
+    (proc / "self" / "cgroup").write_text(group)
+    (proc / "meminfo").write_text(f"MemTotal: {8 * GB // 1024} kB\nMemAvailable: {GB // 1024} kB\n")
+
+
+def write(folder: Path, **files: object) -> None:
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(f"{content}\n")
+
+
+def test_memory_of_a_container_and_of_a_machine(tmp_path: Path) -> None:
+    """`__` stands for a dot."""
+    machine(tmp_path / "proc", "0::/\n")
+    write(
+        tmp_path / "v2",
+        memory__max=4 * GB,
+        memory__current=3 * GB,
+        memory__stat=f"active_file 1\ninactive_file {GB}",
+    )
+    assert memory(tmp_path / "v2", tmp_path / "proc") == (2 * GB, 4 * GB)
+    write(
+        tmp_path / "v1" / "memory",
+        memory__limit_in_bytes=4 * GB,
+        memory__usage_in_bytes=3 * GB,
+        memory__stat=f"inactive_file 1\ntotal_inactive_file {GB}",
+    )
+    assert memory(tmp_path / "v1", tmp_path / "proc") == (2 * GB, 4 * GB)
+    write(tmp_path / "none", memory__max="max")
+    assert memory(tmp_path / "none", tmp_path / "proc") == (7 * GB, 8 * GB)
+
+
+def test_when_a_certificate_ends(tmp_path: Path) -> None:
+    ensure(tmp_path, ["localhost"])
+    left = (ends(tmp_path / "cert.pem") or 0) - time.time()
+    assert 824 < left / 86400 < 826
+    named = {family.name for family in Room(tmp_path, tmp_path / "cert.pem").families()}
+    without = {family.name for family in Room(tmp_path, None).families()}
+    assert named - without == {"bundle_certificate_expires_timestamp_seconds"}
+
+
+def test_what_lacks_a_process_is_in_the_metrics(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    notes.lacks(["resnet50_onnx"])
+    assert 'bundle_model_lacks_process{model="resnet50_onnx"} 1' in (tmp_path / METRICS).read_text()
+    notes.lacks([])
+    assert "lacks" not in (tmp_path / METRICS).read_text()
