@@ -53,6 +53,7 @@ TOGETHER = {
     "test_cascade.py": "served",
     "test_kinds.py": "served",
     "test_page_served.py": "served",
+    "test_monitoring.py": "served",
     "test_lifecycle.py": "exported",
     "test_beyond_this_machine.py": "exported",
     "test_comparison.py": "exported",

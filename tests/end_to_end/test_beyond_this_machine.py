@@ -77,7 +77,7 @@ def test_an_address_of_ipv6(project: Project) -> None:
         assert answer.status == 200
 
 
-def certificate_of_a_company(folder: Path) -> dict[str, str]:
+def certificate_of_a_company(folder: Path, days: int = 2) -> dict[str, str]:
     """For localhost, by an authority of its own: TLS_CERT with the chain, TLS_KEY, and CA, which
     clients trust."""
     names = ("ca.pem", "ca.key", "leaf.pem", "leaf.key", "request.pem", "chain.pem")
@@ -85,9 +85,21 @@ def certificate_of_a_company(folder: Path) -> dict[str, str]:
     extensions = folder / "extensions"
     extensions.write_text("subjectAltName=DNS:localhost,DNS:server.example.org\n")
     new = ("openssl", "req", "-newkey", "rsa:2048", "-nodes")
-    run(*new, "-x509", "-days", "2", "-subj", "/CN=company", "-keyout", ca_key, "-out", ca)
+    run(*new, "-x509", "-days", str(days), "-subj", "/CN=company", "-keyout", ca_key, "-out", ca)
     run(*new, "-subj", "/CN=server.example.org", "-keyout", key, "-out", request)
-    signed = ("openssl", "x509", "-req", "-days", "2", "-in", request, "-CA", ca, "-CAkey", ca_key)
+    signed = (
+        "openssl",
+        "x509",
+        "-req",
+        "-days",
+        str(days),
+        "-in",
+        request,
+        "-CA",
+        ca,
+        "-CAkey",
+        ca_key,
+    )
     run(*signed, "-CAcreateserial", "-extfile", str(extensions), "-out", leaf)
     Path(chain).write_text(Path(leaf).read_text() + Path(ca).read_text())
     return {"TLS_CERT": chain, "TLS_KEY": key, "CA": ca}

@@ -1,0 +1,286 @@
+"""Alerts, by their own faults on a real server, and dashboards, by a real Prometheus."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+import docker
+from benchmark.rollouts import clients
+from benchmark.torture.subject import PICTURE, Subject, harm
+from bundle_serving import PIPELINE, hands, kserve
+from bundle_serving.guard import HEADER
+from scripts.base import files
+from scripts.server import dashboards
+from tests.conftest import require_docker
+from tests.end_to_end.test_beyond_this_machine import certificate_of_a_company, key_of
+from tests.project import Project, free_ports, picture, wait_until
+from tests.prometheus import Prometheus, faster, hurry, watching
+
+in_processes = pytest.mark.parametrize("served", ["local"], indirect=True)
+
+# More than wait, and more than may wait.
+AT_ONCE = 800
+DISK_MB = 1024
+
+
+def started(project: Project) -> Subject:
+    state = json.loads((project.path / "build/run/state.json").read_text())
+    return Subject(int(state["pid"]), project.http, project.grpc)
+
+
+@in_processes
+def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_path: Path) -> None:
+    with watching(served, tmp_path / "data") as prometheus, clients(served.http, served.grpc, 2):
+        assert started(served).asked(b"no picture") == 400
+        for board, panel, query in dashboards.queries():
+            if board != "GPU":
+                what = f"{board}, {panel}: {query}"
+                wait_until(partial(returns, prometheus, query), what, 60)
+
+
+def returns(prometheus: Prometheus, query: str) -> bool:
+    found = prometheus.query(query.replace(dashboards.RATE, "30s"))
+    return any(math.isfinite(float(each["value"][1])) for each in found)
+
+
+class Watched:
+    """A server of its own, with a small disk of its own where root may mount one, and what watches
+    it."""
+
+    def __init__(self, project: Project, prometheus: Prometheus, own_disk: bool) -> None:
+        self.project, self.prometheus, self.own_disk = project, prometheus, own_disk
+
+    @property
+    def server(self) -> Subject:
+        return started(self.project)
+
+    @property
+    def hands(self) -> Path:
+        return self.project.path / "build" / "key" / "hands-off"
+
+
+@pytest.fixture(scope="module")
+def watched(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    folder = tmp_path_factory.mktemp("watched")
+    project = Project.copy(folder / "served", FLAVOUR="local")
+    with ExitStack() as stack:
+        own_disk = stack.enter_context(small_disk(project.path / "build"))
+        project.take(exported)
+        stack.callback(project.make, "down")
+        project.made("up")
+        prometheus = stack.enter_context(watching(project, folder / "data", LATENCY_MS="1000"))
+        yield Watched(project, prometheus, own_disk)
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[bool]:
+    path.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "disk", str(path)]
+    mounted = os.getuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@contextmanager
+def flood(server: Subject) -> Iterator[None]:
+    """More requests at once than may wait, over gRPC, until the block ends."""
+    free, done = threading.Semaphore(AT_ONCE), threading.Event()
+
+    def ask_on() -> None:
+        with grpc.insecure_channel(server.grpc) as channel:
+            ask, message = kserve.stub(channel).ModelInfer, server.message(PICTURE)
+            while not done.wait(0.002):  # refusals come at once
+                free.acquire()
+                ask.future(message, timeout=60).add_done_callback(lambda _: free.release())
+            for _ in range(AT_ONCE):
+                free.acquire()
+
+    thread = threading.Thread(target=ask_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.long
+def test_too_much_load(watched: Watched) -> None:
+    budget = [
+        f"ErrorBudgetBurns{how}/{objective}"
+        for how in ("Fast", "Slowly")
+        for objective in ("answered", "latency")
+    ]
+    fired = ("Refusing", "QueueNearlyFull", *budget)
+    assert not watched.prometheus.firing() & {*fired}
+    with flood(watched.server):
+        watched.prometheus.until_firing(*fired)
+    watched.prometheus.until_over(*fired)
+
+
+@pytest.mark.long
+def test_half_dead_and_not_ready(watched: Watched) -> None:
+    server, prometheus = watched.server, watched.prometheus
+    before = wait_until(lambda: server.asked() == 200 and server.numbers(), "an answer")
+    with hands.off(watched.hands):
+        harm(server.running()["resnet50_onnx"][0], signal.SIGKILL)
+        prometheus.until_firing("HalfDead")
+        assert "NotReady" not in prometheus.firing()
+        key = {HEADER: watched.project.admin_key}
+        assert server.status(f"/repository/models/{PIPELINE}/unload", b"{}", **key) == 200
+        prometheus.until_firing("NotReady")
+    wait_until(lambda: server.is_whole(before), "the server to be whole again")
+    prometheus.until_over("HalfDead", "NotReady")
+
+
+@pytest.mark.long
+def test_failing_again_and_again(watched: Watched) -> None:
+    server = watched.server
+    before = wait_until(lambda: server.asked() == 200 and server.numbers(), "an answer")
+    for victim in ("preprocessing", "resnet50_onnx", "postprocessing", "envoy"):
+        harm(server.running()[victim][0], signal.SIGKILL)
+    watched.prometheus.until_firing("KeepsFailing")
+    wait_until(lambda: server.is_whole(before), "the server to be whole again")
+    watched.prometheus.until_over("KeepsFailing")
+
+
+@pytest.mark.long
+def test_a_version_that_nobody_asks_any_more(watched: Watched) -> None:
+    rise = 'increase(bundle_request_duration_seconds_count{outcome="ok"}[30s]) > 0'
+    wait_until(
+        lambda: watched.server.asked() == 200 and watched.prometheus.query(rise), "the requests"
+    )
+    assert "VersionWithoutTraffic" not in watched.prometheus.firing()
+    watched.prometheus.until_firing("VersionWithoutTraffic")
+
+    def asked_again() -> bool:
+        assert watched.server.asked() == 200
+        return "VersionWithoutTraffic" not in watched.prometheus.firing()
+
+    wait_until(asked_again, "the alert to end")
+
+
+@pytest.mark.long
+def test_a_disk_that_fills(watched: Watched) -> None:
+    if not watched.own_disk:
+        pytest.skip("no disk can be mounted here")
+    fill = watched.project.path / "build" / "fill"
+    room = shutil.disk_usage(fill.parent)
+    with fill.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, room.free - room.total // 20)
+    watched.prometheus.until_firing("DiskNearlyFull")
+    fill.unlink()
+    watched.prometheus.until_over("DiskNearlyFull")
+
+
+@pytest.mark.long
+def test_a_server_that_is_gone(watched: Watched) -> None:
+    watched.project.made("down")
+    watched.prometheus.until_firing("ServerGone")
+    watched.project.made("up")
+    watched.prometheus.until_over("ServerGone")
+
+
+@pytest.mark.long
+def test_a_certificate_that_ends_on_a_server_with_keys(exported: Path, tmp_path: Path) -> None:
+    """Prometheus has a key and trusts the certificate, or it would see nothing at all."""
+
+    def certificate(name: str, days: int) -> dict[str, str]:
+        (tmp_path / name).mkdir()
+        made = certificate_of_a_company(tmp_path / name, days)
+        return {each: made[each] for each in ("TLS_CERT", "TLS_KEY")}
+
+    old = certificate("old", 2)
+    project = Project.copy(tmp_path / "beyond", FLAVOUR="local", BIND="0.0.0.0", **old)
+    project.take(exported)
+    key_of(project, "ann")
+    try:
+        project.made("up")
+        with watching(project, tmp_path / "data") as prometheus:
+            prometheus.until_firing("CertificateEnds")
+            key = project.path / "build" / "monitoring" / "server.key"
+            assert key.stat().st_mode & 0o077 == 0
+            project.settings |= certificate("new", 90)
+            project.made("up")
+            prometheus.reload()
+            prometheus.until_over("CertificateEnds")
+            wait_until(lambda: prometheus.query("up == 1"), "the new certificate to be trusted")
+    finally:
+        project.make("down")
+
+
+@pytest.mark.long
+def test_in_containers(exported: Path, tmp_path: Path) -> None:
+    """make monitoring starts them; memory that comes near its limit is told to Alertmanager."""
+    require_docker()
+    ports = dict(
+        zip(("PROMETHEUS_PORT", "ALERTMANAGER_PORT"), map(str, free_ports(2)), strict=True)
+    )
+    project = Project.copy(tmp_path / "contained", FLAVOUR="cpu", **ports)
+    files.link_tree(exported / "versions", project.path / "build" / "versions")
+    assert "make up" in project.make("monitoring").stderr
+    try:
+        project.made("up")
+        project.made("monitoring")
+        prometheus = Prometheus(project, int(ports["PROMETHEUS_PORT"]))
+        containers = {
+            each.labels["com.docker.compose.service"]: each
+            for each in docker.from_env().containers.list(
+                filters={"label": f"com.docker.compose.project={project.compose_project}"}
+            )
+        }
+        for name in ("prometheus", "alertmanager"):
+            shut_in(containers[name])
+        hurry(project)
+        assert faster("[5m] for: 1h") == "[10s] for: 120s"
+        containers["prometheus"].kill("SIGHUP")
+        wait_until(lambda: prometheus.query("up == 1"), "Prometheus to see the server")
+        used = float(prometheus.query("bundle_memory_used_bytes")[0]["value"][1])
+        limit = containers["server"].attrs["HostConfig"]["Memory"]
+        tight = round(used / 0.94)
+        containers["server"].update(mem_limit=tight, memswap_limit=tight)
+        prometheus.until_firing("MemoryNearLimit")
+        wait_until(lambda: "MemoryNearLimit" in notified(ports), "Alertmanager to be told")
+        containers["server"].update(mem_limit=limit, memswap_limit=limit)
+        prometheus.until_over("MemoryNearLimit")
+        assert Subject(0, project.http, project.grpc).asked(picture()) == 200
+
+        assert "Prometheus and Alertmanager stopped" in project.made("down")
+        label = f"com.docker.compose.project={project.compose_project}"
+        left = docker.from_env().containers.list(all=True, filters={"label": label})
+        assert [each.name for each in left] == []
+    finally:
+        project.make("clean")
+
+
+def notified(ports: dict[str, str]) -> set[str]:
+    url = f"http://127.0.0.1:{ports['ALERTMANAGER_PORT']}/api/v2/alerts"
+    with urllib.request.urlopen(url) as answer:
+        return {each["labels"]["alertname"] for each in json.load(answer)}
+
+
+def shut_in(container: Any) -> None:
+    host = container.attrs["HostConfig"]
+    assert host["ReadonlyRootfs"] and host["CapDrop"] == ["ALL"]
+    assert "no-new-privileges:true" in host["SecurityOpt"]
+    published = [each for ports in host["PortBindings"].values() for each in ports]
+    assert {each["HostIp"] for each in published} == {"127.0.0.1"}
+    assert container.attrs["Config"]["User"] == "65532:65532"
