@@ -7,7 +7,6 @@ else put there is left alone.
 from __future__ import annotations
 
 import ipaddress
-import os
 import ssl
 import subprocess
 from collections.abc import Iterable
@@ -88,9 +87,7 @@ def ends(certificate: Path) -> float | None:
 def _openssl(*words: str) -> subprocess.CompletedProcess[str]:
     try:
         # Without the umask the private key would be everyone's to read for a moment.
-        return subprocess.run(
-            ["openssl", *words], capture_output=True, text=True, preexec_fn=lambda: os.umask(0o077)
-        )
+        return subprocess.run(["openssl", *words], capture_output=True, text=True, umask=0o077)
     except FileNotFoundError:
         raise NoCertificate(
             "openssl is needed to create a certificate; install it, or set TLS_CERT and TLS_KEY"
