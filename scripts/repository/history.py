@@ -54,16 +54,16 @@ def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -
     event = Event(datetime.now(UTC).isoformat(timespec="seconds"), what, version, how, note)
     events = [*read(pipeline), event]
     files.write(path(pipeline), "".join(json.dumps(asdict(each)) + "\n" for each in events))
-    _show(pipeline)
+    show(pipeline)
 
 
 def replace(pipeline: Pipeline, content: str) -> None:
     """Replaces it by a history with another machine's additions."""
     files.write(path(pipeline), content)
-    _show(pipeline)
+    show(pipeline)
 
 
-def _show(pipeline: Pipeline) -> None:
+def show(pipeline: Pipeline) -> None:
     """To the door, which sees no other folder than the live repository."""
     shown = live.REPOSITORY / SHOWN
     events = json.loads(shown.read_text()) if shown.exists() else {}

@@ -110,6 +110,8 @@ def _record(shared: Shared, version: Version, seed: Version | None, settings: Se
     if version != seed:
         shared.record(history.SERVES, version.number, "up", version.what)
         old_versions.trim(shared, version.pipeline, settings.keep_versions, "up")
+    else:  # what serves was perhaps made live elsewhere, or before the door read it
+        history.show(version.pipeline)
     shared.push_history()
 
 
