@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
@@ -39,10 +39,19 @@ def let_all_read(folder: Path) -> None:
 
 def place(source: Path, target: Path) -> None:
     """Installs a large file atomically; a hard link where both are on one file system."""
+    _install(source, target, _link)
+
+
+def copy(source: Path, target: Path) -> None:
+    """The same for a file that somebody may edit; the target may be another user's of the group."""
+    _install(source, target, shutil.copyfile)
+
+
+def _install(source: Path, target: Path, make: Callable[[str, str], object]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        _link(str(source), str(draft))
+        make(str(source), str(draft))
         draft.chmod(0o644)
         draft.replace(target)
     finally:

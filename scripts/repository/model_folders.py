@@ -97,8 +97,7 @@ def _furnish(folder: Path, repository: Path, has_versions: bool) -> bool:
             continue
         target = repository / folder.name / name
         if not target.exists() or target.read_bytes() != source.read_bytes():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
+            files.copy(source, target)
             changed = True
     return changed
 
