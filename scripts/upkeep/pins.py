@@ -40,8 +40,8 @@ def layers() -> list[str]:
 
 
 def renew(only: Collection[str] | None = None) -> Iterator[str]:
-    """Says what changed. `only` these packages are renewed; without, all; of none, the lists are
-    written again."""
+    """Shows what changed. `only` these packages are renewed; without, all; of none, the lists are
+    written again. Nothing is written before all is resolved."""
     before = CONSTRAINTS.read_text()
     with TemporaryDirectory() as temporary:
         scratch = Path(temporary)
@@ -50,13 +50,15 @@ def renew(only: Collection[str] | None = None) -> Iterator[str]:
         stay = scratch / "stay.txt"
         stay.write_text(staying(before, only))
         after = updated(before, _compiled(everything, stay))
-        files.write(CONSTRAINTS, after)
+        new = {CONSTRAINTS: after}
         stay.write_text(staying(after, ()))
         for layer in layers():
             options = ["--no-deps"] if layer in ALONE else []
             lines = _compiled(REQUIREMENTS / f"{layer}.txt", stay, *options)
-            files.write(LOCKED / f"{layer}.txt", "\n".join([BY_MAKE, *lines]) + "\n")
-        _write_hashes(after, scratch)
+            new[LOCKED / f"{layer}.txt"] = "\n".join([BY_MAKE, *lines]) + "\n"
+        new[HASHES] = OF_HASHES + _hashes(after, scratch)
+    for path, text in new.items():
+        files.write(path, text)
     yield from changes(before, after)
 
 
@@ -136,7 +138,7 @@ def _is_apart(name: str) -> bool:
     return f"\n{name}==" in found
 
 
-def _write_hashes(constraints: str, scratch: Path) -> None:
+def _hashes(constraints: str, scratch: Path) -> str:
     source = scratch / "all.in"
     source.write_text(
         "".join(
@@ -146,8 +148,7 @@ def _write_hashes(constraints: str, scratch: Path) -> None:
         )
     )
     options = ("--no-deps", "--universal", "--python-version", PYTHONS[0], "--generate-hashes")
-    found = _uv("pip", "compile", source, *options, "--no-header", "--no-annotate")
-    files.write(HASHES, OF_HASHES + found)
+    return _uv("pip", "compile", source, *options, "--no-header", "--no-annotate")
 
 
 def _uv(*words: str | Path) -> str:
