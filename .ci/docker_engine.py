@@ -1,11 +1,12 @@
 """Make a working Docker engine available on a Debian 12 machine that runs no systemd.
 
-Usage (as root):  python3 .ci/docker_engine.py
+Usage (as root):  python3 .ci/docker_engine.py [--arm64]
 
 Installs what is missing (the engine, the Compose and buildx plugins of the calling user), starts
 dockerd when it does not answer, and makes sure of the base image `debian:bookworm-slim`. What is
 there already is left alone, so calling it again costs next to nothing. The engine keeps running
-afterwards. Exit status: 0 when all of it is in place, 1 with the reason on standard error.
+afterwards. With --arm64, also makes the base image for ARM64; qemu-user-static must be there to run
+its programs. Exit status: 0 when all of it is in place, 1 with the reason on standard error.
 """
 
 import argparse
@@ -26,6 +27,8 @@ from pathlib import Path
 
 SUITE = "bookworm"
 BASE_IMAGE = "debian:bookworm-slim"
+# Docker Hub's own name for the image of this architecture.
+ARM64_IMAGE = "arm64v8/debian:bookworm-slim"
 SYSTEM_SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 PACKAGES = {
@@ -358,19 +361,22 @@ def slim(root: Path) -> None:
     shutil.copyfile(SYSTEM_SOURCES, root / "etc/apt/sources.list.d/debian.sources")
 
 
-def ensure_base_image() -> str:
-    if answer("docker", "image", "inspect", BASE_IMAGE):
+def ensure_base_image(name: str, architecture: str) -> str:
+    if answer("docker", "image", "inspect", name):
         return "there"
     # No pull is tried: the machines this is for reach Debian's mirror but no image registry.
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         root = Path(folder) / "root"
         # In a mount namespace of its own nothing stays mounted below ROOT, however it ends.
-        debootstrap = ("unshare", "--mount", "debootstrap", "--variant=minbase")
-        run(*debootstrap, f"--keyring={KEYRING}", SUITE, root, mirror())
+        debootstrap = ("unshare", "--mount", "debootstrap", f"--arch={architecture}")
+        run(*debootstrap, "--variant=minbase", f"--keyring={KEYRING}", SUITE, root, mirror())
         slim(root)
-        archive = Path(folder) / "root.tar"
-        run("tar", "--numeric-owner", "-C", root, "-cf", archive, ".")
-        run("docker", "import", "--change", 'CMD ["bash"]', archive, BASE_IMAGE)
+        context = Path(folder) / "context"
+        context.mkdir()
+        run("tar", "--numeric-owner", "-C", root, "-cf", context / "root.tar", ".")
+        # Unlike `docker import`, a build notes the architecture.
+        (context / "Dockerfile").write_text('FROM scratch\nADD root.tar /\nCMD ["bash"]\n')
+        run("docker", "build", "--platform", f"linux/{architecture}", "--tag", name, context)
     return "made with debootstrap"
 
 
@@ -390,7 +396,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.parse_args(argv)
+    parser.add_argument("--arm64", action="store_true", help="the base image for ARM64 too")
+    arm64 = parser.parse_args(argv).arm64
     try:
         if os.geteuid() != 0:
             raise EngineError("needs to run as root")
@@ -398,7 +405,10 @@ def main(argv: list[str] | None = None) -> int:
             step("packages", ensure_packages)
             step("plugins", ensure_plugins)
             step("engine", ensure_engine)
-            step(f"image {BASE_IMAGE}", ensure_base_image)
+            own = run("dpkg", "--print-architecture").strip()
+            step(f"image {BASE_IMAGE}", lambda: ensure_base_image(BASE_IMAGE, own))
+            if arm64:
+                step(f"image {ARM64_IMAGE}", lambda: ensure_base_image(ARM64_IMAGE, "arm64"))
     except EngineError as error:
         print(f"docker_engine: {error}", file=sys.stderr)
         return 1
