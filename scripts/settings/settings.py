@@ -220,6 +220,9 @@ class Place(Group):
     max_in_flight = whole(
         1024, "Requests handled at once; more are refused with 503.", SERVER, DOOR
     )
+    log_format = choice(
+        ("text", "json"), "The form of the door's line for each request in the log.", SERVER, DOOR
+    )
     start_timeout = number("120", "Seconds within which a started server must answer.", COMMAND)
 
 

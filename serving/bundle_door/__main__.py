@@ -20,6 +20,7 @@ from bundle_door.door import DoorError, Settings, serve
 from bundle_door.envoy import Ports
 from bundle_door.key_file import BadKeys
 from bundle_door.limits import MEGABYTE, Limits
+from bundle_door.request_log import FORMATS, TEXT
 from bundle_serving import guard
 from bundle_serving.exposure import Exposure
 from bundle_serving.sockets import NotPrivate
@@ -61,6 +62,7 @@ def settings(options: argparse.Namespace) -> Settings:
         ),
         exposure,
         Path(options.repository) if options.repository else None,
+        options.log_format,
     )
 
 
@@ -88,6 +90,15 @@ def several(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
+def one_of(*known: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(f"{text} is not {' or '.join(known)}")
+        return text
+
+    return read
+
+
 # What may be set by option, or by a variable of the same name: BIND=0.0.0.0.
 SETTINGS: list[tuple[str, Callable[[str], object], object]] = [
     ("bind", str, None),
@@ -103,6 +114,7 @@ SETTINGS: list[tuple[str, Callable[[str], object], object]] = [
     ("max-connections", int, Limits.connections),
     ("answer-timeout-s", float, Limits.answer_s),
     ("idle-timeout-s", float, Limits.idle_s),
+    ("log-format", one_of(*FORMATS), TEXT),
 ]
 
 

@@ -39,7 +39,7 @@ class Api:
             asked = from_raw(model, version, request.chunks, signature, (), known)
         else:
             asked = from_body(model, version, request.body, length, self._limits)
-        return answered(await self._triton.infer(asked.pieces), asked)
+        return answered(await self._triton.infer(asked.pieces, request.onwards), asked)
 
     # Health
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import json
+import os
 import re
 import resource
 import signal
@@ -26,9 +27,11 @@ from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits, Load
 from bundle_door.measured import measured
 from bundle_door.metrics import Metrics
+from bundle_door.note import Note
 from bundle_door.observed import Observed
 from bundle_door.page_data import PageData
 from bundle_door.plain import PlainQuestions
+from bundle_door.request_log import HUNG_UP, TEXT, RequestLog
 from bundle_door.requests import Request
 from bundle_door.room import Room
 from bundle_door.routes import of_documents, of_keys, of_plain_questions, of_triton, open_to_all
@@ -49,6 +52,9 @@ KEEP_ALIVE_S = 75
 
 TIDY_S = 5
 
+# Of Envoy's own lines, and how soon its access log comes here.
+LOG_LINE, FLUSH_MS = "%Y-%m-%dT%T.%eZ door: envoy: [%l] %v", 500
+
 PR_SET_PDEATHSIG = 1
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -67,6 +73,7 @@ class Settings:
     exposure: Exposure
     # Where the models lie, if that is a folder here.
     repository: Path | None = None
+    log_format: str = TEXT
 
 
 async def serve(settings: Settings) -> None:
@@ -84,12 +91,13 @@ async def serve(settings: Settings) -> None:
         steps = Steps(observed.report)
         reports = await steps.serve(folder / sockets.STEPS)
         stack.callback(reports.close)
-        service = service_of(settings, triton, folder, stop.is_set, observed, steps)
+        log = RequestLog(settings.log_format)
+        service = service_of(settings, triton, folder, stop.is_set, observed, steps, log)
         http = await stack.enter_async_context(http_server(service, folder / sockets.HTTP))
         handed_on = streams.server(triton.channel, folder / sockets.STREAMS, settings.limits)
         await handed_on.start()
         stack.push_async_callback(handed_on.stop, grace=0)
-        outside = await stack.enter_async_context(envoy_process(settings, folder))
+        outside = await stack.enter_async_context(envoy_process(settings, folder, log))
         tidying = asyncio.create_task(tidy(service))
         stack.callback(tidying.cancel)
         stopping = asyncio.ensure_future(stop.wait())
@@ -107,6 +115,7 @@ def service_of(
     stopping: Callable[[], bool],
     observed: Observed,
     steps: Steps,
+    log: RequestLog,
 ) -> Service:
     api = Api(triton, settings.limits)
     keys = (
@@ -154,7 +163,12 @@ def service_of(
     ]
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
-    def answered(scope: Scope, headers: Mapping[str, str], status: int, duration: int) -> None:
+    def answered(
+        scope: Scope, headers: Mapping[str, str], note: Note, status: int, size: int, duration: int
+    ) -> None:
+        log.answered(scope["method"], scope["path"], headers, note, status, duration, size)
+        if status == HUNG_UP:
+            return
         if status >= 400 and scope["method"] == "POST" and CHECK_HEADER not in headers:
             observed.refusal(status)
 
@@ -164,6 +178,7 @@ def service_of(
         settings.admin_key,
         settings.exposure.origins,
         answered,
+        keys=keys is not None,
     )
 
 
@@ -227,7 +242,9 @@ async def http_server(service: Service, socket: Path) -> AsyncIterator[asyncio.T
 
 
 @contextlib.asynccontextmanager
-async def envoy_process(settings: Settings, folder: Path) -> AsyncIterator[asyncio.Task[int]]:
+async def envoy_process(
+    settings: Settings, folder: Path, log: RequestLog
+) -> AsyncIterator[asyncio.Task[int]]:
     """Envoy, on the ports; its task ends when it does."""
     file = settings.run_dir / "envoy.yaml"
     write_private(
@@ -245,9 +262,14 @@ async def envoy_process(settings: Settings, folder: Path) -> AsyncIterator[async
         *("--config-path", file),
         *("--concurrency", "1"),
         *("--log-level", "warning"),
+        *("--log-format", LOG_LINE, "--file-flush-interval-msec", str(FLUSH_MS)),
         "--disable-hot-restart",
+        env=os.environ | {"TZ": "UTC"},
+        stdout=asyncio.subprocess.PIPE,
         preexec_fn=end_with_parent,
     )
+    assert process.stdout
+    logging = asyncio.create_task(log.read(process.stdout))
     task = asyncio.create_task(process.wait())
     try:
         yield task
@@ -255,6 +277,7 @@ async def envoy_process(settings: Settings, folder: Path) -> AsyncIterator[async
         if process.returncode is None:
             process.terminate()
         await process.wait()
+        await logging
 
 
 def end_with_parent() -> None:

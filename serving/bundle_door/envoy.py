@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from bundle_door import documents
-from bundle_door.keys import CLIENT_HEADER
 from bundle_door.limits import Limits
 from bundle_door.measures import SECONDS
+from bundle_door.note import CLIENT_HEADER, REQUEST_ID, TRACEPARENT
 from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
 from bundle_serving import sockets
 from bundle_serving.exposure import Exposure
 from bundle_serving.guard import GRPC_HEADER
+from bundle_serving.health import CHECK_HEADER
 
 Config = dict[str, Any]
 
@@ -219,7 +220,10 @@ def manager(name: str, routes: Sequence[Config], limits: Limits, exposure: Expos
         codec_type="HTTP2" if grpc else "AUTO",
         server_name="triton-bundle",
         use_remote_address=True,
-        generate_request_id=False,
+        # Over HTTP the service does it, which refuses odd ones.
+        generate_request_id=grpc,
+        preserve_external_request_id=grpc,
+        always_set_request_id_in_response=grpc,
         normalize_path=True,
         merge_slashes=True,
         path_with_escaped_slashes_action="REJECT_REQUEST",
@@ -246,7 +250,7 @@ def manager(name: str, routes: Sequence[Config], limits: Limits, exposure: Expos
             ]
         },
         http_filters=filters,
-        access_log=[access_log()] if keys else [],
+        access_log=[access_log(name)],
     )
 
 
@@ -347,7 +351,8 @@ def authorization() -> Config:
             "server_uri": {"uri": "http://localhost", "cluster": "beside", "timeout": seconds(2)},
             "path_prefix": "/internal/authorize",
             "authorization_response": {
-                "dynamic_metadata_from_headers": {"patterns": [{"exact": CLIENT_HEADER}]}
+                "allowed_upstream_headers": {"patterns": [{"exact": CLIENT_HEADER}]},
+                "dynamic_metadata_from_headers": {"patterns": [{"exact": CLIENT_HEADER}]},
             },
         },
         allowed_headers=of_key,
@@ -355,17 +360,42 @@ def authorization() -> Config:
     )
 
 
-def access_log() -> Config:
-    who = f"%DYNAMIC_METADATA({AUTHORIZATION}:{CLIENT_HEADER})%"
-    line = (
-        f"%START_TIME% {who} %PROTOCOL% %REQ(:METHOD)% %REQ(:PATH):200% %RESPONSE_CODE%"
-        " %GRPC_STATUS% %DURATION% ms %BYTES_RECEIVED% %BYTES_SENT%\n"
-    )
-    return extension(
+def access_log(port: str) -> Config:
+    """What the HTTP service does not see, for request_log.py to write."""
+    config = extension(
         "envoy.access_loggers.stdout",
         "access_loggers.stream.v3.StdoutAccessLog",
-        log_format={"text_format_source": {"inline_string": line}},
+        log_format={
+            "json_format": {
+                "port": port,
+                "began": "%START_TIME(%s.%3f)%",
+                "ms": "%DURATION%",
+                "status": "%RESPONSE_CODE%",
+                "bytes_in": "%BYTES_RECEIVED%",
+                "bytes_out": "%BYTES_SENT%",
+                "id": f"%REQ({REQUEST_ID}):200%",
+                "client": f"%DYNAMIC_METADATA({AUTHORIZATION}:{CLIENT_HEADER})%",
+                "method": "%REQ(:METHOD)%",
+                "path": "%PATH(NQ):200%",
+                "grpc_status": "%GRPC_STATUS%",
+                "traceparent": f"%REQ({TRACEPARENT}):200%",
+                "check": f"%REQ({CHECK_HEADER}):8%",
+                "details": "%RESPONSE_CODE_DETAILS%",
+            }
+        },
     )
+    if port == "grpc":
+        return config
+    by_envoy = {"expression": 'response.code_details != "via_upstream"'}
+    kind = "access_loggers.filters.cel.v3.ExpressionFilter"
+    return {
+        **config,
+        "filter": {
+            "extension_filter": extension(
+                "envoy.access_loggers.extension_filters.cel", kind, **by_envoy
+            )
+        },
+    }
 
 
 def unbuffered(route: Config) -> Config:
@@ -373,7 +403,9 @@ def unbuffered(route: Config) -> Config:
 
 
 def without_key(route: Config) -> Config:
-    return disabled(route, AUTHORIZATION, "ext_authz.v3.ExtAuthzPerRoute")
+    """Of whom it comes, only a key says."""
+    anonymous = {**route, "request_headers_to_remove": [CLIENT_HEADER]}
+    return disabled(anonymous, AUTHORIZATION, "ext_authz.v3.ExtAuthzPerRoute")
 
 
 def disabled(route: Config, name: str, kind: str) -> Config:

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.key_file import ADMIN, Client, hashed, read
+from bundle_door.note import CLIENT_HEADER
 from bundle_door.requests import Request
 
 SCHEME = "bearer "
-# To Envoy: for its access log.
-CLIENT_HEADER = "x-client"
 
 
 class Bucket:

@@ -30,8 +30,10 @@ def _observing(handler: Handler, asks: str, observed: Observed, served: Served) 
     def took(request: Request, named: Mapping[str, str], status: int) -> None:
         if not request.of_the_keeper:
             model = named["model"] or request.query.get("model", asks)
+            series = pipeline, version = served.series(model)
             seconds = (time.monotonic_ns() - request.arrived) / 1e9
-            observed.request((*served.series(model), HTTP), status, seconds)
+            observed.request((*series, HTTP), status, seconds)
+            request.note.pipeline, request.note.version = pipeline, named["version"] or version
 
     async def observing(request: Request, named: Mapping[str, str]) -> Answer:
         served.refresh()

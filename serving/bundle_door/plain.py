@@ -45,10 +45,14 @@ class PlainQuestions:
         except Refused as refused:
             return explained(refused)
         if form:
-            each = (self._labels(model, signature, file.content, top) for file in sent)
+            each = (
+                self._labels(model, signature, file.content, top, request.onwards) for file in sent
+            )
             return several(model, sent, await asyncio.gather(*each))
         with self._steps.following() as followed:
-            found = await self._labels(model, signature, sent[0].content, top, followed.id)
+            found = await self._labels(
+                model, signature, sent[0].content, top, request.onwards, followed.id
+            )
             if isinstance(found, Refused):
                 return explained(found)
             return await timed({"model": model, "labels": found}, request, followed)
@@ -60,7 +64,7 @@ class PlainQuestions:
             signature = await self._triton.signature(SENTIMENT, "")
             with self._steps.following() as followed:
                 asked = from_raw(SENTIMENT, "", request.chunks, signature, (), followed.id)
-                found = values(await self._triton.infer(asked.pieces))
+                found = values(await self._triton.infer(asked.pieces, request.onwards))
                 (label,), (score,) = found["LABEL"], found["SCORE"]
                 return await timed({"label": label, "score": score}, request, followed)
         except Refused as refused:
@@ -78,13 +82,14 @@ class PlainQuestions:
         signature: Signature,
         content: Sequence[bytes],
         top: int,
+        onwards: Mapping[str, str],
         request_id: str = "",
     ) -> Labels | Refused:
         try:
             check_not_empty(content)
             output = classes_of(signature.output, top)
             asked = from_raw(model, "", content, signature, [output], request_id)
-            found = values(await self._triton.infer(asked.pieces))
+            found = values(await self._triton.infer(asked.pieces, onwards))
             return [label(entry) for entry in found[signature.output]]
         except Refused as refused:
             return refused
@@ -118,6 +123,7 @@ async def timed(content: dict[str, Any], request: Request, followed: Followed) -
     # The steps have sent their reports before Triton had its answer: they are only to be read.
     await asyncio.sleep(0)
     timeline = Timeline(request, followed.reports)
+    timeline.note(request.note)
     if request.query.get("timings") == "1":
         content = {**content, "timings": timeline.as_json()}
     return as_json(content, headers=timeline.header())

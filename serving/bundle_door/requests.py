@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bundle_door.note import TRACEPARENT, Note
 from bundle_serving.health import CHECK_HEADER
 
 
@@ -20,11 +21,18 @@ class Request:
     # When its headers were here, and when all of it was: of the monotonic clock, in ns.
     arrived: int = 0
     complete: int = 0
+    # For the log.
+    note: Note = field(default_factory=lambda: Note(""))
 
     @property
     def of_the_keeper(self) -> bool:
         """A test request (bundle_serving.health), which is nobody's and not measured."""
         return CHECK_HEADER in self.headers
+
+    @property
+    def onwards(self) -> dict[str, str]:
+        """What Triton is to be handed as it came."""
+        return {TRACEPARENT: self.headers[TRACEPARENT]} if self.note.trace else {}
 
     @property
     def size(self) -> int:

@@ -14,22 +14,27 @@ from bundle_door.answers import Answer, Refused
 from bundle_door.compression import compressed, decompressed, preferred
 from bundle_door.inference import HEADER_LENGTH
 from bundle_door.limits import Load, Share, too_large
+from bundle_door.note import REQUEST_ID, Note, note_of
+from bundle_door.request_log import HUNG_UP
 from bundle_door.requests import Request
 from bundle_door.routes import Route, found
 from bundle_serving.guard import HEADER as ADMIN_KEY
+from bundle_serving.log_lines import log
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-# Takes each answer's request, status, and duration in ns.
-Observe = Callable[[Scope, Mapping[str, str], int, int], None]
+# Takes each answer's request, its note, and status, bytes and duration in ns of the answer.
+Observe = Callable[[Scope, Mapping[str, str], Note, int, int, int], None]
 
 
 # Of the header Sec-Fetch-Site, which browsers send: another port of this host is one, too.
 FOREIGN = ("cross-site", "same-site")
 
 
-def unobserved(scope: Scope, headers: Mapping[str, str], status: int, duration: int) -> None:
+def unobserved(
+    scope: Scope, headers: Mapping[str, str], note: Note, status: int, size: int, duration: int
+) -> None:
     pass
 
 
@@ -45,12 +50,14 @@ class Service:
         admin_key: str | None,
         origins: Collection[str] = (),
         observe: Observe = unobserved,
+        keys: bool = False,
     ) -> None:
         self._routes = routes
         self._limits = load.limits
         self._admin_key = admin_key
         self._origins = origins
         self._observe = observe
+        self._keys = keys
         self.load = load
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,20 +65,29 @@ class Service:
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
         arrived = time.monotonic_ns()
+        note = note_of(headers, self._keys)
         try:
-            answer = await self._answer(scope, headers, receive, arrived)
+            answer = await self._answer(scope, headers, receive, arrived, note)
         except HungUp:
+            self._observe(scope, headers, note, HUNG_UP, 0, time.monotonic_ns() - arrived)
             return
         except Refused as refused:
             answer = refused.answer()
         except Exception:
+            log("door", f"an internal error in the request {note.id}")
             traceback.print_exc()
             answer = Refused(500, "internal error in the door; see its log (make logs)").answer()
-        self._observe(scope, headers, answer.status, time.monotonic_ns() - arrived)
-        await sent(answer, self._cors(headers), send)
+        size, duration = len(answer.body), time.monotonic_ns() - arrived
+        self._observe(scope, headers, note, answer.status, size, duration)
+        await sent(answer, {REQUEST_ID: note.id, **self._cors(headers)}, send)
 
     async def _answer(
-        self, scope: Scope, headers: Mapping[str, str], receive: Receive, arrived: int
+        self,
+        scope: Scope,
+        headers: Mapping[str, str],
+        receive: Receive,
+        arrived: int,
+        note: Note,
     ) -> Answer:
         check_origin(headers, self._origins)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
@@ -81,7 +97,7 @@ class Service:
             self._check_admin(headers)
         encoding = preferred(headers.get("accept-encoding", ""))
         with self.load.request(always=route.light) as share:
-            chunks = [] if route.light else await self._body(headers, receive, share)
+            chunks = [] if route.light else await self._body(headers, receive, share, note)
             request = Request(
                 scope["method"],
                 scope["path"],
@@ -90,6 +106,7 @@ class Service:
                 chunks,
                 arrived,
                 time.monotonic_ns(),
+                note,
             )
             answer = await unless_hung_up(handler(request, named), receive)
         return encoded(answer, encoding) if encoding else answer
@@ -103,7 +120,7 @@ class Service:
             "access-control-allow-origin": origin,
             "access-control-allow-methods": "GET, POST",
             "access-control-allow-headers": headers.get("access-control-request-headers", "*"),
-            "access-control-expose-headers": HEADER_LENGTH,
+            "access-control-expose-headers": f"{HEADER_LENGTH}, {REQUEST_ID}",
             "vary": "Origin",
         }
 
@@ -113,12 +130,13 @@ class Service:
             raise Refused(403, f"This API is restricted, expecting header '{ADMIN_KEY}'")
 
     async def _body(
-        self, headers: Mapping[str, str], receive: Receive, share: Share
+        self, headers: Mapping[str, str], receive: Receive, share: Share, note: Note
     ) -> list[bytes]:
         limit = self._limits.body_bytes
         if int(headers.get("content-length", 0)) > limit:
             raise too_large(limit)
         chunks = await received(receive, limit, share)
+        note.bytes_in = sum(map(len, chunks))
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding in ("", "identity"):
             return chunks

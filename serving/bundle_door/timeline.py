@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bundle_door.note import Note
 from bundle_door.requests import Request
 from bundle_door.steps import Report
 
@@ -38,6 +39,15 @@ class Timeline:
                 for name, version, began, ended, rows in self._spans
             ],
         }
+
+    def note(self, note: Note) -> None:
+        """For the log: the steps, and what was spent in none."""
+        (_, _, began, ended, _), *steps = self._spans
+        note.received_ms = milliseconds(ended - began)
+        for name, _, began, ended, _ in steps:
+            note.steps[name] = round(note.steps.get(name, 0.0) + milliseconds(ended - began), 3)
+        total = milliseconds(self._ended - self._began)
+        note.waited_ms = round(total - note.received_ms - sum(note.steps.values()), 3)
 
     def header(self) -> dict[str, str]:
         """Server-Timing, which a browser's tools and `curl -i` show."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -35,6 +35,7 @@ STATUS = {
 }
 # Triton's message if a model's process has died, and the number of attempts.
 OF_A_DEAD_PROCESS, TRIES = "Stub process '", 8
+NOTHING: Mapping[str, str] = {}
 DATA_TYPES = pb.model__config__pb2.DataType
 # How long a model's signature is cached, for a new version may have another; and how long a request
 # waits for a newer one, which Triton does not tell while it waits for S3.
@@ -54,14 +55,16 @@ class Triton:
     async def close(self) -> None:
         await self.channel.close()
 
-    async def infer(self, pieces: Sequence[bytes | memoryview]) -> pb.ModelInferResponse:
+    async def infer(
+        self, pieces: Sequence[bytes | memoryview], onwards: Mapping[str, str] = NOTHING
+    ) -> pb.ModelInferResponse:
         """Retries if one of a model's processes has died. Triton takes a second to report it, and
         keeps sending it requests until the keeper has reloaded the model."""
         request, tries = b"".join(pieces), TRIES
         while True:
             try:
                 answer: pb.ModelInferResponse = await self._settled(
-                    self._call("ModelInfer"), request
+                    self._call("ModelInfer"), request, tuple(onwards.items())
                 )
                 return answer
             except Refused as refused:
@@ -111,9 +114,11 @@ class Triton:
             )
         return self._calls[method]
 
-    async def _settled(self, call: Any, request: bytes) -> Any:
+    async def _settled(
+        self, call: Any, request: bytes, metadata: tuple[tuple[str, str], ...] = ()
+    ) -> Any:
         try:
-            return await call(request, timeout=self._timeout)
+            return await call(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise refused(error.code(), error.details() or "", self._timeout) from None
 

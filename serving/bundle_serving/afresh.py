@@ -19,6 +19,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
+from bundle_serving.log_lines import log
 from bundle_serving.processes import children_of
 
 START_FAILED, GIVEN_UP = 3, 4
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> int:
             return code
         first = False
         pause = FIRST_PAUSE_S if time.monotonic() > began + LONG_S else pause
-        print(f"exited with {code}; restarting in {pause:g} s", file=sys.stderr, flush=True)
+        log("keeper", f"exited with {code}; restarting in {pause:g} s")
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_S)
 

@@ -8,13 +8,14 @@ keeper.prom      for Prometheus; the door adds it to Triton's metrics
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from bundle_serving import log_lines
 
 READINESS, STATE, METRICS = "readiness.json", "keeper.json", "keeper.prom"
 
@@ -123,5 +124,4 @@ def forget(folder: Path) -> None:
 
 
 def log(text: str) -> None:
-    with suppress(OSError):
-        print(f"keeper: {text}", file=sys.stderr, flush=True)
+    log_lines.log("keeper", text)

@@ -60,7 +60,7 @@ def test_tls_and_keys(project: Project) -> None:
         client.classify(photo)
     with Client(url, api_key=bob, ca_file=ca_file) as client:
         assert client.classify(photo).labels
-    wait_until(lambda: " ann HTTP/" in project.made("logs"), "the access log")
+    wait_until(lambda: " client=ann protocol=http " in project.made("logs"), "the access log")
     log = project.made("logs")
     assert not {ann, bob, project.admin_key} & {*log.split()}
     assert (project.path / "build" / "tls" / "key.pem").stat().st_mode & 0o007 == 0

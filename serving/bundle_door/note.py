@@ -1,0 +1,50 @@
+"""What is found out about a request while it is answered: for the request log."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# From Envoy: whose API key it was.
+CLIENT_HEADER = "x-client"
+REQUEST_ID, TRACEPARENT = "x-request-id", "traceparent"
+SANE_ID = re.compile(r"[\w.:@/+=-]{1,128}", re.ASCII)
+TRACE = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+@dataclass
+class Note:
+    """What is found out about a request while it is answered."""
+
+    id: str
+    trace: str = ""
+    client: str = ""
+    pipeline: str = ""
+    version: str = ""
+    bytes_in: int = 0
+    # Milliseconds: until all of the request was here, in each step, and between them.
+    received_ms: float | None = None
+    waited_ms: float | None = None
+    steps: dict[str, float] = field(default_factory=dict)
+
+
+def sane_id(given: str) -> str:
+    """The client's own, else a new one."""
+    return given if SANE_ID.fullmatch(given) else str(uuid.uuid4())
+
+
+def trace_id(traceparent: str) -> str:
+    """Empty where there is none that is valid (w3.org/TR/trace-context)."""
+    found = TRACE.fullmatch(traceparent)
+    return found[1] if found else ""
+
+
+def note_of(headers: Mapping[str, str], keys: bool) -> Note:
+    """Without keys anyone could call himself anything."""
+    return Note(
+        sane_id(headers.get(REQUEST_ID, "")),
+        trace_id(headers.get(TRACEPARENT, "")),
+        headers.get(CLIENT_HEADER, "") if keys else "",
+    )

@@ -1,0 +1,158 @@
+"""The request log: one line a request, as text or as JSON; never a picture, a text or a key.
+
+    2026-11-20T12:27:37.262Z door: id=7f… protocol=http … status=200 ms=31.2
+
+Over HTTP the service writes it. gRPC does not pass the service, nor does what Envoy refuses by
+itself: of these Envoy writes its own access log to a pipe, from which the same lines are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from bundle_door.note import SANE_ID, Note, trace_id
+from bundle_serving.health import CHECK_HEADER
+from bundle_serving.log_lines import stamp
+
+TEXT, JSON = FORMATS = "text", "json"
+# What stands in a line of text as it is; all else in quotes.
+PLAIN = re.compile(r'[^\s"\\=]+')
+LONGEST_PATH = 200
+# What a client that hung up is counted as, by nginx's convention.
+HUNG_UP = 499
+# Asked again and again, by load balancers and by the page that is open.
+NOT_LOGGED = ("/v2/health/", "/internal/", "/page/")
+NOT_LOGGED_METHODS = ("/grpc.health.v1.Health/",)
+
+Fields = dict[str, Any]
+
+
+class RequestLog:
+    def __init__(self, form: str, write: Callable[[bytes], object] | None = None) -> None:
+        self._as = as_json if form == JSON else as_text
+        self._write = write or written
+
+    def answered(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        note: Note,
+        status: int,
+        nanoseconds: int,
+        bytes_out: int,
+    ) -> None:
+        """Over HTTP."""
+        if CHECK_HEADER in headers or path.startswith(NOT_LOGGED):
+            return
+        self._line(
+            time.time(),
+            {
+                "id": note.id,
+                "client": note.client,
+                "protocol": "http",
+                "method": method,
+                "path": path[:LONGEST_PATH],
+                "pipeline": note.pipeline,
+                "version": note.version,
+                "status": status,
+                "ms": round(nanoseconds / 1e6, 1),
+                "received_ms": note.received_ms,
+                "waited_ms": note.waited_ms,
+                "steps": note.steps,
+                "bytes_in": note.bytes_in,
+                "bytes_out": bytes_out,
+                "trace": note.trace,
+            },
+        )
+
+    def of_envoy(self, line: bytes) -> None:
+        """A line of its access log (envoy.py), which has whatever a client may send."""
+        with suppress(msgspec.DecodeError, msgspec.ValidationError):
+            self._of_envoy(msgspec.json.decode(line, type=EnvoyLine))
+
+    def _of_envoy(self, line: EnvoyLine) -> None:
+        path = line.path or ""
+        if line.check or path.startswith(NOT_LOGGED_METHODS):
+            return
+        grpc = line.port == "grpc"
+        self._line(
+            float(line.began) + line.ms / 1000,
+            {
+                "id": line.id if SANE_ID.fullmatch(line.id or "") else "",
+                "client": line.client,
+                "protocol": "grpc" if grpc else "http",
+                "method": line.method,
+                "path": path[:LONGEST_PATH],
+                "status": line.grpc_status if grpc and line.grpc_status else line.status,
+                "ms": line.ms,
+                "bytes_in": line.bytes_in,
+                "bytes_out": line.bytes_out,
+                "trace": trace_id(line.traceparent or ""),
+                # Only where Envoy itself answered: no_such_route, ext_authz_denied, …
+                "refused": None if line.details == "via_upstream" else line.details,
+            },
+        )
+
+    def _line(self, seconds: float, fields: Fields) -> None:
+        known = {name: value for name, value in fields.items() if value not in (None, "", {})}
+        self._write(self._as(stamp(seconds), known))
+
+    async def read(self, envoy: asyncio.StreamReader) -> None:
+        """Envoy's lines, until it ends."""
+        while line := await envoy.readline():
+            self.of_envoy(line)
+
+
+class EnvoyLine(msgspec.Struct):
+    """As envoy.py has it written; null is what the request did not have."""
+
+    port: str
+    began: str  # seconds
+    ms: int
+    status: int
+    bytes_in: int
+    bytes_out: int
+    id: str | None = None
+    client: str | None = None
+    method: str | None = None
+    path: str | None = None
+    grpc_status: str | None = None
+    traceparent: str | None = None
+    check: str | None = None
+    details: str | None = None
+
+
+def as_json(when: str, fields: Fields) -> bytes:
+    return msgspec.json.encode({"time": when, "source": "door", **fields}) + b"\n"
+
+
+def as_text(when: str, fields: Fields) -> bytes:
+    words = []
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            words += [f"{each}_ms={shown(ms)}" for each, ms in value.items()]
+        else:
+            words.append(f"{name}={shown(value)}")
+    return f"{when} door: {' '.join(words)}\n".encode()
+
+
+def shown(value: Any) -> str:
+    text = str(value)
+    return (
+        text if PLAIN.fullmatch(text) and text.isprintable() else msgspec.json.encode(text).decode()
+    )
+
+
+def written(line: bytes) -> None:
+    """At once, and in one piece: other processes write to the same log."""
+    with suppress(OSError):
+        os.write(1, line)

@@ -1,0 +1,112 @@
+"""The request log of a real door: each request has its line, over HTTP and gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bundle_serving.kserve import pb
+from tests.door.servers import KEY, Behind, behind_the_door
+from tests.door.test_exposure import over_grpc
+from tests.door.test_life import INFER, JPEG, RAW
+from tests.project import wait_until
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+TRACEPARENT = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Behind, Path]]:
+    folder = tmp_path_factory.mktemp("logged")
+    file = folder / "door.log"
+    with into(file), behind_the_door(folder / "run", options=("--log-format=json",)) as server:
+        yield server, file
+
+
+@contextlib.contextmanager
+def into(file: Path) -> Iterator[None]:
+    """What is started here writes to this file."""
+    kept = os.dup(1)
+    with file.open("a") as log:
+        os.dup2(log.fileno(), 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def lines(file: Path) -> list[dict[str, object]]:
+    texts = [line for line in file.read_text().splitlines() if line.startswith('{"time"')]
+    return [json.loads(line) for line in texts]
+
+
+def line_of(file: Path, request_id: str) -> dict[str, object]:
+    def found() -> list[dict[str, object]]:
+        return [each for each in lines(file) if each.get("id") == request_id]
+
+    wait_until(found, f"the line of {request_id}")
+    (line,) = found()
+    return line
+
+
+def test_over_http(logged: tuple[Behind, Path]) -> None:
+    server, file = logged
+    headers = {**RAW, **TRACEPARENT, "x-request-id": "first"}
+    status, answered, body = server.ask("POST", INFER, JPEG, headers)
+    assert status == 200 and answered["x-request-id"] == "first"
+    line = line_of(file, "first")
+    assert (line["protocol"], line["path"], line["status"]) == ("http", INFER, 200)
+    assert (line["bytes_in"], line["bytes_out"]) == (len(JPEG), len(body))
+    assert line["trace"] == TRACE
+
+
+def test_a_refusal_and_no_query(logged: tuple[Behind, Path]) -> None:
+    server, file = logged
+    headers = {"x-request-id": "refused"}
+    assert server.ask("POST", "/classify?model=text&key=secret", b"", headers)[0] == 400
+    assert (line_of(file, "refused")["status"], line_of(file, "refused")["bytes_in"]) == (400, 0)
+    assert "secret" not in file.read_text()
+
+
+def test_an_id_is_made_where_the_clients_is_odd(logged: tuple[Behind, Path]) -> None:
+    server, file = logged
+    _, answered, _ = server.ask("GET", "/v2", headers={"x-request-id": 'a" status=1'})
+    assert line_of(file, answered["x-request-id"])["path"] == "/v2"
+
+
+def test_over_grpc(logged: tuple[Behind, Path]) -> None:
+    server, file = logged
+    request = pb.ModelInferRequest(model_name="picture", raw_input_contents=[JPEG])
+    request.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(JPEG)])
+    metadata = (("x-request-id", "over-grpc"), *TRACEPARENT.items())
+    with over_grpc(server) as triton:
+        triton.ModelInfer(request, metadata=metadata)
+    line = line_of(file, "over-grpc")
+    assert (line["protocol"], line["status"], line["trace"]) == ("grpc", "OK", TRACE)
+    assert str(line["path"]).endswith("/ModelInfer") and "refused" not in line
+
+
+def test_what_envoy_itself_refuses(logged: tuple[Behind, Path]) -> None:
+    server, file = logged
+    headers = {"Host": "rebound.example.org", "x-request-id": "rebound"}
+    assert server.ask("GET", "/v2", headers=headers)[0] == 403
+    assert (line_of(file, "rebound")["refused"], line_of(file, "rebound")["status"]) == (
+        "direct_response",
+        403,
+    )
+
+
+def test_health_and_keys_are_not_in_it(logged: tuple[Behind, Path]) -> None:
+    server, file = logged
+    server.ask("GET", "/v2/health/ready")
+    headers = {"admin-key": KEY, "x-request-id": "admin"}
+    assert server.ask("POST", "/v2/repository/index", headers=headers)[0] == 200
+    line_of(file, "admin")
+    assert KEY not in file.read_text()
+    assert not [each for each in lines(file) if str(each["path"]).startswith("/v2/health")]

@@ -1,0 +1,100 @@
+"""The door's line for each request: its form, and what never gets into it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+import pytest
+
+from bundle_door.note import Note, note_of, sane_id, trace_id
+from bundle_door.request_log import JSON, TEXT, RequestLog
+from bundle_serving.log_lines import stamp
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+NOTE = Note(
+    "mine", TRACE, "ann", "birds", "3", 1000, 0.5, 2.25, {"preprocessing": 10.5, "network": 20.0}
+)
+OF_ENVOY = {
+    "port": "grpc", "began": "1795388464.017", "ms": 30, "status": 200, "bytes_in": 10,
+    "bytes_out": 20, "id": "mine", "client": None, "method": "POST",
+    "path": "/inference.GRPCInferenceService/ModelInfer", "grpc_status": "OK",
+    "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "check": None, "details": "via_upstream",
+}  # fmt: skip
+
+
+def lines(form: str, path: str = "/classify", **headers: str) -> list[str]:
+    found: list[bytes] = []
+    log = RequestLog(form, found.append)
+    log.answered("POST", path, headers, NOTE, 200, 33_250_000, 200)
+    return [line.decode() for line in found]
+
+
+def of_envoy(**changes: object) -> list[str]:
+    found: list[bytes] = []
+    RequestLog(TEXT, found.append).of_envoy(msgspec.json.encode({**OF_ENVOY, **changes}))
+    return [line.decode() for line in found]
+
+
+def test_a_line_of_text() -> None:
+    (line,) = lines(TEXT)
+    time, _, rest = line.partition(" door: ")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
+    assert rest == (
+        "id=mine client=ann protocol=http method=POST path=/classify pipeline=birds version=3"
+        " status=200 ms=33.2 received_ms=0.5 waited_ms=2.25 preprocessing_ms=10.5 network_ms=20.0"
+        f" bytes_in=1000 bytes_out=200 trace={TRACE}\n"
+    )
+
+
+def test_the_same_as_json() -> None:
+    found = json.loads(*lines(JSON))
+    assert found["source"] == "door" and found["steps"] == NOTE.steps
+    assert (found["id"], found["client"], found["status"]) == ("mine", "ann", 200)
+
+
+def test_no_path_forges_a_field_or_a_line() -> None:
+    (line,) = lines(TEXT, '/x status=200 "\n2026')
+    assert line.count("\n") == 1 and ' path="/x status=200 \\"\\n2026" ' in line
+    assert len(lines(TEXT, "/" + 9999 * "x")[0]) < 600
+
+
+@pytest.mark.parametrize("path", ["/v2/health/ready", "/page/live.json", "/internal/metrics"])
+def test_what_is_asked_all_the_time_has_no_line(path: str) -> None:
+    assert lines(TEXT, path) == []
+    assert lines(TEXT, **{"bundle-check": "1"}) == []
+
+
+def test_grpc_has_a_line_of_the_same_form() -> None:
+    (line,) = of_envoy()
+    assert line == (
+        f"{stamp(1795388464.047)} door: id=mine protocol=grpc method=POST"
+        " path=/inference.GRPCInferenceService/ModelInfer status=OK ms=30 bytes_in=10 bytes_out=20"
+        f" trace={TRACE}\n"
+    )
+
+
+def test_what_envoy_refuses() -> None:
+    (line,) = of_envoy(port="http", status=401, grpc_status=None, details="ext_authz_denied")
+    assert "protocol=http" in line and "status=401" in line and "refused=ext_authz_denied" in line
+    assert of_envoy(check="1") == of_envoy(path="/grpc.health.v1.Health/Check") == []
+
+
+def test_only_sane_ids_are_taken() -> None:
+    assert sane_id("a-1_b:c.d/e=") == "a-1_b:c.d/e="
+    for odd in ("", "a b", 'a"', "ü", "x" * 129, "a\n"):
+        assert re.fullmatch(r"[0-9a-f-]{36}", sane_id(odd))
+    assert " id=" not in of_envoy(id='x" status=200')[0]
+
+
+def test_only_valid_traces_are_taken() -> None:
+    assert trace_id(f"00-{TRACE}-00f067aa0ba902b7-01") == TRACE
+    for odd in ("", TRACE, f"00-{TRACE}-00f067aa0ba902b7", f"00-{'0' * 32}-00f067aa0ba902b7-01"):
+        assert trace_id(odd) == ""
+
+
+def test_who_asks_is_known_by_the_key_alone() -> None:
+    headers = {"x-client": "ann", "x-request-id": "1"}
+    assert note_of(headers, keys=True).client == "ann"
+    assert note_of(headers, keys=False).client == ""
