@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
 	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
-	logs monitoring \
+	logs monitoring trace \
 	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
@@ -112,8 +112,11 @@ status: $(LAYER)/tools ## Show whether the server answers, and what it serves
 keys: $(LAYER)/tools ## API keys of clients on other machines: list, ADD=ann (RATE=10 a second), REVOKE=ann
 	$(RUN) keys
 
-logs: $(LAYER)/tools ## Show the server's log
+logs: $(LAYER)/tools ## Show the log of Triton, keeper and door: SINCE=5m (FOLLOW=1)
 	$(RUN) logs
+
+trace: $(LAYER)/tools ## Show where the time of one request went: IMG=photo.jpg
+	$(RUN) trace
 
 s3-check: $(LAYER)/tools $(LAYER)/s3 ## Check the repository on S3 and what each key may do there
 	$(RUN) s3_check

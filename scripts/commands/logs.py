@@ -1,19 +1,79 @@
-"""Shows the server's log; in a terminal it follows the log until Ctrl-C.
+"""Shows the server's log: Triton's, the keeper's and the door's lines in the order of their times.
 
-make logs
+make logs                    the last 200
+make logs SINCE=5m           those of the last five minutes (90s, 5m, 2h, 1d)
+make logs FOLLOW=1           and those that come, until Ctrl-C
 """
 
 from __future__ import annotations
 
-import sys
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 
+from scripts.base import interrupts
 from scripts.base.errors import UserError
+from scripts.server.log_order import Entry, ordered
+from scripts.settings import arguments
 from scripts.stacks import flavour, state
+
+MOST = 200
+# Envoy hands its lines over half a second late: so long, new ones wait for others that are older.
+HELD_S = 1.0
 
 
 def main() -> int:
+    given = arguments.load()
     known = state.load()
     if known is None:
         raise UserError("no server is running", "start one: make up")
     stack = flavour.stack(known.flavour, known.started_with)
-    return stack.logs(follow=sys.stdout.isatty())
+    process = stack.log_process(given.follow)
+    try:
+        batches = followed(process) if given.follow else iter([lines(process)])
+        since, most = given.since, None if given.since else MOST
+        for batch in batches:
+            for entry in ordered(batch, datetime.now(UTC), since, most):
+                show(entry)
+            since, most = None, None
+    except KeyboardInterrupt:
+        return interrupts.INTERRUPTED
+    finally:
+        process.kill()
+        process.wait()
+    return 0
+
+
+def show(entry: Entry) -> None:
+    print(entry, flush=True)
+
+
+def lines(process: subprocess.Popen[str]) -> Iterator[str]:
+    assert process.stdout
+    for line in process.stdout:
+        yield line.rstrip("\n")
+
+
+def followed(process: subprocess.Popen[str]) -> Iterator[list[str]]:
+    """What there is, and then what has come in each second."""
+    arrived: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in lines(process):
+            arrived.put(line)
+        arrived.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        batch = [arrived.get()]
+        until = time.monotonic() + HELD_S
+        with suppress(queue.Empty):
+            while batch[-1] is not None and (left := until - time.monotonic()) > 0:
+                batch.append(arrived.get(timeout=left))
+        yield [line for line in batch if line is not None]
+        if batch[-1] is None:
+            return

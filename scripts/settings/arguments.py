@@ -20,6 +20,18 @@ from scripts.settings.setting import (
     whole_or_none,
 )
 
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _duration(text: str) -> float | None:
+    """Seconds; None if it is not given."""
+    if not text:
+        return None
+    number, unit = text[:-1], text[-1]
+    if not (number.isascii() and number.isdigit() and len(number) < 6 and unit in UNITS):
+        raise ValueError
+    return float(int(number) * UNITS[unit])
+
 
 class Arguments:
     remedy = "fix it here"
@@ -66,6 +78,9 @@ class Arguments:
     add = text("", "The client that gets a key.")
     rate = number_or_none("How many requests a second it may send.")
     revoke = text("", "The client whose key is revoked.")
+
+    follow = flag("Go on with what comes, until Ctrl-C.")
+    since = Setting("", _duration, "a time such as 90s, 5m, 2h or 1d", "How far to look back.")
 
     to = path("Where a backup or a pack is written to.")
     passphrase = text("", "Encrypts the keys in a backup.")

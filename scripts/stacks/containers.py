@@ -341,9 +341,18 @@ class DockerStack:
         container = self._container(service)
         return container.logs().decode(errors="replace") if container else ""
 
-    def logs(self, follow: bool) -> int:
-        options = ["--follow"] if follow else []
-        return self.compose("logs", "--tail", "200", *options, "server").returncode
+    def log_process(self, follow: bool) -> subprocess.Popen[str]:
+        """Writes the whole log, and goes on where it is followed."""
+        container = self._container("server")
+        if container is None:
+            raise UserError("there is no container of the server", "start one: make up")
+        return subprocess.Popen(
+            ["docker", "logs", *(["--follow"] if follow else []), str(container.id)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
 
     def remove_service(self, service: str) -> bool:
         """Stops a service beside the server; returns whether it existed."""

@@ -151,11 +151,19 @@ class LocalStack:
         except OSError:
             return ""
 
-    def logs(self, follow: bool) -> int:
+    def log_process(self, follow: bool) -> subprocess.Popen[str]:
+        """Writes the whole log, with what was set aside of it, and goes on where it is followed."""
         if not LOG.exists():
             raise UserError("there is no log of a local server yet", "start one: make up")
-        command = ["tail", "-n", "200", *(["-F"] if follow else []), str(LOG)]
-        return subprocess.run(command).returncode
+        on = "-F" if follow else ""
+        script = f'cat "$1"; exec tail -n +1 {on} "$2"'
+        return subprocess.Popen(
+            ["sh", "-c", script, "logs", LOG.with_suffix(".log.1"), LOG],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+        )
 
 
 def _require_files() -> None:

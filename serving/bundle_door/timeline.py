@@ -46,8 +46,15 @@ class Timeline:
         note.received_ms = milliseconds(ended - began)
         for name, _, began, ended, _ in steps:
             note.steps[name] = round(note.steps.get(name, 0.0) + milliseconds(ended - began), 3)
-        total = milliseconds(self._ended - self._began)
-        note.waited_ms = round(total - note.received_ms - sum(note.steps.values()), 3)
+        note.waited_ms = milliseconds(self._ended - self._began - self._busy())
+
+    def _busy(self) -> int:
+        """Steps may work at the same time."""
+        busy, until = 0, self._began
+        for _, _, began, ended, _ in self._spans:
+            busy += max(0, ended - max(began, until))
+            until = max(until, ended)
+        return busy
 
     def header(self) -> dict[str, str]:
         """Server-Timing, which a browser's tools and `curl -i` show."""

@@ -41,7 +41,9 @@ def reason_not_to_trust(at: Address | str, model: str, timeout: float = 5) -> st
     """None when the model answered a question of its kind; else why not, in one line."""
     server = Address.of(at) if isinstance(at, str) else at
     try:
-        about = urllib.request.Request(f"{server.url}/v2/models/{model}")
+        about = urllib.request.Request(
+            f"{server.url}/v2/models/{model}", headers={CHECK_HEADER: "1"}
+        )
         with server.open(about, timeout) as answer:
             signature = json.load(answer)
         with server.open(_question(server.url, signature), timeout) as answer:

@@ -80,7 +80,7 @@ def test_pictures_that_are_none(served: Project, tmp_path: Path) -> None:
 
 
 def test_the_server_does_not_hear_a_ctrl_c_meant_for_others(served: Project) -> None:
-    logs = served.start_make("logs")
+    logs = served.start_make("logs", FOLLOW="1")
     interrupt(logs)
     served.made("status")
 

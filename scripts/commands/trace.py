@@ -1,0 +1,42 @@
+"""Asks about one picture and shows where the time went: client, wire, door, and each step.
+
+make trace IMG=mug.jpg [MODEL=birds]
+
+The request carries a `traceparent`; its trace is in the door's log, too.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from scripts.base import console
+from scripts.base.errors import UserError
+from scripts.measuring.one_request import asked
+from scripts.measuring.request_spans import drawn
+from scripts.recipes import pipelines
+from scripts.server.running import running
+from scripts.settings import pictures
+
+
+def main() -> int:
+    file = Path(pictures.one(os.environ.get("IMG", ""), "trace"))
+    if not file.is_file():
+        raise UserError(f"{file} is not a file", "name one: make trace IMG=photo.jpg")
+    pipeline = pipelines.asked()
+    server = running(pipeline)
+    if server.flavour == "gpu":
+        raise UserError("the gpu flavour has no door to ask", "see make bench for where time goes")
+    trace = secrets.token_hex(16)
+    answer, found = asked(server.http, pipeline.ensemble, file, trace)
+    best = answer["labels"][0]
+    say(f"{file}: {best['label'] or best['index']}, {best['probability']:.1%}")
+    for line in drawn(found):
+        say(line)
+    say(f"trace {trace}; its line: make logs SINCE=1m | grep {trace[:8]}")
+    return 0
+
+
+def say(line: str) -> None:
+    console.out.print(line, markup=False, soft_wrap=True)

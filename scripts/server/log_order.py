@@ -1,0 +1,80 @@
+"""Lines of Triton, the keeper and the door, in one form and in the order of their times."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+
+from scripts.base.text import printable
+
+# bundle_serving.log_lines
+OURS = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z (\w+): (.*)")
+AS_JSON = re.compile(r'\{"time":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z","source":"(\w+)",.*')
+# I1120 12:27:37.262297 107 server.cc:674] "…", without a year and in UTC
+TRITON = re.compile(r"([IWEF])(\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d{3})\d* \d+ (.*)")
+WIDTH = len("keeper")
+
+
+@dataclass
+class Entry:
+    time: str
+    source: str
+    text: str
+    # Lines without a time belong to the one before: a traceback.
+    more: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        head = printable(self.text)
+        if self.time:
+            head = f"{self.time}Z {self.source:<{WIDTH}} {head}"
+        return "\n".join([head, *map(printable, self.more)])
+
+
+def entry(line: str, now: datetime) -> Entry | None:
+    """None for a line that has no time."""
+    if found := OURS.fullmatch(line):
+        return Entry(found[1], found[2], found[3])
+    if found := AS_JSON.fullmatch(line):
+        return Entry(found[1], found[2], line)
+    if found := TRITON.fullmatch(line):
+        level, month, day, time, rest = found.groups()
+        text = f"{now.year}-{month}-{day}T{time}"
+        if text > as_text(now + timedelta(days=1)):  # of last December
+            text = f"{now.year - 1}{text[4:]}"
+        return Entry(text, "triton", f"{level} {rest}")
+    return None
+
+
+def entries(lines: Iterable[str], now: datetime) -> Iterator[Entry]:
+    """As they come."""
+    last: Entry | None = None
+    for line in lines:
+        if new := entry(line, now):
+            if last:
+                yield last
+            last = new
+        elif last:
+            last.more.append(line)
+        elif line:
+            yield Entry("", "", line)
+    if last:
+        yield last
+
+
+def ordered(
+    lines: Iterable[str], now: datetime, since: float | None = None, most: int | None = None
+) -> list[Entry]:
+    """Those of the last `since` seconds, or the last `most`."""
+    found: Iterable[Entry] = entries(lines, now)
+    if since is not None:
+        first = as_text(now - timedelta(seconds=since))
+        found = [each for each in found if each.time >= first]
+    return list(deque(sorted(found, key=attrgetter("time")), maxlen=most))
+
+
+def as_text(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}"

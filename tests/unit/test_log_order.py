@@ -1,0 +1,53 @@
+"""make logs: lines of several programs in one form and order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from scripts.base.errors import UserError
+from scripts.server.log_order import ordered
+from scripts.settings import arguments
+
+NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
+LOG = """I1120 12:27:37.262297 107 server.cc:674] "started"
+2026-11-20T12:27:38.900Z keeper: the door had exited: restarted it
+Traceback:
+  of the keeper
+2026-11-20T12:27:38.100Z door: id=1 status=200
+{"time":"2026-11-20T12:29:00.000Z","source":"door","id":"2","status":200}
+W1231 23:59:59.1234 107 old.cc:1] "of last year"
+""".splitlines()
+
+
+def test_in_the_order_of_times() -> None:
+    shown = [str(each) for each in ordered(LOG, NOW)]
+    assert shown == [
+        '2025-12-31T23:59:59.123Z triton W old.cc:1] "of last year"',
+        '2026-11-20T12:27:37.262Z triton I server.cc:674] "started"',
+        "2026-11-20T12:27:38.100Z door   id=1 status=200",
+        "2026-11-20T12:27:38.900Z keeper the door had exited: restarted it\n"
+        "Traceback:\n  of the keeper",
+        f"2026-11-20T12:29:00.000Z door   {LOG[5]}",
+    ]
+
+
+def test_the_last_ones() -> None:
+    assert [each.source for each in ordered(LOG, NOW, since=90)] == ["door"]
+    assert [each.source for each in ordered(LOG, NOW, most=2)] == ["keeper", "door"]
+
+
+def test_a_line_with_no_time_before_all_others_is_kept() -> None:
+    assert [str(each) for each in ordered(["plain \x1b[0m"], NOW)] == [r"plain \x1b[0m"]
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", None), ("90s", 90), ("5m", 300), ("1d", 86400)])
+def test_since(text: str, seconds: float | None) -> None:
+    assert arguments.load({"SINCE": text}).since == seconds
+
+
+@pytest.mark.parametrize("text", ["5", "m", "-5m", "5 minutes", "1.5h"])
+def test_nonsense_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="must be a time such as 90s, 5m"):
+        _ = arguments.load({"SINCE": text}).since
