@@ -121,7 +121,12 @@ def answers(server: Behind) -> bool:
     assert server.triton.poll() is None, "Triton has ended"
     assert server.door.poll() is None, "the door has ended"
     try:
-        return server.ask("GET", "/v2/health/ready")[0] == 200
+        # Triton opens its metrics last, on a busy machine a second later.
+        metrics = server.connection(server.metrics_port)
+        return (
+            server.ask("GET", "/v2/health/ready")[0] == 200
+            and server.ask("GET", "/metrics", connection=metrics)[0] == 200
+        )
     except OSError:
         return False
 

@@ -22,7 +22,7 @@ OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
 def metrics(server: Behind, headers: dict[str, str] | None = None) -> tuple[str, str]:
     connection = server.connection(server.metrics_port)
     status, received, body = server.ask("GET", "/metrics", None, headers, connection)
-    assert status == 200
+    assert status == 200, body
     return received["content-type"], body.decode()
 
 
