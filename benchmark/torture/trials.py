@@ -27,6 +27,8 @@ SEED = 15
 TRIAL_S = 5
 HEALED_S = 60
 SOME = 16
+# All at once would be a flood, which is a trial of its own.
+BETWEEN_HANG_UPS_S = 0.005
 LARGE = pictures.of_a_megabyte()
 
 Progress = Callable[[str], None]
@@ -166,6 +168,7 @@ def _hang_up(subject: Subject, progress: Progress, count: int) -> str:
         client = socket.create_connection((host, int(port)))
         with client, suppress(OSError):  # refused already
             client.sendall(wire)
+        time.sleep(BETWEEN_HANG_UPS_S)
     return f"{count} pictures of 1 MB whose clients were gone at once"
 
 
