@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
 	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
-	logs monitoring trace \
+	logs monitoring trace kubernetes \
 	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
@@ -129,6 +129,9 @@ s3-down: $(LAYER)/tools ## Stop that S3 server; its data is kept
 
 monitoring: $(LAYER)/tools ## Prometheus with percentiles, objectives and alerts beside the server (LATENCY_MS=500)
 	$(RUN) monitoring
+
+kubernetes: $(LAYER)/tools ## Write what Kubernetes needs, with these settings, to build/kubernetes (PUSH=registry.example/team)
+	$(RUN) kubernetes
 
 down: $(LAYER)/tools ## Stop the server
 	$(RUN) down

@@ -505,11 +505,11 @@ class DockerStack:
         return any(each.id == wanted for each in found)
 
     @property
-    def _memory(self) -> str:
+    def memory_limit(self) -> str:
         return self._settings.memory or f"{limit_mb(self._settings)}m"
 
     @property
-    def _shm_size(self) -> str:
+    def shm_size(self) -> str:
         shares = Share.preprocessing(self._settings), Share.network(self._settings)
         instances = sum(share.instances for share in shares)
         return f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m"
@@ -526,8 +526,8 @@ class DockerStack:
     def _environment(self, wanted: State | None) -> dict[str, str]:
         """The values of the variables in the Compose files."""
         own = {
-            "MEMORY": self._memory,
-            "SHM_SIZE": self._shm_size,
+            "MEMORY": self.memory_limit,
+            "SHM_SIZE": self.shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
             "CHECKOUT": str(ROOT),
             "REVISION": revision(),

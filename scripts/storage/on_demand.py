@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scripts import bootstrap
 from scripts.settings.settings import Settings
-from scripts.storage.location import from_settings
+from scripts.storage.location import Location, from_settings
 
 if TYPE_CHECKING:
     from scripts.storage.remote import Remote
@@ -35,8 +35,14 @@ def remote(settings: Settings) -> Remote | None:
 def hand_over_keys(settings: Settings) -> None:
     """Writes the server's key to where a newly started server reads it."""
     if location := from_settings(settings):
-        bootstrap.ensure("s3")
-        from scripts.storage import credentials, key_files
+        from scripts.storage import key_files
 
-        keys = credentials.of_server(settings, credentials.of_operator(location))
-        key_files.write(key_files.HANDED, keys.file())
+        key_files.write(key_files.HANDED, credentials_of_server(location, settings))
+
+
+def credentials_of_server(location: Location, settings: Settings) -> str:
+    """The server's key, as a file that start_server reads."""
+    bootstrap.ensure("s3")
+    from scripts.storage import credentials
+
+    return credentials.of_server(settings, credentials.of_operator(location)).file()

@@ -1,0 +1,30 @@
+"""Writes what Kubernetes needs to serve with these settings.
+
+    make kubernetes PUSH=registry.example/team
+    make kubernetes PUSH=registry.example/team REPOSITORY=s3://bucket/models/live
+
+`make images PUSH=…` pushes the image that it names.
+"""
+
+from __future__ import annotations
+
+from scripts.base import console, lock
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+from scripts.stacks import kubernetes
+
+
+def main() -> int:
+    registry = arguments.load().push.rstrip("/")
+    if not registry:
+        raise UserError(
+            "no registry given, from which the cluster takes the image",
+            "make kubernetes PUSH=registry.example/team, and the same with make images",
+        )
+    with lock.one_at_a_time():
+        folder = kubernetes.write(Settings.load(), registry).relative_to(ROOT)
+    console.note(f"written, with keys in it: {folder}")
+    console.note(f"next: kubectl apply --kustomize {folder} (docs/kubernetes.md)")
+    return 0

@@ -1,0 +1,157 @@
+"""What Kubernetes needs to serve with the settings of this checkout: an overlay over
+deploy/kubernetes, with the secrets beside it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bundle_client import __version__
+from bundle_door import certificate, prepare
+from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.settings.settings import DOOR, Settings, names
+from scripts.stacks import admin_key, certificates, exposure
+from scripts.stacks.containers import DockerStack
+from scripts.storage import on_demand
+from scripts.storage.location import Location, from_settings
+
+SOURCE = ROOT / "deploy" / "kubernetes"
+TARGET = ROOT / "build" / "kubernetes"
+
+SERVICE = "triton-bundle"
+CONTAINER = "/spec/template/spec/containers/0"
+UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
+
+
+def write(settings: Settings, registry: str) -> Path:
+    """Returns the folder for `kubectl apply --kustomize`."""
+    if settings.flavour == "gpu":
+        raise UserError(
+            "settings for a GPU are not written: that flavour has no door",
+            "start from deploy/kubernetes/overlays/gpu (docs/kubernetes.md)",
+        )
+    # Others reach a pod, whatever BIND says of this machine.
+    reached = settings.replaced(BIND="0.0.0.0")
+    location = _reachable(from_settings(settings))
+    exposure.require_keys(reached)
+    shown = exposure.of(reached)
+    with files.whole_folder(TARGET) as target:
+        secrets = target / "secrets"
+        secrets.mkdir(mode=0o700)
+        generators = [_secret("key", secrets, _keys())]
+        # Without TLS it has no file, but the pod mounts it.
+        generators.append(
+            _secret("tls", secrets, _certificate(reached) if shown.certificate else {})
+        )
+        if location:
+            key = on_demand.credentials_of_server(location, settings)
+            generators.append(_secret("s3", secrets, {"credentials": key}))
+        written = _overlay(reached, registry, location, generators, plain=not shown.certificate)
+        files.write(target / "kustomization.yaml", yaml.safe_dump(written, sort_keys=False))
+    return TARGET
+
+
+def _overlay(
+    settings: Settings,
+    registry: str,
+    location: Location | None,
+    secrets: list[dict[str, Any]],
+    plain: bool,
+) -> dict[str, Any]:
+    stack = DockerStack(settings)
+    memory = quantity(stack.memory_limit)
+    environment = {name: settings[name] for name in names(DOOR)} | {"BIND": settings.bind}
+    patches = [
+        _replaced("Deployment", f"{CONTAINER}/resources/requests/memory", memory),
+        _replaced("Deployment", f"{CONTAINER}/resources/limits/memory", memory),
+        _replaced(
+            "Deployment",
+            "/spec/template/spec/volumes/2/emptyDir/sizeLimit",
+            quantity(stack.shm_size),
+        ),
+    ]
+    if location:
+        environment["REPOSITORY"] = str(location)
+        patches.append(_replaced("NetworkPolicy", "/spec/egress/1/ports/0/port", location.port))
+    overlay = "s3" if location else "cpu"
+    above = Path("../../deploy/kubernetes")
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [str(above / "overlays" / overlay)],
+        "components": [str(above / "components" / "plain")] if plain else [],
+        "images": [
+            {
+                "name": "triton-bundle-server",
+                "newName": f"{registry}/triton-bundle-server",
+                "newTag": __version__,
+            }
+        ],
+        "configMapGenerator": [
+            {
+                "name": f"{SERVICE}-settings",
+                "behavior": "merge",
+                "literals": [f"{name}={value}" for name, value in environment.items()],
+            }
+        ],
+        "secretGenerator": secrets,
+        "patches": patches,
+    }
+
+
+def _replaced(kind: str, path: str, value: object) -> dict[str, Any]:
+    patch = yaml.safe_dump([{"op": "replace", "path": path, "value": value}], sort_keys=False)
+    return {"target": {"kind": kind, "name": SERVICE}, "patch": patch}
+
+
+def quantity(size: str) -> str:
+    """Docker's 5.6g is Kubernetes' 5.6Gi."""
+    return size[:-1] + UNITS[unit] if (unit := size[-1].lower()) in UNITS else size
+
+
+def _keys() -> dict[str, str]:
+    keys = {"admin.key": admin_key.ensure().read_text()}
+    return keys | ({"api.keys": exposure.KEYS.read_text()} if exposure.KEYS.exists() else {})
+
+
+def _certificate(settings: Settings) -> dict[str, str]:
+    """The user's own, or the one that is made for this machine and for the service."""
+    certificates.place(settings)
+    folder = exposure.FOLDER
+    if settings.tls_cert is None:
+        folder = TARGET.with_name("kubernetes-tls")
+        certificate.ensure(folder, [SERVICE, *prepare.names(settings.bind, settings.allowed_hosts)])
+    return {name: (folder / name).read_text() for name in (CERTIFICATE, PRIVATE_KEY)}
+
+
+def _secret(name: str, folder: Path, contents: dict[str, str]) -> dict[str, Any]:
+    for file, content in contents.items():
+        files.write(folder / file, content, 0o600)
+    # Under one name: the door reads changed keys at once, and no pod is replaced for them.
+    secret: dict[str, Any] = {
+        "name": f"{SERVICE}-{name}",
+        "options": {"disableNameSuffixHash": True},
+    }
+    return secret | ({"files": [f"secrets/{file}" for file in contents]} if contents else {})
+
+
+def _reachable(location: Location | None) -> Location | None:
+    if location and is_loopback(location.host):
+        raise UserError(
+            f"pods cannot reach {location.endpoint}, which is this machine itself",
+            "set REPOSITORY to an address that the cluster reaches",
+        )
+    return location
+
+
+def kustomize() -> list[str] | None:
+    """The command that shows what a folder makes, if it is installed."""
+    if shutil.which("kustomize"):
+        return ["kustomize", "build"]
+    return ["kubectl", "kustomize"] if shutil.which("kubectl") else None

@@ -1,0 +1,208 @@
+"""deploy/kubernetes: valid for the newest releases of Kubernetes, restricted, and the same as
+compose.yaml. No API server is asked."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from bundle_client import __version__
+from bundle_door import key_file
+from scripts.base.paths import ROOT
+from scripts.settings.settings import Settings
+from scripts.stacks import admin_key, exposure, kubernetes
+from scripts.stacks.kubernetes import SOURCE, kustomize, quantity
+
+OVERLAYS = ("cpu", "gpu", "s3")
+NEWEST = sorted(
+    {tuple(map(int, each.split(".")[:2])) for each in kubernetes_validate.utils.all_versions()}
+)[-3:]
+# Not Kubernetes' own: nothing here has their schemas.
+FOREIGN = ("gateway.networking.k8s.io", "monitoring.coreos.com", "keda.sh")
+
+Object = dict[str, Any]
+
+
+def built(folder: Path) -> list[Object]:
+    command = kustomize()
+    if command is None:
+        pytest.skip("neither kustomize nor kubectl is installed")
+    ran = subprocess.run([*command, str(folder)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return list(yaml.safe_load_all(ran.stdout))
+
+
+def one(objects: list[Object], kind: str) -> Object:
+    (found,) = (each for each in objects if each["kind"] == kind)
+    return found
+
+
+def pod(overlay: str) -> Object:
+    spec: Object = one(built(SOURCE / "overlays" / overlay), "Deployment")["spec"]["template"][
+        "spec"
+    ]
+    return spec
+
+
+def compose_server(*names: str) -> Object:
+    """The service, as its files say; later ones add to the earlier."""
+    server: Object = {}
+    for name in names:
+        # Compose's own tag.
+        text = (ROOT / name).read_text().replace("!override", "").replace("!reset", "")
+        server |= yaml.safe_load(text)["services"]["server"]
+    return server
+
+
+def bare(value: str) -> str:
+    """Compose's ${NAME:-default} is the default."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("release", NEWEST, ids=str)
+def test_every_object_fits_the_newest_three_releases(
+    overlay: str, release: tuple[int, int]
+) -> None:
+    kinds = set()
+    for each in built(SOURCE / "overlays" / overlay):
+        kubernetes_validate.validate(each, "{}.{}".format(*release), strict=True)
+        kinds.add(each["kind"])
+    assert {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "ConfigMap"} <= kinds
+
+
+def test_a_wrong_field_would_be_found() -> None:
+    server = one(built(SOURCE / "base"), "Deployment")
+    server["spec"]["template"]["spec"]["containers"][0]["readOnly"] = True
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(server, "{}.{}".format(*NEWEST[-1]), strict=True)
+
+
+@pytest.mark.parametrize("component", ["gateway", "monitoring", "keda"])
+def test_components_fit_on_every_overlay(component: str, tmp_path: Path) -> None:
+    deploy = tmp_path / "deploy"
+    deploy.symlink_to(SOURCE.parent)
+    for overlay in OVERLAYS:
+        folder = tmp_path / overlay
+        folder.mkdir()
+        (folder / "kustomization.yaml").write_text(
+            f"resources: [../deploy/kubernetes/overlays/{overlay}]\n"
+            f"components: [../deploy/kubernetes/components/{component}]\n"
+        )
+        objects = built(folder)
+        assert any(each["apiVersion"].startswith(FOREIGN) for each in objects)
+        scaled = [each["kind"] for each in objects if "scaleTargetRef" in each.get("spec", {})]
+        assert scaled == ["ScaledObject" if component == "keda" else "HorizontalPodAutoscaler"]
+
+
+def test_every_pod_is_restricted() -> None:
+    """The rules of the Pod Security Standard."""
+    filler = yaml.safe_load((SOURCE / "components" / "volume" / "filler.yaml").read_text())["spec"]
+    allowed = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
+    for spec in (filler, *map(pod, OVERLAYS)):
+        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
+        of_pod = spec["securityContext"]
+        assert of_pod["runAsNonRoot"] and of_pod["runAsUser"] > 0
+        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        for volume in spec["volumes"]:
+            assert len({*volume} - {"name"} & allowed) == 1, volume
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert not any("hostPort" in port for port in container.get("ports", ()))
+
+
+@pytest.mark.parametrize(
+    ("overlay", "names"),
+    [("cpu", ["compose.yaml"]), ("s3", ["compose.yaml", "compose.s3.yaml"])],
+)
+def test_the_pod_is_what_compose_runs(overlay: str, names: list[str]) -> None:
+    server, spec = compose_server(*names), pod(overlay)
+    raw = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    (container,) = spec["containers"]
+
+    of_pod, context = spec["securityContext"], container["securityContext"]
+    assert f"{of_pod['runAsUser']}:{of_pod['runAsGroup']}" == server["user"]
+    assert context["readOnlyRootFilesystem"] is raw["x-hardened"]["read_only"]
+    assert context["capabilities"]["drop"] == raw["x-hardened"]["cap_drop"]
+    assert not {"command", "args"} & {*container, *server}  # both run the image's
+
+    assert {port["containerPort"] for port in container["ports"]} == {
+        port["target"] for port in compose_server("compose.yaml")["ports"]
+    }
+
+    settings = one(built(SOURCE / "overlays" / overlay), "ConfigMap")["data"]
+    ours = {*raw["x-exposure"], *compose_server("compose.yaml")["environment"]} - {"<<"}
+    if overlay == "s3":
+        ours |= {*server["environment"]}
+    assert {*settings} == ours
+
+    mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
+    bound = {}
+    for each in server["volumes"]:
+        _, inside, *mode = each.split(":")
+        bound[inside] = mode == ["ro"]
+    temporary = {each.split(":")[0] for each in server["tmpfs"]}
+    secret = {f"/run/secrets/{each}" for each in server.get("secrets", ()) if isinstance(each, str)}
+    assert {*mounts} == {*bound} | temporary | secret | {"/dev/shm"}
+    for inside, read_only in bound.items():
+        assert mounts[inside].get("readOnly", False) == read_only
+    volumes = {each["name"]: each for each in spec["volumes"]}
+    for inside in (*temporary, "/dev/shm"):
+        assert volumes[mounts[inside]["name"]]["emptyDir"]["medium"] == "Memory"
+
+    assert container["resources"]["limits"]["memory"] == quantity(bare(server["mem_limit"]))
+    shared = volumes[mounts["/dev/shm"]["name"]]["emptyDir"]["sizeLimit"]
+    assert shared == quantity(bare(server["shm_size"]))
+
+    grace = int(server["stop_grace_period"].removesuffix("s"))
+    drain = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert spec["terminationGracePeriodSeconds"] == grace + drain
+
+
+@pytest.mark.parametrize("insecure", ["", "1"])
+def test_the_command_writes_an_overlay_with_these_settings(
+    insecure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = ROOT / "build" / f".kubernetes-{tmp_path.name}"  # a neighbour of what it names
+    monkeypatch.setattr(kubernetes, "TARGET", target)
+    monkeypatch.setattr(exposure, "KEYS", tmp_path / "api.keys")
+    monkeypatch.setattr(admin_key, "PATH", tmp_path / "admin.key")
+    monkeypatch.setattr(admin_key, "SHOWN", tmp_path)
+    key_file.add(tmp_path / "api.keys", key_file.Client("ann"))
+    given = {"MEMORY": "5g", "MAX_BODY_MB": "7", "INSECURE": insecure}
+    try:
+        kubernetes.write(Settings.load(given, tmp_path / ".env"), "registry.example/team")
+        objects = built(target)
+        modes = {path.stat().st_mode & 0o077 for path in (target / "secrets").iterdir()}
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+    for each in objects:
+        kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
+    (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"registry.example/team/triton-bundle-server:{__version__}"
+    assert container["resources"]["limits"]["memory"] == "5Gi"
+    settings = one(objects, "ConfigMap")["data"]
+    assert (settings["MAX_BODY_MB"], settings["BIND"]) == ("7", "0.0.0.0")
+    schemes = {
+        probe["httpGet"]["scheme"] for name, probe in container.items() if name.endswith("Probe")
+    }
+    assert schemes == {"HTTP" if insecure else "HTTPS"}
+    secrets = {
+        each["metadata"]["name"]: {*each.get("data", ())}
+        for each in objects
+        if each["kind"] == "Secret"
+    }
+    assert secrets == {
+        "triton-bundle-key": {"admin.key", "api.keys"},
+        "triton-bundle-tls": set() if insecure else {"cert.pem", "key.pem"},
+    }
+    assert modes == {0}
