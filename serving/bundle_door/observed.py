@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from bundle_door.drift import Drift
 from bundle_door.measures import SECONDS, Counter, Family, Gauge, Histogram, quantile
 from bundle_door.steps import Report
 
@@ -123,6 +124,10 @@ class Observed:
             step,
             SHARES,
         )
+        self.classes = Counter(
+            "bundle_answer_class_total", "Answers by their likeliest class", (*step, "class")
+        )
+        self.drift = Drift(self.classes, SHARES)
         self.recent = Recent()
         self.on_report: list[Callable[[Report], None]] = []
 
@@ -152,8 +157,9 @@ class Observed:
             self.picture_bytes.observe(size)
             self.megapixels.observe(width * height / 1e6)
             self.decoded.observe(decoded)
-        for _, probability in report.answers:
+        for number, probability in report.answers:
             self.confidence.observe(probability, *step)
+            self.drift.observe(number, probability, *step)
         for listener in self.on_report:
             listener(report)
 
