@@ -11,6 +11,7 @@ from bundle_door.drift import ANSWERS
 from tests.project import Project, wait_until
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("served", ["local"], indirect=True)
 def test_the_same_pictures_are_no_drift(served: Project) -> None:
     def of(name: str) -> list[float]:
