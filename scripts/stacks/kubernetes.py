@@ -3,7 +3,6 @@ deploy/kubernetes, with the secrets beside it."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,7 @@ def _certificate(settings: Settings) -> dict[str, str]:
     certificates.place(settings)
     folder = exposure.FOLDER
     if settings.tls_cert is None:
-        folder = TARGET.with_name("kubernetes-tls")
+        folder = TARGET.with_name(f"{TARGET.name}-tls")
         certificate.ensure(folder, [SERVICE, *prepare.names(settings.bind, settings.allowed_hosts)])
     return {name: (folder / name).read_text() for name in (CERTIFICATE, PRIVATE_KEY)}
 
@@ -148,10 +147,3 @@ def _reachable(location: Location | None) -> Location | None:
             "set REPOSITORY to an address that the cluster reaches",
         )
     return location
-
-
-def kustomize() -> list[str] | None:
-    """The command that shows what a folder makes, if it is installed."""
-    if shutil.which("kustomize"):
-        return ["kustomize", "build"]
-    return ["kubectl", "kustomize"] if shutil.which("kubectl") else None
