@@ -121,11 +121,13 @@ def answers(server: Behind) -> bool:
     assert server.triton.poll() is None, "Triton has ended"
     assert server.door.poll() is None, "the door has ended"
     try:
-        # Triton opens its metrics last, on a busy machine a second later.
+        # Triton opens its metrics last, on a busy machine a second later. A door with keys wants
+        # one for them.
         metrics = server.connection(server.metrics_port)
+        key = {"authorization": f"Bearer {KEY}"}
         return (
             server.ask("GET", "/v2/health/ready")[0] == 200
-            and server.ask("GET", "/metrics", connection=metrics)[0] == 200
+            and server.ask("GET", "/metrics", headers=key, connection=metrics)[0] == 200
         )
     except OSError:
         return False
