@@ -1,6 +1,8 @@
 """Connections to the server, over HTTP or gRPC, synchronous or not."""
 
+import os
 import socket
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
@@ -69,6 +71,17 @@ def trusted(server: Server) -> Any:
     return context(server.ca_file, server.server_name)
 
 
+def trace_headers() -> dict[str, str]:
+    """Of the span that the caller is in, if it uses OpenTelemetry; else of the trace that its
+    environment names."""
+    headers: dict[str, str] = {}
+    if "opentelemetry" in sys.modules:
+        import_module("opentelemetry.propagate").inject(headers)
+    elif traceparent := os.environ.get("TRACEPARENT"):
+        headers["traceparent"] = traceparent
+    return headers
+
+
 def over_grpc(home: ModuleType, server: Server) -> Any:
     options: list[tuple[str, Any]] = [*GRPC_OPTIONS]
     if server.server_name:
@@ -83,15 +96,14 @@ class Connection:
 
     def __init__(self, server: Server, *, asynchronous: bool) -> None:
         self._protocol = server.protocol
-        self._limits: dict[str, Any] = {}
-        if server.api_key:
-            self._limits["headers"] = {"authorization": f"Bearer {server.api_key}"}
+        self._key = {"authorization": f"Bearer {server.api_key}"} if server.api_key else {}
+        self._timeout: dict[str, float] = {}
         self._as_json: dict[str, Any] = {}
         self._stub: Any
         home = import_module(".aio", self.tensors.__name__) if asynchronous else None
         if server.protocol == "grpc":
             self._stub = over_grpc(home or self.tensors, server)
-            self._limits["client_timeout"] = server.timeout
+            self._timeout = {"client_timeout": server.timeout}
             self._as_json = {"as_json": True}
         elif home:
             # How many requests run at once is decided by the caller, not by the connector.
@@ -106,6 +118,11 @@ class Connection:
             )
         else:
             self._stub = PlainHttp(server, trusted(server))
+
+    @property
+    def _limits(self) -> dict[str, Any]:
+        headers = {**self._key, **trace_headers()}
+        return {**self._timeout, **({"headers": headers} if headers else {})}
 
     @property
     def tensors(self) -> ModuleType:
@@ -128,8 +145,8 @@ class Connection:
     def config(self, model: str, timeout: float) -> Any:
         """What the server says of a model, as a dict; raises where there is none. The time limit
         is for gRPC; over HTTP it is the connection's."""
-        limits = dict(self._limits)
-        if "client_timeout" in limits:
+        limits = self._limits
+        if self._timeout:
             limits["client_timeout"] = timeout
         return self._stub.get_model_config(model, **self._as_json, **limits)
 

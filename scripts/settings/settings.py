@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from bundle_serving.traces import Collector
 from scripts.base.errors import UserError
 from scripts.base.paths import CPU_TORCH, DOTENV
 from scripts.settings.architectures import known_arch
@@ -47,6 +48,18 @@ def _gpus(value: str) -> str:
     if not re.fullmatch(r"all|\d+(,\d+)*", value):
         raise ValueError
     return value
+
+
+def _collector(value: str) -> str:
+    if value:
+        Collector.of(value)
+    return value
+
+
+def _share(value: str) -> float:
+    if not 0 < float(value) <= 1:
+        raise ValueError
+    return float(value)
 
 
 class Group:
@@ -222,6 +235,23 @@ class Place(Group):
     )
     log_format = choice(
         ("text", "json"), "The form of the door's line for each request in the log.", SERVER, DOOR
+    )
+    otel_exporter_otlp_endpoint = Setting(
+        "",
+        _collector,
+        "http://host:port",
+        """Where an OpenTelemetry collector takes spans over HTTP: http://collector:4318. Empty: no
+        traces.""",
+        SERVER,
+        DOOR,
+    )
+    otel_traces_sampler_arg = Setting(
+        "0.01",
+        _share,
+        "above 0 and at most 1",
+        "The share of requests that are traced, where the client has not decided it.",
+        SERVER,
+        DOOR,
     )
     start_timeout = number("120", "Seconds within which a started server must answer.", COMMAND)
 

@@ -17,13 +17,14 @@ import uvloop
 
 from bundle_door import key_file
 from bundle_door.door import DoorError, Settings, serve
-from bundle_door.envoy import Ports
+from bundle_door.envoy import Ports, Traces
 from bundle_door.key_file import BadKeys
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.request_log import FORMATS, TEXT
-from bundle_serving import guard
+from bundle_serving import guard, traces
 from bundle_serving.exposure import Exposure
 from bundle_serving.sockets import NotPrivate
+from bundle_serving.traces import Collector
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -63,7 +64,18 @@ def settings(options: argparse.Namespace) -> Settings:
         exposure,
         Path(options.repository) if options.repository else None,
         options.log_format,
+        of_traces(),
     )
+
+
+def of_traces() -> Traces | None:
+    if not (endpoint := os.environ.get(traces.ENDPOINT)):
+        return None
+    try:
+        ratio = float(os.environ.get(traces.RATIO) or traces.USUAL_RATIO)
+        return Traces(Collector.of(endpoint), ratio)
+    except ValueError as fault:
+        raise DoorError(str(fault)) from None
 
 
 def arguments() -> argparse.ArgumentParser:

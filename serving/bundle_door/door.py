@@ -74,6 +74,7 @@ class Settings:
     # Where the models lie, if that is a folder here.
     repository: Path | None = None
     log_format: str = TEXT
+    traces: envoy.Traces | None = None
 
 
 async def serve(settings: Settings) -> None:
@@ -88,6 +89,12 @@ async def serve(settings: Settings) -> None:
         triton = Triton(sockets.target(folder), settings.limits.answer_s)
         stack.push_async_callback(triton.close)
         observed = Observed()
+        if settings.traces:
+            from bundle_door.spans import Spans  # a second's import, where spans are wanted
+
+            spans = Spans(settings.traces.collector)
+            observed.on_report.append(spans.report)
+            stack.callback(spans.close)
         steps = Steps(observed.report)
         reports = await steps.serve(folder / sockets.STEPS)
         stack.callback(reports.close)
@@ -251,7 +258,12 @@ async def envoy_process(
         file,
         yaml.safe_dump(
             envoy.config(
-                settings.ports, folder, settings.limits, settings.exposure, settings.admin_key
+                settings.ports,
+                folder,
+                settings.limits,
+                settings.exposure,
+                settings.admin_key,
+                settings.traces,
             ),
             sort_keys=False,
         ),

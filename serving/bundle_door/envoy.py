@@ -16,12 +16,13 @@ from typing import Any
 from bundle_door import documents
 from bundle_door.limits import Limits
 from bundle_door.measures import SECONDS
-from bundle_door.note import CLIENT_HEADER, REQUEST_ID, TRACEPARENT
+from bundle_door.note import CLIENT_HEADER, REQUEST_ID
 from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
 from bundle_serving import sockets
 from bundle_serving.exposure import Exposure
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.health import CHECK_HEADER
+from bundle_serving.traces import SERVICE, TRACEPARENT, Collector
 
 Config = dict[str, Any]
 
@@ -83,8 +84,20 @@ class Ports:
     metrics: int
 
 
+@dataclass(frozen=True)
+class Traces:
+    collector: Collector
+    # The share of requests that are traced, of those whose client has not decided it.
+    ratio: float
+
+
 def config(
-    ports: Ports, folder: Path, limits: Limits, exposure: Exposure, admin_key: str | None
+    ports: Ports,
+    folder: Path,
+    limits: Limits,
+    exposure: Exposure,
+    admin_key: str | None,
+    traces: Traces | None = None,
 ) -> Config:
     """All of it, as Envoy reads it from YAML."""
     listeners = [
@@ -96,15 +109,22 @@ def config(
         "admin": {"address": pipe(folder / sockets.ENVOY_ADMIN)},
         "static_resources": {
             "listeners": [
-                listener(name, ports.address, port, routes, limits, exposure)
+                listener(name, ports.address, port, routes, limits, exposure, traces)
                 for name, port, routes in listeners
                 if port
             ],
             "clusters": [
                 cluster("http", folder / sockets.HTTP, HTTP1, most=limits.in_flight + MORE),
                 cluster("beside", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
-                cluster("triton", folder / sockets.GRPC, HTTP2, most=limits.in_flight),
+                cluster(
+                    "triton",
+                    folder / sockets.GRPC,
+                    HTTP2,
+                    limits.in_flight,
+                    WANTED if traces else (),
+                ),
                 cluster("streams", folder / sockets.STREAMS, HTTP2, most=limits.in_flight),
+                *([collector(traces)] if traces else []),
             ],
         },
         "stats_config": {
@@ -180,8 +200,9 @@ def listener(
     routes: Sequence[Config],
     limits: Limits,
     exposure: Exposure,
+    traces: Traces | None,
 ) -> Config:
-    chain: Config = {"filters": [manager(name, routes, limits, exposure)]}
+    chain: Config = {"filters": [manager(name, routes, limits, exposure, traces)]}
     if exposure.certificate:
         protocols = ["h2"] if name == "grpc" else ["h2", "http/1.1"]
         chain["transport_socket"] = tls(exposure, protocols)
@@ -209,7 +230,9 @@ def tls(exposure: Exposure, protocols: list[str]) -> Config:
     )
 
 
-def manager(name: str, routes: Sequence[Config], limits: Limits, exposure: Exposure) -> Config:
+def manager(
+    name: str, routes: Sequence[Config], limits: Limits, exposure: Exposure, traces: Traces | None
+) -> Config:
     grpc, keys = name == "grpc", exposure.api_keys is not None
     for_grpc = [grpc_stats(), buffer(limits)] if grpc else []
     filters = [*([authorization()] if keys else []), *for_grpc, router()]
@@ -220,9 +243,10 @@ def manager(name: str, routes: Sequence[Config], limits: Limits, exposure: Expos
         codec_type="HTTP2" if grpc else "AUTO",
         server_name="triton-bundle",
         use_remote_address=True,
-        # Over HTTP the service does it, which refuses odd ones.
-        generate_request_id=grpc,
-        preserve_external_request_id=grpc,
+        # Over HTTP the service does it, which refuses odd ones; but Envoy traces none without.
+        generate_request_id=grpc or traces is not None,
+        preserve_external_request_id=grpc or traces is not None,
+        request_id_extension=UNCHANGED_IDS,
         always_set_request_id_in_response=grpc,
         normalize_path=True,
         merge_slashes=True,
@@ -251,7 +275,47 @@ def manager(name: str, routes: Sequence[Config], limits: Limits, exposure: Expos
         },
         http_filters=filters,
         access_log=[access_log(name)],
+        **({"tracing": tracing(traces)} if traces and name != "metrics" else {}),
     )
+
+
+def tracing(traces: Traces) -> Config:
+    """A span for each request whose client wants one, and a share of those whose client does not
+    say; the steps' spans are its children."""
+    uri = {"uri": traces.collector.url, "cluster": "collector", "timeout": seconds(2)}
+    share = sampler("trace_id_ratio_based", "TraceIdRatioBased", **percentage(traces.ratio))
+    provider = {
+        "@type": "type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig",
+        "service_name": SERVICE,
+        "http_service": {"http_uri": uri},
+        "sampler": sampler("parent_based", "ParentBased", wrapped_sampler=share),
+    }
+    return {"provider": {"name": "envoy.tracers.opentelemetry", "typed_config": provider}}
+
+
+def sampler(name: str, kind: str, **options: Any) -> Config:
+    folder = "tracers.opentelemetry.samplers"
+    return extension(f"envoy.{folder}.{name}", f"{folder}.v3.{kind}SamplerConfig", **options)
+
+
+def percentage(ratio: float) -> Config:
+    parts = {"numerator": round(ratio * 1_000_000), "denominator": "MILLION"}
+    return {"sampling_percentage": parts}
+
+
+def collector(traces: Traces) -> Config:
+    """May be away: what it does not take within two seconds is dropped."""
+    to = {"address": traces.collector.host, "port_value": traces.collector.port}
+    endpoint = {"endpoint": {"address": {"socket_address": to}}}
+    return {
+        "name": "collector",
+        "type": "STRICT_DNS",
+        "connect_timeout": seconds(2),
+        "load_assignment": {
+            "cluster_name": "collector",
+            "endpoints": [{"lb_endpoints": [endpoint]}],
+        },
+    }
 
 
 def own_refusals(grpc: bool) -> Config:
@@ -414,12 +478,15 @@ def disabled(route: Config, name: str, kind: str) -> Config:
     return {**route, "typed_per_filter_config": {name: off}}
 
 
-def cluster(name: str, path: Path, protocol: Config, most: int) -> Config:
+def cluster(
+    name: str, path: Path, protocol: Config, most: int, filters: Sequence[Config] = ()
+) -> Config:
     options = {
         "@type": f"{TYPES}upstreams.http.v3.HttpProtocolOptions",
         "explicit_http_config": protocol,
         # Less than the other end's, which would else close what is just being used.
         "common_http_protocol_options": {"idle_timeout": seconds(30)},
+        **({"http_filters": list(filters)} if filters else {}),
     }
     endpoint = {"endpoint": {"address": pipe(path)}}
     thresholds = {
@@ -481,3 +548,32 @@ def pipe(path: Path) -> Config:
 
 def seconds(value: float) -> str:
     return f"{value:g}s"
+
+
+# Else Envoy decides by the id whether to trace, and writes that into it.
+UNCHANGED_IDS = {
+    "typed_config": {
+        "@type": f"{TYPES}request_id.uuid.v3.UuidRequestIdConfig",
+        "pack_trace_reason": False,
+        "use_request_id_for_trace_sampling": False,
+    }
+}
+
+# The steps report each request with a `traceparent`, also one that says it is not to be traced.
+WANTED = (
+    extension(
+        "envoy.filters.http.lua",
+        "filters.http.lua.v3.Lua",
+        default_source_code={
+            "inline_string": """
+function envoy_on_request(handle)
+  local given = handle:headers():get("traceparent")
+  if given and not given:match("[13579bdf]$") then
+    handle:headers():remove("traceparent")
+  end
+end
+"""
+        },
+    ),
+    extension("envoy.filters.http.upstream_codec", "filters.http.upstream_codec.v3.UpstreamCodec"),
+)

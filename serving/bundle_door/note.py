@@ -7,9 +7,11 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bundle_serving.traces import TRACEPARENT
+
 # From Envoy: whose API key it was.
 CLIENT_HEADER = "x-client"
-REQUEST_ID, TRACEPARENT = "x-request-id", "traceparent"
+REQUEST_ID = "x-request-id"
 SANE_ID = re.compile(r"[\w.:@/+=-]{1,128}", re.ASCII)
 TRACE = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -39,6 +41,11 @@ def trace_id(traceparent: str) -> str:
     """Empty where there is none that is valid (w3.org/TR/trace-context)."""
     found = TRACE.fullmatch(traceparent)
     return found[1] if found else ""
+
+
+def is_sampled(traceparent: str) -> bool:
+    """Whether a trace of it is wanted: the last bit of a valid one."""
+    return traceparent[-1:] in tuple("13579bdf")
 
 
 def note_of(headers: Mapping[str, str], keys: bool) -> Note:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bundle_door.note import TRACEPARENT, Note
+from bundle_door.note import Note, is_sampled
 from bundle_serving.health import CHECK_HEADER
+from bundle_serving.traces import TRACEPARENT
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Request:
     @property
     def onwards(self) -> dict[str, str]:
         """What Triton is to be handed as it came."""
-        return {TRACEPARENT: self.headers[TRACEPARENT]} if self.note.trace else {}
+        given = self.headers.get(TRACEPARENT, "")
+        return {TRACEPARENT: given} if self.note.trace and is_sampled(given) else {}
 
     @property
     def size(self) -> int:

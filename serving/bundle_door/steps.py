@@ -27,6 +27,8 @@ class Report(msgspec.Struct):
     ended: int
     ids: list[str] = []
     lost: int = 0
+    # The traceparent of each request whose trace is wanted.
+    traces: list[str] = []
     # size, width, height, decoded share of the width
     pictures: list[tuple[int, int, int, float]] = []
     # class, probability

@@ -23,7 +23,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from bundle_serving import PIPELINE, guard, s3, sockets
+from bundle_serving import PIPELINE, guard, s3, sockets, traces
 from bundle_serving.hidden_arguments import CannotHide, become
 
 NGC = Path("/opt/tritonserver")
@@ -210,7 +210,8 @@ def main(argv: list[str] | None = None) -> int:
             folder = sockets.folder(options.run_dir)
             listens = on_sockets(folder, options.http_socket)
             environment[sockets.STEPS_VARIABLE] = str(folder / sockets.STEPS)
-    except (StartError, guard.NoKey, sockets.NotPrivate) as fault:
+        spans = traces.triton_options(door=not is_ngc())
+    except (StartError, guard.NoKey, sockets.NotPrivate, ValueError) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
     command = [
@@ -226,6 +227,7 @@ def main(argv: list[str] | None = None) -> int:
         f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         *listens,
+        *spans,
     ]
     # Else the stub would write these files, and the next load take the model for a changed one.
     compileall.compile_dir(options.repository, quiet=2)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving import traces
 from bundle_serving.sockets import STEPS_VARIABLE
 
 # Between two tries to reach a door that is not there.
@@ -37,6 +38,7 @@ class Reports:
 
     def __init__(self, path: str | None = None) -> None:
         self._path = os.environ.get(STEPS_VARIABLE) if path is None else path
+        self.traced = bool(os.environ.get(traces.ENDPOINT))
         self._socket: socket.socket | None = None
         self._next_try = 0.0
         self._waiting = b""
@@ -54,12 +56,19 @@ class Reports:
             noted.append(value)
 
     def executed(
-        self, model: str, version: str, ids: Sequence[str], began: int, failed: int, rows: int
+        self,
+        model: str,
+        version: str,
+        ids: Sequence[str],
+        began: int,
+        failed: int,
+        rows: int,
+        followed: Sequence[str] = (),
     ) -> None:
         remarks, self._remarks = self._remarks, {}
         report = {
             "model": model, "version": version, "ids": [each for each in ids if each],
-            "requests": len(ids), "rows": rows, "failed": failed,
+            "requests": len(ids), "rows": rows, "failed": failed, "traces": followed,
             "began": began, "ended": time.monotonic_ns(), "lost": self._lost, **remarks,
         }  # fmt: skip
         if len(self._waiting) > MOST_WAITING:
@@ -68,7 +77,7 @@ class Reports:
         self._waiting += json.dumps(report).encode() + b"\n"
         # One that the door follows waits for it; all others may travel together.
         now = time.monotonic()
-        if report["ids"] or now > self._sent + TOGETHER_S:
+        if report["ids"] or report["traces"] or now > self._sent + TOGETHER_S:
             self._sent = now
             self._send()
 
@@ -120,12 +129,18 @@ def reported(model: type) -> type:
             failed = sum(each.has_error() for each in responses)
             rows = sum(rows_of(each) for each in requests)
             ids = [each.request_id() for each in requests]
+            followed = traceparents(requests) if reports.traced else []
             model_name, version = self.called
-            reports.executed(model_name, version, ids, began, failed, rows)
+            reports.executed(model_name, version, ids, began, failed, rows, followed)
         return responses
 
     model.initialize, model.execute = initialized, executed  # type: ignore[attr-defined]
     return model
+
+
+def traceparents(requests: list[Any]) -> list[str]:
+    found = (traces.traceparent(each.parameters()) for each in requests)
+    return [each for each in found if each]
 
 
 def rows_of(request: Any) -> int:

@@ -86,13 +86,15 @@ def behind_the_door(
     models: Sequence[str] = ("echo", "picture", "text"),
     options: Sequence[str] = (),
     tls: Path | None = None,
+    own: Sequence[str] = (),
 ) -> Iterator[Behind]:
+    """`options` are the door's, `own` are Triton's."""
     folder = sockets.folder(run_dir)
     key_file = run_dir / "key"
     key_file.write_text(KEY)
     ports = http_port, grpc_port, metrics_port = free_ports(3)
     regions = f"door{os.getpid()}_{http_port}_"
-    command = triton_command(run_dir, folder, repository, models, regions)
+    command = [*triton_command(run_dir, folder, repository, models, regions), *own]
     with (
         removed_afterwards(regions),
         process(command, run_dir) as triton,

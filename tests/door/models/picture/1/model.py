@@ -9,10 +9,16 @@ from pathlib import Path
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from bundle_serving.step_reports import reported
+
 WAIT = b"\xff\x00wait"
 
 
+@reported
 class TritonPythonModel:
+    def initialize(self, args):
+        pass
+
     def execute(self, requests):
         return [answer(request) for request in requests]
 
