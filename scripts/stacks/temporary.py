@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -95,7 +96,11 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def triton(
-    name: str, repository: Path, log: Path, pipeline: str = PIPELINE
+    name: str,
+    repository: Path,
+    log: Path,
+    pipeline: str = PIPELINE,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, str]]:
     """The local flavour's server on a repository, behind its own door; yields its HTTP and gRPC
     addresses."""
@@ -108,5 +113,6 @@ def triton(
         command += ["--http-port", str(http), "--grpc-port", str(grpc)]
         command += ["--metrics-port", str(metrics), "--shm-prefix", SHM_PREFIX + f"{http}_"]
         command += ["--admin-key-file", admin_key.ensure()]
-        with running(name, command, log, lambda: reason_not_to_trust(address, pipeline)):
+        reason_to_wait = partial(reason_not_to_trust, address, pipeline)
+        with running(name, command, log, reason_to_wait, environment):
             yield address, f"127.0.0.1:{grpc}"

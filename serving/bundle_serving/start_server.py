@@ -209,7 +209,8 @@ def main(argv: list[str] | None = None) -> int:
         else:
             folder = sockets.folder(options.run_dir)
             listens = on_sockets(folder, options.http_socket)
-            environment[sockets.STEPS_VARIABLE] = str(folder / sockets.STEPS)
+            # Empty, it turns the reports off: benchmark.watched measures what they cost.
+            environment.setdefault(sockets.STEPS_VARIABLE, str(folder / sockets.STEPS))
         spans = traces.triton_options(door=not is_ngc())
     except (StartError, guard.NoKey, sockets.NotPrivate, ValueError) as fault:
         print(f"error: {fault}", file=sys.stderr)

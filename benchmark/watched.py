@@ -1,0 +1,142 @@
+"""What it costs to be watched: the live version in two servers, one without the steps' reports, of
+which metrics, waterfalls and traces are made, one with them and with one request in a hundred
+traced; asked in alternating rounds.
+
+    python -m benchmark.watched --image mug.jpg
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import psutil
+
+from benchmark.door import Connect, measured, over_grpc, over_http
+from bundle_serving import sockets, traces
+from scripts.base.paths import ROOT
+from scripts.repository import live
+from scripts.stacks import temporary
+
+RESAMPLES = 10_000
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--image", type=Path, required=True)
+    add("--concurrency", type=int, default=4)
+    add("--rounds", type=int, default=20)
+    add("--seconds", type=float, default=4)
+    options = parser.parse_args(argv)
+    picture = options.image.read_bytes()
+    with ExitStack() as stack:
+        collector = stack.enter_context(taker_of_spans())
+        environments = {
+            "off": {sockets.STEPS_VARIABLE: "", traces.ENDPOINT: ""},
+            "on": {traces.ENDPOINT: collector, traces.RATIO: "0.01"},
+        }
+        addresses = {
+            name: stack.enter_context(
+                temporary.triton(
+                    name,
+                    live.REPOSITORY,
+                    ROOT / "build" / "watched" / f"{name}.log",
+                    environment=environment,
+                )
+            )
+            for name, environment in environments.items()
+        }
+        for protocol in ("gRPC", "HTTP"):
+            compare(protocol, addresses, picture, options)
+    return 0
+
+
+def compare(
+    protocol: str,
+    addresses: dict[str, tuple[str, str]],
+    picture: bytes,
+    options: argparse.Namespace,
+) -> None:
+    rates: dict[str, list[float]] = {name: [] for name in addresses}
+    costs: dict[str, list[float]] = {name: [] for name in addresses}
+    for number in range(options.rounds):
+        # Whoever comes second finds the machine warmer.
+        for name in sorted(addresses, reverse=bool(number % 2)):
+            http, grpc = addresses[name]
+            connect = way(protocol, http, grpc, picture)
+            rate, spent = measured(
+                connect, options.concurrency, options.seconds, processes_of(http)
+            )
+            rates[name].append(rate)
+            costs[name].append(sum(spent.values()))
+    for what, unit, found in (("throughput", "/s", rates), ("processor time", " ms", costs)):
+        least, middle, most = ratio(found["on"], found["off"])
+        before, after = (statistics.median(found[name]) for name in ("off", "on"))
+        print(
+            f"{protocol}  {what:14} off {before:7.2f}{unit}  on {after:7.2f}{unit}  "
+            f"ratio {middle:.3f} ({least:.3f} to {most:.3f})",
+            flush=True,
+        )
+
+
+def way(protocol: str, http: str, grpc: str, picture: bytes) -> Connect:
+    if protocol == "gRPC":
+        return lambda: over_grpc(grpc, picture)
+    host, _, port = http.partition(":")
+    return lambda: over_http(HTTPConnection(host, int(port)), picture)
+
+
+def processes_of(http: str) -> list[psutil.Process]:
+    port = http.rpartition(":")[2]
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if "bundle_serving.keeper" in command and port in command:
+            return [process, *process.children(recursive=True)]
+    raise SystemExit(f"the server on port {port} is gone")
+
+
+def ratio(on: Sequence[float], off: Sequence[float]) -> tuple[float, float, float]:
+    """Of each round's pair, the median, and where 95% of the medians of resampled pairs lie."""
+    pairs = [a / b for a, b in zip(on, off, strict=True)]
+    chance = random.Random(0)
+    medians = sorted(
+        statistics.median(chance.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES)
+    )
+    return medians[RESAMPLES // 40], statistics.median(pairs), medians[-RESAMPLES // 40]
+
+
+@contextmanager
+def taker_of_spans() -> Iterator[str]:
+    """Where they can be sent, as to a collector."""
+
+    class Taking(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"] or 0))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.send_header("Connection", "close")  # of a body in chunks nothing was read
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Taking) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
