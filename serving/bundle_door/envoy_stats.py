@@ -34,6 +34,19 @@ class Counted:
     seconds: float
     by_code: dict[str, int]
 
+    @classmethod
+    def none(cls) -> Counted:
+        return cls([0] * (len(SECONDS) + 1), 0.0, {})
+
+    def since(self, before: Counted) -> tuple[list[int], int]:
+        """Requests as in a histogram, and how many of them failed."""
+        counts = [now - then for then, now in zip(before.counts, self.counts, strict=True)]
+        return counts, self.failed - before.failed
+
+    @property
+    def failed(self) -> int:
+        return sum(count for code, count in self.by_code.items() if code != CODES[0])
+
 
 async def counted(socket: Path) -> Counted:
     """Raises OSError or TimeoutError if Envoy does not answer."""

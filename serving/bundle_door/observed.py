@@ -6,12 +6,13 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bundle_door.drift import Drift
 from bundle_door.measures import SECONDS, Counter, Family, Gauge, Histogram, quantile
+from bundle_door.references import References
 from bundle_door.steps import Report
 
 # The page shows so much, in slots of so many seconds.
@@ -83,7 +84,7 @@ def milliseconds(seconds: float | None) -> float | None:
 
 
 class Observed:
-    def __init__(self) -> None:
+    def __init__(self, references: References | None = None) -> None:
         request = ("pipeline", "version", "protocol", "outcome")
         step = ("model", "version")
         self.requests = Histogram(
@@ -127,7 +128,7 @@ class Observed:
         self.classes = Counter(
             "bundle_answer_class_total", "Answers by their likeliest class", (*step, "class")
         )
-        self.drift = Drift(self.classes, SHARES)
+        self.drift = Drift(self.classes, SHARES, references)
         self.recent = Recent()
         self.on_report: list[Callable[[Report], None]] = []
 
@@ -139,6 +140,13 @@ class Observed:
             slot.counts[bisect_left(SECONDS, seconds)] += 1
         else:
             slot.errors += 1
+
+    def over_grpc(self, counts: Sequence[int], errors: int) -> None:
+        """For the page: what was answered since the last time, of whatever pipeline."""
+        if any(counts) or errors:
+            slot = self.recent.slot(("", "", "grpc"))
+            slot.counts = [before + more for before, more in zip(slot.counts, counts, strict=True)]
+            slot.errors += errors
 
     def refusal(self, status: int) -> None:
         self.refused.add(WHY.get(status, "other"))

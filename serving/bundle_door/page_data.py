@@ -55,6 +55,7 @@ class PageData:
             "reason": notes.get("reason", ""),
             "keeper": notes.get("events", [])[-10:],
             "history": self._served.history(),
+            "drift": self._observed.drift.as_json(),
         }
         return as_json(content, headers=NOT_KEPT)
 

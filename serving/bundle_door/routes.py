@@ -6,8 +6,9 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from bundle_door.answers import Answer, Refused
+from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.api import Api
+from bundle_door.drift import Drift
 from bundle_door.keys import Keys
 from bundle_door.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
@@ -64,6 +65,17 @@ def of_plain_questions(plain: PlainQuestions) -> list[Route]:
 def of_keys(keys: Keys) -> list[Route]:
     """Envoy sends the method and path of the request to be authorised."""
     return [open_to_all("/internal/authorize.*", **{ANY: keys.authorize})]
+
+
+def of_drift(drift: Drift) -> list[Route]:
+    async def read(request: Request, named: Mapping[str, str]) -> Answer:
+        return as_json(drift.as_json())
+
+    async def renew(request: Request, named: Mapping[str, str]) -> Answer:
+        drift.renew()
+        return await read(request, named)
+
+    return [for_the_admin("/v2/drift", GET=read, POST=renew)]
 
 
 def of_documents(documents: Mapping[str, Answer]) -> list[Route]:

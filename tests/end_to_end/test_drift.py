@@ -1,26 +1,86 @@
-"""What a real server says of the classes that its network answers."""
+"""What a real server and `make drift` say of the classes that its network answers."""
 
 from __future__ import annotations
 
+import math
+import re
 import urllib.request
+from pathlib import Path
 
+import grpc
+import numpy as np
 import pytest
 
-from benchmark.rollouts import clients
 from bundle_door.drift import ANSWERS
+from bundle_serving import kserve
+from bundle_serving.kserve import pb
+from tests import axe
+from tests.chromium import browser
+from tests.conftest import everywhere
 from tests.project import Project, wait_until
+
+NETWORK = "resnet50_onnx"
+ROWS = 16
+
+
+def answered(project: Project, noise: int) -> None:
+    """As many answers as a reference has, of the network alone; the same for the same noise."""
+    with grpc.insecure_channel(project.grpc) as channel:
+        server = kserve.stub(channel)
+        (pixels,) = server.ModelMetadata(pb.ModelMetadataRequest(name=NETWORK)).inputs
+        shape = [ROWS, *pixels.shape[1:]]
+        rows = np.random.default_rng(0).integers(0, noise + 1, shape, dtype=pixels.datatype.lower())
+        asked = pb.ModelInferRequest(model_name=NETWORK, raw_input_contents=[rows.tobytes()])
+        asked.inputs.add(name=pixels.name, datatype=pixels.datatype, shape=shape)
+        for _ in range(math.ceil(ANSWERS / ROWS)):
+            server.ModelInfer(asked, timeout=60)
+
+
+def indices(project: Project) -> dict[str, float]:
+    address = f"http://127.0.0.1:{project.settings['METRICS_PORT']}/metrics"
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.findall(r'bundle_answer_drift_index{.*of="(\w+)"} (\S+)', text)
+    return {of: float(index) for of, index in found}
+
+
+def page_shows_the_shift(project: Project, tmp_path: Path) -> None:
+    with browser(tmp_path) as tab:
+        tab.look()
+        tab.open(f"http://localhost:{project.settings['HTTP_PORT']}/")
+        tab.until("document.querySelector('#drift .moved li')")
+        assert "a shift" in tab.text("#drift .facts") and "100 %" in tab.text("#drift .moved")
+        # What came over gRPC is among the figures.
+        tab.until(
+            "[...document.querySelectorAll('#series td')].some(it => it.innerText === 'grpc')"
+        )
+        assert axe.violations(tab, axe.script()) == []
+        assert tab.console == []
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("served", ["local"], indirect=True)
-def test_the_same_pictures_are_no_drift(served: Project) -> None:
-    def of(name: str) -> list[float]:
-        address = f"http://127.0.0.1:{served.settings['METRICS_PORT']}/metrics"
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        return [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{")]
+@everywhere
+def test_a_reference_outlives_the_server(served: Project, tmp_path: Path) -> None:
+    def so_far(reference: str) -> None:
+        told = re.compile(f"{reference}.*[1-9][0-9]* of 1,000 answers")
+        wait_until(lambda: told.search(served.made("drift")), "the answers to be told")
 
-    with clients(served.http, served.grpc, 8):
-        indices = wait_until(lambda: of("bundle_answer_drift_index"), "the index", 300)
-    assert len(indices) == 2 and max(indices) < 0.1
-    assert sum(of("bundle_answer_class_total")) >= 2 * ANSWERS
+    answered(served, 0)
+    so_far("reference: 1,000 answers, until ")
+    # Nothing else was asked, so there is no new reference to take.
+    assert "not enough" in served.make("drift", NEW="1").stderr
+    served.made("down")
+    served.made("up")
+    answered(served, 0)
+    wait_until(lambda: indices(served), "the index")
+    assert max(indices(served).values()) < 0.1
+
+    answered(served, 255)
+    wait_until(lambda: indices(served)["class"] > 0.25, "the shift")
+    page_shows_the_shift(served, tmp_path)
+    told = served.made("drift")
+    assert "(a shift)" in told and "100.0%" in told
+    assert "no reference" not in told
+    # One that is taken now is whole at once, and nothing has been answered since.
+    assert re.search("reference: .*; 0 of 1,000 answers since", served.made("drift", NEW="1"))
+    assert indices(served) == {}

@@ -28,6 +28,7 @@ from scripts.base import files
 from scripts.server import dashboards
 from tests.conftest import require_docker
 from tests.end_to_end.test_beyond_this_machine import certificate_of_a_company, key_of
+from tests.end_to_end.test_drift import answered
 from tests.project import Project, free_ports, picture, wait_until
 from tests.prometheus import Prometheus, faster, hurry, watching
 
@@ -47,6 +48,8 @@ def started(project: Project) -> Subject:
 def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_path: Path) -> None:
     with watching(served, tmp_path / "data") as prometheus, clients(served.http, served.grpc, 2):
         assert started(served).asked(b"no picture") == 400
+        for _ in range(2):
+            answered(served, 0)
         for board, panel, query in dashboards.queries():
             if board != "GPU":
                 what = f"{board}, {panel}: {query}"
@@ -176,6 +179,16 @@ def test_a_version_that_nobody_asks_any_more(watched: Watched) -> None:
         return "VersionWithoutTraffic" not in watched.prometheus.firing()
 
     wait_until(asked_again, "the alert to end")
+
+
+@pytest.mark.long
+def test_answers_that_drift(watched: Watched) -> None:
+    answered(watched.project, 0)  # the reference
+    answered(watched.project, 255)
+    watched.prometheus.until_firing("AnswersDrift")
+    assert "(a shift)" in watched.project.made("drift")
+    watched.project.made("drift", NEW="1")
+    watched.prometheus.until_over("AnswersDrift")
 
 
 @pytest.mark.long

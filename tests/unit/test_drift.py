@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from bundle_door.drift import ANSWERS, NAMED, stability_index
 from bundle_door.measures import text
 from bundle_door.observed import Observed
+from bundle_door.references import NAME, References
 
 STEP = ("m", "1")
 
@@ -38,10 +42,60 @@ def test_a_shift_shows_and_classes_are_bounded() -> None:
     observed = Observed()
     answered(observed, 200, 0.95)
     answered(observed, 200, 0.95)
-    assert set(observed.drift.versions[STEP].distances(observed.drift.bounds).values()) == {0}
+    assert set(observed.drift.versions[STEP].distances().values()) == {0}
     answered(observed, 1, 0.35)
-    distances = observed.drift.versions[STEP].distances(observed.drift.bounds)
+    distances = observed.drift.versions[STEP].distances()
     assert min(distances.values()) > 0.25
     assert len(observed.classes.values) == NAMED + 1
     assert sum(observed.classes.values.values()) == 3 * ANSWERS
     assert 'bundle_answer_drift_index{model="m",version="1",of="class"}' in text([observed.drift])
+
+
+def network(repository: Path, arch: str) -> Path:
+    version = repository.joinpath(*STEP)
+    version.mkdir(parents=True, exist_ok=True)
+    (version / "manifest.json").write_text(json.dumps({"identity": {"arch": arch}}))
+    (repository / STEP[0] / "labels.txt").write_text("tench\ngoldfish\n")
+    return repository
+
+
+def test_a_reference_is_the_versions_own(tmp_path: Path) -> None:
+    repository = network(tmp_path / "live", "resnet18")
+    answered(Observed(References(tmp_path, repository)), 1, 0.95)
+    later = Observed(References(tmp_path, repository))
+    answered(later, 2, 0.95)
+    (told,) = later.drift.as_json()
+    assert told["index"]["class"] > 0.25 and told["index"]["confidence"] == 0
+    assert told["moved"] == [
+        {"class": "tench", "then": 1, "now": 0.5},
+        {"class": "goldfish", "then": 0, "now": 0.5},
+    ]
+    # Another network under the same number.
+    network(repository, "resnet50")
+    other = Observed(References(tmp_path, repository))
+    other.drift.observe(1, 0.5, *STEP)
+    assert other.drift.as_json()[0]["taken"] is None
+
+
+def test_a_new_reference(tmp_path: Path) -> None:
+    observed = Observed(References(tmp_path))
+    for classes in (1, 1, 2):
+        answered(observed, classes, 0.5)
+    observed.drift.renew()
+    assert observed.drift.as_json()[0]["index"] == {}
+    assert sum(observed.classes.values.values()) == ANSWERS
+    observed.drift.renew()  # of what is not whole there is none
+    answered(observed, 2, 0.5)
+    assert set(observed.drift.as_json()[0]["index"].values()) == {0}
+    later = Observed(References(tmp_path))
+    answered(later, 2, 0.5)
+    assert set(later.drift.as_json()[0]["index"].values()) == {0}
+
+
+def test_a_file_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("{")
+    assert References(tmp_path).of(*STEP) is None
+    observed = Observed(References(tmp_path / "missing"))
+    for _ in range(2):
+        answered(observed, 1, 0.5)
+    assert observed.drift.as_json()[0]["index"]

@@ -28,6 +28,7 @@ async function show(names) {
   tiles(state);
   chart(state.series);
   table(state.series, names);
+  drift(state.drift);
   byId("history").replaceChildren(...events(state.history, names));
   byId("keeper").replaceChildren(...(state.keeper.length
     ? state.keeper.toReversed().map(each => event(new Date(each.at * 1000), each.did))
@@ -78,10 +79,35 @@ function table(series, names) {
   byId("series").hidden = !series.length;
   const cell = (text, className = "") => element("td", { className }, text);
   byId("series").tBodies[0].replaceChildren(...series.map(each => element("tr", {},
-    cell(names(each.pipeline)), cell(each.version || "–"), cell(each.protocol),
+    cell(each.pipeline ? names(each.pipeline) : "any"), cell(each.version || "–"), cell(each.protocol),
     cell(rate(each.per_second), "n"),
     ...["p50_ms", "p95_ms", "p99_ms"].map(name => cell(each[name] ? ms(each[name]) : "–", "n")),
     cell(String(each.errors), "n"))));
+}
+
+// How far each version's answers have moved, and which classes did.
+function drift(versions) {
+  const whole = versions.filter(each => "class" in each.index);
+  byId("drift").hidden = !whole.length;
+  byId("drift").querySelector(".two").replaceChildren(...whole.map(each => element("div", {},
+    element("p", { className: "facts" }, `${each.model}, version ${each.version}: ${reading(each.index.class)} in classes, `
+      + `${reading(each.index.confidence)} in confidence, since ${new Date(1000 * each.taken).toLocaleDateString()}`),
+    element("ol", { className: "moved" }, ...each.moved.slice(0, 5).map(moved)))));
+}
+
+const reading = index =>
+  `${index > 0.25 ? "a shift" : index < 0.1 ? "stable" : "some change"} (${index.toFixed(2)})`;
+
+const percent = share => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+
+function moved(each) {
+  const bars = [["then", each.then], ["now", each.now]].map(([kind, share]) => {
+    const filled = element("i", { className: kind });
+    filled.style.width = `${100 * share}%`;
+    return element("span", { className: "bar" }, filled);
+  });
+  return element("li", {}, element("span", { className: "name" }, each.class),
+    element("span", { className: "share" }, `${percent(each.then)} → ${percent(each.now)}`), ...bars);
 }
 
 function events(history, names) {

@@ -1,0 +1,75 @@
+"""Shows how far what each version answers has moved from its reference: its first answers.
+
+make drift
+make drift NEW=1       the last answers become the reference
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rich.table import Table
+
+from bundle_serving.address import Address
+from scripts.base import console
+from scripts.base.errors import UserError
+from scripts.repository import live
+from scripts.server import triton_api
+from scripts.settings import arguments
+from scripts.stacks import state
+
+SHIFT, STABLE = 0.25, 0.1
+
+
+def main() -> int:
+    asked = arguments.load()
+    known = state.load()
+    if known is None:
+        raise UserError("no server is running", "start one: make up")
+    if known.flavour == "gpu":
+        raise UserError("the gpu flavour has no door, which compares answers", "see docs/limits.md")
+    versions = renewed(known.http) if asked.new else triton_api.get(known.http, "/drift")
+    if not versions:
+        console.note("nothing was answered in the last hour")
+    for version in versions:
+        show(version)
+    if any(version["index"] for version in versions):
+        console.note("to compare with the last answers from now on: make drift NEW=1")
+    return 0
+
+
+def renewed(address: Address) -> list[dict[str, Any]]:
+    before = triton_api.get(address, "/drift")
+    if not any(version["index"] for version in before):
+        raise UserError(
+            "there are not enough answers since the last reference to take a new one",
+            "make drift says how many there are",
+        )
+    after: list[dict[str, Any]] = triton_api.post(address, "/drift")
+    return after
+
+
+def show(version: dict[str, Any]) -> None:
+    name = f"{live.called(version['model'], version['version'])}, version {version['version']}"
+    so_far = f"{version['answers']:,} of {version['wanted']:,} answers"
+    if version["taken"] is None:
+        console.note(f"{name}: no reference yet; {so_far}")
+        return
+    taken = datetime.fromtimestamp(version["taken"]).strftime("%Y-%m-%d %H:%M")
+    reference = f"reference: {version['wanted']:,} answers, until {taken}"
+    if not version["index"]:
+        console.note(f"{name}: {reference}; {so_far} since")
+        return
+    told = ", ".join(f"{index:.2f} ({reading(index)})" for index in version["index"].values())
+    console.note(f"{name}: classes, confidence: {told}; {reference}")
+    table = Table("class", "then", "now", box=None)
+    for each in version["moved"]:
+        table.add_row(each["class"], f"{each['then']:.1%}", f"{each['now']:.1%}")
+    console.out.print(table, markup=False)
+
+
+def reading(index: float) -> str:
+    if index > SHIFT:
+        return "a shift"
+    return "stable" if index < STABLE else "between"
