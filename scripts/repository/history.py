@@ -16,8 +16,8 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, live
 
 NAME = "history.jsonl"
-# The last events of all pipelines, in the live repository.
-SHOWN, MOST_SHOWN = "history.json", 30
+# The events of all pipelines, in the live repository.
+SHOWN = "history.json"
 
 # How a switch ends.
 SERVES, STAYED = "serves", "stayed"
@@ -67,7 +67,7 @@ def show(pipeline: Pipeline) -> None:
     """To the door, which sees no other folder than the live repository."""
     shown = live.REPOSITORY / SHOWN
     events = json.loads(shown.read_text()) if shown.exists() else {}
-    events[pipeline.ensemble] = [asdict(each) for each in read(pipeline)[-MOST_SHOWN:]]
+    events[pipeline.ensemble] = [asdict(each) for each in read(pipeline)]
     files.write(shown, json.dumps(events) + "\n")
 
 

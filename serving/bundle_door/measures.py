@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-# Ten to a decade, from 1 ms to a minute: a percentile read from them is within 12% of the true one.
-SECONDS = tuple(float(f"{10 ** (step / 10):.3g}") for step in range(-30, 19))
+# Twenty to a decade, from 1 ms to a minute: a percentile read from them is mostly within 6% of the
+# true one.
+SECONDS = tuple(float(f"{10 ** (step / 20):.3g}") for step in range(-60, 37))
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -30,6 +30,9 @@ from bundle_serving import sockets
 from bundle_serving.processes import Process, family
 
 KEEPER = "bundle_serving.keeper"
+# How a version became the live one, or did not, as the history says it.
+SWITCHES = "rollout", "rollback"
+OUTCOMES = {"serves": "live", "stayed": "stayed"}
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -72,12 +75,18 @@ class Metrics:
         since = Gauge(
             "bundle_live_since_timestamp_seconds", "When it became the live one", ("pipeline",)
         )
+        switches = Counter(
+            "bundle_rollouts_total", "Switches between versions", ("pipeline", "how", "outcome")
+        )
         for pipeline, events in self._served.history().items():
+            for event in events:
+                if event["how"] in SWITCHES and event["what"] in OUTCOMES:
+                    switches.add(pipeline, event["how"], OUTCOMES[event["what"]])
             if version := live_version(events):
                 live.set(int(version), pipeline)
                 at = [event["time"] for event in events if event["what"] == "serves"][-1]
                 since.set(datetime.fromisoformat(at).timestamp(), pipeline)
-        return [in_flight, held, live, since, memory(), *self._room.families()]
+        return [in_flight, held, live, since, switches, memory(), *self._room.families()]
 
     async def _over_grpc(self) -> list[Family]:
         try:

@@ -17,6 +17,8 @@ from bundle_door.served import Served
 from bundle_serving import keeper_notes, sockets
 
 Named = Mapping[str, str]
+# Of each pipeline.
+MOST_EVENTS = 30
 NOT_KEPT = {"cache-control": "no-store"}
 PENDING = re.compile(rb'^nv_inference_pending_request_count{model="([^"]+)".*} (\d+)', re.MULTILINE)
 
@@ -54,7 +56,9 @@ class PageData:
             "ready": notes.get("ready"),
             "reason": notes.get("reason", ""),
             "keeper": notes.get("events", [])[-10:],
-            "history": self._served.history(),
+            "history": {
+                name: events[-MOST_EVENTS:] for name, events in self._served.history().items()
+            },
             "drift": self._observed.drift.as_json(),
         }
         return as_json(content, headers=NOT_KEPT)

@@ -21,7 +21,6 @@ CANDIDATE = "_candidate"
 # In the repository: what happened to each pipeline's versions (scripts/repository/history.py).
 HISTORY = "history.json"
 MANIFEST = "manifest.json"
-MOST_EVENTS = 30
 # A pipeline that nobody measures by name.
 OTHER = "other"
 
@@ -71,9 +70,8 @@ class Served:
         return OTHER, ""
 
     def history(self) -> dict[str, list[dict[str, Any]]]:
-        """The last events of each pipeline, as far as the repository is a folder here."""
-        histories = self._read(HISTORY) or {}
-        return {name: events[-MOST_EVENTS:] for name, events in histories.items()}
+        """The events of each pipeline, as far as the repository is a folder here."""
+        return self._read(HISTORY) or {}
 
     async def _ask(self) -> list[dict[str, Any]]:
         index = await self._triton.ask("RepositoryIndex", ready=True)

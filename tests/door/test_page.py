@@ -52,7 +52,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest = json.dumps({**MANIFEST, "untrained": True})
     (repository / "picture" / "1" / "manifest.json").write_text(manifest)
     served = {"time": "2026-01-02T03:04:05+00:00", "what": "serves", "version": 3, "how": "up"}
-    (repository / "history.json").write_text(json.dumps({PIPELINE: [{**served, "note": "it"}]}))
+    stayed = {"time": "2026-01-01T03:04:05+00:00", "what": "stayed", "version": 4, "how": "rollout"}
+    events = [{**each, "note": "it"} for each in (stayed, served)]
+    (repository / "history.json").write_text(json.dumps({PIPELINE: events}))
     return repository
 
 
@@ -132,6 +134,12 @@ def test_how_the_server_is_doing(tab: Tab, tmp_path: Path) -> None:
     tab.until("document.querySelector('#health').innerText === 'Ready'")
     assert "version 3 live (up)" in tab.until("document.querySelector('#history').innerText")
     tab.until("document.querySelectorAll('#series tbody tr').length >= 2")
+
+
+def test_rollouts_are_counted(page: Behind) -> None:
+    status, _, body = page.ask("GET", "/metrics", None, None, page.connection(page.metrics_port))
+    counted = f'bundle_rollouts_total{{pipeline="{PIPELINE}",how="rollout",outcome="stayed"}} 1\n'
+    assert status == 200 and counted in body.decode()
 
 
 def test_nothing_keeps_people_out(tab: Tab, tmp_path: Path) -> None:

@@ -25,6 +25,9 @@ from benchmark.torture.subject import PICTURE, Subject, harm
 from bundle_serving import PIPELINE, hands, kserve
 from bundle_serving.guard import HEADER
 from scripts.base import files
+from scripts.base.paths import VENV
+from scripts.measuring import perf_analyzer
+from scripts.measuring.photos import Inputs
 from scripts.server import dashboards
 from tests.conftest import require_docker
 from tests.end_to_end.test_beyond_this_machine import certificate_of_a_company, key_of
@@ -59,6 +62,32 @@ def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_p
 def returns(prometheus: Prometheus, query: str) -> bool:
     found = prometheus.query(query.replace(dashboards.RATE, "30s"))
     return any(math.isfinite(float(each["value"][1])) for each in found)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not perf_analyzer.has_libb64(), reason="no perf_analyzer here")
+@in_processes
+def test_p99_is_perf_analyzers(served: Project, tmp_path: Path) -> None:
+    """Two minutes of the same requests, seen by the door and by a client."""
+    inputs, report = tmp_path / "inputs.json", tmp_path / "report.csv"
+    inputs.write_text(perf_analyzer.input_data(Inputs("one", (picture(),)), "INPUT", padded=False))
+    (libraries,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
+    command = [
+        *(str(perf_analyzer.BINARY), "-m", PIPELINE, "-i", "http", "-u", served.http),
+        *("-H", f"{HEADER}:{served.admin_key}", "--concurrency-range", "2"),
+        *("--input-data", str(inputs), "--measurement-interval", "40000"),
+        *(*perf_analyzer.CONTENT, "--verbose-csv", "-f", str(report)),
+    ]
+    environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
+    with watching(served, tmp_path / "data") as prometheus:
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        expr = dashboards.quantile(0.99, dashboards.REQUESTS, "pipeline", dashboards.ANSWERED)
+        (found,) = prometheus.query(expr.replace(dashboards.RATE, "2m"))
+    theirs = perf_analyzer.parse(report.read_text(), ran.stdout).p99
+    ours = 1000 * float(found["value"][1])
+    print(f"p99: {ours:.1f} ms at the door, {theirs:.1f} ms for perf_analyzer")
+    assert ours == pytest.approx(theirs, rel=0.1)
 
 
 class Watched:
@@ -280,6 +309,27 @@ def test_in_containers(exported: Path, tmp_path: Path) -> None:
         label = f"com.docker.compose.project={project.compose_project}"
         left = docker.from_env().containers.list(all=True, filters={"label": label})
         assert [each.name for each in left] == []
+    finally:
+        project.make("clean")
+
+
+@pytest.mark.long
+def test_in_containers_beside_a_server_with_keys(exported: Path, tmp_path: Path) -> None:
+    """Prometheus reads its key and the server's certificate, and nobody else does."""
+    require_docker()
+    ports = dict(
+        zip(("PROMETHEUS_PORT", "ALERTMANAGER_PORT"), map(str, free_ports(2)), strict=True)
+    )
+    project = Project.copy(tmp_path / "keyed", FLAVOUR="cpu", BIND="0.0.0.0", **ports)
+    files.link_tree(exported / "versions", project.path / "build" / "versions")
+    key_of(project, "ann")
+    try:
+        project.made("up")
+        project.made("monitoring")
+        prometheus = Prometheus(project, int(ports["PROMETHEUS_PORT"]))
+        wait_until(lambda: prometheus.query("up == 1"), "Prometheus to see the server")
+        assert prometheus.query('door_requests_total{client="monitoring"} > 0')
+        assert (project.path / "build/monitoring/server.key").stat().st_mode & 0o007 == 0
     finally:
         project.make("clean")
 

@@ -56,7 +56,7 @@ def test_each_alert_says_what_to_do() -> None:
 
 
 def test_another_latency_is_in_each_place() -> None:
-    assert monitoring.nearest(0.2) == 0.2 and monitoring.nearest(0.45) == 0.501
+    assert monitoring.nearest(0.2) == 0.2 and monitoring.nearest(0.48) == 0.501
     changed = monitoring.rules(0.02)
     assert changed.count("0.02") == monitoring.rules().count("0.501") and "0.501" not in changed
 
