@@ -61,8 +61,8 @@ def show(version: dict[str, Any]) -> None:
     if not version["index"]:
         console.note(f"{name}: {reference}; {so_far} since")
         return
-    told = ", ".join(f"{index:.2f} ({reading(index)})" for index in version["index"].values())
-    console.note(f"{name}: classes, confidence: {told}; {reference}")
+    told = ", ".join(f"{of} {far:.2f} ({reading(far)})" for of, far in version["index"].items())
+    console.note(f"{name}: {told}; {reference}")
     table = Table("class", "then", "now", box=None)
     for each in version["moved"]:
         table.add_row(each["class"], f"{each['then']:.1%}", f"{each['now']:.1%}")
