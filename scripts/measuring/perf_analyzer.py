@@ -105,6 +105,8 @@ class PerfAnalyzer:
             *("-H", f"{HEADERS[configuration.protocol]}:{PLACE}"),
             *(("-H", f"authorization:Bearer {PLACE}") if address.api_key else ()),
             *(_tls(configuration.protocol, address.certificate) if address.certificate else ()),
+            # The same pictures come again and again, and are to be computed.
+            *("--request-parameter", "cache:false:bool"),
             *("-b", str(configuration.batch)),
             *("--concurrency-range", str(configuration.concurrency)),
             *("--input-data", str(data)),

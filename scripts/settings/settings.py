@@ -233,6 +233,11 @@ class Place(Group):
     max_in_flight = whole(
         1024, "Requests handled at once; more are refused with 503.", SERVER, DOOR
     )
+    cache_mb = whole_or_none(
+        """Megabytes in which each process that decodes pictures or runs a network keeps its latest
+        answers, for inputs that come again. Empty: none. See docs/operating.md.""",
+        SERVER,
+    )
     log_format = choice(
         ("text", "json"), "The form of the door's line for each request in the log.", SERVER, DOOR
     )

@@ -65,7 +65,7 @@ def _overlay(
 ) -> dict[str, Any]:
     stack = DockerStack(settings)
     memory = quantity(stack.memory_limit)
-    environment = {name: settings[name] for name in names(DOOR)} | {"BIND": settings.bind}
+    environment = {name: settings[name] for name in (*names(DOOR), "CACHE_MB", "BIND")}
     patches = [
         _replaced("Deployment", f"{CONTAINER}/resources/requests/memory", memory),
         _replaced("Deployment", f"{CONTAINER}/resources/limits/memory", memory),

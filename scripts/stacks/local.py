@@ -100,6 +100,7 @@ class LocalStack:
         else:
             command += ["--repository", live.REPOSITORY]
         environment = exposure.environment(self._settings)
+        environment["CACHE_MB"] = self._settings["CACHE_MB"]
         with LOG.open("a") as log:  # which the door keeps short
             server = subprocess.Popen(
                 command,

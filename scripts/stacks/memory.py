@@ -22,8 +22,10 @@ BYTES_A_PIXEL, SMALL_MB = 16, 100
 
 def limit_mb(settings: Settings) -> int:
     decoding = BYTES_A_PIXEL * settings.max_megapixels + SMALL_MB
+    instances = Share.preprocessing(settings).instances + Share.network(settings).instances
     return round(
         AT_REST_MB
+        + instances * (settings.cache_mb or 0)
         + DOOR_MB
         + IN_HAND_MB
         + Share.preprocessing(settings).instances * decoding

@@ -113,6 +113,8 @@ def triton(
         command += ["--http-port", str(http), "--grpc-port", str(grpc)]
         command += ["--metrics-port", str(metrics), "--shm-prefix", SHM_PREFIX + f"{http}_"]
         command += ["--admin-key-file", admin_key.ensure()]
+        # What is measured or checked there is computed.
+        environment = {"CACHE_MB": "", **(environment or {})}
         reason_to_wait = partial(reason_not_to_trust, address, pipeline)
         with running(name, command, log, reason_to_wait, environment):
             yield address, f"127.0.0.1:{grpc}"

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving import CACHE
+
 # Tensors by name, a batch of one.
 Question = Mapping[str, NDArray[Any]]
 Answer = Mapping[str, NDArray[Any]]
@@ -35,7 +37,8 @@ def ask(connection: http.client.HTTPConnection, model: str, question: Question) 
                 }
                 for name, tensor in question.items()
             ],
-            "parameters": {"binary_data_output": True},
+            # Whoever asks here wants to know what the server computes.
+            "parameters": {"binary_data_output": True, CACHE: False},
         }
     ).encode()
     body = b"".join([head, *contents.values()])

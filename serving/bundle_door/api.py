@@ -36,9 +36,12 @@ class Api:
         if length is None:
             signature = await self._triton.signature(model, version)
             known = CHECK if request.of_the_keeper else ""
-            asked = from_raw(model, version, request.chunks, signature, (), known)
+            may = request.may_be_repeated
+            asked = from_raw(model, version, request.chunks, signature, (), known, may)
         else:
-            asked = from_body(model, version, request.body, length, self._limits)
+            asked = from_body(
+                model, version, request.body, length, self._limits, request.may_be_repeated
+            )
         return answered(await self._triton.infer(asked.pieces, request.onwards), asked)
 
     # Health

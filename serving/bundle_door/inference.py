@@ -19,6 +19,7 @@ from bundle_door.kserve import Inference, Input, Output, Parameters, SharedMemor
 from bundle_door.limits import Limits
 from bundle_door.parsing import parsed
 from bundle_door.tensors import LENGTH, SIZES, from_json, to_json
+from bundle_serving import CACHE
 from bundle_serving.kserve import pb
 
 HEADER_LENGTH = "inference-header-content-length"
@@ -68,7 +69,14 @@ def header_length(header: str | None, size: int) -> int | None:
     return length or None
 
 
-def from_body(model: str, version: str, body: bytes, length: int, limits: Limits) -> Asked:
+def from_body(
+    model: str,
+    version: str,
+    body: bytes,
+    length: int,
+    limits: Limits,
+    may_be_repeated: bool = True,
+) -> Asked:
     """A body with JSON in its first `length` bytes, followed by binary tensors."""
     asked = parsed(memoryview(body)[:length], Inference, "the request's JSON", limits)
     tensors = list(payloads(asked.inputs, memoryview(body)[length:]))
@@ -81,6 +89,8 @@ def from_body(model: str, version: str, body: bytes, length: int, limits: Limits
     )
     by_default = _binary_by_default(asked.parameters)
     _set_parameters(message.parameters, asked.parameters)
+    if not may_be_repeated:
+        message.parameters[CACHE].bool_param = False
     return Asked(
         pieces=list(framed(message, tensors)),
         binary={output.name: output.parameters.binary_data for output in asked.outputs},
@@ -95,6 +105,7 @@ def from_raw(
     signature: Signature,
     outputs: Sequence[pb.ModelInferRequest.InferRequestedOutputTensor] = (),
     request_id: str = "",
+    may_be_repeated: bool = True,
 ) -> Asked:
     """A body that is the model's only tensor."""
     size = sum(map(len, chunks))
@@ -110,6 +121,7 @@ def from_raw(
             )
         ],
         outputs=outputs,
+        parameters={} if may_be_repeated else {CACHE: pb.InferParameter(bool_param=False)},
     )
     pieces = [message.SerializeToString(), RAW_INPUT, varint(sum(map(len, chunks))), *chunks]
     return Asked(pieces, binary={}, binary_by_default=True)

@@ -107,6 +107,12 @@ class Observed:
         self.lost = Gauge(
             "bundle_step_reports_lost", "Reports that a step's process left out", ("model",)
         )
+        self.hits = Counter(
+            "bundle_cache_hits_total", "Rows that a step answered from its cache", step
+        )
+        self.misses = Counter(
+            "bundle_cache_misses_total", "Rows that were not in a step's cache", step
+        )
         self.picture_bytes = Histogram(
             "bundle_picture_size_bytes", "Size of the files of pictures", (), BYTES
         )
@@ -161,6 +167,9 @@ class Observed:
             self.failed.add(*step, amount=report.failed)
         if report.lost:
             self.lost.set(report.lost, report.model)
+        if report.hits or report.misses:
+            self.hits.add(*step, amount=report.hits)
+            self.misses.add(*step, amount=report.misses)
         for size, width, height, decoded in report.pictures:
             self.picture_bytes.observe(size)
             self.megapixels.observe(width * height / 1e6)

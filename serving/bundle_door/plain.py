@@ -45,14 +45,10 @@ class PlainQuestions:
         except Refused as refused:
             return explained(refused)
         if form:
-            each = (
-                self._labels(model, signature, file.content, top, request.onwards) for file in sent
-            )
+            each = (self._labels(request, model, signature, file.content, top) for file in sent)
             return several(model, sent, await asyncio.gather(*each))
         with self._steps.following() as followed:
-            found = await self._labels(
-                model, signature, sent[0].content, top, request.onwards, followed.id
-            )
+            found = await self._labels(request, model, signature, sent[0].content, top, followed.id)
             if isinstance(found, Refused):
                 return explained(found)
             return await timed({"model": model, "labels": found}, request, followed)
@@ -63,7 +59,8 @@ class PlainQuestions:
             check_not_empty(request.chunks)
             signature = await self._triton.signature(SENTIMENT, "")
             with self._steps.following() as followed:
-                asked = from_raw(SENTIMENT, "", request.chunks, signature, (), followed.id)
+                may = request.may_be_repeated
+                asked = from_raw(SENTIMENT, "", request.chunks, signature, (), followed.id, may)
                 found = values(await self._triton.infer(asked.pieces, request.onwards))
                 (label,), (score,) = found["LABEL"], found["SCORE"]
                 return await timed({"label": label, "score": score}, request, followed)
@@ -78,18 +75,19 @@ class PlainQuestions:
 
     async def _labels(
         self,
+        request: Request,
         model: str,
         signature: Signature,
         content: Sequence[bytes],
         top: int,
-        onwards: Mapping[str, str],
         request_id: str = "",
     ) -> Labels | Refused:
         try:
             check_not_empty(content)
             output = classes_of(signature.output, top)
-            asked = from_raw(model, "", content, signature, [output], request_id)
-            found = values(await self._triton.infer(asked.pieces, onwards))
+            may = request.may_be_repeated
+            asked = from_raw(model, "", content, signature, [output], request_id, may)
+            found = values(await self._triton.infer(asked.pieces, request.onwards))
             return [label(entry) for entry in found[signature.output]]
         except Refused as refused:
             return refused

@@ -31,6 +31,11 @@ class Request:
         return CHECK_HEADER in self.headers
 
     @property
+    def may_be_repeated(self) -> bool:
+        """Whether an earlier answer to the same question will do."""
+        return "no-cache" not in self.headers.get("cache-control", "").lower()
+
+    @property
     def onwards(self) -> dict[str, str]:
         """What Triton is to be handed as it came."""
         given = self.headers.get(TRACEPARENT, "")

@@ -29,6 +29,9 @@ class Report(msgspec.Struct):
     lost: int = 0
     # The traceparent of each request whose trace is wanted.
     traces: list[str] = []
+    # Of the rows, those that were asked for among known answers, and were there or not.
+    hits: int = 0
+    misses: int = 0
     # size, width, height, decoded share of the width
     pictures: list[tuple[int, int, int, float]] = []
     # class, probability

@@ -4,6 +4,7 @@ import signal
 import sys
 
 PIPELINE = "ensemble_python_resnet50"  # the main one
+CACHE = "cache"  # a parameter of requests: false, and no earlier answer will do
 
 # Of a program that starts, Ctrl-C prints no traceback from the middle of an import.
 if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -45,6 +47,8 @@ class Reports:
         self._lost = 0
         self._sent = 0.0
         self._remarks: Remarks = {}
+        self._counts: Counter[str] = Counter()
+        self._counting = threading.Lock()
 
     @property
     def wanted(self) -> bool:
@@ -54,6 +58,12 @@ class Reports:
         """About a row of the execution that is going on; from any thread."""
         if self._path and len(noted := self._remarks.setdefault(kind, [])) < MOST_REMARKS:
             noted.append(value)
+
+    def count(self, **rows: int) -> None:
+        """Of the execution that is going on; from any thread."""
+        if self._path:
+            with self._counting:
+                self._counts.update(rows)
 
     def executed(
         self,
@@ -66,10 +76,11 @@ class Reports:
         followed: Sequence[str] = (),
     ) -> None:
         remarks, self._remarks = self._remarks, {}
+        counts, self._counts = self._counts, Counter()
         report = {
             "model": model, "version": version, "ids": [each for each in ids if each],
             "requests": len(ids), "rows": rows, "failed": failed, "traces": followed,
-            "began": began, "ended": time.monotonic_ns(), "lost": self._lost, **remarks,
+            "began": began, "ended": time.monotonic_ns(), "lost": self._lost, **remarks, **counts,
         }  # fmt: skip
         if len(self._waiting) > MOST_WAITING:
             self._lost += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from bundle_serving import kserve, sockets
+from bundle_serving import CACHE, kserve, sockets
 from bundle_serving.health import IMAGE, PICTURE, TEXT
 
 pb = kserve.pb
@@ -124,6 +124,7 @@ def question(signature: Any) -> Any:
         shape[-1] = 3
     asked = pb.ModelInferRequest(model_name=signature.name, raw_input_contents=[content])
     asked.inputs.add(name=wanted.name, datatype=wanted.datatype, shape=shape)
+    asked.parameters[CACHE].bool_param = False  # a process that cannot compute is to be noticed
     return asked
 
 

@@ -40,8 +40,8 @@ pytestmark = pytest.mark.long
 QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20", "START_TIMEOUT": "30"}
 
 
-def brought_up(folder: Path, exported: Path, flavour: str) -> Project:
-    project = Project.copy(folder, FLAVOUR=flavour, **QUICK)
+def brought_up(folder: Path, exported: Path, flavour: str, **settings: str) -> Project:
+    project = Project.copy(folder, FLAVOUR=flavour, **QUICK, **settings)
     project.take(exported)
     project.made("up")
     # Settings that are omitted keep the live version's values.
@@ -166,6 +166,52 @@ def asked(project: Project, model: str) -> int:
         text = answer.read().decode()
     (count,) = re.findall(rf'nv_inference_request_success{{model="{model}".*}} (\d+)', text)
     return int(count)
+
+
+@pytest.fixture
+def repeating(tmp_path: Path, exported: Path) -> Iterator[Project]:
+    made = brought_up(tmp_path, exported, "local", CACHE_MB="16")
+    yield made
+    made.make("down")
+
+
+def test_no_answer_outlives_its_version(repeating: Project) -> None:
+    """Of a picture that every version and each of its processes was asked before."""
+    photo = picture((1600, 1200))
+    first = answer_to(photo, repeating)
+    new = published(repeating, WEIGHTS="random", DECODE="full")
+    repeating.made("rollout", ANYWAY="1")
+    assert serving(repeating) == new
+    second = answer_to(photo, repeating)
+    assert second != first
+    repeating.made("rollback")
+    assert answer_to(photo, repeating) == first
+    repeating.made("rollout", ANYWAY="1")
+    assert answer_to(photo, repeating) == second
+
+
+def answer_to(photo: bytes, project: Project) -> bytes:
+    """The one that is computed, and given again and again."""
+    computed = answered(photo, project, "no-cache")
+    before = hits(project)
+    assert {answered(photo, project) for _ in range(8)} == {computed}
+    wait_until(lambda: hits(project) >= before + 2, "a hit of each step")
+    return computed
+
+
+def answered(photo: bytes, project: Project, cache_control: str = "") -> bytes:
+    headers = {"Inference-Header-Content-Length": "0", "Cache-Control": cache_control}
+    url = f"http://{project.http}/v2/models/{PIPELINE}/infer"
+    with urllib.request.urlopen(urllib.request.Request(url, photo, headers)) as answer:
+        length = int(answer.headers["Inference-Header-Content-Length"])
+        return bytes(answer.read()[length:])
+
+
+def hits(project: Project) -> float:
+    url = f"http://127.0.0.1:{project.settings['METRICS_PORT']}/metrics"
+    with urllib.request.urlopen(url) as answer:
+        text = answer.read().decode()
+    return sum(map(float, re.findall(r"^bundle_cache_hits_total\{.*\} (.*)$", text, re.M)))
 
 
 def test_no_way_back_and_nothing_to_roll_out(local: Project) -> None:

@@ -1,9 +1,11 @@
 """The backend "onnxruntime" for servers without Triton's own: runs model.onnx with OpenVINO."""
 
 import json
+from functools import partial
 
 from bundle_serving.openvino_engine import Engine
-from bundle_serving.step_reports import remark_scores, reported
+from bundle_serving.repeated import Repeated, may_be_repeated
+from bundle_serving.step_reports import remark_scores, reported, rows_of
 from bundle_serving.triton import answer_each, answer_together, parameter, version_folder
 
 
@@ -22,14 +24,17 @@ class TritonPythonModel:
         network = folder / (config.get("default_model_filename") or "model.onnx")
         self.engine = Engine(network, precision, int(parameter(args, "threads", "0")))
         self.engine.require(config)
+        self.repeated = Repeated()
 
     def execute(self, requests):
         if not self.batched:
             return answer_each(requests, self.inputs, self.compute_alone)
-        return answer_together(requests, self.inputs, self.outputs, self.compute)
+        may = [may_be_repeated(request) for request in requests for _ in range(rows_of(request))]
+        compute = partial(self.compute, may)
+        return answer_together(requests, self.inputs, self.outputs, compute)
 
-    def compute(self, batch):
-        results = self.engine(batch, self.outputs)
+    def compute(self, may, batch):
+        results = self.repeated.rows(lambda rows: self.engine(rows, self.outputs), batch, may)
         remark_scores(results)
         return results
 
