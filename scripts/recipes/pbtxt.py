@@ -9,12 +9,29 @@ from typing import Any
 from scripts.recipes.layout import Share
 
 NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
-# Beyond this many a request is refused at once; after this long its client has given up.
+# Beyond this many a request is refused at once; after this long its client has given up. Those of
+# the second level wait for all of the first, which is the one of requests that name none.
 MOST_WAITING, LONGEST_WAIT_S = 512, 30
+MOST_WAITING_BEHIND = 128
+
+
+def _policy(most: int, indent: str) -> str:
+    timeout = LONGEST_WAIT_S * 1_000_000
+    lines = (f"max_queue_size: {most}", f"default_timeout_microseconds: {timeout}")
+    return "\n".join(indent + line for line in lines)
+
+
 QUEUE_ENDS = f"""\
+  priority_levels: 2
+  default_priority_level: 1
   default_queue_policy {{
-    max_queue_size: {MOST_WAITING}
-    default_timeout_microseconds: {LONGEST_WAIT_S * 1_000_000}
+{_policy(MOST_WAITING, " " * 4)}
+  }}
+  priority_queue_policy {{
+    key: 2
+    value {{
+{_policy(MOST_WAITING_BEHIND, " " * 6)}
+    }}
   }}
 """
 QUEUED = f"dynamic_batching {{\n{QUEUE_ENDS}}}"

@@ -18,7 +18,7 @@ from benchmark.torture.odd_pictures import CATALOGUE
 from bundle_client import AsyncClient, Client, PictureRefused
 from bundle_client.server import Protocol
 from tests.conftest import everywhere
-from tests.project import Project, interrupt, picture
+from tests.project import Project, interrupt, picture, wait_until
 
 PIPELINE = "ensemble_python_resnet50"
 LARGE = ("asyncio", "docker", "grpc", "numpy", "PIL", "pydantic", "torch", "tritonclient", "yaml")
@@ -211,3 +211,26 @@ def test_many_pictures_over_either_protocol(served: Project, protocol: Protocol)
         results = list(client.classify_many([*files, b"no picture"], concurrency=8))
     assert sum(result.error is None for result in results) == 24
     assert sum(isinstance(result.error, PictureRefused) for result in results) == 1
+
+
+def test_interactive_requests_pass_those_of_a_batch(served: Project) -> None:
+    """Through every step: of its 120 requests many are answered after the one that came last."""
+    order: list[str] = []
+    photo = picture((500, 375))
+    with tritonclient.grpc.InferenceServerClient(served.grpc) as client:
+        tensor = tritonclient.grpc.InferInput("INPUT", [1, len(photo)], "UINT8")
+        tensor.set_data_from_numpy(np.frombuffer(photo, np.uint8)[None])
+
+        def ask(name: str, **how: int) -> None:
+            def answered(result: object, error: object) -> None:
+                order.append(name if error is None else f"{name}: {error}")
+
+            client.async_infer(PIPELINE, [tensor], answered, **how)
+
+        for _ in range(120):
+            ask("batch", priority=2)
+        ask("interactive")
+        wait_until(lambda: len(order) == 121, "all answers")
+    assert set(order) == {"batch", "interactive"}
+    # More than the batches that were being computed, or put together, when it came.
+    assert len(order) - order.index("interactive") > 33, order.index("interactive")
