@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bundle_serving import CACHE
 from bundle_serving.address import Address
 from bundle_serving.guard import GRPC_HEADER, HEADER
 from bundle_serving.hidden_arguments import PLACE
@@ -39,6 +40,12 @@ CONTENT = ["--stability-percentage", "999", "--max-trials", str(WINDOWS)]
 # only as an argument.
 HIDING = ["python3", "-m", "bundle_serving.hidden_arguments"]
 HEADERS = {"http": HEADER, "grpc": GRPC_HEADER}
+
+# The same pictures come again and again, and none is to be answered from memory.
+COMPUTED = {
+    "http": ["-H", "cache-control:no-cache"],
+    "grpc": ["--request-parameter", f"{CACHE}:false:bool"],
+}
 
 # Its message for a window without any answer; and how long a run is then retried at most.
 TOO_SHORT = "No valid requests recorded"
@@ -105,8 +112,7 @@ class PerfAnalyzer:
             *("-H", f"{HEADERS[configuration.protocol]}:{PLACE}"),
             *(("-H", f"authorization:Bearer {PLACE}") if address.api_key else ()),
             *(_tls(configuration.protocol, address.certificate) if address.certificate else ()),
-            # The same pictures come again and again, and are to be computed.
-            *("--request-parameter", "cache:false:bool"),
+            *COMPUTED[configuration.protocol],
             *("-b", str(configuration.batch)),
             *("--concurrency-range", str(configuration.concurrency)),
             *("--input-data", str(data)),
