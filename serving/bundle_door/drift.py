@@ -14,10 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bundle_door.measures import Counter, Family, Labels, sample
-from bundle_door.references import Reference, References
+from bundle_door.references import ANSWERS, Reference, References
 
-# Answers of the reference, and of the present that is compared with it.
-ANSWERS = 1000
 # So many classes are called by their number, the reference's most frequent ones.
 NAMED = 20
 OTHER = "other"
@@ -43,7 +41,8 @@ def _shares(counts: Mapping[str, int], bins: Iterable[str]) -> list[float]:
 class Version:
     """Its last answers, of which the first ones become the reference if there is none."""
 
-    def __init__(self, reference: Reference | None) -> None:
+    def __init__(self, network: str, reference: Reference | None) -> None:
+        self.network = network
         self.answers: deque[tuple[int, int]] = deque(maxlen=ANSWERS)
         self.reference: Reference | None = None
         self.named: dict[int, str] = {}
@@ -71,7 +70,7 @@ class Version:
 
     def as_reference(self) -> Reference:
         classes, confidence = (Counted(column) for column in zip(*self.answers, strict=True))
-        return Reference(round(time.time()), classes, confidence)
+        return Reference(round(time.time()), classes, confidence, self.network)
 
     def name(self, number: int) -> str:
         return self.named.get(number, OTHER)
@@ -124,10 +123,12 @@ class Drift(Family):
         self.references = references or References()
         self.versions: dict[Labels, Version] = {}
 
-    def observe(self, number: int, probability: float, model: str, number_of_version: str) -> None:
-        step = model, number_of_version
-        if (version := self.versions.get(step)) is None:
-            version = self.versions[step] = Version(self.references.of(*step))
+    def observe(
+        self, number: int, probability: float, step: tuple[str, str], network: str = ""
+    ) -> None:
+        version = self.versions.get(step)
+        if version is None or version.network != network:
+            version = self.versions[step] = Version(network, self.references.of(*step, network))
         version.add(number, bisect_left(self.bounds, probability))
         if version.reference:
             self.classes.add(*step, version.name(number))

@@ -3,6 +3,7 @@ Prometheus' text format, or in OpenMetrics for those who ask."""
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -79,6 +80,8 @@ class Metrics:
             "bundle_rollouts_total", "Switches between versions", ("pipeline", "how", "outcome")
         )
         for pipeline, events in self._served.history().items():
+            for how, outcome in itertools.product(SWITCHES, OUTCOMES.values()):
+                switches.add(pipeline, how, outcome, amount=0)  # else no first one is seen
             for event in events:
                 if event["how"] in SWITCHES and event["what"] in OUTCOMES:
                     switches.add(pipeline, event["how"], OUTCOMES[event["what"]])

@@ -176,7 +176,7 @@ class Observed:
             self.decoded.observe(decoded)
         for number, probability in report.answers:
             self.confidence.observe(probability, *step)
-            self.drift.observe(number, probability, *step)
+            self.drift.observe(number, probability, step, report.network)
         for listener in self.on_report:
             listener(report)
 

@@ -3,19 +3,19 @@ outlives it."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from bundle_door.served import MANIFEST
 from bundle_serving.log_lines import log
 
 NAME = "references.json"
 LABELS = "labels.txt"
+# A reference is of so many answers.
+ANSWERS = 1000
+# A time beyond it, in seconds, is nonsense.
+LATEST = 1 << 36
 # Of the versions, the newest ones.
 MOST_KEPT = 100
 
@@ -26,10 +26,17 @@ class Reference(msgspec.Struct):
     confidence: dict[int, int]  # by the histogram's buckets
     network: str = ""
 
+    @property
+    def whole(self) -> bool:
+        counted = self.classes, self.confidence
+        return 0 < self.taken < LATEST and all(
+            sum(each.values()) == ANSWERS and min(each.values()) > 0 for each in counted
+        )
+
 
 class References:
-    """By model and version. The repository, if it is a folder here, tells one network from another
-    under the same number, and the classes' names."""
+    """By model and version, if it is this very network: a number may be given to another one. The
+    repository, if it is a folder here, tells the classes' names."""
 
     def __init__(self, folder: Path | None = None, repository: Path | None = None) -> None:
         self._file = folder / NAME if folder else None
@@ -39,12 +46,11 @@ class References:
             with suppress(OSError, msgspec.MsgspecError):
                 self._kept = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Reference])
 
-    def of(self, model: str, version: str) -> Reference | None:
+    def of(self, model: str, version: str, network: str) -> Reference | None:
         found = self._kept.get(f"{model}/{version}")
-        return found if found and found.network == self._network(model, version) else None
+        return found if found and found.network == network and found.whole else None
 
     def keep(self, model: str, version: str, reference: Reference) -> None:
-        reference.network = self._network(model, version)
         self._kept[f"{model}/{version}"] = reference
         newest = sorted(self._kept.items(), key=lambda item: item[1].taken)[-MOST_KEPT:]
         self._kept = dict(newest)
@@ -58,20 +64,9 @@ class References:
             log("door", f"the reference of {model} {version} ends with this process: {fault}")
 
     def labels(self, model: str) -> list[str]:
+        if self._repository is None:
+            return []
         try:
-            return self._read(model, LABELS).decode().splitlines()
+            return (self._repository / model / LABELS).read_text().splitlines()
         except (OSError, ValueError):
             return []
-
-    def _network(self, model: str, version: str) -> str:
-        try:
-            manifest: Any = json.loads(self._read(model, version, MANIFEST))
-        except (OSError, ValueError):
-            return ""
-        described = json.dumps(manifest.get("identity"), sort_keys=True)
-        return hashlib.sha256(described.encode()).hexdigest()[:16]
-
-    def _read(self, *parts: str) -> bytes:
-        if self._repository is None:
-            raise FileNotFoundError
-        return self._repository.joinpath(*parts).read_bytes()

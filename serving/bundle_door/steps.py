@@ -27,6 +27,8 @@ class Report(msgspec.Struct):
     ended: int
     ids: list[str] = []
     lost: int = 0
+    # The identity of the network that answered, if it was one.
+    network: str = ""
     # The traceparent of each request whose trace is wanted.
     traces: list[str] = []
     # Of the rows, those that were asked for among known answers, and were there or not.

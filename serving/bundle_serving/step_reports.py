@@ -74,13 +74,15 @@ class Reports:
         failed: int,
         rows: int,
         followed: Sequence[str] = (),
+        network: str = "",
     ) -> None:
         remarks, self._remarks = self._remarks, {}
         counts, self._counts = self._counts, Counter()
         report = {
             "model": model, "version": version, "ids": [each for each in ids if each],
             "requests": len(ids), "rows": rows, "failed": failed, "traces": followed,
-            "began": began, "ended": time.monotonic_ns(), "lost": self._lost, **remarks, **counts,
+            "network": network, "began": began, "ended": time.monotonic_ns(), "lost": self._lost,
+            **remarks, **counts,
         }  # fmt: skip
         if len(self._waiting) > MOST_WAITING:
             self._lost += 1
@@ -142,7 +144,8 @@ def reported(model: type) -> type:
             ids = [each.request_id() for each in requests]
             followed = traceparents(requests) if reports.traced else []
             model_name, version = self.called
-            reports.executed(model_name, version, ids, began, failed, rows, followed)
+            network = getattr(self, "network", "")
+            reports.executed(model_name, version, ids, began, failed, rows, followed, network)
         return responses
 
     model.initialize, model.execute = initialized, executed  # type: ignore[attr-defined]

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from bundle_door.drift import ANSWERS, NAMED, stability_index
+from bundle_door.drift import NAMED, stability_index
 from bundle_door.measures import text
 from bundle_door.observed import Observed
-from bundle_door.references import NAME, References
+from bundle_door.references import ANSWERS, NAME, References
+from bundle_serving.identity import identity
 
 STEP = ("m", "1")
 
 
-def answered(observed: Observed, classes: int, share: float) -> None:
+def answered(observed: Observed, classes: int, share: float, network: str = "one") -> None:
     for number in range(ANSWERS):
-        observed.drift.observe(number % classes, share, *STEP)
+        observed.drift.observe(number % classes, share, STEP, network)
 
 
 def test_the_same_shares_are_no_distance() -> None:
@@ -32,7 +33,7 @@ def test_the_index_is_the_usual_one() -> None:
 
 def test_nothing_is_said_before_the_reference_and_the_present_are_whole() -> None:
     observed = Observed()
-    observed.drift.observe(1, 0.5, *STEP)
+    observed.drift.observe(1, 0.5, STEP)
     assert not observed.classes.values
     answered(observed, 10, 0.5)
     assert "bundle_answer_drift_index{" not in text([observed.drift])
@@ -51,16 +52,10 @@ def test_a_shift_shows_and_classes_are_bounded() -> None:
     assert 'bundle_answer_drift_index{model="m",version="1",of="class"}' in text([observed.drift])
 
 
-def network(repository: Path, arch: str) -> Path:
-    version = repository.joinpath(*STEP)
-    version.mkdir(parents=True, exist_ok=True)
-    (version / "manifest.json").write_text(json.dumps({"identity": {"arch": arch}}))
-    (repository / STEP[0] / "labels.txt").write_text("tench\ngoldfish\n")
-    return repository
-
-
 def test_a_reference_is_the_versions_own(tmp_path: Path) -> None:
-    repository = network(tmp_path / "live", "resnet18")
+    repository = tmp_path / "live"
+    (repository / STEP[0]).mkdir(parents=True)
+    (repository / STEP[0] / "labels.txt").write_text("tench\ngoldfish\n")
     answered(Observed(References(tmp_path, repository)), 1, 0.95)
     later = Observed(References(tmp_path, repository))
     answered(later, 2, 0.95)
@@ -70,11 +65,55 @@ def test_a_reference_is_the_versions_own(tmp_path: Path) -> None:
         {"class": "tench", "then": 1, "now": 0.5},
         {"class": "goldfish", "then": 0, "now": 0.5},
     ]
-    # Another network under the same number.
-    network(repository, "resnet50")
-    other = Observed(References(tmp_path, repository))
-    other.drift.observe(1, 0.5, *STEP)
-    assert other.drift.as_json()[0]["taken"] is None
+
+
+def test_another_network_under_the_same_number_has_a_reference_of_its_own(tmp_path: Path) -> None:
+    observed = Observed(References(tmp_path))
+    for _ in range(2):
+        answered(observed, 1, 0.95)
+    # The door goes on, and so does a new one.
+    for each in (observed, Observed(References(tmp_path))):
+        each.drift.observe(1, 0.5, STEP, "another")
+        (told,) = each.drift.as_json()
+        assert told["taken"] is None and told["answers"] == 1 and told["index"] == {}
+
+
+def test_the_identity_is_of_all_that_a_network_is_made_of(tmp_path: Path) -> None:
+    def made(name: str, **files: str) -> str:
+        for file, content in files.items():
+            path = tmp_path / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        return identity(tmp_path / name)
+
+    one = made("one", **{"model.onnx": "a", "engine.json": "b"})
+    assert one == made("same", **{"model.onnx": "a", "engine.json": "b"})
+    assert one == made("one", **{"__pycache__/model.pyc": "c", ".gitkeep": ""})
+    assert one != made("other", **{"model.onnx": "A", "engine.json": "b"})
+    assert one != made("swapped", **{"model.onnx": "b", "engine.json": "a"})
+    assert one != made("more", **{"model.onnx": "a", "engine.json": "b", "weights/w": ""})
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"classes": {}}, {"classes": {"0": 999}}, {"classes": {"0": 2000, "1": -1000}},
+        {"confidence": {"3": 1}}, {"taken": 0}, {"taken": 10**15}, {"network": "another"},
+        {"taken": "yesterday"},
+    ],
+)  # fmt: skip
+def test_a_reference_that_cannot_be_is_taken_anew(
+    tmp_path: Path, nonsense: dict[str, object]
+) -> None:
+    answered(Observed(References(tmp_path)), 1, 0.95)
+    file = tmp_path / NAME
+    (kept,) = json.loads(file.read_bytes()).items()
+    file.write_text(json.dumps({kept[0]: kept[1] | nonsense}))
+    observed = Observed(References(tmp_path))
+    answered(observed, 2, 0.5)
+    assert "bundle_answer_drift_index{" not in text([observed.drift])
+    answered(observed, 2, 0.5)
+    assert set(observed.drift.as_json()[0]["index"].values()) == {0}
 
 
 def test_a_new_reference(tmp_path: Path) -> None:
@@ -94,7 +133,7 @@ def test_a_new_reference(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("{")
-    assert References(tmp_path).of(*STEP) is None
+    assert References(tmp_path).of(*STEP, "one") is None
     observed = Observed(References(tmp_path / "missing"))
     for _ in range(2):
         answered(observed, 1, 0.5)

@@ -3,6 +3,7 @@
 import json
 from functools import partial
 
+from bundle_serving.identity import identity
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.repeated import Repeated, may_be_repeated
 from bundle_serving.step_reports import remark_scores, reported, rows_of
@@ -25,6 +26,8 @@ class TritonPythonModel:
         self.engine = Engine(network, precision, int(parameter(args, "threads", "0")))
         self.engine.require(config)
         self.repeated = Repeated()
+        # What its answers are reported with.
+        self.network = identity(folder)
 
     def execute(self, requests):
         if not self.batched:
