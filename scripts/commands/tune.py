@@ -120,7 +120,8 @@ def tune(stack: Stack, settings: Settings, goal: Goal, seconds: float) -> int:
             console.note(f"{max(0, left):.0f} s of the search left")
             return left > arena.duel_seconds * (1 + FINAL_ROUNDS / ROUNDS)
 
-        best = descend(start, axes(settings.cores, list(made)), arena.beats, time_is_left)
+        search = axes(settings.cores, list(made), settings.steps == "1")
+        best = descend(start, search, arena.beats, time_is_left)
         if best != start:
             console.note(f"final comparison: {best} against the current settings")
             arena.duel(best, start, FINAL_ROUNDS)

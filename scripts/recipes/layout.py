@@ -64,6 +64,7 @@ class Layout:
     preprocessing: Share
     network: Share  # per GPU, if there are any; 0 instances: as many as the recipe says
     scores_stay: bool = False  # scores stay on the GPU for the postprocessing
+    one_step: bool = False  # of an image pipeline: the network's model does all
 
 
 def precision_of(made: Workspace, engine: Engine) -> str:

@@ -56,6 +56,7 @@ class Tensor:
     ragged: str = ""  # why requests of different lengths may share a batch
     labels: str = ""  # the file that names the classes
     format: str = ""  # of a picture: FORMAT_NCHW
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,8 @@ def _tensor(tensor: Tensor) -> str:
         lines.insert(2, f"format: {tensor.format}")
     if tensor.ragged:
         lines.append(f"allow_ragged_batch: true  # {tensor.ragged}")
+    if tensor.optional:
+        lines.append("optional: true")
     if tensor.labels:
         lines.append(f'label_filename: "{tensor.labels}"')
     return "  {\n" + "".join(f"    {line}\n" for line in lines) + "  }"

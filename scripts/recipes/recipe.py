@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 
 from scripts.base.paths import ROOT
 from scripts.recipes.asking import Server as Server
-from scripts.recipes.layout import Engine, Layout
+from scripts.recipes.layout import CPU, Engine, Layout
 from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
 from scripts.steps import agreement, golden
@@ -110,6 +110,13 @@ class Recipe(Part):
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
         """Adapts a model's parsed config; returns whether anything changed."""
         return False
+
+    def variant(self, model: str, layout: Layout) -> str:
+        """Which of the model's configs/ is adapted; empty: its config.pbtxt."""
+        own = f"{model}/configs/{CPU.config}.pbtxt"
+        # Its models have other names on a CPU.
+        ensemble = model == self.ensemble and layout.engine is CPU and own in self.files()
+        return CPU.config if ensemble else ""
 
     def label_lines(self, made: Workspace, repository: Path) -> str | None:
         """The labels.txt of the models whose configs name one: ensemble and network."""

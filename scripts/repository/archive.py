@@ -68,6 +68,16 @@ class Version:
         return precision_of(self.workspace, self.engine)
 
     @property
+    def one_step(self) -> bool:
+        return self.settings.get("STEPS") == "1"
+
+    @property
+    def needed(self) -> list[str]:
+        """The members that its ensemble needs: in one step, the network."""
+        networks = [model for model, has in self.hashes.items() if CPU.file in has]
+        return networks if self.one_step else [*self.models]
+
+    @property
     def named(self) -> str:
         """Its name in messages."""
         return f"{self.pipeline.name} version {self.number}".strip()

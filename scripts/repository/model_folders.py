@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.layout import GPU, Engine, Layout
 from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.pipelines import Pipeline
 from scripts.steps.workspace import Workspace
@@ -35,7 +35,7 @@ def contents(pipeline: Pipeline, made: Workspace, layout: Layout) -> Contents:
         model: {**dict(programs(model))} for model in recipe.programs(layout)
     }
     if model := recipe.network_model(layout.engine):
-        found[model] = _network(made, layout.engine)
+        found[model] = found.get(model, {}) | _network(made, layout.engine)
     for model, added in recipe.additions(made, layout).items():
         found[model] |= added
     return found
@@ -96,7 +96,9 @@ def _furnish(folder: Path, repository: Path, has_versions: bool) -> bool:
         if of_a_version or "__pycache__" in name.parts or not source.is_file():
             continue
         target = repository / folder.name / name
-        if not target.exists() or target.read_bytes() != source.read_bytes():
+        there = target.read_bytes() if target.exists() else None
+        # One that is adapted is of the pipeline's own version, which writes it.
+        if there != source.read_bytes() and not (there or b"").startswith(HEAD.encode()):
             files.copy(source, target)
             changed = True
     return changed
@@ -123,8 +125,10 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
     write_labels(pipeline, made, layout.engine, repository)
     for model in sorted({*recipe.members, recipe.ensemble}):
         folder = repository / model
-        own = model == recipe.ensemble and layout.engine is CPU  # it has a config for CPUs
-        member = config_in_use(repository, model, CPU) if own else config(folder)
+        if variant := recipe.variant(model, layout):
+            member = _parsed(pipelines.model_folder(model) / "configs" / f"{variant}.pbtxt")
+        else:
+            member = config(folder)
         if recipe.fit(member, made, layout):
             text = HEAD + text_format.MessageToString(member)
             files.write(folder / "configs" / f"{layout.engine.config}.pbtxt", text)

@@ -20,6 +20,11 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
             f"version ({', '.join(old.models)})",
             f"{STAYS}; start it with that version's settings: {_brought_up(new)}",
         )
+    if new.one_step != old.one_step:
+        raise UserError(
+            f"{new.named} has STEPS={1 if new.one_step else 3}, and the live version has not",
+            f"{STAYS}; another number of steps needs a restart: {_brought_up(new)}",
+        )
     found = archive.hashes_of(new.folder / "models")
     for model, wanted in new.hashes.items():
         for name, digest in wanted.items():

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -43,9 +44,11 @@ class Switch:
     def candidate(self) -> str:
         return candidate_of(self.new.pipeline)
 
-    @property
+    @cached_property
     def changed(self) -> list[str]:
-        return [m for m, number in self.new.models.items() if self.old.models[m] != number]
+        """Of the models in use."""
+        different = [m for m, number in self.new.models.items() if self.old.models[m] != number]
+        return self.control.in_use(self._config(self.pipeline), different)
 
     def beside(self, share: float) -> None:
         """`share` is in the candidate's config, for clients that may send it some requests."""

@@ -37,13 +37,22 @@ class Control:
     def wait_for(self, models: Iterable[str]) -> None:
         """Waits for loads whose command is gone."""
         deadline = time.monotonic() + self.limit
-        while at_work := loading.at_work(self.address, self.limit) & set(models):
+        while at_work := self._in("LOADING") & set(models):
             if time.monotonic() > deadline:
                 raise UserError(
                     f"{', '.join(sorted(at_work))} did not load within {self.limit:g} s",
                     "restart it: make down && make up",
                 )
             time.sleep(0.1)
+
+    def in_use(self, ensemble: ModelConfig, models: Iterable[str]) -> list[str]:
+        """Of a version's models, those that the ensemble needs or something else has loaded: the
+        rest is only laid out, and takes no memory."""
+        wanted = {step.model_name for step in ensemble.ensemble_scheduling.step} | self._in("READY")
+        return [model for model in models if model in wanted]
+
+    def _in(self, state: str) -> set[str]:
+        return loading.in_state(state, self.address, self.limit)
 
 
 def pinned(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:

@@ -42,11 +42,11 @@ def unload(address: Address | str, model: str, limit: float) -> None:
         client.unload_model(model, headers=key, client_timeout=limit)
 
 
-def at_work(address: Address | str, limit: float) -> set[str]:
-    """The models that are loading."""
+def in_state(state: str, address: Address | str, limit: float) -> set[str]:
+    """The models in this state: READY, LOADING, …"""
     with _asked(address, "what it loads", limit) as (client, key):
         index = client.get_model_repository_index(headers=key, client_timeout=limit)
-    return {model.name for model in index.models if model.state == "LOADING"}
+    return {model.name for model in index.models if model.state == state}
 
 
 @contextmanager

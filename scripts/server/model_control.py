@@ -45,8 +45,8 @@ def in_memory(server: State, name: str) -> list[Model]:
 
 
 def pipeline() -> set[str]:
-    """The main ensemble and its members, loaded or not."""
-    return {PIPELINE, *served_version().models}
+    """The main ensemble and the models that it needs, loaded or not."""
+    return {PIPELINE, *served_version().needed}
 
 
 def loaded_steps(server: State) -> dict[str, set[str]]:

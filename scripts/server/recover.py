@@ -48,7 +48,9 @@ def _recover(control: Control, engine: Engine, version: Version, shared: Shared)
     live.leave_only(version)
     model_folders.write_labels(version.pipeline, version.workspace, engine, live.REPOSITORY)
     shared.push_live()
-    as_committed(control, engine, [*version.models, version.pipeline.ensemble])
+    ensemble = version.pipeline.ensemble
+    config = model_folders.config_in_use(live.REPOSITORY, ensemble, engine)
+    as_committed(control, engine, [*control.in_use(config, version.models), ensemble])
     with suppress(UserError):  # there may be no candidate
         control.unload(candidate_of(version.pipeline))
 

@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from bundle_serving import PIPELINE
@@ -157,9 +158,11 @@ def made_live(
 
 
 def lay_out(version: Version, how: Layout, target: Path) -> None:
-    """Lays out a version in a repository, configured for this machine."""
+    """Lays out a version in a repository, configured for this machine. Its steps are its own: those
+    of another pipeline may be more or fewer."""
     model_folders.furnish(target)
     live.place(version, target)
+    how = replace(how, one_step=version.one_step)
     model_folders.configure(version.pipeline, version.workspace, how, target)
 
 
@@ -167,7 +170,12 @@ def layout(settings: Settings, engine: Engine) -> Layout:
     preprocessing = Share.preprocessing(settings)
     decoding = Decoding(settings.preprocess, settings.decode, settings.max_megapixels)
     if engine is CPU:
-        return Layout(engine, decoding, preprocessing, Share.network(settings))
+        shares = preprocessing, Share.network(settings)
+        return Layout(engine, decoding, *shares, one_step=settings.steps == "1")
+    if settings.steps == "1":
+        raise UserError(
+            "STEPS=1 is for a CPU: on a GPU the network is a step of its own", "use STEPS=3"
+        )
     from scripts.stacks.gpu import (
         scores_stay,
     )  # with what talks to Docker, which takes long to load

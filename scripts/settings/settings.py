@@ -111,6 +111,12 @@ class Served(Group):
         VERSION,
         EMBEDDINGS,
     )
+    steps = choice(
+        ("3", "1"),
+        """3: pictures are decoded, computed and turned into probabilities by three models. 1: by
+        one, which is faster on a CPU; see docs/tuning.md.""",
+        VERSION,
+    )
     samples = path(
         """A folder with a few of your photos, on which every step is compared with PyTorch. Empty:
         pictures of noise.""",

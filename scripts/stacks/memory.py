@@ -22,12 +22,14 @@ BYTES_A_PIXEL, SMALL_MB = 16, 100
 
 def limit_mb(settings: Settings) -> int:
     decoding = BYTES_A_PIXEL * settings.max_megapixels + SMALL_MB
-    instances = Share.preprocessing(settings).instances + Share.network(settings).instances
+    one_step = settings.steps == "1"
+    decoders = (Share.network if one_step else Share.preprocessing)(settings).instances
+    remembering = Share.network(settings).instances + (0 if one_step else decoders)
     return round(
         AT_REST_MB
-        + instances * (settings.cache_mb or 0)
+        + remembering * (settings.cache_mb or 0)
         + DOOR_MB
         + IN_HAND_MB
-        + Share.preprocessing(settings).instances * decoding
+        + decoders * decoding
         + Share.network(settings).instances * NETWORK_MB
     )

@@ -40,12 +40,10 @@ def _words(share: Share) -> str:
 Axes = Mapping[str, Sequence[Any]]
 
 
-def axes(cores: int, precisions: Sequence[str]) -> Axes:
-    return {
-        "precision": precisions,
-        "network": list(shares(cores)),
-        "preprocessing": list(shares(cores)),
-    }
+def axes(cores: int, precisions: Sequence[str], one_step: bool = False) -> Axes:
+    """In one step, the network's processes decode."""
+    found: Axes = {"precision": precisions, "network": list(shares(cores))}
+    return found if one_step else {**found, "preprocessing": list(shares(cores))}
 
 
 def shares(cores: int) -> Iterator[Share]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,14 @@ class Engine:
             },
         )
         self._request = self._network.create_infer_request()
+
+    @classmethod
+    def beside(cls, network: Path, threads: int) -> Self:
+        """With the precision that stands beside the network, not in a config: two versions may be
+        loaded at once. A model that is not of this bundle has none."""
+        decided = network.parent / "engine.json"
+        precision = json.loads(decided.read_text())["precision"] if decided.exists() else "fp32"
+        return cls(network, precision, threads)
 
     def require(self, config: Mapping[str, Any]) -> None:
         """Checks the network's inputs and outputs against a Triton config, as Triton's own backends

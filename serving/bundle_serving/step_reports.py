@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -139,22 +139,49 @@ def reported(model: type) -> type:
         began = time.monotonic_ns()
         responses: list[Any] = execute(self, requests)
         with suppress(Exception):  # whatever it is, the answers are there
-            failed = sum(each.has_error() for each in responses)
-            rows = sum(rows_of(each) for each in requests)
-            ids = [each.request_id() for each in requests]
-            followed = traceparents(requests) if reports.traced else []
             model_name, version = self.called
+            failed = sum(each.has_error() for each in responses)
             network = getattr(self, "network", "")
-            reports.executed(model_name, version, ids, began, failed, rows, followed, network)
+            report(model_name, version, requests, began, failed, network)
         return responses
 
     model.initialize, model.execute = initialized, executed  # type: ignore[attr-defined]
     return model
 
 
-def traceparents(requests: list[Any]) -> list[str]:
+def report(
+    model: str, version: str, requests: Sequence[Any], began: int, failed: int, network: str
+) -> None:
+    rows = sum(rows_of(each) for each in requests)
+    ids = [each.request_id() for each in requests]
+    followed = traceparents(requests) if reports.traced else []
+    reports.executed(model, version, ids, began, failed, rows, followed, network)
+
+
+def traceparents(requests: Sequence[Any]) -> list[str]:
     found = (traces.traceparent(each.parameters()) for each in requests)
     return [each for each in found if each]
+
+
+class PartReports:
+    """Of a model that does the work of several: each part is reported as the model whose work it
+    is, in this model's version."""
+
+    def __init__(self, args: Mapping[str, str], models: Mapping[str, str], network: str) -> None:
+        self._models, self._version, self._network = models, args["model_version"], network
+
+    def of(self, requests: Sequence[Any]) -> Callable[[str, Sequence[int], int, int], None]:
+        """What reports a part: its name, the numbers of its requests, when it began, and how many
+        of them failed."""
+
+        def part(name: str, numbers: Sequence[int], began: int, failed: int) -> None:
+            if not reports.wanted:
+                return
+            with suppress(Exception):  # whatever it is, the answers come
+                there = [requests[number] for number in numbers]
+                report(self._models[name], self._version, there, began, failed, self._network)
+
+        return part
 
 
 def rows_of(request: Any) -> int:

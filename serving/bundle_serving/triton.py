@@ -15,6 +15,9 @@ import numpy as np
 # The stub process puts this module into sys.modules; it exists nowhere else.
 import triton_python_backend_utils as pb
 
+from bundle_serving.repeated import may_be_repeated
+from bundle_serving.step_reports import PartReports
+
 TRIM_S = 5
 
 
@@ -40,6 +43,14 @@ def parameter(args: dict[str, str], name: str, default: str | None = None) -> st
         return default
     value: str = known[name]["string_value"]
     return value
+
+
+def config_of(args: dict[str, str], taken: str, given: str) -> dict[str, Any]:
+    """The model's config, with this input and this output alone."""
+    config: dict[str, Any] = json.loads(args["model_config"])
+    for side, name in (("input", taken), ("output", given)):
+        config[side] = [tensor for tensor in config[side] if tensor["name"] == name]
+    return config
 
 
 def array(request: Any, name: str) -> Any:
@@ -155,6 +166,39 @@ def answer_together(
         pb.InferenceResponse([pb.Tensor(name, split[name][i]) for name in outputs])
         for i in range(len(requests))
     ]
+
+
+def answer_one_way(
+    requests: Sequence[Any],
+    ways: Mapping[tuple[str, str], Callable[[Sequence[Any], Sequence[bool], Any], Sequence[Any]]],
+    reports: PartReports,
+    callers_faults: tuple[type[Exception], ...] = (),
+) -> list[Any]:
+    """The responses, in order, where an input decides which output there is. A way takes several
+    requests at once; an outcome that is an exception affects only its own request."""
+    responses: dict[int, Any] = {}
+    for (taken, given), way in ways.items():
+        alike = {n: each for n, each in enumerate(requests) if _goes(each, taken, given)}
+        if not alike:
+            continue
+        sent = [array(each, taken) for each in alike.values()]
+        may = [may_be_repeated(each) for each in alike.values()]
+        outcomes = way(sent, may, reports.of(list(alike.values())))
+        for number, outcome in zip(alike, outcomes, strict=True):
+            responses[number] = (
+                failure(outcome, isinstance(outcome, callers_faults))
+                if isinstance(outcome, Exception)
+                else _response({given: outcome})
+            )
+    known = ", or ".join(f"{taken} and ask for {given}" for taken, given in ways)
+    for number in {*range(len(requests))} - responses.keys():
+        responses[number] = failure(ValueError(f"send {known}"), callers_fault=True)
+    return [responses[number] for number in range(len(requests))]
+
+
+def _goes(request: Any, taken: str, given: str) -> bool:
+    sent = [tensor.name() for tensor in request.inputs()]
+    return sent == [taken] and given in request.requested_output_names()
 
 
 def failure(fault: Exception, callers_fault: bool) -> Any:

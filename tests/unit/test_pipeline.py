@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,6 +187,29 @@ def test_scores_stay_on_the_gpu_where_that_is_asked_for(
 
 def test_laying_out_twice_changes_nothing(made: Workspace, repository: Path) -> None:
     assert laid_out(made, repository) == laid_out(made, repository)
+
+
+def test_one_step_is_laid_out_beside_the_three(made: Workspace, repository: Path) -> None:
+    three = laid_out(made, repository)
+    one = replace(layout(), one_step=True)
+    model_folders.lay_out(pipelines.first(), made, one, repository)
+    folder = repository / "resnet50_onnx"
+    assert {path.name for path in (folder / "1").iterdir()} == {
+        *("engine.json", "manifest.json", "model.onnx", "model.py", "transform.json")
+    }
+    network = model_folders.config_in_use(repository, "resnet50_onnx", CPU)
+    assert [list(each.dims) for each in network.input] == [[3, 299, 299], [-1]]
+    assert [list(each.dims) for each in network.output] == [[2], [2]]
+    assert list(network.model_warmup[0].inputs["input"].dims) == [3, 299, 299]
+    threads = [network.parameters[each].string_value for each in ("threads", "decoding_threads")]
+    assert (network.instance_group[0].count, threads) == (4, ["1", "2"])
+    ensemble = model_folders.config_in_use(repository, PIPELINE, CPU)
+    assert [step.model_name for step in ensemble.ensemble_scheduling.step] == ["resnet50_onnx"]
+    assert list(ensemble.output[0].dims) == [2]
+    model_folders.furnish(repository)  # for another pipeline
+    assert model_folders.config_in_use(repository, PIPELINE, CPU) == ensemble
+    shutil.rmtree(folder / "1")
+    assert laid_out(made, repository) == three
 
 
 def test_a_half_laid_out_network_is_mended(made: Workspace, repository: Path) -> None:

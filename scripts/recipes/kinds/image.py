@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -12,7 +13,7 @@ from pydantic import Field, model_validator
 
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import pbtxt
+from scripts.recipes import pbtxt, pipelines
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Batch, Count, Instances, Models, Part
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
@@ -29,6 +30,8 @@ TORCHVISION = "torchvision/"
 # Triton's parameter that decides whether a Python model's inputs are copied to the host.
 STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 PREPROCESSING = ROOT / "model_repository" / "preprocessing"
+# In configs/, of the ensemble and the network, for STEPS=1.
+ONE_STEP = "one_step"
 
 
 # What DALI does as Pillow does; the rest is prepared on the CPU.
@@ -110,6 +113,7 @@ class Image(OfPictures):
         return {
             "preprocessing": models.preprocessing,
             "preprocessing_dali": f"{models.preprocessing}_dali",
+            "resnet50_onnx": f"{models.network}_{CPU.ending}",
             "postprocessing": models.postprocessing,
         }
 
@@ -118,7 +122,8 @@ class Image(OfPictures):
         return {"python": named, "dali": f"{named}_dali"}[layout.decoding.step]
 
     def programs(self, layout: Layout) -> list[str]:
-        return [self.first_model(layout), self.models.postprocessing]
+        one_step = [self.network_model(CPU)] if layout.one_step else []
+        return [self.first_model(layout), *one_step, self.models.postprocessing]
 
     def network_model(self, engine: Engine) -> str:
         return f"{self.models.network}_{engine.ending}"
@@ -130,7 +135,15 @@ class Image(OfPictures):
         transform = Transform(
             **made.manifest.transform, decode=how.decode, max_megapixels=how.max_megapixels
         )
-        return {self.first_model(layout): {"transform.json": transform.dump()}}
+        decoding = [self.first_model(layout)]
+        decoding += [self.network_model(CPU)] if layout.one_step else []
+        return {model: {"transform.json": transform.dump()} for model in decoding}
+
+    def variant(self, model: str, layout: Layout) -> str:
+        both = (self.ensemble, self.network_model(CPU))
+        if layout.one_step and model in both:
+            return ONE_STEP
+        return super().variant(model, layout)
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
         pixels = [3, *sides(made.manifest.transform["crop"])]
@@ -145,7 +158,11 @@ class Image(OfPictures):
         elif member.name == self.network_model(layout.engine):
             member.input[0].dims[:] = pixels
             member.model_warmup[0].inputs["input"].dims[:] = pixels
-            member.output[0].dims[:] = classes
+            for scores in member.output:
+                scores.dims[:] = classes
+            if layout.one_step:
+                decoding = member.parameters["decoding_threads"]
+                decoding.string_value = str(layout.preprocessing.threads)
             if layout.engine is CPU:
                 share(member, layout.network)
             elif layout.network.instances:
@@ -158,7 +175,8 @@ class Image(OfPictures):
                 member.parameters[STAY].string_value = "no" if layout.scores_stay else "yes"
         elif member.name == self.ensemble:
             member.output[0].dims[:] = classes
-            member.ensemble_scheduling.step[0].model_name = self.first_model(layout)
+            if not layout.one_step:
+                member.ensemble_scheduling.step[0].model_name = self.first_model(layout)
         else:
             return False
         return True
@@ -236,6 +254,17 @@ class Image(OfPictures):
             )
         if settings.preprocess == "dali":
             self._require_dali(name)
+        if settings.steps == "1":
+            self._require_one_step()
+
+    def _require_one_step(self) -> None:
+        folder = pipelines.model_folder(self.network_model(CPU))
+        if folder.is_dir() and not (folder / "configs" / f"{ONE_STEP}.pbtxt").exists():
+            raise UserError(
+                f"{folder.name} was written by an earlier release, without what STEPS=1 needs",
+                "write it again: .venv/bin/python -m scripts.recipes.write "
+                f"--recipe own/recipes/{self.ensemble}.yaml --out own/model_repository",
+            )
 
     def _require_dali(self, name: str) -> None:
         how = self.pictures
@@ -274,10 +303,12 @@ def configs(recipe: Image, warmup_bytes: int) -> dict[str, str]:
         f"{models.preprocessing}/config.pbtxt": preprocessing(recipe, warmup_bytes),
         f"{models.preprocessing}_dali/config.pbtxt": preprocessing_on_gpu(recipe, warmup_bytes),
         f"{models.network}_{CPU.ending}/config.pbtxt": network(recipe),
+        f"{models.network}_{CPU.ending}/configs/{ONE_STEP}.pbtxt": one_step(recipe, warmup_bytes),
         f"{models.network}_{GPU.ending}/config.pbtxt": network_on_gpu(recipe),
         f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
         f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
         f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
+        f"{models.ensemble}/configs/{ONE_STEP}.pbtxt": ensemble_of_one_step(recipe),
     }
 
 
@@ -329,9 +360,9 @@ def preprocessing_on_gpu(recipe: Image, warmup_bytes: int) -> str:
     )
 
 
-def _warm_picture(recipe: Image, length: int) -> str:
+def _warm_picture(recipe: Image, length: int, tensor: str = "INPUT_0") -> str:
     name = recipe.warmup
-    return pbtxt.warmup(name.partition(".")[0], pbtxt.file(_file("INPUT_0", length), name))
+    return pbtxt.warmup(name.partition(".")[0], pbtxt.file(_file(tensor, length), name))
 
 
 def network(recipe: Image) -> str:
@@ -345,6 +376,33 @@ def network(recipe: Image) -> str:
         recipe.instances.network,
         pbtxt.warmup("black", pbtxt.zeros(pixels)),
         threads=1,
+    )
+
+
+def one_step(recipe: Image, warmup_bytes: int) -> str:
+    models, pixels, scores = recipe.models, _pixels("input", recipe), _scores("output", recipe)
+    name = f"{models.network}_{CPU.ending}"
+    return pbtxt.program(
+        "STEPS=1, on a CPU: the bytes of an image file -> probabilities, decoded and computed by"
+        " 1/model.py.\nPixels -> scores as well, as the network alone.",
+        name,
+        recipe.batch.max,
+        [
+            replace(pixels, format="FORMAT_NCHW", optional=True),
+            replace(_file("INPUT"), optional=True),
+        ],
+        [replace(scores, labels=pbtxt.LABELS), _answer(recipe)],
+        pbtxt.instances(recipe.instances.network, "CPU"),
+        pbtxt.warmup("black", pbtxt.zeros(pixels)),
+        _warm_picture(recipe, warmup_bytes, "INPUT"),
+        pbtxt.parameter("threads", "1"),
+        pbtxt.parameter("decoding_threads", "1"),
+        pbtxt.parameter("answers", recipe.answers),
+        pbtxt.parameter(
+            "steps",
+            f"{models.preprocessing},{name},{models.postprocessing}",
+            "Whose work it does: so it is reported.",
+        ),
     )
 
 
@@ -382,16 +440,34 @@ def postprocessing(recipe: Image) -> str:
     )
 
 
+def _answer(recipe: Image) -> Tensor:
+    return Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)
+
+
 def ensemble(recipe: Image, engine: str) -> str:
     models = recipe.models
     where = {CPU.ending: ".", GPU.ending: "; with the network on a GPU."}[engine]
-    return pbtxt.ensemble(
-        f"The bytes of an image file -> the probability of each class{where}",
-        models.ensemble,
-        recipe.batch.max,
-        Tensor("INPUT", "UINT8", [-1]),
-        [Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)],
+    return _ensemble(
+        recipe,
+        where,
         Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
         Step(f"{models.network}_{engine}", {"input": "pixels"}, {"output": "scores"}),
         Step(models.postprocessing, {"INPUT_0": "scores"}, {"OUTPUT_0": "OUTPUT"}),
+    )
+
+
+def ensemble_of_one_step(recipe: Image) -> str:
+    network = f"{recipe.models.network}_{CPU.ending}"
+    step = Step(network, {"INPUT": "INPUT"}, {"OUTPUT": "OUTPUT"})
+    return _ensemble(recipe, "; STEPS=1, on a CPU.", step)
+
+
+def _ensemble(recipe: Image, where: str, *steps: Step) -> str:
+    return pbtxt.ensemble(
+        f"The bytes of an image file -> the probability of each class{where}",
+        recipe.models.ensemble,
+        recipe.batch.max,
+        Tensor("INPUT", "UINT8", [-1]),
+        [_answer(recipe)],
+        *steps,
     )

@@ -17,13 +17,10 @@ class TritonPythonModel:
         self.inputs = [tensor["name"] for tensor in config["input"]]
         self.outputs = [tensor["name"] for tensor in config["output"]]
         self.batched = config["max_batch_size"] > 0
+        name = config.get("default_model_filename") or "model.onnx"
+        threads = int(parameter(args, "threads", "0"))
         folder = version_folder(args)
-        # Beside the network, not in the config: two versions may be loaded at once. A model that
-        # is not of this bundle has none.
-        decided = folder / "engine.json"
-        precision = json.loads(decided.read_text())["precision"] if decided.exists() else "fp32"
-        network = folder / (config.get("default_model_filename") or "model.onnx")
-        self.engine = Engine(network, precision, int(parameter(args, "threads", "0")))
+        self.engine = Engine.beside(folder / name, threads)
         self.engine.require(config)
         self.repeated = Repeated()
         # What its answers are reported with.

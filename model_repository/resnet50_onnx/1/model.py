@@ -1,0 +1,43 @@
+"""With STEPS=1: image files in, probabilities out, by the functions of the three steps
+(bundle_serving.one_step); pixels in, scores out, as the network alone. Not used with STEPS=3."""
+
+from bundle_serving.decoder import Decoder
+from bundle_serving.identity import identity
+from bundle_serving.one_step import COMPUTE, DECODE, READ, OneStep
+from bundle_serving.openvino_engine import Engine
+from bundle_serving.pictures import PictureError, Transform
+from bundle_serving.repeated import Repeated
+from bundle_serving.scores import READINGS
+from bundle_serving.step_reports import PartReports, remark_picture, remark_scores
+from bundle_serving.triton import answer_one_way, config_of, parameter, version_folder
+
+FILES, PIXELS = ("INPUT", "OUTPUT"), ("input", "output")
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        folder = version_folder(args)
+        transform = Transform.load(folder / "transform.json")
+        decoder = Decoder(transform, int(parameter(args, "decoding_threads")), remark_picture)
+        self.engine = Engine.beside(folder / "model.onnx", int(parameter(args, "threads")))
+        self.engine.require(config_of(args, *PIXELS))
+        self.repeated = Repeated()
+        self.way = OneStep(decoder, self.scores, READINGS[parameter(args, "answers")])
+        steps = parameter(args, "steps").split(",")
+        parts = dict(zip((DECODE, COMPUTE, READ), steps, strict=True))
+        self.reports = PartReports(args, parts, identity(folder))
+
+    def execute(self, requests):
+        ways = {FILES: self.way.of_files, PIXELS: self.way.of_pixels}
+        return answer_one_way(requests, ways, self.reports, callers_faults=(PictureError,))
+
+    def scores(self, pixels, may):
+        results = self.repeated.rows(
+            lambda batch: self.engine(batch, ["output"]), {"input": pixels}, may
+        )
+        remark_scores(results)
+        # A copy: the next inference overwrites it.
+        return results["output"].copy()
+
+    def finalize(self):
+        self.way.close()

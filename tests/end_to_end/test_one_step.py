@@ -1,0 +1,125 @@
+"""STEPS=1: one model does what three do otherwise, by the same names and with the same answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+from numpy.typing import NDArray
+from tritonclient.utils import InferenceServerException
+
+from benchmark.rollouts import clients
+from bundle_client import Client, PictureRefused
+from bundle_serving import PIPELINE
+from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.scores import softmax
+from tests.pipelines import pictures_by_pytorch
+from tests.project import Project, error_lines, picture
+
+STEPS = ("preprocessing", "resnet50_onnx", "postprocessing")
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Project]:
+    quick = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
+    made = Project.copy(tmp_path_factory.mktemp("one"), FLAVOUR="local", STEPS="1", **quick)
+    made.take(exported)
+    made.settings["CASCADE"] = made.settings["WEIGHTS"]
+    made.made("up")
+    yield made
+    made.make("down")
+
+
+def infer(project: Project, model: str, name: str, tensor: NDArray[Any], output: str) -> Any:
+    client = tritonclient.grpc.InferenceServerClient(project.grpc)
+    try:
+        sent = tritonclient.grpc.InferInput(name, tensor.shape, "UINT8")
+        sent.set_data_from_numpy(tensor)
+        wanted = tritonclient.grpc.InferRequestedOutput(output)
+        return client.infer(model, [sent], outputs=[wanted]).as_numpy(output)
+    finally:
+        client.close()
+
+
+def row(file: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(file, np.uint8)[None]
+
+
+def loaded(project: Project) -> set[str]:
+    shown = project.made("models", COLUMNS="200")
+    return set(re.findall(r"^ ?(\w+) +\d+ +READY", shown, re.MULTILINE))
+
+
+def test_it_answers_as_pytorch_does(one: Project, assets: Path) -> None:
+    photos = [assets / "images" / name for name in ("mug.jpg", "car.jpg", "vulture.jpeg")]
+    expected = pictures_by_pytorch(Path(one.settings["WEIGHTS"]), photos)
+    for photo, wanted in zip(photos, expected, strict=True):
+        (answer,) = infer(one, PIPELINE, "INPUT", row(photo.read_bytes()), "OUTPUT")
+        assert answer.argmax() == wanted.argmax()
+
+
+def test_one_model_is_loaded_and_reports_three_parts(one: Project) -> None:
+    assert loaded(one) == {PIPELINE, "resnet50_onnx"}
+    (one.path / "noise.jpg").write_bytes(picture())
+    shown = one.made("trace", IMG="noise.jpg")
+    assert re.findall(r"^step +(\w+)", shown, re.MULTILINE) == list(STEPS)
+    assert "answers: " in one.made("status")
+
+
+def test_pixels_get_scores_as_from_the_network_alone(one: Project) -> None:
+    file = picture()
+    how = Transform.load(next(one.path.glob("build/live/resnet50_onnx/*/transform.json")))
+    pixels = to_pixels(file, how)[None]
+    scores = infer(one, "resnet50_onnx", "input", pixels, "output")
+    answer = infer(one, PIPELINE, "INPUT", row(file), "OUTPUT")
+    assert np.allclose(softmax(scores), answer, atol=0.02)
+    with pytest.raises(InferenceServerException, match="send INPUT and ask for OUTPUT"):
+        infer(one, "resnet50_onnx", "input", pixels, "OUTPUT")
+
+
+def test_bad_pictures_fail_alone(one: Project) -> None:
+    with Client(url=one.grpc, protocol="grpc") as client:
+        results = list(client.classify_many([picture(), b"no picture"] * 20, concurrency=16))
+    assert [isinstance(each.error, PictureRefused) for each in results] == [False, True] * 20
+    assert all(each.labels for each in results[::2])
+
+
+def test_the_cascade_takes_the_network_from_it(one: Project) -> None:
+    """And loads the step that it shares with the three."""
+    (one.path / "noise.jpg").write_bytes(picture())
+    one.made("classify", IMG="noise.jpg", MODEL="cascade")
+    assert {"preprocessing", "cascade"} <= loaded(one)
+    answered = infer(one, "cascade", "INPUT", row(picture()), "ANSWERED_BY")
+    assert answered[0, 0] == b"resnet50_onnx"
+    one.made("unload", TRITON_MODEL="cascade")
+    assert loaded(one) == {PIPELINE, "resnet50_onnx"}
+    one.made("load", TRITON_MODEL="preprocessing")
+    one.made("unload", TRITON_MODEL="preprocessing")
+    assert "is needed" in one.make("unload", TRITON_MODEL="resnet50_onnx").stderr
+
+
+@pytest.mark.long
+def test_a_version_is_rolled_out_and_back(one: Project) -> None:
+    one.made("publish", DECODE="full")
+    with clients(one.http, one.grpc, 2, 0.2) as load:
+        assert "is live; 0 of " in one.made("rollout", CANARY="20")
+        assert loaded(one) == {PIPELINE, "resnet50_onnx"}
+        assert "is live; 0 of " in one.made("rollback")
+    assert load.faults == [] and load.answered
+
+
+@pytest.mark.long
+def test_another_number_of_steps_takes_a_restart(one: Project) -> None:
+    one.made("publish", STEPS="3", MAX_MEGAPIXELS="40")
+    (line,) = error_lines(one.make("rollout").stderr)
+    assert "has STEPS=3" in line and "make up" in line
+    one.made("up", STEPS="3")
+    assert {*STEPS, PIPELINE} <= loaded(one)
+    one.made("classify", IMG="noise.jpg")
+    one.made("up", STEPS="1")
+    assert loaded(one) == {PIPELINE, "resnet50_onnx"}

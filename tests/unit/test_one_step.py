@@ -1,0 +1,192 @@
+"""A picture's whole way in one process: what is wrong with one request harms no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import text_format
+from numpy.typing import NDArray
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from bundle_serving.decoder import Decoder
+from bundle_serving.one_step import COMPUTE, DECODE, READ, OneStep
+from bundle_serving.pictures import PictureError, Transform, to_pixels
+from bundle_serving.scores import ScoresError, softmax
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.recipes.layout import CPU, GPU
+from scripts.recipes.write import write
+from scripts.repository import custom
+from scripts.repository.archive import Version
+from scripts.rollout.preflight import require_sound
+from scripts.server import up
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks.memory import limit_mb
+from scripts.steps.manifest import Manifest
+from scripts.steps.workspace import Workspace
+from tests.project import ROOT, picture
+
+HOW = Transform(resize=8, crop=8)
+# Of each request: a known answer will do.
+MAY = [True] * 4
+
+
+def sent(file: bytes) -> NDArray[np.uint8]:
+    """As Triton hands it on."""
+    return np.frombuffer(file, np.uint8)
+
+
+GOOD, BAD = sent(picture((30, 20))), sent(b"no picture")
+
+
+def by_colour(pixels: NDArray[Any], _: Sequence[bool] = ()) -> NDArray[Any]:
+    """A network of three classes."""
+    scores: NDArray[Any] = pixels.mean(axis=(2, 3), dtype=np.float32)
+    return scores
+
+
+class Told:
+    def __init__(self) -> None:
+        self.all: list[tuple[str, list[int], int]] = []
+
+    def __call__(self, part: str, numbers: Sequence[int], began: int, failed: int) -> None:
+        assert began > 0
+        self.all.append((part, list(numbers), failed))
+
+
+@pytest.fixture
+def decoder() -> Iterator[Decoder]:
+    made = Decoder(HOW, 2)
+    yield made
+    made.close()
+
+
+def test_each_request_gets_its_own_rows_in_order(decoder: Decoder) -> None:
+    files, told = [sent(picture((30 + n, 20))) for n in range(4)], Told()
+    found = OneStep(decoder, by_colour, softmax).of_files(
+        [files[:1], files[1:3], files[3:]], MAY, told
+    )
+    expected = softmax(by_colour(np.stack([to_pixels(file, HOW) for file in files])))
+    assert [len(each) for each in found if isinstance(each, np.ndarray)] == [1, 2, 1]
+    np.testing.assert_allclose(np.concatenate(found), expected, rtol=1e-5)  # type: ignore[arg-type]
+    assert told.all == [(part, [0, 1, 2], 0) for part in (DECODE, COMPUTE, READ)]
+
+
+def test_a_bad_picture_fails_its_own_request(decoder: Decoder) -> None:
+    told = Told()
+    requests = [[BAD], [GOOD], [GOOD, BAD], [GOOD]]
+    one, two, three, four = OneStep(decoder, by_colour, softmax).of_files(requests, MAY, told)
+    assert isinstance(one, PictureError) and isinstance(three, PictureError)
+    assert one.__traceback__ is None  # which would keep the picture
+    assert np.array_equal(two, four)  # type: ignore[arg-type]
+    assert told.all == [(DECODE, [0, 1, 2, 3], 2), (COMPUTE, [1, 3], 0), (READ, [1, 3], 0)]
+
+
+def test_where_no_picture_is_left_the_network_is_not_asked(decoder: Decoder) -> None:
+    told = Told()
+    (found,) = OneStep(decoder, by_colour, softmax).of_files([[BAD]], MAY, told)
+    assert isinstance(found, PictureError) and told.all == [(DECODE, [0], 1)]
+
+
+def test_scores_that_are_none_are_refused(decoder: Decoder) -> None:
+    """Those of one request, where its neighbour's are fine."""
+
+    def network(pixels: NDArray[Any], _: Sequence[bool]) -> NDArray[Any]:
+        scores = by_colour(pixels)
+        scores[0] = np.nan
+        return scores
+
+    told = Told()
+    one, two = OneStep(decoder, network, softmax).of_files([[GOOD], [GOOD]], MAY, told)
+    assert isinstance(one, ScoresError) and isinstance(two, np.ndarray)
+    assert told.all[-1] == (READ, [0, 1], 1)
+
+
+def test_a_network_that_fails_fails_its_batch(decoder: Decoder) -> None:
+    def network(pixels: NDArray[Any], _: Sequence[bool]) -> NDArray[Any]:
+        raise RuntimeError("no memory")
+
+    told = Told()
+    found = OneStep(decoder, network, softmax).of_files([[GOOD], [BAD]], MAY, told)
+    assert [str(each)[:9] for each in found] == ["no memory", "not a rea"]
+    assert told.all == [(DECODE, [0, 1], 1), (COMPUTE, [0], 1)]
+
+
+def test_pixels_get_the_networks_scores(decoder: Decoder) -> None:
+    told, pixels = Told(), np.arange(2 * 3 * 8 * 8, dtype=np.uint8).reshape(2, 3, 8, 8)
+    one, two = OneStep(decoder, by_colour, softmax).of_pixels([pixels[:1], pixels], MAY, told)
+    assert not isinstance(one, Exception) and not isinstance(two, Exception)
+    assert np.array_equal(two, by_colour(pixels)) and np.array_equal(one, by_colour(pixels[:1]))
+    assert told.all == [(COMPUTE, [0, 1], 0)]
+
+
+def config(path: str) -> ModelConfig:
+    return text_format.Parse((ROOT / "model_repository" / path).read_text(), ModelConfig())
+
+
+def test_the_one_step_is_the_ensembles() -> None:
+    """The same tensors as with three."""
+    ensemble = config("ensemble_python_resnet50/configs/one_step.pbtxt")
+    of_three = config("ensemble_python_resnet50/configs/cpu.pbtxt")
+    (step,) = ensemble.ensemble_scheduling.step
+    ensemble.ensemble_scheduling.CopyFrom(of_three.ensemble_scheduling)
+    assert ensemble == of_three
+    model = config(f"{step.model_name}/configs/one_step.pbtxt")
+    assert model.name == step.model_name and model.max_batch_size >= ensemble.max_batch_size
+    (taken,) = (each for each in model.input if each.name in step.input_map)
+    (given,) = (each for each in model.output if each.name in step.output_map)
+    assert taken.dims == ensemble.input[0].dims and given.dims == ensemble.output[0].dims
+    assert all(each.optional for each in model.input)  # files or pixels
+    _, warm = model.model_warmup
+    picture = (
+        ROOT / "model_repository" / model.name / "warmup" / warm.inputs["INPUT"].input_data_file
+    )
+    assert list(warm.inputs["INPUT"].dims) == [picture.stat().st_size]
+
+
+def test_a_gpu_keeps_its_three_steps() -> None:
+    settings = Settings(DEFAULTS | {"STEPS": "1"})
+    assert up.layout(settings, CPU).one_step
+    with pytest.raises(UserError, match="STEPS=1 is for a CPU"):
+        up.layout(settings, GPU)
+
+
+def test_another_number_of_steps_needs_a_restart() -> None:
+    old = Version(
+        pipelines.first(), 1, "now", {}, {"resnet50_onnx": 1}, {}
+    )  # before there were any
+    new = replace(old, number=2, settings={"STEPS": "1"})
+    with pytest.raises(UserError, match="STEPS=1") as refused:
+        require_sound(old, new, CPU)
+    assert "make up STEPS=1" in str(refused.value.remedy)
+
+
+def test_folders_of_an_earlier_release_are_to_be_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWN", str(tmp_path))
+    recipe = custom.recipe("birds", {"ARCH": "resnet18", "WEIGHTS": "random"})
+    write(recipe, tmp_path / "model_repository")
+    made = Workspace(tmp_path / "made")
+    onnx = {"classes": recipe.classes, "together": True}
+    manifest = Manifest({"arch": "resnet18"}, True, {"crop": 224}, onnx, check={})
+    files.write(made.onnx / "manifest.json", manifest.dump())
+    one = Settings(DEFAULTS | {"STEPS": "1"})
+    recipe.require(made, one, tmp_path)
+    (tmp_path / "model_repository" / "birds_onnx" / "configs" / "one_step.pbtxt").unlink()
+    recipe.require(made, Settings(DEFAULTS), tmp_path)
+    with pytest.raises(UserError, match="birds_onnx was written by an earlier release") as refused:
+        recipe.require(made, one, tmp_path)
+    assert "scripts.recipes.write" in str(refused.value.remedy)
+
+
+def test_memory_is_for_as_many_as_decode() -> None:
+    few = {"CORES": "4", "PREPROCESS_INSTANCES": "1", "NETWORK_INSTANCES": "4"}
+    three, one = (limit_mb(Settings(DEFAULTS | few | {"STEPS": steps})) for steps in "31")
+    assert one > three
