@@ -126,7 +126,7 @@ def test_ctrl_c_ends_at_once_and_quietly(stand_in: StandIn, tmp_path: Path) -> N
 
 
 def test_a_reader_that_leaves_is_no_error(stand_in: StandIn, pictures: Path) -> None:
-    (pictures / "01.jpg").write_bytes(b"slow")
+    (pictures / "01.jpg").write_bytes(b"silent")
     process = subprocess.Popen(
         [*COMMAND, "--url", stand_in.url, str(pictures)],
         stdout=subprocess.PIPE,
@@ -135,6 +135,7 @@ def test_a_reader_that_leaves_is_no_error(stand_in: StandIn, pictures: Path) -> 
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
+    stand_in.drip.set()  # only now is the next picture answered
     assert process.stderr is not None
     with process.stderr as errors:
         assert errors.read() == b""
