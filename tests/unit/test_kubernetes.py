@@ -3,12 +3,14 @@ compose.yaml. No API server is asked."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import kubernetes_validate
 import pytest
 import yaml
@@ -24,8 +26,9 @@ OVERLAYS = ("cpu", "gpu", "s3")
 NEWEST = sorted(
     {tuple(map(int, each.split(".")[:2])) for each in kubernetes_validate.utils.all_versions()}
 )[-3:]
-# Not Kubernetes' own: nothing here has their schemas.
-FOREIGN = ("gateway.networking.k8s.io", "monitoring.coreos.com", "keda.sh")
+# Not Kubernetes' own: their schemas are those of the CustomResourceDefinitions of their projects.
+FOREIGN = ("gateway.networking.k8s.io", "monitoring.coreos.com", "keda.sh", "serving.kserve.io")
+CRDS = os.environ.get("TEST_CRDS")
 
 Object = dict[str, Any]
 
@@ -90,19 +93,86 @@ def test_a_wrong_field_would_be_found() -> None:
 
 @pytest.mark.parametrize("component", ["gateway", "monitoring", "keda"])
 def test_components_fit_on_every_overlay(component: str, tmp_path: Path) -> None:
-    deploy = tmp_path / "deploy"
-    deploy.symlink_to(SOURCE.parent)
     for overlay in OVERLAYS:
-        folder = tmp_path / overlay
-        folder.mkdir()
-        (folder / "kustomization.yaml").write_text(
-            f"resources: [../deploy/kubernetes/overlays/{overlay}]\n"
-            f"components: [../deploy/kubernetes/components/{component}]\n"
-        )
-        objects = built(folder)
+        objects = with_component(tmp_path / overlay, overlay, component)
         assert any(each["apiVersion"].startswith(FOREIGN) for each in objects)
         scaled = [each["kind"] for each in objects if "scaleTargetRef" in each.get("spec", {})]
         assert scaled == ["ScaledObject" if component == "keda" else "HorizontalPodAutoscaler"]
+
+
+def with_component(folder: Path, overlay: str, component: str) -> list[Object]:
+    folder.mkdir()
+    (folder / "deploy").symlink_to(SOURCE.parent)
+    (folder / "kustomization.yaml").write_text(
+        f"resources: [deploy/kubernetes/overlays/{overlay}]\n"
+        f"components: [deploy/kubernetes/components/{component}]\n"
+    )
+    return built(folder)
+
+
+def definitions() -> dict[tuple[str, str], Object]:
+    """The schema of each version of each kind that TEST_CRDS defines."""
+    if not CRDS:
+        pytest.skip("no definitions of others' kinds (TEST_CRDS is not set)")
+    found = {}
+    for file in Path(CRDS).glob("*.yaml"):
+        for each in yaml.load_all(file.read_text(), yaml.CSafeLoader):
+            spec = each["spec"]
+            for version in spec["versions"]:
+                name = f"{spec['group']}/{version['name']}", spec["names"]["kind"]
+                found[name] = strict(version["schema"]["openAPIV3Schema"])
+    return found
+
+
+def strict(schema: Any) -> Any:
+    """Refuses fields that an API server would drop."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: strict(each) for name, each in schema.items()}
+    known = isinstance(made.get("properties"), dict) and made.get("type") == "object"
+    if known and not made.get("x-kubernetes-preserve-unknown-fields"):
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def test_kinds_of_other_projects_fit_their_definitions(tmp_path: Path) -> None:
+    known = definitions()
+    objects = built(SOURCE / "kserve")
+    for component in ("gateway", "monitoring", "keda"):
+        objects += with_component(tmp_path / component, "cpu", component)
+    foreign = [each for each in objects if each["apiVersion"].startswith(FOREIGN)]
+    for each in foreign:
+        schema = jsonschema.Draft202012Validator(known[each["apiVersion"], each["kind"]])
+        schema.validate(each)
+        each["spec"]["unheard"] = "of"
+        with pytest.raises(jsonschema.ValidationError, match="unheard"):
+            schema.validate(each)
+    assert {each["kind"] for each in foreign} == {
+        *("HTTPRoute", "GRPCRoute", "ServiceMonitor", "ScaledObject"),
+        *("ServingRuntime", "InferenceService"),
+    }
+
+
+def test_kserve_runs_the_same_container() -> None:
+    """But for what KServe itself brings: the models and TLS."""
+    runtime = one(built(SOURCE / "kserve"), "ServingRuntime")["spec"]
+    (theirs,), (ours,) = runtime["containers"], pod("cpu")["containers"]
+    assert theirs["image"] == ours["image"]
+    for name in ("resources", "lifecycle"):
+        assert theirs[name] == ours[name]
+    assert theirs["securityContext"] == pod("cpu")["securityContext"] | ours["securityContext"]
+    for name in (each for each in ours if each.endswith("Probe")):
+        probe = dict(ours[name], httpGet={"path": ours[name]["httpGet"]["path"], "port": 8000})
+        assert theirs[name] == probe
+    left_out = {"models", "tls"}
+    assert theirs["volumeMounts"] == [
+        each for each in ours["volumeMounts"] if each["name"] not in left_out
+    ]
+    assert runtime["volumes"] == [
+        each for each in pod("cpu")["volumes"] if each["name"] not in left_out
+    ]
 
 
 def test_every_pod_is_restricted() -> None:
