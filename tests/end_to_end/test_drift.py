@@ -26,14 +26,19 @@ ROWS = 16
 def answered(project: Project, noise: int) -> None:
     """As many answers as a reference has, of the network alone; the same for the same noise."""
     with grpc.insecure_channel(project.grpc) as channel:
-        server = kserve.stub(channel)
-        (pixels,) = server.ModelMetadata(pb.ModelMetadataRequest(name=NETWORK)).inputs
-        shape = [ROWS, *pixels.shape[1:]]
-        rows = np.random.default_rng(0).integers(0, noise + 1, shape, dtype=pixels.datatype.lower())
-        asked = pb.ModelInferRequest(model_name=NETWORK, raw_input_contents=[rows.tobytes()])
-        asked.inputs.add(name=pixels.name, datatype=pixels.datatype, shape=shape)
-        for _ in range(math.ceil(ANSWERS / ROWS)):
-            server.ModelInfer(asked, timeout=60)
+        answered_over(channel, noise)
+
+
+def answered_over(channel: grpc.Channel, noise: int, *metadata: tuple[str, str]) -> None:
+    server = kserve.stub(channel)
+    about = pb.ModelMetadataRequest(name=NETWORK)
+    (pixels,) = server.ModelMetadata(about, metadata=metadata).inputs
+    shape = [ROWS, *pixels.shape[1:]]
+    rows = np.random.default_rng(0).integers(0, noise + 1, shape, dtype=pixels.datatype.lower())
+    asked = pb.ModelInferRequest(model_name=NETWORK, raw_input_contents=[rows.tobytes()])
+    asked.inputs.add(name=pixels.name, datatype=pixels.datatype, shape=shape)
+    for _ in range(math.ceil(ANSWERS / ROWS)):
+        server.ModelInfer(asked, timeout=60, metadata=metadata)
 
 
 def indices(project: Project) -> dict[str, float]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import grpc
 import pytest
+import yaml
 
 import docker
 from benchmark.rollouts import clients
@@ -29,6 +30,7 @@ from scripts.base.paths import VENV
 from scripts.measuring import perf_analyzer
 from scripts.measuring.photos import Inputs
 from scripts.server import dashboards
+from scripts.stacks.kubernetes import SOURCE as KUBERNETES
 from tests.conftest import require_docker
 from tests.end_to_end.test_beyond_this_machine import certificate_of_a_company, key_of
 from tests.end_to_end.test_drift import answered
@@ -39,6 +41,7 @@ in_processes = pytest.mark.parametrize("served", ["local"], indirect=True)
 
 # More than wait, and more than may wait.
 AT_ONCE = 800
+AT_A_TIME = 6
 DISK_MB = 1024
 
 
@@ -57,6 +60,27 @@ def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_p
             if board != "GPU":
                 what = f"{board}, {panel}: {query}"
                 wait_until(partial(returns, prometheus, query), what, 60)
+
+
+@in_processes
+def test_what_keda_asks_is_how_many_requests_are_in_flight(served: Project, tmp_path: Path) -> None:
+    scaled = yaml.safe_load((KUBERNETES / "components/keda/scaledobject.yaml").read_text())
+    (trigger,) = scaled["spec"]["triggers"]
+    # The operator adds that label.
+    query = trigger["metadata"]["query"].replace(',service="triton-bundle"', "")
+    assert query != trigger["metadata"]["query"]
+
+    def in_flight() -> float:
+        (found,) = prometheus.query(query) or [{"value": (0, 0)}]
+        return float(found["value"][1])
+
+    with (
+        watching(served, tmp_path / "data") as prometheus,
+        clients(served.http, served.grpc, AT_A_TIME),
+    ):
+        # Half of them ask over HTTP, half over gRPC.
+        wait_until(lambda: in_flight() > 0.7 * AT_A_TIME, "all of them to count", 120)
+        assert in_flight() < 1.2 * AT_A_TIME
 
 
 def returns(prometheus: Prometheus, query: str) -> bool:

@@ -18,7 +18,8 @@ import yaml
 from bundle_client import __version__
 from bundle_door import key_file
 from scripts.base.paths import ROOT
-from scripts.settings.settings import Settings
+from scripts.settings.settings import DOOR, Settings
+from scripts.settings.settings import names as names_of
 from scripts.stacks import admin_key, exposure, kubernetes
 from scripts.stacks.kubernetes import SOURCE, quantity
 
@@ -70,6 +71,10 @@ def compose_server(*names: str) -> Object:
 def bare(value: str) -> str:
     """Compose's ${NAME:-default} is the default."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+
+
+def seconds(duration: str) -> int:
+    return int(duration.removesuffix("s"))
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -217,6 +222,10 @@ def test_the_pod_is_what_compose_runs(overlay: str, names: list[str]) -> None:
     if overlay == "s3":
         ours |= {*server["environment"]}
     assert {*settings} == ours
+    defaults = Settings.load({}, Path("/none"))
+    assert {name: settings[name] for name in names_of(DOOR)} == {
+        name: defaults[name] for name in names_of(DOOR)
+    }
 
     mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
     bound = {}
@@ -236,7 +245,17 @@ def test_the_pod_is_what_compose_runs(overlay: str, names: list[str]) -> None:
     shared = volumes[mounts["/dev/shm"]["name"]]["emptyDir"]["sizeLimit"]
     assert shared == quantity(bare(server["shm_size"]))
 
-    grace = int(server["stop_grace_period"].removesuffix("s"))
+    healthcheck = server["healthcheck"]
+    starts, dies = (
+        container[probe]["periodSeconds"] * container[probe]["failureThreshold"]
+        for probe in ("startupProbe", "livenessProbe")
+    )
+    assert min(starts, dies) > seconds(healthcheck["start_period"])
+    assert container["readinessProbe"]["periodSeconds"] <= seconds(healthcheck["interval"])
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["timeoutSeconds"] <= seconds(healthcheck["timeout"])
+
+    grace = seconds(server["stop_grace_period"])
     drain = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert spec["terminationGracePeriodSeconds"] == grace + drain
 
