@@ -25,6 +25,12 @@ TARGET = ROOT / "build" / "kubernetes"
 
 SERVICE = "triton-bundle"
 CONTAINER = "/spec/template/spec/containers/0"
+# What the steps of compose.yaml take from the environment.
+BUILT_WITH = (
+    *("ARCH", "WEIGHTS", "PRECISION", "DECODE", "MAX_MEGAPIXELS", "STEPS", "PREPROCESS"),
+    *("OPT_BATCH", "CORES", "PREPROCESS_INSTANCES", "PREPROCESS_THREADS"),
+    *("NETWORK_INSTANCES", "NETWORK_THREADS"),
+)
 UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
 
 
@@ -53,7 +59,34 @@ def write(settings: Settings, registry: str) -> Path:
             generators.append(_secret("s3", secrets, {"credentials": key}))
         written = _overlay(reached, registry, location, generators, plain=not shown.certificate)
         files.write(target / "kustomization.yaml", yaml.safe_dump(written, sort_keys=False))
+        if not location:
+            (target / "job").mkdir()
+            job = yaml.safe_dump(_job(settings, registry), sort_keys=False)
+            files.write(target / "job" / "kustomization.yaml", job)
     return TARGET
+
+
+def _job(settings: Settings, registry: str) -> dict[str, Any]:
+    """What fills the claim."""
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["../../../deploy/kubernetes/jobs/cpu"],
+        "images": [_image(registry, service) for service in ("export", "layout", "server")],
+        "configMapGenerator": [
+            _merged(f"{SERVICE}-build", {name: settings[name] for name in BUILT_WITH})
+        ],
+    }
+
+
+def _image(registry: str, service: str) -> dict[str, str]:
+    name = f"triton-bundle-{service}"
+    return {"name": name, "newName": f"{registry}/{name}", "newTag": __version__}
+
+
+def _merged(name: str, environment: dict[str, str]) -> dict[str, Any]:
+    literals = [f"{name}={value}" for name, value in environment.items()]
+    return {"name": name, "behavior": "merge", "literals": literals}
 
 
 def _overlay(
@@ -85,20 +118,8 @@ def _overlay(
         "kind": "Kustomization",
         "resources": [str(above / "overlays" / overlay)],
         "components": [str(above / "components" / "plain")] if plain else [],
-        "images": [
-            {
-                "name": "triton-bundle-server",
-                "newName": f"{registry}/triton-bundle-server",
-                "newTag": __version__,
-            }
-        ],
-        "configMapGenerator": [
-            {
-                "name": f"{SERVICE}-settings",
-                "behavior": "merge",
-                "literals": [f"{name}={value}" for name, value in environment.items()],
-            }
-        ],
+        "images": [_image(registry, "server")],
+        "configMapGenerator": [_merged(f"{SERVICE}-settings", environment)],
         "secretGenerator": secrets,
         "patches": patches,
     }

@@ -21,9 +21,10 @@ from scripts.base.paths import ROOT
 from scripts.settings.settings import DOOR, Settings
 from scripts.settings.settings import names as names_of
 from scripts.stacks import admin_key, exposure, kubernetes
-from scripts.stacks.kubernetes import SOURCE, quantity
+from scripts.stacks.kubernetes import BUILT_WITH, SOURCE, quantity
 
 OVERLAYS = ("cpu", "gpu", "s3")
+JOBS = ("cpu", "gpu")
 NEWEST = sorted(
     {tuple(map(int, each.split(".")[:2])) for each in kubernetes_validate.utils.all_versions()}
 )[-3:]
@@ -58,6 +59,11 @@ def pod(overlay: str) -> Object:
     return spec
 
 
+def job(name: str) -> Object:
+    spec: Object = one(built(SOURCE / "jobs" / name), "Job")["spec"]["template"]["spec"]
+    return spec
+
+
 def compose_server(*names: str) -> Object:
     """The service, as its files say; later ones add to the earlier."""
     server: Object = {}
@@ -87,6 +93,42 @@ def test_every_object_fits_the_newest_three_releases(
         kubernetes_validate.validate(each, "{}.{}".format(*release), strict=True)
         kinds.add(each["kind"])
     assert {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "ConfigMap"} <= kinds
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("release", NEWEST, ids=str)
+def test_every_job_fits_them_too(name: str, release: tuple[int, int]) -> None:
+    for each in built(SOURCE / "jobs" / name):
+        kubernetes_validate.validate(each, "{}.{}".format(*release), strict=True)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_runs_the_steps_of_compose(name: str) -> None:
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    if name == "gpu":
+        text = (ROOT / "compose.gpu.yaml").read_text()
+        for service, differs in yaml.safe_load(re.sub("!override|!reset", "", text))[
+            "services"
+        ].items():
+            services[service] = services.get(service, {}) | differs
+    spec = job(name)
+    steps = {each["name"]: each for each in (*spec["initContainers"], *spec["containers"])}
+    assert steps.pop("checkout")["image"] == steps["layout"]["image"]
+    for step, container in steps.items():
+        theirs = " ".join(services[step]["command"]).removeprefix("as-owner ")
+        ours = " ".join(container["command"])
+        assert re.sub(r"\$\((\w+)\)", r"\1", ours) == re.sub(r"\$\{(\w+)[^}]*\}", r"\1", theirs)
+    assert [*steps] == [
+        *("export", "engine"),
+        *(("candidate", "gate") if name == "gpu" else ()),
+        "layout",
+    ]
+    settings = one(built(SOURCE / "jobs" / name), "ConfigMap")["data"]
+    asked = {each.partition("=")[0] for each in services["layout"]["environment"]}
+    assert asked <= {*settings} | {"REPOSITORY"}
+    if name == "cpu":
+        defaults = Settings.load({}, Path("/none"))
+        assert settings == {"FLAVOUR": "cpu"} | {each: defaults[each] for each in BUILT_WITH}
 
 
 def test_a_wrong_field_would_be_found() -> None:
@@ -184,14 +226,14 @@ def test_every_pod_is_restricted() -> None:
     """The rules of the Pod Security Standard."""
     filler = yaml.safe_load((SOURCE / "components" / "volume" / "filler.yaml").read_text())["spec"]
     allowed = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
-    for spec in (filler, *map(pod, OVERLAYS)):
-        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
+    for spec in (filler, *map(pod, OVERLAYS), *map(job, JOBS)):
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
         of_pod = spec["securityContext"]
         assert of_pod["runAsNonRoot"] and of_pod["runAsUser"] > 0
         assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
         for volume in spec["volumes"]:
             assert len({*volume} - {"name"} & allowed) == 1, volume
-        for container in spec["containers"]:
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
             context = container["securityContext"]
             assert context["allowPrivilegeEscalation"] is False
             assert context["capabilities"] == {"drop": ["ALL"]}
@@ -271,16 +313,19 @@ def test_the_command_writes_an_overlay_with_these_settings(
     monkeypatch.setattr(admin_key, "PATH", tmp_path / "admin.key")
     monkeypatch.setattr(admin_key, "SHOWN", tmp_path)
     key_file.add(tmp_path / "api.keys", key_file.Client("ann"))
-    given = {"MEMORY": "5g", "MAX_BODY_MB": "7", "INSECURE": insecure}
+    given = {"MEMORY": "5g", "MAX_BODY_MB": "7", "ARCH": "resnet18", "INSECURE": insecure}
     try:
         kubernetes.write(Settings.load(given, tmp_path / ".env"), "registry.example/team")
-        objects = built(target)
+        objects, job = built(target), built(target / "job")
         modes = {path.stat().st_mode & 0o077 for path in (target / "secrets").iterdir()}
     finally:
         for folder in (target, target.with_name(f"{target.name}-tls")):
             shutil.rmtree(folder, ignore_errors=True)
-    for each in objects:
+    for each in (*objects, *job):
         kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
+    assert one(job, "ConfigMap")["data"]["ARCH"] == "resnet18"
+    steps = one(job, "Job")["spec"]["template"]["spec"]["initContainers"]
+    assert {each["image"].rpartition("/")[0] for each in steps} == {"registry.example/team"}
     (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"registry.example/team/triton-bundle-server:{__version__}"
     assert container["resources"]["limits"]["memory"] == "5Gi"
