@@ -46,7 +46,7 @@ class Pod:
     def __enter__(self) -> Pod:
         self._engine = docker.from_env(timeout=120)
         self._volumes = {each["name"]: self._volume(each) for each in self._spec["volumes"]}
-        ports = {f"{each['containerPort']}/tcp": ("127.0.0.1", None) for each in self._ports}
+        ports: Any = {f"{each['containerPort']}/tcp": ("127.0.0.1", None) for each in self._ports}
         mounts = {each["mountPath"]: each for each in self._main["volumeMounts"]}
         # As kubelet's pause: it keeps the network, and the volumes that lie in memory.
         self._pause = self._engine.containers.run(
@@ -113,7 +113,8 @@ class Pod:
     def port(self, name: str) -> int:
         """On this machine."""
         (inside,) = (each["containerPort"] for each in self._ports if each["name"] == name)
-        return int(self._pause.ports[f"{inside}/tcp"][0]["HostPort"])
+        (published, *_) = self._pause.ports[f"{inside}/tcp"] or ()
+        return int(published["HostPort"])
 
     @property
     def _main(self) -> Object:
@@ -169,11 +170,15 @@ class Pod:
         source = self._volumes[asked["name"]]
         if isinstance(source, Path) and "subPath" in asked:
             source = source / asked["subPath"]
-        kind = "volume" if isinstance(source, str) else "bind"
-        # Docker would give a volume the mode of the folder below it, a kubelet does not.
-        fresh = {"no_copy": True} if kind == "volume" else {}
-        read_only = asked.get("readOnly", False)
-        return docker.types.Mount(asked["mountPath"], str(source), kind, read_only, **fresh)
+        volume = isinstance(source, str)
+        return docker.types.Mount(
+            asked["mountPath"],
+            str(source),
+            "volume" if volume else "bind",
+            read_only=asked.get("readOnly", False),
+            # Docker would give a volume the mode of the folder below it, a kubelet does not.
+            no_copy=volume,
+        )
 
     def _volume(self, asked: Object) -> str | Path:
         """A volume's name, or a folder."""
@@ -190,8 +195,13 @@ class Pod:
         self._engine.volumes.create(name)
         # A kubelet lets everyone write there.
         mount = docker.types.Mount("/it", name, no_copy=True)
-        opened = {"user": "root", "remove": True, "mounts": [mount]}
-        self._engine.containers.run(self._image(self._main), ["chmod", "777", "/it"], **opened)
+        self._engine.containers.run(
+            self._image(self._main),
+            ["chmod", "777", "/it"],
+            user="root",
+            remove=True,
+            mounts=[mount],
+        )
         return name
 
     def _secret(self, asked: Object) -> Path:
