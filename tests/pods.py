@@ -113,8 +113,9 @@ class Pod:
     def port(self, name: str) -> int:
         """On this machine."""
         (inside,) = (each["containerPort"] for each in self._ports if each["name"] == name)
-        (published, *_) = self._pause.ports[f"{inside}/tcp"] or ()
-        return int(published["HostPort"])
+        published = self._pause.ports[f"{inside}/tcp"]
+        assert published
+        return int(published[0]["HostPort"])
 
     @property
     def _main(self) -> Object:

@@ -27,4 +27,6 @@ def main() -> int:
         folder = kubernetes.write(Settings.load(), registry).relative_to(ROOT)
     console.note(f"written, with keys in it: {folder}")
     console.note(f"next: kubectl apply --kustomize {folder} (docs/kubernetes.md)")
+    if (ROOT / folder / "job").is_dir():
+        console.note(f"fills the claim: kubectl apply --kustomize {folder}/job")
     return 0
