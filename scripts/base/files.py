@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -16,12 +16,16 @@ def sha256(path: Path) -> str:
 
 
 def write(path: Path, content: str, mode: int = 0o644) -> None:
+    write_bytes(path, content.encode(), mode)
+
+
+def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Writes a temporary file beside the target, then renames it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         draft.touch(0o600)  # never readable by others, not even for a moment
-        draft.write_text(content)
+        draft.write_bytes(content)
         draft.chmod(mode)
         draft.replace(path)
     finally:
@@ -39,19 +43,10 @@ def let_all_read(folder: Path) -> None:
 
 def place(source: Path, target: Path) -> None:
     """Installs a large file atomically; a hard link where both are on one file system."""
-    _install(source, target, _link)
-
-
-def copy(source: Path, target: Path) -> None:
-    """The same for a file that somebody may edit; the target may be another user's of the group."""
-    _install(source, target, shutil.copyfile)
-
-
-def _install(source: Path, target: Path, make: Callable[[str, str], object]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        make(str(source), str(draft))
+        _link(str(source), str(draft))
         draft.chmod(0o644)
         draft.replace(target)
     finally:

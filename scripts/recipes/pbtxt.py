@@ -9,6 +9,7 @@ from typing import Any
 from scripts.recipes.layout import Share
 
 NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
+EVERY_VERSION = "version_policy { all { } }"
 # Beyond this many a request is refused at once; after this long its client has given up. Those of
 # the second level wait for all of the first, which is the one of requests that name none.
 MOST_WAITING, LONGEST_WAIT_S = 512, 30

@@ -16,7 +16,7 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.layout import GPU, Engine, Layout
-from scripts.recipes.pbtxt import LABELS
+from scripts.recipes.pbtxt import EVERY_VERSION, LABELS, NEWEST_VERSION
 from scripts.recipes.pipelines import Pipeline
 from scripts.steps.workspace import Workspace
 
@@ -97,11 +97,21 @@ def _furnish(folder: Path, repository: Path, has_versions: bool) -> bool:
             continue
         target = repository / folder.name / name
         there = target.read_bytes() if target.exists() else None
+        wanted = source.read_bytes()
+        if has_versions and source.suffix == ".pbtxt":
+            wanted = _serving_all(wanted)
         # One that is adapted is of the pipeline's own version, which writes it.
-        if there != source.read_bytes() and not (there or b"").startswith(HEAD.encode()):
-            files.copy(source, target)
+        if there != wanted and not (there or b"").startswith(HEAD.encode()):
+            files.write_bytes(target, wanted)
             changed = True
     return changed
+
+
+def _serving_all(config: bytes) -> bytes:
+    """Only the live version's folder lies in the repository; during a switch, the candidate's too.
+    If a file changes then, Triton loads the model again from this config, and must not drop the
+    version that is asked."""
+    return config.replace(NEWEST_VERSION.encode(), EVERY_VERSION.encode())
 
 
 def lay_out(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Path) -> None:
@@ -127,6 +137,7 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
         folder = repository / model
         if variant := recipe.variant(model, layout):
             member = _parsed(pipelines.model_folder(model) / "configs" / f"{variant}.pbtxt")
+            member.version_policy.all.SetInParent()  # as in _serving_all
         else:
             member = config(folder)
         if recipe.fit(member, made, layout):

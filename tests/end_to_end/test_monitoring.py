@@ -26,9 +26,6 @@ from benchmark.torture.subject import PICTURE, Subject, harm
 from bundle_serving import PIPELINE, hands, kserve
 from bundle_serving.guard import HEADER
 from scripts.base import files
-from scripts.base.paths import VENV
-from scripts.measuring import perf_analyzer
-from scripts.measuring.photos import Inputs
 from scripts.server import dashboards
 from scripts.stacks.kubernetes import SOURCE as KUBERNETES
 from tests.conftest import require_docker
@@ -86,32 +83,6 @@ def test_what_keda_asks_is_how_many_requests_are_in_flight(served: Project, tmp_
 def returns(prometheus: Prometheus, query: str) -> bool:
     found = prometheus.query(query.replace(dashboards.RATE, "30s"))
     return any(math.isfinite(float(each["value"][1])) for each in found)
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not perf_analyzer.has_libb64(), reason="no perf_analyzer here")
-@in_processes
-def test_p99_is_perf_analyzers(served: Project, tmp_path: Path) -> None:
-    """Two minutes of the same requests, seen by the door and by a client."""
-    inputs, report = tmp_path / "inputs.json", tmp_path / "report.csv"
-    inputs.write_text(perf_analyzer.input_data(Inputs("one", (picture(),)), "INPUT", padded=False))
-    (libraries,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
-    command = [
-        *(str(perf_analyzer.BINARY), "-m", PIPELINE, "-i", "http", "-u", served.http),
-        *("-H", f"{HEADER}:{served.admin_key}", "--concurrency-range", "2"),
-        *("--input-data", str(inputs), "--measurement-interval", "40000"),
-        *(*perf_analyzer.CONTENT, "--verbose-csv", "-f", str(report)),
-    ]
-    environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
-    with watching(served, tmp_path / "data") as prometheus:
-        ran = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        expr = dashboards.quantile(0.99, dashboards.REQUESTS, "pipeline", dashboards.ANSWERED)
-        (found,) = prometheus.query(expr.replace(dashboards.RATE, "2m"))
-    theirs = perf_analyzer.parse(report.read_text(), ran.stdout).p99
-    ours = 1000 * float(found["value"][1])
-    print(f"p99: {ours:.1f} ms at the door, {theirs:.1f} ms for perf_analyzer")
-    assert ours == pytest.approx(theirs, rel=0.1)
 
 
 class Watched:

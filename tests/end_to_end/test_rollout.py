@@ -369,7 +369,22 @@ def test_labels_that_nobody_knows_again(local: Project, assets: Path) -> None:
     refused(local, "the same answer to 0 of 32 requests, but MIN_AGREEMENT requires 20%", random)
 
 
-AT_ITS_START = "        # Pillow lets go"
+def test_files_that_change_meanwhile(local: Project) -> None:
+    """Triton then loads a model again, as its config on disk says, whenever something that needs it
+    is loaded: of the candidate say."""
+    config = local.path / "build" / "live" / "preprocessing" / "config.pbtxt"
+    number = str(one_more(local))
+
+    def touched() -> int:
+        config.touch()
+        return 0
+
+    with nobody_waits_in_vain(local), asked_meanwhile(touched):
+        assert f"version {number} is live; 0 of " in local.made("rollout", VERSION=number)
+        assert "is live; 0 of " in local.made("rollback")
+
+
+AT_ITS_START = "        self.decoder = "
 AT_EVERY_PICTURE = "        pending = ["
 
 

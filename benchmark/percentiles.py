@@ -1,0 +1,62 @@
+"""Is the p99 that the dashboard shows a client's? perf_analyzer asks what is up over HTTP for two
+minutes, and then the Prometheus of `make monitoring` is asked the dashboard's own query.
+
+    python -m benchmark.percentiles --image mug.jpg
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import urllib.request
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+from scripts.base import console
+from scripts.base.errors import guarded
+from scripts.measuring import perf_analyzer
+from scripts.measuring.photos import Inputs
+from scripts.measuring.workload import Configuration, Target
+from scripts.recipes import pipelines
+from scripts.rollout import rollout
+from scripts.server import dashboards
+
+SECONDS = 120
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--image", type=Path, required=True)
+    add("--concurrency", type=int, default=2)
+    add("--prometheus", default="http://127.0.0.1:9090")
+    options = parser.parse_args(argv)
+    up = rollout.found(pipelines.first())
+    pipeline = up.version.pipeline.ensemble
+    target = Target.asked(pipeline, pipeline, up.server.http, up.server.grpc)
+    inputs = Inputs(options.image.name, (options.image.read_bytes(),))
+    asked = Configuration(target, inputs, "http", 1, options.concurrency)
+    with TemporaryDirectory() as folder:
+        theirs = perf_analyzer.at_hand(up.server, Path(folder)).run(asked, SECONDS).p99
+    ours = on_the_dashboard(options.prometheus, pipeline)
+    console.note(
+        f"p99: {theirs:.1f} ms for perf_analyzer, {ours:.1f} ms on the dashboard "
+        f"({ours / theirs:.2f} times)"
+    )
+    return 0
+
+
+def on_the_dashboard(prometheus: str, pipeline: str) -> float:
+    """In milliseconds, over the time that was just measured."""
+    expr = dashboards.quantile(0.99, dashboards.REQUESTS, "pipeline", dashboards.ANSWERED)
+    query = quote(expr.replace(dashboards.RATE, f"{SECONDS}s"))
+    with urllib.request.urlopen(f"{prometheus}/api/v1/query?query={query}", timeout=30) as answer:
+        found = json.load(answer)["data"]["result"]
+    (p99,) = (each["value"][1] for each in found if each["metric"]["pipeline"] == pipeline)
+    return 1000 * float(p99)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))
