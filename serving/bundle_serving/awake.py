@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bundle_serving.keeper_notes import STOPPED, Notes
-from bundle_serving.processes import IS_STOPPED, family, look_at
+from bundle_serving.processes import IS_STOPPED, children_of, look_at, state_of
 
 LOOK_S, FAMILY_S = 0.2, 1
 
@@ -27,12 +27,11 @@ async def keep_awake(roots: Callable[[], Iterable[int]], shm_prefix: str, notes:
     while True:
         now = time.monotonic()
         if now > looked_at_all + FAMILY_S:
-            known = [each.pid for root in roots() for each in family(root)]
+            known = [pid for root in roots() for pid in (root, *children_of(root))]
             _shut(shm_prefix)
             looked_at_all = now
         for pid in known:
-            seen = look_at(pid)
-            if seen and seen.state == IS_STOPPED:
+            if state_of(pid) == IS_STOPPED and (seen := look_at(pid)):
                 harmless = not seen.instance or now < looked_at + LONGEST_ASLEEP_S
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT if harmless else signal.SIGKILL)

@@ -36,24 +36,40 @@ class Process:
         return self.arguments[8] if self.instance else Path(self.arguments[0]).name
 
 
+def _read(path: str) -> bytes:
+    # The keeper reads hundreds of these a second, and pathlib takes three times as long.
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+        return file.read()
+
+
 def children_of(process: int) -> Iterator[int]:
     """Its descendants."""
-    # A server's 200 threads are looked at every second, and pathlib takes three times as long.
     with suppress(OSError):  # ended meanwhile
         for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
-            listed = f"/proc/{process}/task/{thread}/children"
-            with suppress(OSError), open(listed, "rb", buffering=0) as file:  # noqa: PTH123
-                for child in map(int, file.read().split()):
+            with suppress(OSError):
+                for child in map(int, _read(f"/proc/{process}/task/{thread}/children").split()):
                     yield child
                     yield from children_of(child)
 
 
+def state_of(pid: int) -> str:
+    """One letter; none if it has exited."""
+    try:
+        return _fields(pid)[0]
+    except OSError:
+        return ""
+
+
+def _fields(pid: int) -> list[str]:
+    """Of its stat, from its state on: the name before may contain anything."""
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+
+
 def look_at(pid: int) -> Process | None:
     """None if it has exited."""
-    folder = Path(f"/proc/{pid}")
     try:
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        arguments = (folder / "cmdline").read_text(errors="replace").split("\0")
+        fields = _fields(pid)
+        arguments = _read(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")
     except OSError:
         return None
     state, user, system = fields[0], fields[11], fields[12]
@@ -64,8 +80,7 @@ def began(pid: int) -> str:
     """The boot that it began after, and the ticks since: unlike a time of day, the same after the
     clock was set."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return f"{boot} {fields[19]}"
+    return f"{boot} {_fields(pid)[19]}"
 
 
 def family(root: int) -> list[Process]:

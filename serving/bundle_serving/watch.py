@@ -21,7 +21,7 @@ from bundle_serving.children import Child
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.pauses import Pauses
-from bundle_serving.processes import TICKS_A_SECOND, Process, family, look_at
+from bundle_serving.processes import TICKS_A_SECOND, Process, children_of, family, look_at
 from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton, ready
 
 FAMILY_S = 1  # between two looks for new processes
@@ -94,11 +94,11 @@ class Watch:
 
         try:
             while True:
-                for each in family(self._server.pid):
-                    if each.pid not in watched:
+                for pid in (self._server.pid, *children_of(self._server.pid)):
+                    if pid not in watched and look_at(pid):
                         with suppress(ProcessLookupError):
-                            watched[each.pid] = os.pidfd_open(each.pid)
-                            loop.add_reader(watched[each.pid], gone, each.pid)
+                            watched[pid] = os.pidfd_open(pid)
+                            loop.add_reader(watched[pid], gone, pid)
                 await asyncio.sleep(FAMILY_S)
         finally:
             for pidfd in watched.values():
