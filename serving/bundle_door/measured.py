@@ -6,13 +6,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+import grpc
+
 from bundle_door.answers import Answer, Refused
+from bundle_door.envoy import INFER
+from bundle_door.envoy_lines import Line, Listener
 from bundle_door.observed import Observed
 from bundle_door.requests import Request
 from bundle_door.routes import Handler, Route
 from bundle_door.served import Served
+from bundle_door.triton import status_of
 
-HTTP = "http"
+HTTP, GRPC = "http", "grpc"
 
 
 def measured(route: Route, observed: Observed, served: Served) -> Route:
@@ -46,3 +51,20 @@ def _observing(handler: Handler, asks: str, observed: Observed, served: Served) 
         return answer
 
     return observing
+
+
+def over_grpc(observed: Observed, served: Served) -> Listener:
+    """The same of what does not pass the HTTP service, from Envoy's log."""
+
+    def took(line: Line) -> None:
+        code = grpc.StatusCode.__members__.get(line.grpc_status or "")
+        if line.path != INFER or line.check or code is None:
+            return
+        served.refresh()
+        status = status_of(code)
+        series = served.series(line.model or "")
+        observed.request((*series, GRPC), status, line.us / 1e6)
+        if status >= 400:
+            observed.refusal(status)
+
+    return took

@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from bundle_door import envoy_stats, local_http
+from bundle_door import local_http
 from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load
 from bundle_door.measures import (
@@ -19,7 +19,6 @@ from bundle_door.measures import (
     Counter,
     Family,
     Gauge,
-    Histogram,
     as_openmetrics,
     text,
 )
@@ -60,7 +59,7 @@ class Metrics:
             of_triton = await local_http.ask(self._folder / sockets.METRICS, "GET", "/metrics")
         except (OSError, TimeoutError):
             raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
-        families = [*self._observed.families, *self._now(), *await self._over_grpc()]
+        families = [*self._observed.families, *self._now()]
         others = (of_triton + self._others()).decode()
         if "application/openmetrics-text" in request.headers.get("accept", ""):
             body = as_openmetrics(others) + text(families, openmetrics=True) + "# EOF\n"
@@ -90,21 +89,6 @@ class Metrics:
                 at = [event["time"] for event in events if event["what"] == "serves"][-1]
                 since.set(datetime.fromisoformat(at).timestamp(), pipeline)
         return [in_flight, held, live, since, switches, memory(), *self._room.families()]
-
-    async def _over_grpc(self) -> list[Family]:
-        try:
-            counted = await envoy_stats.counted(self._folder / sockets.ENVOY_ADMIN)
-        except (OSError, TimeoutError, ValueError):
-            return []
-        took = Histogram(
-            "bundle_grpc_request_duration_seconds",
-            "ModelInfer over gRPC, from Envoy's request to Triton's answer",
-        )
-        took.counts[()], took.sums[()] = list(counted.counts), counted.seconds
-        codes = Counter("bundle_grpc_requests_total", "ModelInfer over gRPC, by status", ("code",))
-        for code, count in counted.by_code.items():
-            codes.add(code, amount=count)
-        return [took, codes]
 
 
 def memory() -> Gauge:

@@ -1,4 +1,4 @@
-"""What the door observes: every request over HTTP, every execution of a step, and the last minutes
+"""What the door observes: every request, every execution of a step, and the last minutes
 of both."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,13 +146,6 @@ class Observed:
             slot.counts[bisect_left(SECONDS, seconds)] += 1
         else:
             slot.errors += 1
-
-    def over_grpc(self, counts: Sequence[int], errors: int) -> None:
-        """For the page: what was answered since the last time, of whatever pipeline."""
-        if any(counts) or errors:
-            slot = self.recent.slot(("", "", "grpc"))
-            slot.counts = [before + more for before, more in zip(slot.counts, counts, strict=True)]
-            slot.errors += errors
 
     def refusal(self, status: int) -> None:
         self.refused.add(WHY.get(status, "other"))

@@ -8,7 +8,6 @@ itself: of these Envoy writes its own access log to a pipe, from which the same 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from bundle_door.envoy_lines import Line
 from bundle_door.note import SANE_ID, Note, trace_id
 from bundle_serving.health import CHECK_HEADER
 from bundle_serving.log_lines import stamp
@@ -74,61 +74,33 @@ class RequestLog:
             },
         )
 
-    def of_envoy(self, line: bytes) -> None:
-        """A line of its access log (envoy.py), which has whatever a client may send."""
-        with suppress(msgspec.DecodeError, msgspec.ValidationError):
-            self._of_envoy(msgspec.json.decode(line, type=EnvoyLine))
-
-    def _of_envoy(self, line: EnvoyLine) -> None:
+    def of_envoy(self, line: Line) -> None:
         path = line.path or ""
         if line.check or path.startswith(NOT_LOGGED_METHODS):
             return
         grpc = line.port == "grpc"
         self._line(
-            float(line.began) + line.ms / 1000,
+            float(line.began) + line.us / 1e6,
             {
                 "id": line.id if SANE_ID.fullmatch(line.id or "") else "",
                 "client": line.client,
                 "protocol": "grpc" if grpc else "http",
                 "method": line.method,
                 "path": path[:LONGEST_PATH],
+                "pipeline": line.model,
+                "version": line.version,
                 "status": line.grpc_status if grpc and line.grpc_status else line.status,
-                "ms": line.ms,
+                "ms": round(line.us / 1000, 1),
                 "bytes_in": line.bytes_in,
                 "bytes_out": line.bytes_out,
                 "trace": trace_id(line.traceparent or ""),
-                # Only where Envoy itself answered: no_such_route, ext_authz_denied, …
-                "refused": None if line.details == "via_upstream" else line.details,
+                "refused": line.by_envoy,
             },
         )
 
     def _line(self, seconds: float, fields: Fields) -> None:
         known = {name: value for name, value in fields.items() if value not in (None, "", {})}
         self._write(self._as(stamp(seconds), known))
-
-    async def read(self, envoy: asyncio.StreamReader) -> None:
-        """Envoy's lines, until it ends."""
-        while line := await envoy.readline():
-            self.of_envoy(line)
-
-
-class EnvoyLine(msgspec.Struct):
-    """As envoy.py has it written; null is what the request did not have."""
-
-    port: str
-    began: str  # seconds
-    ms: int
-    status: int
-    bytes_in: int
-    bytes_out: int
-    id: str | None = None
-    client: str | None = None
-    method: str | None = None
-    path: str | None = None
-    grpc_status: str | None = None
-    traceparent: str | None = None
-    check: str | None = None
-    details: str | None = None
 
 
 def as_json(when: str, fields: Fields) -> bytes:

@@ -24,8 +24,11 @@ OPTIONS = [
     ("grpc.default_authority", "localhost"),
 ]
 
-# As in Triton's own HTTP server; all others are the caller's fault: 400.
+# As in Triton's own HTTP server, and Envoy's of keys; all others are the caller's fault: 400.
 STATUS = {
+    grpc.StatusCode.OK: 200,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.INTERNAL: 500,
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.UNAVAILABLE: 503,
@@ -123,12 +126,16 @@ class Triton:
             raise refused(error.code(), error.details() or "", self._timeout) from None
 
 
+def status_of(code: grpc.StatusCode) -> int:
+    return STATUS.get(code, 400)
+
+
 def refused(code: grpc.StatusCode, message: str, timeout: float) -> Refused:
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return Refused(504, f"no answer within {timeout:g} s; try again, or allow more time")
     if code == grpc.StatusCode.UNAVAILABLE and "connect" in message.lower():
         message = "the server is starting or has stopped; try again in a second"
-    status = STATUS.get(code, 400)
+    status = status_of(code)
     return Refused(status, message, RETRY_SOON if status == 503 else None)
 
 

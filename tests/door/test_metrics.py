@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 
+import grpc
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
@@ -53,14 +54,26 @@ def test_requests_are_counted_by_outcome(server: Behind) -> None:
 
 
 def test_requests_over_grpc(server: Behind) -> None:
-    name = "bundle_grpc_request_duration_seconds_count"
-    before = value(server, name)
+    count = "bundle_request_duration_seconds_count"
+
+    def counted() -> tuple[float, float, float]:
+        return (
+            value(server, count, protocol="grpc", outcome="ok"),
+            value(server, count, protocol="grpc", outcome="refused"),
+            value(server, "bundle_refused_total", reason="not_found"),
+        )
+
+    before = counted()
     request = pb.ModelInferRequest(model_name="picture", raw_input_contents=[JPEG])
     request.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(JPEG)])
     with over_grpc(server) as triton:
         triton.ModelInfer(request)
-    wait_until(lambda: value(server, name) == before + 1, "Envoy's next look at its histograms")
-    assert value(server, "bundle_grpc_requests_total", code="OK") >= 1
+        request.model_name = "invented"
+        with pytest.raises(grpc.RpcError):
+            triton.ModelInfer(request)
+    after = tuple(each + 1 for each in before)
+    wait_until(lambda: counted() == after, "Envoy's log of both")
+    assert "invented" not in metrics(server)[1]
 
 
 def test_both_formats(server: Behind) -> None:

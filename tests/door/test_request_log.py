@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from bundle_serving.kserve import pb
@@ -89,7 +90,39 @@ def test_over_grpc(logged: tuple[Behind, Path]) -> None:
         triton.ModelInfer(request, metadata=metadata)
     line = line_of(file, "over-grpc")
     assert (line["protocol"], line["status"], line["trace"]) == ("grpc", "OK", TRACE)
+    assert line["pipeline"] == "picture" and "version" not in line
     assert str(line["path"]).endswith("/ModelInfer") and "refused" not in line
+
+
+@pytest.mark.parametrize(
+    ("compression", "first", "version", "asked"),
+    [
+        (grpc.Compression.NoCompression, b"", "1", ("picture", "1")),
+        (grpc.Compression.NoCompression, b"", "x" * 127, ("picture", "x" * 127)),
+        (grpc.Compression.NoCompression, b"", "x" * 128, ("picture", None)),
+        (grpc.Compression.Gzip, b"", "1", (None, None)),
+        # An id before the name; a name that is none.
+        (grpc.Compression.NoCompression, b"\x1a\x01a", "1", (None, None)),
+        (grpc.Compression.NoCompression, b"\x0a\x7f", "", (None, None)),
+    ],
+)
+def test_what_is_asked_over_grpc(
+    logged: tuple[Behind, Path],
+    compression: grpc.Compression,
+    first: bytes,
+    version: str,
+    asked: tuple[str | None, str | None],
+) -> None:
+    server, file = logged
+    request_id = f"asked-{compression.name}-{first.hex()}-{len(version)}"
+    message = pb.ModelInferRequest(model_name="picture", model_version=version, id=1000 * "x")
+    metadata = [("x-request-id", request_id)]
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        with pytest.raises(grpc.RpcError):  # it has no input
+            call(first + message.SerializeToString(), metadata=metadata, compression=compression)
+    line = line_of(file, request_id)
+    assert (line.get("pipeline"), line.get("version")) == asked
 
 
 def test_what_envoy_itself_refuses(logged: tuple[Behind, Path]) -> None:

@@ -57,6 +57,9 @@ def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_p
             if board != "GPU":
                 what = f"{board}, {panel}: {query}"
                 wait_until(partial(returns, prometheus, query), what, 60)
+        for protocol in ("http", "grpc"):
+            labels = f'pipeline="{PIPELINE}",version!="",protocol="{protocol}",outcome="ok"'
+            assert prometheus.query(f"bundle_request_duration_seconds_count{{{labels}}} > 0")
 
 
 @in_processes
@@ -64,7 +67,7 @@ def test_what_keda_asks_is_how_many_requests_are_in_flight(served: Project, tmp_
     scaled = yaml.safe_load((KUBERNETES / "components/keda/scaledobject.yaml").read_text())
     (trigger,) = scaled["spec"]["triggers"]
     # The operator adds that label.
-    query = trigger["metadata"]["query"].replace(',service="triton-bundle"', "")
+    query = trigger["metadata"]["query"].replace('{service="triton-bundle"}', "")
     assert query != trigger["metadata"]["query"]
 
     def in_flight() -> float:

@@ -10,7 +10,6 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from bundle_door import envoy_stats
 from bundle_door.local_http import unchunked
 from bundle_door.measures import (
     MOST_SERIES,
@@ -107,24 +106,6 @@ def test_the_keepers_own_requests_are_not_measured() -> None:
     assert not observed.steps.counts
     observed.report(STEP)
     assert observed.steps.sums[("m", "1")] == pytest.approx(0.002)
-
-
-def test_what_envoy_says() -> None:
-    labels = 'envoy_grpc_bridge_method="S",envoy_cluster_name="triton"'
-    name = "envoy_cluster_grpc_ModelInfer"
-    lines = [f"{name}_0{{{labels}}} 3", f"{name}_14{{{labels}}} 1", f"{name}_success{{{labels}}} 3"]
-    up_to = [0, *[2] * (len(SECONDS) - 1), 4]
-    bounds = [*map(str, SECONDS), "+Inf"]
-    lines += [
-        f'{name}_upstream_rq_time_bucket{{{labels},le="{le}"}} {count}'
-        for le, count in zip(bounds, up_to, strict=True)
-    ]
-    lines.append(f"{name}_upstream_rq_time_sum{{{labels}}} 1500.5")
-    found = envoy_stats.parsed("\n".join(lines))
-    assert found.by_code == {"OK": 3, "UNAVAILABLE": 1}
-    assert (found.counts[:3], found.counts[-1], sum(found.counts)) == ([0, 2, 0], 2, 4)
-    assert found.seconds == pytest.approx(1.5005)
-    assert sum(envoy_stats.parsed("").counts) == 0
 
 
 def test_chunks() -> None:

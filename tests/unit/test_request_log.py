@@ -8,6 +8,7 @@ import re
 import msgspec
 import pytest
 
+from bundle_door.envoy_lines import Line
 from bundle_door.note import Note, note_of, sane_id, trace_id
 from bundle_door.request_log import JSON, TEXT, RequestLog
 from bundle_serving.log_lines import stamp
@@ -17,9 +18,10 @@ NOTE = Note(
     "mine", TRACE, "ann", "birds", "3", 1000, 0.5, 2.25, {"preprocessing": 10.5, "network": 20.0}
 )
 OF_ENVOY = {
-    "port": "grpc", "began": "1795388464.017", "ms": 30, "status": 200, "bytes_in": 10,
+    "port": "grpc", "began": "1795388464.017", "us": 30_040, "status": 200, "bytes_in": 10,
     "bytes_out": 20, "id": "mine", "client": None, "method": "POST",
-    "path": "/inference.GRPCInferenceService/ModelInfer", "grpc_status": "OK",
+    "path": "/inference.GRPCInferenceService/ModelInfer", "model": "birds", "version": "",
+    "grpc_status": "OK",
     "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "check": None, "details": "via_upstream",
 }  # fmt: skip
 
@@ -33,7 +35,8 @@ def lines(form: str, path: str = "/classify", **headers: str) -> list[str]:
 
 def of_envoy(**changes: object) -> list[str]:
     found: list[bytes] = []
-    RequestLog(TEXT, found.append).of_envoy(msgspec.json.encode({**OF_ENVOY, **changes}))
+    line = msgspec.convert({**OF_ENVOY, **changes}, Line)
+    RequestLog(TEXT, found.append).of_envoy(line)
     return [line.decode() for line in found]
 
 
@@ -70,8 +73,8 @@ def test_grpc_has_a_line_of_the_same_form() -> None:
     (line,) = of_envoy()
     assert line == (
         f"{stamp(1795388464.047)} door: id=mine protocol=grpc method=POST"
-        " path=/inference.GRPCInferenceService/ModelInfer status=OK ms=30 bytes_in=10 bytes_out=20"
-        f" trace={TRACE}\n"
+        " path=/inference.GRPCInferenceService/ModelInfer pipeline=birds status=OK ms=30.0"
+        f" bytes_in=10 bytes_out=20 trace={TRACE}\n"
     )
 
 

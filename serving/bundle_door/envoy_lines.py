@@ -1,0 +1,48 @@
+"""What Envoy's access log says (envoy.py has it written): of each request over gRPC, which does not
+pass the HTTP service, and of each that Envoy refuses by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+
+class Line(msgspec.Struct):
+    """What a client may choose is as long and as odd as it likes; null is what was not there."""
+
+    port: str
+    began: str  # seconds
+    us: int
+    status: int
+    bytes_in: int
+    bytes_out: int
+    id: str | None = None
+    client: str | None = None
+    method: str | None = None
+    path: str | None = None
+    model: str | None = None
+    version: str | None = None
+    grpc_status: str | None = None
+    traceparent: str | None = None
+    check: str | None = None
+    details: str | None = None
+
+    @property
+    def by_envoy(self) -> str | None:
+        """Why Envoy itself answered: no_such_route, ext_authz_denied, …"""
+        return None if self.details == "via_upstream" else self.details
+
+
+Listener = Callable[[Line], None]
+
+
+async def read(envoy: asyncio.StreamReader, listeners: tuple[Listener, ...]) -> None:
+    """Until it ends."""
+    while text := await envoy.readline():
+        with suppress(msgspec.DecodeError, msgspec.ValidationError):
+            line = msgspec.json.decode(text, type=Line)
+            for listener in listeners:
+                listener(line)
