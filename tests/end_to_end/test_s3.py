@@ -285,7 +285,7 @@ def test_a_rollout_and_the_way_back_on_s3(rolled: Project, place: Place, tmp_pat
     assert rolled.served_version.name == first
     live = place.remote("rolled")
     served = {name.split("/")[1] for name in live.list(f"{NETWORK}/")}
-    assert served == {first, "config.pbtxt", "configs", "labels.txt"}
+    assert served == {first, "config.pbtxt", "configs", "labels.txt", "warmup"}
 
     # A second machine, without containers, finds it all there.
     kept = live.archive.list()
