@@ -72,10 +72,10 @@ def test_a_reference_outlives_the_server(served: Project, tmp_path: Path) -> Non
 
     answered(served, 0)
     so_far("reference: 1,000 answers, until ")
-    # Nothing else was asked, so there is no new reference to take.
-    assert "not enough" in served.make("drift", NEW="1").stderr
     served.made("down")
     served.made("up")
+    # Nothing was asked since, so there is no new reference to take.
+    assert "not enough" in served.make("drift", NEW="1").stderr
     answered(served, 0)
     wait_until(lambda: indices(served), "the index")
     assert max(indices(served).values()) < 0.1
