@@ -8,13 +8,13 @@ RUN := $(PYTHON_M) scripts.commands
 PYTEST := .venv/bin/python -m pytest
 
 # Passed on as typed: make would expand a $ in a file name or text.
-$(foreach name,IMG IN TEXT,$(eval override export $(name) := $$(value $(name))))
+$(foreach name,IMG IN OUT TEXT,$(eval override export $(name) := $$(value $(name))))
 
 # If this were set, every command would compile all its imports again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help version demo doctor up classify add-model remove-model sentiment similar bench rivals \
+.PHONY: help version demo doctor up classify add-model remove-model detect sentiment similar bench rivals \
 	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs monitoring drift trace kubernetes \
 	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
@@ -49,6 +49,10 @@ up: $(LAYER)/tools ## Start the server; exports the network first if needed (ARC
 	$(RUN) up
 
 classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places)
+	$(RUN) ask
+
+detect: export MODEL := $(or $(MODEL),detection)
+detect: $(LAYER)/tools ## Find what is where in a picture: IMG=street.jpg (OUT=drawn.png, TOP=5, JSON=1)
 	$(RUN) ask
 
 sentiment: export MODEL := $(or $(MODEL),sentiment)

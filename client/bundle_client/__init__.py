@@ -9,6 +9,8 @@
             print(result.source, result.error or result.labels[0].label)
         for judged in client.sentiment("What a day!", "Never again."):
             print(judged.text, judged.label, judged.score)
+        for box in client.detect("street.jpg").boxes:
+            print(box.label, box.score, box.left, box.top, box.right, box.bottom)
     with Client(url="localhost:8010") as client:
         print(client.embed("mug.jpg").vector @ client.embed("cup.jpg").vector)
 
@@ -24,6 +26,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
+    from .boxes import Box, Detected
     from .client import Client
     from .errors import (
         ClientError,
@@ -43,8 +46,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncClient",
+    "Box",
     "Client",
     "ClientError",
+    "Detected",
     "Embedding",
     "KeyRefused",
     "Label",
@@ -64,7 +69,9 @@ __all__ = [
 # ready for Ctrl-C before anything large is imported.
 HOMES = {
     "AsyncClient": "aio",
+    "Box": "boxes",
     "Client": "client",
+    "Detected": "boxes",
     "Embedding": "vectors",
     "Label": "wire",
     "Result": "wire",

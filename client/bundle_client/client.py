@@ -14,6 +14,8 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from .arrays import MODEL as ARRAY_MODEL
 from .arrays import labels as labels_of_arrays
+from .boxes import MODEL as BOX_MODEL
+from .boxes import Detected, detected
 from .canary import ASK_S, Canary
 from .errors import ClientError, PictureRefused, ServerFault, TextRefused
 from .faults import refusals, translated
@@ -156,6 +158,16 @@ class Client:
         connection = self._connection()
         answer = self._patiently(lambda: connection.place(model, pixels))
         return labels_of_arrays(answer)
+
+    def detect(self, source: Source, model: str = BOX_MODEL) -> Detected:
+        """What is where in a picture; raises a `ClientError`."""
+        with named(source):
+            picture = read(source, self._max_bytes, self.server.timeout)
+            connection = self._connection()
+            load(self.server.protocol)  # not part of the answer's time
+            started = time.perf_counter()
+            boxes = detected(self._patiently(lambda: connection.detect(model, picture)))
+            return Detected(name_of(source), boxes, (time.perf_counter() - started) * 1e3)
 
     def _many(self, sources: Sources, ask: Ask[T], concurrency: int) -> Iterator[T]:
         jobs: SimpleQueue[tuple[Future[T], Source] | None] = SimpleQueue()

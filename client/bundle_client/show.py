@@ -4,6 +4,7 @@ import json
 import unicodedata
 from typing import TYPE_CHECKING
 
+from .boxes import Box, Detected
 from .errors import ClientError
 from .wire import Label, Result
 
@@ -48,6 +49,37 @@ def as_table(result: Result, console: "Console") -> str:
         for label in result.labels
     ]
     return rendered(console, *lines)
+
+
+def boxes_as_json(found: Detected) -> str:
+    """One line with `boxes` and `ms`."""
+    boxes = [
+        {"label": box.label, "score": box.score, "box": [round(side, 1) for side in corners(box)]}
+        for box in found.boxes
+    ]
+    return json.dumps({"source": found.source, "boxes": boxes, "ms": round(found.ms, 1)})
+
+
+def boxes_as_table(found: Detected, console: "Console") -> str:
+    """The source, and below it a line per box: label, score, and its corners in pixels."""
+    from rich.cells import cell_len, set_cell_size
+    from rich.text import Text
+
+    lines = [Text.assemble((printable(found.source), "bold"), (f"  {found.ms:.0f} ms", "dim"))]
+    width = max((cell_len(printable(box.label)) for box in found.boxes), default=0)
+    lines += [
+        Text.assemble(
+            "  " + set_cell_size(printable(box.label), width),
+            (f"  {box.score:7.2%}", "cyan"),
+            ("  {:5.0f},{:<5.0f} to {:5.0f},{:<5.0f}".format(*corners(box)).rstrip(), "green"),
+        )
+        for box in found.boxes
+    ]
+    return rendered(console, *lines, *(() if found.boxes else (Text("  nothing found"),)))
+
+
+def corners(box: Box) -> tuple[float, float, float, float]:
+    return box.left, box.top, box.right, box.bottom
 
 
 def as_line(result: Result, width: int, console: "Console") -> str:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from .arrays import question as arrays_question
+from .boxes import question as boxes_question
 from .faults import unreachable
 from .plain_http import PlainHttp
 from .server import Protocol, Server
@@ -138,6 +139,9 @@ class Connection:
 
     def place(self, model: str, pixels: Any) -> Any:
         return self._stub.infer(**arrays_question(self.tensors, model, pixels), **self._limits)
+
+    def detect(self, model: str, picture: bytes) -> Any:
+        return self._stub.infer(**boxes_question(self.tensors, model, picture), **self._limits)
 
     def embed(self, model: str, picture: bytes) -> Any:
         return self._stub.infer(**vectors_question(self.tensors, model, picture), **self._limits)

@@ -40,7 +40,8 @@ class Arguments:
     img = text("", "A picture, several in quotes, a folder, or a URL.")
     in_ = text("", "The folder of pictures to compare with.")
     text_ = text("", "The text to classify.")
-    top = whole(5, "How many labels or pictures to show.")
+    top = whole(5, "How many labels, boxes or pictures to show.")
+    out = path("A picture to write, with what was found drawn in it.")
     json = flag("Print one line of JSON per answer.")
 
     triton_model = text("", "A model, by its name in Triton.")

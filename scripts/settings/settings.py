@@ -140,6 +140,12 @@ class Served(Group):
         "The weights of the small network of `make classify MODEL=cascade`; values as for WEIGHTS.",
         EXTRA,
     )
+    detection = path_or(
+        ("default", "random"),
+        """The weights of `make detect`, an ssdlite320_mobilenet_v3_large: torchvision's, random, or
+        a file, fine-tuned or not, with the names of its classes in a .txt beside it.""",
+        EXTRA,
+    )
     embeddings = path_or(
         ("default", "random"),
         "The weights of `make similar`, a mobilenet_v2; values as for WEIGHTS.",

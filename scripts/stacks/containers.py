@@ -109,6 +109,7 @@ class DockerStack:
     # The service that runs a step, if its name differs.
     places: ClassVar[Mapping[str, str]] = {
         "adopt": "export",
+        "detection": "export",
         "places": "export",
         "quantise": "export",
         "gate": "engine",
@@ -195,7 +196,7 @@ class DockerStack:
             raise AlreadyReported(ran.returncode)
 
     def prepare_step(self, step: str) -> None:
-        if step in ("export", "adopt", "places", "quantise"):
+        if step in ("export", "adopt", "detection", "places", "quantise"):
             _fetch_torch()
             self.build("export")
 

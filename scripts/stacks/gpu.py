@@ -33,6 +33,7 @@ class GpuStack(DockerStack):
     has_door = False
     places: ClassVar[Mapping[str, str]] = {
         "adopt": "export",
+        "detection": "export",
         "places": "export",
         "plan": "engine",
     }
@@ -96,7 +97,7 @@ class GpuStack(DockerStack):
         return versions[-1]
 
     def prepare_step(self, step: str) -> None:
-        if step in ("export", "adopt", "places", "plan"):
+        if step in ("export", "adopt", "detection", "places", "plan"):
             self.build("export")
 
     def prepare_sdk(self) -> None:

@@ -40,6 +40,7 @@ PROGRAMS = (".py", ".html", ".css", ".js", ".svg", ".yaml")
 
 LAYERS = {
     "export": "export",
+    "detection": "export",
     "places": "export",
     "adopt": "export",
     "quantise": "export",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving.detection import BOX, UNITS, foreground, overlaps
 from bundle_serving.scores import READINGS
+from scripts.steps.infer import Answer
+
+DETECTION = "detection"  # of a network that answers with a row for each of its anchors
 
 # Two classes this close in the reference are a tie: their order means nothing.
 TIE = 0.02
@@ -52,10 +57,21 @@ def compare(
     """Compares scores [pictures, classes] with the reference's."""
     if not np.isfinite(scores).all():
         return Agreement(len(reference), 0, float("inf"))
+    if answers == DETECTION:
+        return _compare_rows(reference, scores)
     expected, actual = READINGS[answers](reference), READINGS[answers](scores)
     chosen = np.take_along_axis(expected, actual.argmax(axis=1, keepdims=True), axis=1)[:, 0]
     equal = expected.max(axis=1) - chosen <= TIE
     return Agreement(len(reference), int(equal.sum()), float(np.abs(expected - actual).max()))
+
+
+def _compare_rows(reference: NDArray[Any], rows: NDArray[Any]) -> Agreement:
+    """Of a detector: whether the likeliest box of all is the same. The difference is also that
+    between boxes, in their anchors' sizes."""
+    expected, actual = (foreground(each).reshape(len(each), -1) for each in (reference, rows))
+    found = compare(expected, actual, "multi-label")
+    moved = float(np.abs((reference[..., :BOX] - rows[..., :BOX]) / UNITS).max())
+    return replace(found, max_difference=max(found.max_difference, moved))
 
 
 def compared(
@@ -73,3 +89,28 @@ def compared(
     chosen = np.take_along_axis(expected, best, axis=1)[:, 0]
     equal = expected.max(axis=1) - chosen <= TIE
     return Agreement(len(expected), int(equal.sum()), float(np.nanmax(np.abs(expected - actual))))
+
+
+# Boxes of the same thing share this much of their area, and so many of a picture's are found again.
+SAME, MOST = 0.8, 0.9
+
+
+def of_boxes(reference: Sequence[Answer], answers: Sequence[Answer]) -> Agreement:
+    """Compares boxes with the reference's, picture by picture: the best must be there again, and
+    almost all of the others. The difference is between scores of the same."""
+    pairs = [_same_boxes(*each) for each in zip(reference, answers, strict=True)]
+    equal = sum(found[:1].all() and found.sum() >= MOST * len(found) for found, _ in pairs)
+    return Agreement(len(pairs), int(equal), max(moved for _, moved in pairs))
+
+
+def _same_boxes(expected: Answer, actual: Answer) -> tuple[NDArray[np.bool_], float]:
+    """Which of the expected boxes are there, and the largest difference between the scores."""
+    found, moved = [], [0.0]
+    known = zip(*(expected[name][0] for name in ("BOXES", "LABELS", "SCORES")), strict=True)
+    for box, label, score in known:
+        of_label = actual["LABELS"][0] == label
+        shares = overlaps(box, actual["BOXES"][0][of_label])
+        found.append(bool(len(shares)) and shares.max() >= SAME)
+        if found[-1]:
+            moved.append(abs(float(actual["SCORES"][0][of_label][shares.argmax()] - score)))
+    return np.array(found, np.bool_), max(moved)

@@ -98,7 +98,10 @@ def _of_torchvision(wanted: Torchvision) -> Network:
     published = models.get_model_weights(wanted.arch)
     labels = lines_of(wanted.labels) or list(published.DEFAULT.meta["categories"])
     if wanted.weights == "default":
-        module, entry, origin = _download(wanted.arch, published)
+        entry = published.DEFAULT
+        module = models.get_model(wanted.arch, weights=None)
+        module.load_state_dict(downloaded(wanted.arch, entry, WAYS_OUT))
+        origin = {"source": f"torchvision {entry}", "url": entry.url}
         if len(labels) != len(published.DEFAULT.meta["categories"]):
             raise UserError(
                 f"{wanted.labels} has {len(labels)} labels, and torchvision's weights for "
@@ -133,19 +136,17 @@ WAYS_OUT = (
 )
 
 
-def _download(arch: str, published: Any) -> tuple[nn.Module, Any, dict[str, str]]:
-    entry = published.DEFAULT
+def downloaded(arch: str, entry: Any, ways_out: str) -> dict[str, torch.Tensor]:
+    """The weights that torchvision publishes."""
     try:
-        state = entry.get_state_dict(progress=True, check_hash=True)
+        state: dict[str, torch.Tensor] = entry.get_state_dict(progress=True, check_hash=True)
     except urllib.error.URLError as fault:
         raise NoWeights(
-            f"torchvision's weights for {arch} cannot be downloaded ({fault.reason})", WAYS_OUT
+            f"torchvision's weights for {arch} cannot be downloaded ({fault.reason})", ways_out
         ) from None
     except (OSError, RuntimeError) as fault:  # truncated, disk full, wrong hash
-        raise NoWeights(f"the download of {arch}'s weights failed ({fault})", WAYS_OUT) from None
-    module = torchvision.models.get_model(arch, weights=None)
-    module.load_state_dict(state)
-    return module, entry, {"source": f"torchvision {entry}", "url": entry.url}
+        raise NoWeights(f"the download of {arch}'s weights failed ({fault})", ways_out) from None
+    return state
 
 
 def _from_file(

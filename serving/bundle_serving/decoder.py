@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving.pictures import PictureError, Seen, Transform, check_together, to_pixels
-from bundle_serving.repeated import Repeated
+from bundle_serving.pictures import (
+    PictureError,
+    Seen,
+    Transform,
+    check_together,
+    to_pixels_and_size,
+)
+from bundle_serving.repeated import Batch, Repeated
 
-Pending = Sequence["Future[NDArray[np.uint8]]"]
+# Of each picture, as a batch of one.
+PIXELS, SIZE = "PIXELS", "SIZE"
+Pending = Sequence["Future[Batch]"]
 
 
 class Decoder:
@@ -26,20 +34,28 @@ class Decoder:
         try:
             check_together(pictures, self._how)
         except PictureError as fault:
-            refused: Future[NDArray[np.uint8]] = Future()
+            refused: Future[Batch] = Future()
             refused.set_exception(fault)
             return [refused]
-        return [self._pool.submit(self._pixels, each, may_be_repeated) for each in pictures]
+        return [self._pool.submit(self._decoded, each, may_be_repeated) for each in pictures]
 
-    def _pixels(self, picture: NDArray[np.uint8], may_be_repeated: bool) -> NDArray[np.uint8]:
-        pixels: NDArray[np.uint8] = self._repeated.row(
-            lambda: to_pixels(picture, self._how, self._seen), picture, may_be_repeated
-        )
-        return pixels
+    def _decoded(self, picture: NDArray[np.uint8], may_be_repeated: bool) -> Batch:
+        def compute(_: Batch) -> Batch:
+            pixels, size = to_pixels_and_size(picture, self._how, self._seen)
+            return {PIXELS: pixels[None], SIZE: np.array([size])}
+
+        return self._repeated.rows(compute, {"": picture[None]}, [may_be_repeated])
 
     def close(self) -> None:
         self._pool.shutdown()
 
 
 def gather(pending: Pending) -> NDArray[np.uint8]:
-    return np.stack([picture.result() for picture in pending])
+    pixels: NDArray[np.uint8] = gather_with_sizes(pending)[PIXELS]
+    return pixels
+
+
+def gather_with_sizes(pending: Pending) -> dict[str, NDArray[Any]]:
+    """Heights and widths as well."""
+    found = [picture.result() for picture in pending]
+    return {name: np.concatenate([each[name] for each in found]) for name in (PIXELS, SIZE)}

@@ -77,6 +77,7 @@ class Transform:
     max_megapixels: float = 50.0
     fit: str = "crop"  # or "squash": whatever its shape; or "letterbox": all of it, with borders
     pad: int = 0  # the level of the borders
+    antialias: bool = True  # if not, few of a large picture's pixels are looked at: for "squash"
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -107,6 +108,13 @@ def to_pixels(
     data: bytes | memoryview | NDArray[np.uint8], how: Transform, seen: Seen | None = None
 ) -> NDArray[np.uint8]:
     """The bytes of an image file -> uint8 [3, height, width]."""
+    return to_pixels_and_size(data, how, seen)[0]
+
+
+def to_pixels_and_size(
+    data: bytes | memoryview | NDArray[np.uint8], how: Transform, seen: Seen | None = None
+) -> tuple[NDArray[np.uint8], tuple[int, int]]:
+    """And the height and width of the upright picture, as it was decoded."""
     raw = bytes(data)
     if not raw:
         raise PictureError("the picture is empty (0 bytes); send the bytes of an image file")
@@ -138,7 +146,8 @@ def to_pixels(
         raise PictureError(
             f"the picture is damaged or truncated ({cause}); send the whole, intact file"
         ) from None
-    return np.ascontiguousarray(np.asarray(cropped).transpose(2, 0, 1))
+    pixels = np.ascontiguousarray(np.asarray(cropped).transpose(2, 0, 1))
+    return pixels, (picture.height, picture.width)
 
 
 def check_together(pictures: Sequence[Any], how: Transform) -> None:
@@ -274,6 +283,8 @@ def _resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
     (width, height), (crop_height, crop_width) = picture.size, how.sides
     new_width, new_height = _resized(picture.size, how)
     filter_ = Image.Resampling[how.interpolation.upper()]
+    if not how.antialias:
+        return _sampled(picture, new_width, new_height)
     if how.fit == "letterbox":
         framed = Image.new("RGB", (crop_width, crop_height), (how.pad,) * 3)
         place = (crop_width - new_width) // 2, (crop_height - new_height) // 2
@@ -291,3 +302,24 @@ def _resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
     x, y = width / new_width, height / new_height
     box = (left * x, top * y, min(right * x, width), min(bottom * y, height))
     return picture.resize((crop_width, crop_height), filter_, box)
+
+
+def _sampled(picture: Image.Image, width: int, height: int) -> Image.Image:
+    """Bilinear between the four pixels around each point, as torch.nn.functional.interpolate."""
+    source = np.asarray(picture)
+    (top, bottom, down), (left, right, across) = (
+        _around(*sides) for sides in ((picture.height, height), (picture.width, width))
+    )
+    down, across = down[:, None, None], across[:, None]
+    upper = source[np.ix_(top, left)] * (1 - across) + source[np.ix_(top, right)] * across
+    lower = source[np.ix_(bottom, left)] * (1 - across) + source[np.ix_(bottom, right)] * across
+    between = upper * (1 - down) + lower * down
+    return Image.fromarray(between.round().astype(np.uint8))
+
+
+def _around(has: int, wanted: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Of each point of a side: the pixels before and after it, and how near the latter is."""
+    points = (np.arange(wanted, dtype=np.float32) + 0.5) * (has / wanted) - 0.5
+    points = points.clip(0, has - 1).astype(np.float32)
+    before = points.astype(np.intp)
+    return before, np.minimum(before + 1, has - 1), points - before

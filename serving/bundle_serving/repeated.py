@@ -46,11 +46,6 @@ class Repeated:
         self._known: OrderedDict[bytes, Row] = OrderedDict()  # the latest last
         self._lock = threading.Lock()
 
-    def row(self, compute: Callable[[], NDArray[Any]], asked: NDArray[Any], may: bool) -> Any:
-        """One answer of one tensor."""
-        results = self.rows(lambda _: {"": compute()[None]}, {"": asked[None]}, [may])
-        return results[""][0]
-
     def rows(self, compute: Callable[[Batch], Batch], batch: Batch, may: Sequence[bool]) -> Batch:
         """The answers to a batch, of which only the rows that are not known are computed."""
         if not (self._most and any(may)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from bundle_serving.repeated import KEPT_WITH_IT, Batch, Repeated, may_be_repeated
 from bundle_serving.triton_control import pb, question
@@ -67,15 +66,16 @@ def test_the_oldest_go() -> None:
 
 def test_a_failure_is_not_kept() -> None:
     known = Repeated(1)
-    picture = np.zeros(3, np.uint8)
+    picture = np.zeros((1, 3), np.uint8)
 
-    def failed() -> NDArray[np.uint8]:
+    def failed(batch: Batch) -> Batch:
         raise ValueError("not a picture")
 
     for _ in range(2):
         with pytest.raises(ValueError, match="not a picture"):
-            known.row(failed, picture, True)
-    assert known.row(lambda: picture + 1, picture, True).tolist() == [1, 1, 1]
+            known.rows(failed, {"in": picture}, [True])
+    found = known.rows(lambda batch: {"out": batch["in"] + 1}, {"in": picture}, [True])
+    assert found["out"].tolist() == [[1, 1, 1]]
 
 
 def test_the_same_bytes_in_another_shape_are_another_input() -> None:

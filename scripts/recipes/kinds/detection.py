@@ -1,0 +1,271 @@
+"""Image files -> what is where in them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from scripts.base import console
+from scripts.base.paths import ROOT
+from scripts.recipes import drawn_boxes, pbtxt
+from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.parts import Batch, Count, Instances, Models, Part
+from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
+from scripts.recipes.pictures import OfPictures, labels_of
+from scripts.recipes.recipe import Contents, Export, Server
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+from scripts.steps import agreement, golden
+from scripts.steps.agreement import Agreement
+from scripts.steps.detection import ANCHORS, Detector, labels_beside
+from scripts.steps.infer import Answer
+from scripts.steps.manifest import EXPECTED
+from scripts.steps.shapes import of_pixels
+from scripts.steps.workspace import Workspace
+
+TORCHVISION = "torchvision/"
+WARM = ROOT / "model_repository" / "detection_preprocessing" / "warmup" / "mug.jpg"
+
+BOX = 4
+SIZE = Tensor("SIZE", "INT64", [2])
+BOXES = Tensor("BOXES", "FP32", [-1, BOX])
+LABELS = Tensor("LABELS", "STRING", [-1])
+SCORES = Tensor("SCORES", "FP32", [-1])
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Boxes(Part):
+    """Which of them count."""
+
+    threshold: Share
+    overlap: Share
+    candidates: Count
+    most: Count
+
+
+class Detection(OfPictures):
+    """An image file -> boxes, each with a label and a score."""
+
+    kind: Literal["detection"]
+    models: Models
+    source: str
+    weights: str = "default"
+    classes: Count
+    side: Count
+    anchors: Count
+    boxes: Boxes
+    batch: Batch
+    instances: Instances
+
+    example: ClassVar[str] = "detection.yaml"
+
+    def files(self) -> dict[str, str]:
+        return configs(self)
+
+    def shared(self) -> dict[str, str]:
+        models = self.models
+        return {
+            "detection_preprocessing": models.preprocessing,
+            "detection_postprocessing": models.postprocessing,
+        }
+
+    def programs(self, layout: Layout) -> list[str]:
+        return [self.models.preprocessing, self.models.postprocessing]
+
+    def network_model(self, engine: Engine) -> str:
+        return f"{self.models.network}_{engine.ending}"
+
+    def additions(self, made: Workspace, layout: Layout) -> Contents:
+        from bundle_serving.pictures import Transform  # which loads Pillow
+
+        # Decoded in full: from fewer pixels come other boxes.
+        megapixels = layout.decoding.max_megapixels
+        how = Transform(**made.manifest.transform, decode="full", max_megapixels=megapixels)
+        return {
+            self.models.preprocessing: {"transform.json": how.dump()},
+            self.models.postprocessing: {
+                ANCHORS: made.onnx / ANCHORS,
+                pbtxt.LABELS: labels_of(made),
+            },
+        }
+
+    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
+        rows = [len(np.load(made.onnx / ANCHORS)), BOX + made.manifest.onnx["classes"]]
+        if member.name == self.models.preprocessing:
+            share(member, layout.preprocessing)
+        elif member.name == self.network_model(layout.engine):
+            member.output[0].dims[:] = rows
+            if layout.engine is CPU:
+                share(member, layout.network)
+        elif member.name == self.models.postprocessing:
+            for tensor in (member.input[0], member.model_warmup[0].inputs["ROWS"]):
+                tensor.dims[:] = rows
+        else:
+            return False
+        return True
+
+    def export(self, settings: Settings, engine: Engine) -> Export:
+        weights = str(settings.value(self.setting)) if self.setting else self.weights
+        spec = Detector(
+            self.source.removeprefix(TORCHVISION),
+            weights,
+            self.boxes.model_dump(),
+            engine.export,
+            labels_beside(weights),
+        )
+        return Export("detection", spec.words, spec, self.setting not in settings.given)
+
+    def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
+        return of_pixels("input", self.side, self.batch.optimal, self.batch.max)
+
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
+        from bundle_client import Client, ClientError, Result
+        from bundle_client.settings import MAX_BYTES, TIMEOUT_S
+        from bundle_client.show import as_error, boxes_as_json, boxes_as_table
+        from bundle_client.sources import expand, name_of, named, read
+
+        failed, wanted = 0, arguments.load(environment)
+        sources = list(expand(asked))
+        drawn_boxes.require(wanted.out, len(sources))
+        with Client(**server.known) as client:
+            for source in sources:
+                try:
+                    with named(source):
+                        file = read(source, MAX_BYTES, TIMEOUT_S)
+                        found = client.detect(file, self.ensemble)
+                except ClientError as fault:
+                    failed += 1
+                    print(as_error(Result(name_of(source), error=fault)), file=sys.stderr)
+                    continue
+                boxes = found.boxes[: wanted.top] if environment.get("TOP") else found.boxes
+                shown = replace(found, source=name_of(source), boxes=boxes)
+                as_json = environment.get("JSON")
+                print(boxes_as_json(shown) if as_json else boxes_as_table(shown, console.out))
+                if wanted.out:
+                    drawn_boxes.save(file, boxes, wanted.out)
+        return 1 if failed else 0
+
+    def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
+        return agreement.of_boxes(golden.load(made.onnx / EXPECTED), answers)
+
+    def gist(self, answer: Answer) -> Hashable:
+        """The label of the best box."""
+        return bytes(next(iter(answer[LABELS.name][0]), b""))
+
+
+def configs(recipe: Detection) -> dict[str, str]:
+    """Path in the repository -> text."""
+    models = recipe.models
+    rules = json.dumps(recipe.boxes.model_dump(), indent=2) + "\n"
+    return {
+        f"{models.preprocessing}/config.pbtxt": preprocessing(recipe),
+        f"{models.network}_{CPU.ending}/config.pbtxt": network(recipe),
+        f"{models.network}_{GPU.ending}/config.pbtxt": network_on_gpu(recipe),
+        f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
+        f"{models.postprocessing}/1/rules.json": rules,
+        f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
+        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
+    }
+
+
+def _file(length: int = -1) -> Tensor:
+    ragged = "image files of different lengths share a batch"
+    return Tensor("FILE", "UINT8", [length], ragged=ragged)
+
+
+def _pixels(name: str, recipe: Detection) -> Tensor:
+    return Tensor(name, "UINT8", [3, recipe.side, recipe.side])
+
+
+def _rows(name: str, recipe: Detection) -> Tensor:
+    return Tensor(name, "FP32", [recipe.anchors, BOX + recipe.classes])
+
+
+def preprocessing(recipe: Detection) -> str:
+    return pbtxt.program(
+        "The bytes of an image file -> uint8 pixels, squashed into a square; and the picture's"
+        " height and width.",
+        recipe.models.preprocessing,
+        recipe.batch.max,
+        [_file()],
+        [_pixels("PIXELS", recipe), SIZE],
+        pbtxt.instances(recipe.instances.preprocessing, "CPU"),
+        pbtxt.warmup("mug", pbtxt.file(_file(WARM.stat().st_size), WARM.name)),
+        pbtxt.parameter("threads", "1"),
+    )
+
+
+def network(recipe: Detection) -> str:
+    pixels = _pixels("input", recipe)
+    return pbtxt.onnx(
+        "The network: pixels -> for each anchor how its box is shifted, and its scores. Runs like"
+        " resnet50_onnx.",
+        f"{recipe.models.network}_{CPU.ending}",
+        recipe.batch.max,
+        _signature(recipe),
+        recipe.instances.network,
+        pbtxt.warmup("black", pbtxt.zeros(pixels)),
+        threads=1,
+    )
+
+
+def network_on_gpu(recipe: Detection) -> str:
+    return pbtxt.config(
+        "The network on a GPU: a TensorRT plan, pixels -> for each anchor how its box is shifted,"
+        " and its scores.",
+        f"{recipe.models.network}_{GPU.ending}",
+        pbtxt.platform("tensorrt_plan"),
+        recipe.batch.max,
+        *_signature(recipe),
+        NEWEST_VERSION,
+        pbtxt.instances(recipe.instances.network_on_gpu, "GPU"),
+        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
+        pbtxt.warmup("black", pbtxt.zeros(_pixels("input", recipe))),
+    )
+
+
+def _signature(recipe: Detection) -> tuple[str, str]:
+    pixels = replace(_pixels("input", recipe), format="FORMAT_NCHW")
+    return pbtxt.inputs(pixels), pbtxt.outputs(_rows("output", recipe))
+
+
+def postprocessing(recipe: Detection) -> str:
+    rows = _rows("ROWS", recipe)
+    return pbtxt.program(
+        "The network's rows -> the boxes that count, in the picture's own pixels; best first.",
+        recipe.models.postprocessing,
+        recipe.batch.max,
+        [rows, SIZE],
+        [BOXES, LABELS, SCORES],
+        pbtxt.instances(1, "CPU"),
+        pbtxt.warmup("zeros", pbtxt.zeros(rows), pbtxt.zeros(SIZE)),
+        pbtxt.parameter("side", str(recipe.side)),
+    )
+
+
+def ensemble(recipe: Detection, engine: str) -> str:
+    models = recipe.models
+    where = {CPU.ending: ".", GPU.ending: ";\nwith the network on a GPU."}[engine]
+    answer = [BOXES, LABELS, SCORES]
+    return pbtxt.ensemble(
+        "The bytes of an image file -> boxes (left, top, right, bottom), their labels and scores"
+        f"{where}",
+        models.ensemble,
+        recipe.batch.max,
+        Tensor("INPUT", "UINT8", [-1]),
+        answer,
+        Step(models.preprocessing, {"FILE": "INPUT"}, {"PIXELS": "pixels", SIZE.name: "size"}),
+        Step(f"{models.network}_{engine}", {"input": "pixels"}, {"output": "rows"}),
+        Step(
+            models.postprocessing,
+            {"ROWS": "rows", SIZE.name: "size"},
+            {tensor.name: tensor.name for tensor in answer},
+        ),
+    )

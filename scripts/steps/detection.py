@@ -1,0 +1,136 @@
+"""One of torchvision's detectors -> ONNX, checked against PyTorch, with its anchors and labels.
+
+    python -m scripts.steps.detection --arch ssdlite320_mobilenet_v3_large --weights default \
+        --boxes '{"threshold": 0.05, …}' --out build/detection
+
+Out: model.onnx (uint8 NCHW `input` -> FP32 `output` [batch, anchors, 4 + classes]: how each
+anchor's box is shifted, and its scores), anchors.npy, labels.txt, reference.npz, pictures/,
+expected.npz (what torchvision finds in those) and manifest.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.base import files
+from scripts.base.errors import NoWeights, guarded
+from scripts.steps.agreement import DETECTION, Bound
+from scripts.steps.manifest import (
+    EXPECTED,
+    MAKERS,
+    NOTHING,
+    of_file,
+    of_labels,
+    pinned,
+    why_export,
+)
+from scripts.steps.progress import step
+
+ANCHORS = "anchors.npy"
+BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
+WAYS_OUT = (
+    "give a .pth or .safetensors file (DETECTION=street.pth), or try it untrained "
+    "(DETECTION=random)"
+)
+
+
+@dataclass(frozen=True)
+class Detector:
+    arch: str
+    weights: str  # "default" (torchvision's own), "random", or a file
+    boxes: Mapping[str, float]  # which boxes count
+    precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
+    labels: Path | None = None  # of a file's classes, without the background
+
+    @property
+    def untrained(self) -> bool:
+        return self.weights == "random"
+
+    @property
+    def is_file(self) -> bool:
+        return self.weights not in ("default", "random")
+
+    @property
+    def words(self) -> list[str | Path]:
+        """The step's arguments."""
+        weights = Path(self.weights) if self.is_file else self.weights
+        words = ["--arch", self.arch, "--weights", weights, "--boxes", json.dumps(self.boxes)]
+        words += ["--precision", self.precision]
+        return [*words, *(("--labels", self.labels) if self.labels else ())]
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        weights = {"source": self.weights}
+        if self.is_file:
+            weights = of_file(Path(self.weights), before.get("weights"))
+            if not weights:
+                raise NoWeights(f"there is no weights file at {self.weights}", WAYS_OUT)
+        return {
+            "arch": self.arch,
+            "weights": weights,
+            "boxes": dict(self.boxes),
+            "precision": self.precision,
+            "labels": of_labels(self.labels, before) if self.labels else None,
+            "versions": pinned(*MAKERS),
+        }
+
+
+def labels_beside(weights: str) -> Path | None:
+    """street.txt beside street.pth."""
+    path = Path(weights).with_suffix(".txt") if Path(weights).name else None
+    return path if path and path.is_file() else None
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--weights", required=True, help="default, random, or a file")
+    parser.add_argument("--boxes", type=json.loads, required=True, help="which boxes count")
+    parser.add_argument("--labels", type=Path, help="one per line, without the background")
+    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
+    parser.add_argument("--out", type=Path, required=True)
+    options = vars(parser.parse_args(argv))
+    out = options.pop("out")
+    spec = Detector(**options)
+    if why_export(out, spec) is None:
+        print(f"{out} fits: nothing to export")
+        return 0
+    export(spec, out)
+    return 0
+
+
+def export(spec: Detector, out: Path) -> None:
+    identity = spec.identity()  # first, for it says what is not there
+    with step(f"loading {spec.arch}, weights {Path(spec.weights).name}"):
+        from scripts.steps import checked, detectors, networks
+        from scripts.steps.export import to_onnx
+
+        detector = detectors.build(spec)
+        network = detector.network
+        model = networks.Pixels(network, spec.precision).eval()
+    with files.whole_folder(out) as draft:
+        with step("exporting to ONNX"):
+            to_onnx(model, network.transform["crop"], draft / "model.onnx")
+        made = checked.Made(
+            identity=identity,
+            untrained=spec.untrained,
+            transform=network.transform,
+            labels=network.labels,
+            weights=network.weights | {"loaded_sha256": networks.digest_of(network.module)},
+            called="PyTorch",
+            answers=DETECTION,
+        )
+        original = networks.asked(networks.Pixels(network).eval())
+        checked.compared(draft, made, None, original, BOUNDS[spec.precision])
+        detector.save_anchors(draft / ANCHORS)
+        with step("asking torchvision what is in the pictures"):
+            detector.save_found(sorted((draft / "pictures").iterdir()), draft / EXPECTED)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,159 @@
+"""torchvision's detectors: architecture, weights, and what they find by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.steps import golden
+from scripts.steps.detection import WAYS_OUT, Detector
+from scripts.steps.manifest import lines_of
+from scripts.steps.networks import Network, downloaded, read_state
+from scripts.steps.vision import torchvision
+
+BACKGROUND = "__background__"
+# A tensor of the state whose first dimension is a score for each class and anchor of a place.
+SCORES = "head.classification_head.module_list.0.1.bias"
+
+# Untrained, a network says the same of everything. So that something is found at all, its layers
+# are set to noise, its scores are this much louder, and the background's is higher by so much.
+LOUDER, ABOVE = 12, 6
+
+
+class Rows(nn.Module):  # type: ignore[misc]  # torch comes without types here
+    """Normalised pixels -> a row for each anchor: how its box is shifted, and its scores."""
+
+    def __init__(self, detector: nn.Module) -> None:
+        super().__init__()
+        self.backbone, self.head = detector.backbone, detector.head
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        found = self.head(list(self.backbone(pixels).values()))
+        return torch.cat([found["bbox_regression"], found["cls_logits"]], dim=2)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """torchvision's own, from a picture to its boxes."""
+
+    module: nn.Module
+    network: Network
+
+    def save_anchors(self, path: Path) -> None:
+        side = self.network.transform["crop"]
+        pixels = torch.zeros(1, 3, side, side)
+        of_size = torchvision.models.detection.image_list.ImageList
+        with torch.inference_mode():
+            features = list(self.module.backbone(pixels).values())
+            (anchors,) = self.module.anchor_generator(of_size(pixels, [(side, side)]), features)
+        np.save(path, anchors.numpy())
+
+    def find(self, picture: Image.Image) -> dict[str, Any]:
+        """Tensors as a server answers with."""
+        pixels = torch.from_numpy(np.array(picture.convert("RGB"))).permute(2, 0, 1) / 255
+        with torch.inference_mode():
+            (found,) = self.module([pixels])
+        return {
+            "BOXES": found["boxes"].numpy()[None],
+            "LABELS": np.array([[self.network.labels[n].encode() for n in found["labels"]]]),
+            "SCORES": found["scores"].numpy()[None],
+        }
+
+    def save_found(self, pictures: Sequence[Path], path: Path) -> None:
+        golden.save(path, [self.find(Image.open(each)) for each in pictures])
+
+
+def build(spec: Detector) -> Whole:
+    entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
+    module, labels, origin = _loaded(spec, entry)
+    side, _ = module.transform.fixed_size
+    boxes = spec.boxes
+    module.score_thresh, module.nms_thresh = boxes["threshold"], boxes["overlap"]
+    module.topk_candidates, module.detections_per_img = boxes["candidates"], boxes["most"]
+    network = Network(
+        module=Rows(module).eval(),
+        transform={
+            **{"resize": side, "crop": side, "interpolation": "bilinear"},
+            **{"fit": "squash", "antialias": False},
+        },
+        mean=list(module.transform.image_mean),
+        std=list(module.transform.image_std),
+        labels=labels,
+        weights=origin,
+    )
+    return Whole(module.eval(), network)
+
+
+def _loaded(spec: Detector, entry: Any) -> tuple[nn.Module, list[str], dict[str, str]]:
+    published = list(entry.meta["categories"])
+    if spec.untrained:
+        return _untrained(spec.arch, len(published)), published, {"source": "random, seed 0"}
+    if not spec.is_file:
+        module = _module(spec.arch, len(published))
+        module.load_state_dict(downloaded(spec.arch, entry, WAYS_OUT))
+        return module, published, {"source": f"torchvision {entry}", "url": entry.url}
+    path = Path(spec.weights)
+    module, classes = _of_file(spec.arch, path)
+    origin = {"source": path.name, "sha256": files.sha256(path)}
+    return module, _labels(spec, classes, published), origin
+
+
+def _module(arch: str, classes: int) -> nn.Module:
+    return torchvision.models.get_model(
+        arch, weights=None, weights_backbone=None, num_classes=classes
+    )
+
+
+def _of_file(arch: str, path: Path) -> tuple[nn.Module, int]:
+    """With as many classes as the file has."""
+    state = read_state(path)
+    anchors = _module(arch, 1).state_dict()[SCORES].shape[0]
+    scores = len(state[SCORES]) if SCORES in state else 0
+    module = _module(arch, max(1, scores // anchors))
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as fault:
+        detail = " ".join(str(fault).split())[:160]
+        raise UserError(
+            f"{path.name} has no weights of {arch} ({detail}…)",
+            "give the state dict of one that torchvision made, fine-tuned or not",
+        ) from None
+    return module, scores // anchors
+
+
+def _labels(spec: Detector, classes: int, published: list[str]) -> list[str]:
+    named = lines_of(spec.labels)
+    if not named and classes == len(published):
+        return published
+    labels = [BACKGROUND, *(named or [f"class {number}" for number in range(1, classes)])]
+    if len(labels) != classes:
+        raise UserError(
+            f"{spec.labels} has {len(named)} labels, and {Path(spec.weights).name} "
+            f"{classes - 1} classes besides the background",
+            "give one label per line, in the order of the training",
+        )
+    return labels
+
+
+def _untrained(arch: str, classes: int) -> nn.Module:
+    torch.manual_seed(0)
+    module = _module(arch, classes)
+    for each in module.modules():
+        if isinstance(each, nn.BatchNorm2d):
+            each.momentum = None  # the mean of what it sees
+    side, _ = module.transform.fixed_size
+    with torch.no_grad():
+        Rows(module.train())(torch.randn(8, 3, side, side))
+        for block in module.head.classification_head.module_list:
+            block[-1].weight *= LOUDER
+            block[-1].bias.view(-1, classes)[:, 0] += ABOVE
+    return module

@@ -1,0 +1,151 @@
+"""What a detector gives for each of its anchors -> boxes in the picture's own pixels, as
+torchvision's SSD makes them. Pure functions: no Triton here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bundle_serving.scores import softmax
+
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.intp]
+
+# In a row of the network's answer: how its box is shifted and stretched, then a score per class,
+# the background's first.
+BOX = 4
+# In what unit: a tenth of the anchor's size, and a fifth of its logarithm.
+UNITS = np.array([10, 10, 5, 5], np.float32)
+# The most that a box is larger than its anchor, so that the exponential stays finite.
+LARGEST = math.log(1000 / 16)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which boxes count."""
+
+    threshold: float  # their score is above it
+    overlap: float  # of two of a class that share more than this of their area, the better
+    candidates: int  # of each class, before that
+    most: int  # of a picture, after it
+
+    @classmethod
+    def load(cls, path: Path) -> Rules:
+        return cls(**json.loads(path.read_text()))
+
+
+@dataclass(frozen=True)
+class Found:
+    """In one picture, best first."""
+
+    boxes: Floats  # [n, 4]: left, top, right, bottom
+    classes: Numbers
+    scores: Floats
+
+
+@dataclass(frozen=True)
+class Detection:
+    """From the network's answer to the request's."""
+
+    side: int  # of the square that the network sees
+    anchors: Floats  # in that square
+    names: Sequence[str]  # by class, the background's too
+    rules: Rules
+
+    @classmethod
+    def load(cls, folder: Path, side: int) -> Detection:
+        names = (folder / "labels.txt").read_text().splitlines()
+        return cls(side, np.load(folder / "anchors.npy"), names, Rules.load(folder / "rules.json"))
+
+    def answer(self, rows: Floats, sizes: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Rows [pictures, anchors, 4 + classes], and each picture's height and width. A picture
+        with fewer boxes than another one of its request ends with boxes of score 0."""
+        each = [self.find(*picture) for picture in zip(rows, sizes, strict=True)]
+        return padded(each, self.names)
+
+    def find(self, rows: Floats, size: Sequence[int] | NDArray[np.int64]) -> Found:
+        scores = foreground(rows)
+        anchors, classes = candidates(scores, self.rules)
+        boxes = decoded(rows[anchors, :BOX], self.anchors[anchors]).clip(0, self.side)
+        best = scores[anchors, classes]
+        kept = survivors(boxes, classes, self.rules)
+        height, width = size
+        scale = np.array([width, height, width, height], np.float32) / self.side
+        return Found(boxes[kept] * scale, classes[kept] + 1, best[kept])
+
+
+def foreground(rows: Floats) -> Floats:
+    """The probability of each class but the background, for each anchor."""
+    return softmax(rows[..., BOX:])[..., 1:]
+
+
+def candidates(scores: Floats, rules: Rules) -> tuple[Numbers, Numbers]:
+    """Anchors and classes whose score counts, best first: so many of each class."""
+    anchors, classes = np.nonzero(scores > rules.threshold)
+    order = np.argsort(-scores[anchors, classes], kind="stable")
+    anchors, classes = anchors[order], classes[order]
+    by_class = np.argsort(classes, kind="stable")
+    firsts = np.searchsorted(classes[by_class], classes[by_class])
+    place = np.empty_like(by_class)
+    place[by_class] = np.arange(len(by_class)) - firsts
+    enough = place < rules.candidates
+    return anchors[enough], classes[enough]
+
+
+def decoded(shifts: Floats, anchors: Floats) -> Floats:
+    """Boxes [n, 4] of corners."""
+    sizes = anchors[:, 2:] - anchors[:, :2]
+    centres = anchors[:, :2] + sizes / 2
+    shifts = shifts / UNITS
+    centres = centres + shifts[:, :2] * sizes
+    halves = np.exp(np.minimum(shifts[:, 2:], LARGEST)) * sizes / 2
+    return np.concatenate([centres - halves, centres + halves], axis=1)
+
+
+def survivors(boxes: Floats, classes: Numbers, rules: Rules) -> Numbers:
+    """Which boxes stay, given best first: none that overlaps a better one of its class."""
+    left = np.arange(len(boxes))
+    kept: list[np.intp] = []
+    while len(left) and len(kept) < rules.most:
+        best, left = left[0], left[1:]
+        kept.append(best)
+        doubled = overlaps(boxes[best], boxes[left]) > rules.overlap
+        left = left[~(doubled & (classes[left] == classes[best]))]
+    return np.array(kept, np.intp)
+
+
+def overlaps(box: Floats, others: Floats) -> Floats:
+    """The share of their area that the box and each of the others have in common."""
+    corners = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    common = corners.clip(0, None).prod(axis=1)
+    whole = area(box) + area(others) - common
+    share: Floats = common / np.maximum(whole, np.finfo(np.float32).tiny)
+    return share
+
+
+def area(boxes: Floats) -> Floats:
+    sides: Floats = (boxes[..., 2:] - boxes[..., :2]).prod(axis=-1)
+    return sides
+
+
+def padded(each: Sequence[Found], names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """The tensors of an answer."""
+    most = max(len(found.scores) for found in each)
+    answer: Mapping[str, NDArray[Any]] = {
+        "BOXES": np.zeros((len(each), most, BOX), np.float32),
+        "LABELS": np.full((len(each), most), b"", np.object_),
+        "SCORES": np.zeros((len(each), most), np.float32),
+    }
+    for row, found in enumerate(each):
+        count = len(found.scores)
+        answer["BOXES"][row, :count] = found.boxes
+        answer["LABELS"][row, :count] = [names[number].encode() for number in found.classes]
+        answer["SCORES"][row, :count] = found.scores
+    return dict(answer)
