@@ -38,7 +38,10 @@ MADE_HERE = (
     "classification_places",
     "mobilenet_v2_onnx",
     "mobilenet_v2_trt",
+    "detector_onnx",
+    "detector_trt",
 )
+CLASSIFIERS = [name for name in MADE_HERE if name.startswith(("resnet", "class", "mobile"))]
 ASKS_OTHERS = ("cascade_choice",)  # which are warm
 CONFIGS = sorted(REPOSITORY.glob("*/config.pbtxt"))
 MEMBERS = [path for path in CONFIGS if config(path).platform != "ensemble"]
@@ -47,6 +50,7 @@ ENSEMBLES = [
     REPOSITORY / PIPELINE / "configs" / "cpu.pbtxt",
     REPOSITORY / "sentiment_ensemble" / "configs" / "cpu.pbtxt",
     REPOSITORY / "cascade" / "configs" / "cpu.pbtxt",
+    REPOSITORY / "detection" / "configs" / "cpu.pbtxt",
 ]
 
 
@@ -123,7 +127,7 @@ def test_members_are_warmed_up(path: Path) -> None:
     assert bool(config(path).model_warmup) != (path.parent.name in ASKS_OTHERS)
 
 
-@pytest.mark.parametrize("model", [name for name in MADE_HERE if "sentiment" not in name])
+@pytest.mark.parametrize("model", CLASSIFIERS)
 def test_networks_of_pictures_tell_upstreams_image_clients_enough(model: str) -> None:
     """image_client.py goes by where the channels are, and by the names of the classes."""
     for path in (REPOSITORY / model).rglob("*.pbtxt"):
@@ -133,10 +137,10 @@ def test_networks_of_pictures_tell_upstreams_image_clients_enough(model: str) ->
 
 
 def test_the_warmup_picture_is_as_long_as_its_config_says() -> None:
-    warmup = config(REPOSITORY / "preprocessing" / "config.pbtxt").model_warmup[0]
-    tensor = warmup.inputs["INPUT_0"]
-    picture = REPOSITORY / "preprocessing" / "warmup" / tensor.input_data_file
-    assert list(tensor.dims) == [picture.stat().st_size]
+    for model, name in (("preprocessing", "INPUT_0"), ("detection_preprocessing", "FILE")):
+        tensor = config(REPOSITORY / model / "config.pbtxt").model_warmup[0].inputs[name]
+        picture = REPOSITORY / model / "warmup" / tensor.input_data_file
+        assert list(tensor.dims) == [picture.stat().st_size]
 
 
 def test_pins_are_exact_and_used() -> None:

@@ -50,9 +50,9 @@ def test_what_a_person_reads_says_the_same_to_triton() -> None:
 
 def test_plans_take_the_shapes_that_the_recipes_say(tmp_path: Path) -> None:
     made = Workspace(tmp_path)  # which they do not ask
-    texts, of_places, small = (
+    texts, of_places, small, boxes = (
         load(RECIPES / f"{name}.yaml").shapes(made, Settings(DEFAULTS))
-        for name in ("sentiment", "places", "cascade")
+        for name in ("sentiment", "places", "cascade", "detection")
     )
     assert texts == {
         "minShapes": "INPUT_IDS:1x8,ATTENTION_MASK:1x8",
@@ -61,6 +61,7 @@ def test_plans_take_the_shapes_that_the_recipes_say(tmp_path: Path) -> None:
     }
     assert of_places["maxShapes"] == "input_0:100x3x256x256"
     assert small["minShapes"] == "input:1x3x224x224"
+    assert boxes["maxShapes"] == "input:64x3x320x320"
 
 
 def of_pictures(path: Path) -> Image:
@@ -98,7 +99,7 @@ def changed(path: Path, **changes: Any) -> Path:
         ({"colour": "red"}, "unknown key colour", "kind, models, setting, source"),
         ({"pictures__size": 3}, "unknown key pictures.size", "resize, crop, fit, pad"),
         ({"classes": None}, "classes is missing", "resnet50.yaml shows it"),
-        ({"kind": "smell"}, "kind 'smell' is not known", "cascade, image"),
+        ({"kind": "smell"}, "kind 'smell' is not known", "cascade, detection, image"),
         ({"pictures__crop": "wide"}, "pictures.crop: 'wide'", "integer"),
         ({"pictures__interpolation": "cubic"}, "interpolation: 'cubic'", "'bilinear', 'bicubic'"),
         ({"pictures__mean": [1, 2]}, "pictures: ", "mean and std of rgb have 3 each"),
