@@ -49,6 +49,7 @@ TOGETHER = {
     "test_similar.py": "served",
     "test_places.py": "served",
     "test_sentiment.py": "served",
+    "test_detection.py": "served",
     "test_together.py": "served",
     "test_cascade.py": "served",
     "test_kinds.py": "served",
@@ -194,6 +195,7 @@ def together(served: Project, places: Path, tmp_path_factory: pytest.TempPathFac
     export is the same whatever the flavour, and is made once."""
     weights, versions = served.settings["WEIGHTS"], served.path / "build" / "versions"
     served.settings |= {"SENTIMENT": "minilm", "PLACES": str(places), "CASCADE": weights}
+    served.settings |= {"DETECTION": "random"}
     (served.path / "noise.jpg").write_bytes(picture())
     began = served.server_began()
     with once(tmp_path_factory, "others") as kept:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from bundle_serving import PIPELINE
+from scripts.steps.infer import Answer
 from tests.project import ROOT, Project
 
+if TYPE_CHECKING:  # which imports PyTorch
+    from scripts.steps.detectors import Whole
+
 # Beside the first one.
-OTHERS = ("places", "cascade", "sentiment")
+OTHERS = ("places", "cascade", "sentiment", "detection")
 
 MODELS = (
     *("preprocessing", "resnet50_onnx", "postprocessing", PIPELINE),
     *("preprocess", "classification_places", "postprocess", "places_ensemble"),
     *("sentiment_preprocessing", "sentiment_onnx", "sentiment_postprocessing"),
     *("sentiment_ensemble", "mobilenet_v2_onnx", "cascade_choice", "cascade"),
+    *("detection_preprocessing", "detector_onnx", "detection_postprocessing", "detection"),
 )
 
 CLASSES = 365
 CHECKPOINT = "resnet50_places365.pth.tar"
+SSDLITE = "ssdlite320_mobilenet_v3_large"
 
 
 def ask_each(project: Project, photo: Path) -> dict[str, Any]:
@@ -37,6 +44,7 @@ def ask_each(project: Project, photo: Path) -> dict[str, Any]:
             ("places", "classify", {"IMG": str(photo), "MODEL": "places"}),
             ("cascade", "classify", {"IMG": str(photo), "MODEL": "cascade"}),
             ("sentiment", "sentiment", {"TEXT": "I love this place!"}),
+            ("detection", "detect", {"IMG": str(photo)}),
         )
     }
 
@@ -105,3 +113,48 @@ def places_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.floa
     network = torchvision.models.resnet50(weights=None, num_classes=CLASSES).eval()
     network.load_state_dict(read_state(weights))
     return pytorch(network, usual, photos)
+
+
+# Width and height.
+SIZES = (
+    *((640, 480), (480, 640), (320, 320), (1024, 768), (200, 900)),
+    *((97, 61), (1280, 720), (500, 375), (64, 64), (333, 1000)),
+)
+
+
+def of_mixed_sizes(folder: Path) -> list[Path]:
+    """The drawn mug, each time seen otherwise."""
+    from scripts.steps.samples import varied
+
+    photos = []
+    for number, (file, size) in enumerate(zip(varied(), SIZES, strict=False)):
+        photos.append(folder / f"{number}.png")
+        Image.open(io.BytesIO(file)).resize(size).save(photos[-1])
+    return photos
+
+
+def boxes_by_torchvision(detector: Whole, photos: list[Path]) -> list[Answer]:
+    """By its own code from the picture to the boxes, with enough of them to tell something."""
+    expected = [detector.find(Image.open(photo)) for photo in photos]
+    counts = [len(each["SCORES"][0]) for each in expected]
+    assert min(counts) > 0 and len(set(counts)) > 3, counts
+    return expected
+
+
+def assert_same_boxes(expected: Answer, found: Answer, threshold: float) -> None:
+    """Within a pixel, and a hundredth: which only what is that near to the threshold may lack."""
+    both = ((expected, found), (found, expected))
+    for known, other in both:
+        for box, label, score in _each_box(known):
+            near = [
+                abs(score - another)
+                for side, name, another in _each_box(other)
+                if name == label and np.abs(box - side).max() <= 1
+            ]
+            assert min(near, default=score - threshold) <= 0.01, (label, score, box)
+
+
+def _each_box(answer: Answer) -> list[tuple[NDArray[np.float32], bytes, float]]:
+    """Without those that a shorter list is padded with."""
+    boxes, labels, scores = (answer[name][0] for name in ("BOXES", "LABELS", "SCORES"))
+    return [each for each in zip(boxes, labels, scores, strict=True) if each[2]]

@@ -30,7 +30,8 @@ def of(server: State, pipeline: Pipeline) -> Subject:
     served = machine.served(server, pipeline)
     ensemble = asked(server, pipeline)
     network = pipeline.recipe.network_model(version.engine)
-    takes_pixels = network is not None and "input" in version.workspace.manifest.onnx
+    kind, *_ = version.workspace.manifest.onnx.get("input", [""]) if network else [""]
+    takes_pixels = kind == "uint8"
     return Subject(
         f"{pipeline.ensemble}, serving {served['network']}",
         (ensemble,),

@@ -43,7 +43,7 @@ class Shown:
     """What the networks are compared on."""
 
     files: list[bytes]
-    pixels: NDArray[np.uint8]  # noise, and then each file's
+    pixels: NDArray[Any]  # noise, and then each file's
 
 
 def shown(samples: Path | None, transform: Mapping[str, Any]) -> Shown:
@@ -93,7 +93,7 @@ def finish(
         transform=made.transform,
         onnx={
             "sha256": files.sha256(path),
-            "input": ["uint8", *asked.pixels.shape[1:]],
+            "input": [asked.pixels.dtype.name, *asked.pixels.shape[1:]],
             "classes": len(made.labels),
             "answers": made.answers,
             "together": made.together,

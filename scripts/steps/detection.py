@@ -1,11 +1,11 @@
 """One of torchvision's detectors -> ONNX, checked against PyTorch, with its anchors and labels.
 
     python -m scripts.steps.detection --arch ssdlite320_mobilenet_v3_large --weights default \
-        --boxes '{"threshold": 0.05, …}' --out build/detection
+        --boxes '{"threshold": 0.3, …}' --out build/detection
 
-Out: model.onnx (uint8 NCHW `input` -> FP32 `output` [batch, anchors, 4 + classes]: how each
-anchor's box is shifted, and its scores), anchors.npy, labels.txt, reference.npz, pictures/,
-expected.npz (what torchvision finds in those) and manifest.json.
+Out: model.onnx (FP32 NCHW `input`, from 0 to 255 -> FP32 `output` [batch, anchors, 4 + classes]:
+how each anchor's box is shifted, and its scores), anchors.npy, labels.txt, reference.npz,
+pictures/, expected.npz (what torchvision finds in those) and manifest.json.
 """
 
 from __future__ import annotations
@@ -108,14 +108,13 @@ def export(spec: Detector, out: Path) -> None:
     identity = spec.identity()  # first, for it says what is not there
     with step(f"loading {spec.arch}, weights {Path(spec.weights).name}"):
         from scripts.steps import checked, detectors, networks
-        from scripts.steps.export import to_onnx
 
         detector = detectors.build(spec)
         network = detector.network
         model = networks.Pixels(network, spec.precision).eval()
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
-            to_onnx(model, network.transform["crop"], draft / "model.onnx")
+            detectors.to_onnx(model, network.transform["crop"], draft / "model.onnx")
         made = checked.Made(
             identity=identity,
             untrained=spec.untrained,

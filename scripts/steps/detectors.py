@@ -12,12 +12,15 @@ import torch
 from PIL import Image
 from torch import nn
 
+from bundle_serving.pictures import Transform, to_pixels
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.steps import golden
 from scripts.steps.detection import WAYS_OUT, Detector
 from scripts.steps.manifest import lines_of
 from scripts.steps.networks import Network, downloaded, read_state
+from scripts.steps.onnx_file import BATCH, save
+from scripts.steps.samples import RANDOM_PICTURES, noise, varied
 from scripts.steps.vision import torchvision
 
 BACKGROUND = "__background__"
@@ -25,8 +28,8 @@ BACKGROUND = "__background__"
 SCORES = "head.classification_head.module_list.0.1.bias"
 
 # Untrained, a network says the same of everything. So that something is found at all, its layers
-# are set to noise, its scores are this much louder, and the background's is higher by so much.
-LOUDER, ABOVE = 12, 6
+# are set to pictures, its scores are this much louder, and the background's is higher by so much.
+LOUDER, ABOVE = 10, 7
 
 
 class Rows(nn.Module):  # type: ignore[misc]  # torch comes without types here
@@ -75,22 +78,28 @@ class Whole:
 def build(spec: Detector) -> Whole:
     entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
     module, labels, origin = _loaded(spec, entry)
-    side, _ = module.transform.fixed_size
     boxes = spec.boxes
     module.score_thresh, module.nms_thresh = boxes["threshold"], boxes["overlap"]
     module.topk_candidates, module.detections_per_img = boxes["candidates"], boxes["most"]
     network = Network(
         module=Rows(module).eval(),
-        transform={
-            **{"resize": side, "crop": side, "interpolation": "bilinear"},
-            **{"fit": "squash", "antialias": False},
-        },
+        transform=_transform(module),
         mean=list(module.transform.image_mean),
         std=list(module.transform.image_std),
         labels=labels,
         weights=origin,
     )
     return Whole(module.eval(), network)
+
+
+def to_onnx(model: nn.Module, side: int, path: Path) -> None:
+    save(model, {"input": torch.zeros(2, 3, side, side)}, ({0: BATCH},), "output", path)
+
+
+def _transform(module: nn.Module) -> dict[str, Any]:
+    side, _ = module.transform.fixed_size
+    squashed = {"interpolation": "bilinear", "fit": "squash", "antialias": False}
+    return {"resize": side, "crop": side, **squashed}
 
 
 def _loaded(spec: Detector, entry: Any) -> tuple[nn.Module, list[str], dict[str, str]]:
@@ -146,13 +155,14 @@ def _labels(spec: Detector, classes: int, published: list[str]) -> list[str]:
 
 def _untrained(arch: str, classes: int) -> nn.Module:
     torch.manual_seed(0)
-    module = _module(arch, classes)
+    module = _module(arch, classes).train()
     for each in module.modules():
         if isinstance(each, nn.BatchNorm2d):
             each.momentum = None  # the mean of what it sees
-    side, _ = module.transform.fixed_size
+    how = Transform(**_transform(module), decode="full")
+    seen = [*noise(how), *(to_pixels(file, how) for file in varied()[:RANDOM_PICTURES])]
     with torch.no_grad():
-        Rows(module.train())(torch.randn(8, 3, side, side))
+        Rows(module)(module.transform.normalize(torch.from_numpy(np.stack(seen)) / 255))
         for block in module.head.classification_head.module_list:
             block[-1].weight *= LOUDER
             block[-1].bias.view(-1, classes)[:, 0] += ABOVE

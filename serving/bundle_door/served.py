@@ -25,6 +25,7 @@ MANIFEST = "manifest.json"
 OTHER = "other"
 
 PICTURES, TEXT, PIXELS, VECTORS = "pictures", "text", "pixels", "vectors"
+BOXES = "boxes"  # of pictures
 
 
 class Network(msgspec.Struct):
@@ -158,7 +159,7 @@ def kind_of(config: Any) -> str | None:
     if not config.ensemble_scheduling.step:
         return None
     if datatype == "UINT8" and tuple(tensor.dims) == (-1,):
-        return PICTURES
+        return BOXES if any(each.name == "BOXES" for each in config.output) else PICTURES
     if datatype == "FP32" and tuple(tensor.dims) == (-1, -1, -1):
         return PIXELS
     return TEXT if datatype == "STRING" else None

@@ -77,7 +77,8 @@ class Transform:
     max_megapixels: float = 50.0
     fit: str = "crop"  # or "squash": whatever its shape; or "letterbox": all of it, with borders
     pad: int = 0  # the level of the borders
-    antialias: bool = True  # if not, few of a large picture's pixels are looked at: for "squash"
+    # If not, few of a large picture's pixels are looked at, and what is between is not rounded.
+    antialias: bool = True
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -108,13 +109,15 @@ def to_pixels(
     data: bytes | memoryview | NDArray[np.uint8], how: Transform, seen: Seen | None = None
 ) -> NDArray[np.uint8]:
     """The bytes of an image file -> uint8 [3, height, width]."""
-    return to_pixels_and_size(data, how, seen)[0]
+    pixels: NDArray[np.uint8] = to_pixels_and_size(data, how, seen)[0]
+    return pixels
 
 
 def to_pixels_and_size(
     data: bytes | memoryview | NDArray[np.uint8], how: Transform, seen: Seen | None = None
-) -> tuple[NDArray[np.uint8], tuple[int, int]]:
-    """And the height and width of the upright picture, as it was decoded."""
+) -> tuple[NDArray[Any], tuple[int, int]]:
+    """And the height and width of the upright picture, as it was decoded. Without antialiasing,
+    pixels are float32."""
     raw = bytes(data)
     if not raw:
         raise PictureError("the picture is empty (0 bytes); send the bytes of an image file")
@@ -131,7 +134,7 @@ def to_pixels_and_size(
                 if seen:
                     seen(len(raw), width, height, image.width / width)
                 picture = _decode(image)
-            cropped = _resize_and_crop(picture, how)
+            pixels = _resized_pixels(picture, how)
     except PictureError:
         raise
     except UnidentifiedImageError:
@@ -146,8 +149,7 @@ def to_pixels_and_size(
         raise PictureError(
             f"the picture is damaged or truncated ({cause}); send the whole, intact file"
         ) from None
-    pixels = np.ascontiguousarray(np.asarray(cropped).transpose(2, 0, 1))
-    return pixels, (picture.height, picture.width)
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1)), (picture.height, picture.width)
 
 
 def check_together(pictures: Sequence[Any], how: Transform) -> None:
@@ -279,12 +281,16 @@ def _resized(size: tuple[int, int], how: Transform) -> tuple[int, int]:
     return most_height * width // height, most_height
 
 
+def _resized_pixels(picture: Image.Image, how: Transform) -> NDArray[Any]:
+    if how.antialias:
+        return np.asarray(_resize_and_crop(picture, how))
+    return _sampled(picture, *how.target)
+
+
 def _resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
     (width, height), (crop_height, crop_width) = picture.size, how.sides
     new_width, new_height = _resized(picture.size, how)
     filter_ = Image.Resampling[how.interpolation.upper()]
-    if not how.antialias:
-        return _sampled(picture, new_width, new_height)
     if how.fit == "letterbox":
         framed = Image.new("RGB", (crop_width, crop_height), (how.pad,) * 3)
         place = (crop_width - new_width) // 2, (crop_height - new_height) // 2
@@ -304,22 +310,23 @@ def _resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
     return picture.resize((crop_width, crop_height), filter_, box)
 
 
-def _sampled(picture: Image.Image, width: int, height: int) -> Image.Image:
+def _sampled(picture: Image.Image, width: int, height: int) -> NDArray[np.float32]:
     """Bilinear between the four pixels around each point, as torch.nn.functional.interpolate."""
     source = np.asarray(picture)
-    (top, bottom, down), (left, right, across) = (
-        _around(*sides) for sides in ((picture.height, height), (picture.width, width))
-    )
+    top, bottom, down = _around(picture.height, height)
+    left, right, across = _around(picture.width, width)
     down, across = down[:, None, None], across[:, None]
     upper = source[np.ix_(top, left)] * (1 - across) + source[np.ix_(top, right)] * across
     lower = source[np.ix_(bottom, left)] * (1 - across) + source[np.ix_(bottom, right)] * across
-    between = upper * (1 - down) + lower * down
-    return Image.fromarray(between.round().astype(np.uint8))
+    between: NDArray[np.float32] = upper * (1 - down) + lower * down
+    return between
 
 
-def _around(has: int, wanted: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _around(
+    has: int, wanted: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]:
     """Of each point of a side: the pixels before and after it, and how near the latter is."""
-    points = (np.arange(wanted, dtype=np.float32) + 0.5) * (has / wanted) - 0.5
-    points = points.clip(0, has - 1).astype(np.float32)
+    points = (np.arange(wanted, dtype=np.float32) + 0.5) * np.float32(has / wanted) - 0.5
+    points = points.clip(0, has - 1)
     before = points.astype(np.intp)
-    return before, np.minimum(before + 1, has - 1), points - before
+    return before, np.minimum(before + 1, has - 1), points - before.astype(np.float32)

@@ -114,6 +114,7 @@ PROGRAMS = {
     "sentiment": "sentiment_postprocessing",
     "places": "postprocess",
     "cascade": "cascade_choice",
+    "detection": "detection_postprocessing",
 }
 
 

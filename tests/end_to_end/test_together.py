@@ -41,7 +41,7 @@ def ask(http: str, model: str, file: bytes, *outputs: str) -> list[Any]:
 @everywhere
 def test_all_are_ready_and_answer_at_once(together: Project) -> None:
     """What a pipeline was made with once stays, without naming it again."""
-    unnamed = dict.fromkeys(("SENTIMENT", "PLACES", "CASCADE"), "")
+    unnamed = dict.fromkeys(("SENTIMENT", "PLACES", "CASCADE", "DETECTION"), "")
     assert not_ready(together) == set()
     photo = together.path / "noise.jpg"
     began = together.server_began()
@@ -49,6 +49,7 @@ def test_all_are_ready_and_answer_at_once(together: Project) -> None:
         ("classify", {"IMG": str(photo)}),
         ("classify", {"IMG": str(photo), "MODEL": "places"}),
         ("classify", {"IMG": str(photo), "MODEL": "cascade"}),
+        ("detect", {"IMG": str(photo)}),
         ("sentiment", {"TEXT": "I hate this place!"}),
     ):
         again = together.make(command, **asked, **unnamed)

@@ -106,6 +106,10 @@ def test_places(tmp_path: Path) -> None:
     assert types_after_its_step("places", Workspace(tmp_path), PLACES="random") == {"HALF"}
 
 
+def test_detection(tmp_path: Path) -> None:
+    assert types_after_its_step("detection", Workspace(tmp_path), DETECTION="random") == {"HALF"}
+
+
 @pytest.mark.skipif(not (VENV / "minilm").is_dir(), reason="minilm is not installed")
 def test_the_classifier_of_texts(tmp_path: Path) -> None:
     assert types_after_its_step("sentiment", Workspace(tmp_path), SENTIMENT="minilm") == {"HALF"}

@@ -99,7 +99,7 @@ def test_pictures_are_sampled_without_antialiasing_and_keep_their_size() -> None
     how = Transform(4, 4, fit="squash", antialias=False, decode="full")
     pixels, size = to_pixels_and_size(file.getvalue(), how)
     assert size == (8, 12) and pixels.shape == (3, 4, 4)
-    assert np.unique(pixels).tolist() == [128]
+    assert np.unique(pixels).tolist() == [127.5]
 
 
 def answer(*boxes: tuple[str, float, Sequence[float]]) -> dict[str, NDArray[Any]]:

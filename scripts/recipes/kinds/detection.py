@@ -181,7 +181,7 @@ def _file(length: int = -1) -> Tensor:
 
 
 def _pixels(name: str, recipe: Detection) -> Tensor:
-    return Tensor(name, "UINT8", [3, recipe.side, recipe.side])
+    return Tensor(name, "FP32", [3, recipe.side, recipe.side])
 
 
 def _rows(name: str, recipe: Detection) -> Tensor:
@@ -190,8 +190,8 @@ def _rows(name: str, recipe: Detection) -> Tensor:
 
 def preprocessing(recipe: Detection) -> str:
     return pbtxt.program(
-        "The bytes of an image file -> uint8 pixels, squashed into a square; and the picture's"
-        " height and width.",
+        "The bytes of an image file -> pixels from 0 to 255, squashed into a square, not rounded;"
+        " and the\npicture's height and width.",
         recipe.models.preprocessing,
         recipe.batch.max,
         [_file()],

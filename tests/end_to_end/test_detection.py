@@ -1,0 +1,87 @@
+"""The pipeline that says what is where, held against torchvision's own detector."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.http
+from PIL import Image
+from tritonclient.utils import InferenceServerException
+
+from bundle_client import Client, PictureRefused
+from scripts.recipes.kinds.detection import Detection
+from scripts.recipes.schema import load
+from scripts.steps.infer import Answer
+from tests.pipelines import SSDLITE, assert_same_boxes, boxes_by_torchvision, of_mixed_sizes
+from tests.project import ROOT, Project
+
+OUTPUTS = ("BOXES", "LABELS", "SCORES")
+
+
+def ask(http: str, *files: bytes) -> Answer:
+    """In one request, padded to the same length."""
+    longest = max(map(len, files))
+    data = np.array([list(file.ljust(longest, b"\0")) for file in files], np.uint8)
+    client = tritonclient.http.InferenceServerClient(http)
+    try:
+        tensor = tritonclient.http.InferInput("INPUT", data.shape, "UINT8")
+        tensor.set_data_from_numpy(data)
+        answer = client.infer("detection", [tensor])
+        return {name: answer.as_numpy(name) for name in OUTPUTS}
+    finally:
+        client.close()
+
+
+def test_boxes_are_those_of_torchvision(together: Project, tmp_path: Path) -> None:
+    """Ten pictures of mixed sizes, which share batches."""
+    from scripts.steps import detectors
+    from scripts.steps.detection import Detector
+
+    recipe = load(ROOT / "recipes" / "detection.yaml")
+    assert isinstance(recipe, Detection)
+    photos = of_mixed_sizes(tmp_path)
+    detector = detectors.build(Detector(SSDLITE, "random", recipe.boxes.model_dump()))
+    expected = boxes_by_torchvision(detector, photos)
+    files = [photo.read_bytes() for photo in photos]
+    with ThreadPoolExecutor(len(files)) as pool:
+        answers = list(pool.map(lambda file: ask(together.http, file), files))
+    together_asked = ask(together.http, *files[:3])
+    for number, known in enumerate(expected):
+        unmarked = answers[number]["LABELS"].astype(np.bytes_)
+        labels = np.char.replace(unmarked, b" (untrained weights)", b"")
+        assert_same_boxes(known, answers[number] | {"LABELS": labels}, recipe.boxes.threshold)
+    for row, alone in enumerate(answers[:3]):
+        count = alone["SCORES"].shape[1]
+        assert np.allclose(together_asked["BOXES"][row, :count], alone["BOXES"][0], atol=0.1)
+        assert not together_asked["SCORES"][row, count:].any()
+
+
+def test_nothing_found_and_no_picture(together: Project, tmp_path: Path) -> None:
+    Image.new("RGB", (50, 80), "black").save(tmp_path / "black.png")
+    with Client(together.http) as client:
+        found = client.detect(tmp_path / "black.png")
+        assert all(0 <= box.left <= box.right <= 50 for box in found.boxes)
+        with pytest.raises(PictureRefused, match="not a readable picture"):
+            client.detect(b"no picture at all")
+    with pytest.raises(InferenceServerException) as refused:
+        ask(together.http, b"no picture at all")
+    assert refused.value.status() == "400"
+
+
+def test_the_command_prints_and_draws(together: Project, tmp_path: Path) -> None:
+    photo, out = of_mixed_sizes(tmp_path)[0], tmp_path / "drawn.png"
+    words = {"IMG": str(photo), "OUT": str(out)}
+    told = json.loads(together.made("detect", JSON="1", **words).splitlines()[-1])
+    assert told["source"] == str(photo) and len(told["boxes"]) > 3
+    assert Image.open(out).size == Image.open(photo).size
+    assert out.read_bytes() != photo.read_bytes()
+    (best,) = json.loads(together.made("detect", JSON="1", TOP="1", **words))["boxes"]
+    assert best == told["boxes"][0] and "(untrained weights)" in best["label"]
+    table = together.made("detect", TOP="2", IMG=str(photo)).splitlines()
+    assert len(table) == 3 and best["label"] in table[1]
+    wrong = together.make("detect", IMG=str(photo), OUT="drawn.doc")
+    assert wrong.returncode and "OUT=drawn.doc does not say what kind of picture" in wrong.stderr
