@@ -17,6 +17,7 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.steps import golden
 from scripts.steps.detection import WAYS_OUT, Detector
+from scripts.steps.infer import Answer
 from scripts.steps.manifest import lines_of
 from scripts.steps.networks import Network, downloaded, read_state
 from scripts.steps.onnx_file import BATCH, save
@@ -60,14 +61,14 @@ class Whole:
             (anchors,) = self.module.anchor_generator(of_size(pixels, [(side, side)]), features)
         np.save(path, anchors.numpy())
 
-    def find(self, picture: Image.Image) -> dict[str, Any]:
+    def find(self, picture: Image.Image) -> Answer:
         """Tensors as a server answers with."""
         pixels = torch.from_numpy(np.array(picture.convert("RGB"))).permute(2, 0, 1) / 255
         with torch.inference_mode():
             (found,) = self.module([pixels])
         return {
             "BOXES": found["boxes"].numpy()[None],
-            "LABELS": np.array([[self.network.labels[n].encode() for n in found["labels"]]]),
+            "LABELS": np.array([[self.network.labels[n] for n in found["labels"]]], np.bytes_),
             "SCORES": found["scores"].numpy()[None],
         }
 

@@ -17,7 +17,7 @@ from scripts.recipes import drawn_boxes, pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Batch, Count, Instances, Models, Part
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
-from scripts.recipes.pictures import OfPictures, labels_of
+from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
@@ -153,7 +153,12 @@ class Detection(OfPictures):
         return 1 if failed else 0
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
-        return agreement.of_boxes(golden.load(made.onnx / EXPECTED), answers)
+        mark = (UNTRAINED if made.manifest.untrained else "").encode()
+        expected = [
+            {**each, LABELS.name: np.char.add(each[LABELS.name], mark)}
+            for each in golden.load(made.onnx / EXPECTED)
+        ]
+        return agreement.of_boxes(expected, answers)
 
     def gist(self, answer: Answer) -> Hashable:
         """The label of the best box."""
