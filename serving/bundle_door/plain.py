@@ -108,6 +108,8 @@ def check_not_empty(content: Sequence[bytes]) -> None:
 def check_takes_pictures(model: str, signature: Signature) -> None:
     if (signature.datatype, signature.dims) != ("UINT8", (-1,)):
         raise Refused(400, f"{model} does not accept picture files; choose another model")
+    if signature.output == "BOXES":
+        raise Refused(400, f"{model} finds boxes, not labels; ask it by make detect, or by infer")
 
 
 def label(entry: str) -> dict[str, Any]:

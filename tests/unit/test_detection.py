@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bundle_client import Box
+from bundle_door.answers import Refused
+from bundle_door.inference import Signature
+from bundle_door.plain import check_takes_pictures
 from bundle_serving.detection import Detection, Found, Rules, candidates, padded, survivors
 from bundle_serving.pictures import Transform, to_pixels_and_size
 from scripts.base.errors import UserError
@@ -171,3 +174,8 @@ def test_what_cannot_be_drawn_is_refused_before_it_is_asked(tmp_path: Path) -> N
         with pytest.raises(UserError, match=message):
             drawn_boxes.require(out, pictures)
     drawn_boxes.require(None, 2)
+
+
+def test_the_door_classifies_nothing_with_a_detector() -> None:
+    with pytest.raises(Refused, match="finds boxes, not labels"):
+        check_takes_pictures("detection", Signature("INPUT", "UINT8", (-1,), True, "BOXES"))
