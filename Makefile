@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help version demo doctor up classify add-model remove-model detect sentiment similar bench rivals \
 	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
-	logs monitoring drift trace kubernetes \
+	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
 	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
@@ -139,6 +139,17 @@ monitoring: $(LAYER)/tools ## Prometheus with percentiles, objectives and alerts
 
 kubernetes: $(LAYER)/tools ## Write what Kubernetes needs, with these settings, to build/kubernetes (PUSH=registry.example/team)
 	$(RUN) kubernetes
+
+swarm-up: $(LAYER)/tools ## Start servers on a Docker Swarm, with a balancer on each node (REPLICAS=3)
+	$(RUN) swarm_up
+
+swarm-load: $(LAYER)/tools ## Hand the server's image to other nodes of the swarm: NODES=ssh://node2,ssh://node3
+	$(RUN) swarm_load
+
+scale: $(LAYER)/tools ## Start more servers on the swarm, or stop some: REPLICAS=4
+	$(RUN) scale
+
+swarm-down: down ## Stop the servers and balancers of the swarm
 
 down: $(LAYER)/tools ## Stop the server
 	$(RUN) down

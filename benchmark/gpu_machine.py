@@ -29,12 +29,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmark import gpu_tensors
+from bundle_serving.agreement import compare
 from bundle_serving.pictures import Transform, to_pixels
 from scripts.base import files
 from scripts.base.errors import guarded
 from scripts.base.paths import ROOT
 from scripts.steps import gpus
-from scripts.steps.agreement import compare
 from scripts.steps.manifest import Torchvision
 from scripts.steps.picture import mug
 from scripts.steps.samples import noise

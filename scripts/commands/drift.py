@@ -27,6 +27,7 @@ def main() -> int:
     known = state.load()
     if known is None:
         raise UserError("no server is running", "start one: make up")
+    known.require_one_server()
     if known.flavour == "gpu":
         raise UserError("the gpu flavour has no door, which compares answers", "see docs/limits.md")
     versions = renewed(known.http) if asked.new else triton_api.get(known.http, "/drift")

@@ -18,6 +18,7 @@ from scripts.storage.shared import Shared
 
 def main() -> int:
     server = model_control.server()
+    server.require_one_server()
     own = (named := arguments.load().triton_model) in own_models.names()
     if own:
         own_models.lay_out(named, server)

@@ -23,6 +23,7 @@ def main() -> int:
         known = state.load()
         if known is None:
             raise UserError("no server is running", "start one: make up")
+        known.require_one_server()
         settings = Settings.load().over(known.settings)
         late = monitoring.write(known, settings, asked.latency_ms)
         if known.flavour != "local":

@@ -16,6 +16,7 @@ from scripts.stacks.state import State
 
 def main() -> int:
     server = model_control.server()
+    server.require_one_server()
     name = model_control.named(server)
     if name in model_control.pipeline():
         raise UserError(

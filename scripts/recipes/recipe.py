@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import PrivateAttr
 
+from bundle_serving import agreement
+from bundle_serving.agreement import Agreement
 from scripts.base.paths import ROOT
 from scripts.recipes.asking import Server as Server
 from scripts.recipes.layout import CPU, Engine, Layout
 from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
-from scripts.steps import agreement, golden
-from scripts.steps.agreement import Agreement
+from scripts.steps import golden
 from scripts.steps.infer import Answer, Question
 from scripts.steps.manifest import ExportSpec
 from scripts.steps.workspace import Workspace

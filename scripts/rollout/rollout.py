@@ -7,10 +7,12 @@ import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from bundle_serving.health import reason_not_to_trust
 from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
+from scripts.recipes.layout import Engine
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
@@ -34,9 +36,13 @@ from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.steps import gate, samples
-from scripts.steps.infer import Question, ask
+from scripts.steps.infer import Answer, Question, ask
 from scripts.steps.samples import MOST_PICTURES
 from scripts.storage.shared import Shared
+
+if TYPE_CHECKING:  # it takes long to load what talks to Docker
+    from scripts.rollout.fleet import Fleet
+    from scripts.stacks.swarm import SwarmStack
 
 # A canary is watched this many times longer, because few requests go there.
 CANARY_TIMES = 10
@@ -56,6 +62,11 @@ class Up:
     settings: Settings
     version: Version
     shared: Shared
+
+    @property
+    def swarm(self) -> SwarmStack | None:
+        """Where many servers are to switch."""
+        return cast("SwarmStack", self.stack) if self.stack.in_place else None
 
     @property
     def control(self) -> Control:
@@ -91,22 +102,27 @@ def to(
     served_with = up_now.server.started_with.over(new.settings)
     layout = up.layout(served_with, engines.of(up_now.stack))
     require_sound(old, new, layout.engine)
+    if canary and up_now.swarm:
+        raise UserError(
+            "a swarm has no canary: each of its servers is proved before it is asked", "omit CANARY"
+        )
     if judge_labels:
         require_trained(old, new)
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
-    memory = engines.prove_served(
+    recipe = new.pipeline.recipe
+    questions = _many_questions(up_now.settings, new)
+    memory, answers = engines.prove_served(
         up_now.stack,
         up_now.settings.start_timeout,
         layout,
         new.pipeline,
         new.workspace,
         partial(up.lay_out, new, layout),
+        questions if up_now.swarm else (),
     )
     require_room(memory, up_now.stack.room(), new)
     up_now.shared.record(history.BEGINS, target, how)
-    switch = Switch(up_now.control, layout.engine, old, new, up_now.shared)
-    recipe = new.pipeline.recipe
-    questions = _many_questions(up_now.settings, new)
+    switch = _switch(up_now, layout.engine, new)
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
     # The answers of untrained weights mean nothing.
     judge_labels = judge_labels and not untrained(old)
@@ -114,7 +130,10 @@ def to(
     with lock.hands_off():
         try:
             with stream:
-                proof = _turn(switch, stream, up_now, canary, least)
+                if isinstance(switch, Switch):
+                    proof = _turn(switch, stream, up_now, canary, least)
+                else:
+                    proof = _turn_each(switch, stream, up_now, least, answers)
         except BaseException as fault:
             # A second Ctrl-C must not interrupt the way back.
             with interrupts.ignored():
@@ -128,6 +147,14 @@ def to(
     console.note(f"{new.named} is live; {done}")
 
 
+def _switch(up_now: Up, engine: Engine, new: Version) -> Switch | Fleet:
+    if up_now.swarm is None:
+        return Switch(up_now.control, engine, up_now.version, new, up_now.shared)
+    from scripts.rollout.fleet import Fleet
+
+    return Fleet(up_now.swarm, up_now.server, up_now.version, new, up_now.shared)
+
+
 def _turn(
     switch: Switch, stream: Stream, up_now: Up, canary: float | None, least_agreement: float
 ) -> str:
@@ -138,7 +165,11 @@ def _turn(
         switch.beside(canary or 0)
         loaded = waiting.seconds
     _ask_golden(switch, up_now)
-    _compare_answers(switch, up_now, stream.questions, least_agreement)
+    asked = _asked(up_now, switch.pipeline, switch.old, stream.questions)
+    answers = _asked(up_now, switch.candidate, switch.new, stream.questions)
+    _compare_answers(
+        _gists(switch.old, asked), _gists(switch.new, answers), switch.new, least_agreement
+    )
 
     stream.candidate, stream.share = (switch.candidate, new), (canary or 50) / 100
     seconds_beside = seconds * CANARY_TIMES if canary else seconds
@@ -154,6 +185,30 @@ def _turn(
     switch.settle()
     took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
     return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+
+
+def _turn_each(
+    fleet: Fleet,
+    stream: Stream,
+    up_now: Up,
+    least_agreement: float,
+    answers: Sequence[Answer],
+) -> str:
+    seconds, ratio = up_now.settings.watch_seconds, up_now.settings.max_p99_ratio
+    old, new = fleet.old, fleet.new
+    live = _asked(up_now, new.pipeline.ensemble, old, stream.questions)
+    _compare_answers(_gists(old, live), _gists(new, answers), new, least_agreement)
+    before = _watch(stream, seconds, f"version {old.number} alone, for comparison")
+    mark, began = stream.taken(), time.monotonic()
+    fleet.turn()
+    took = time.monotonic() - began
+    meanwhile = Figures.of(stream.since(mark))
+    if meanwhile.failed:
+        raise Refused(new.number, f"{meanwhile.failed} requests failed while it came")
+    stream.serves = new.number
+    what = f"version {new.number} live, on trial"
+    after = _judge(stream, what, new.number, seconds, ratio, before)
+    return f"all servers in {took:.0f} s, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
 
 
 def _judge(
@@ -218,34 +273,34 @@ def _many_questions(settings: Settings, version: Version) -> list[Question]:
 
 
 def _compare_answers(
-    switch: Switch, up_now: Up, questions: Sequence[Question], least_percent: float
+    old: Sequence[Hashable], new: Sequence[Hashable], candidate: Version, least_percent: float
 ) -> None:
-    """Sends each request to both versions: a network that hardly ever agrees with the live one is a
-    different network, or a broken one."""
-    with console.waiting(f"comparing both versions on {len(questions)} requests"):
-        old = _answers(up_now, switch.pipeline, switch.old, questions)
-        new = _answers(up_now, switch.candidate, switch.new, questions)
+    """Of the same requests to both versions: a network that hardly ever agrees with the live one is
+    a different network, or a broken one."""
     found = Agreement.of(old, new)
     console.note(str(found))
     if not found.enough(least_percent):
         reason = f"{found}, but MIN_AGREEMENT requires {least_percent:g}%"
         own = "compare on your own photos: SAMPLES=photos"
-        raise Refused(switch.new.number, reason, f"{STAYS}; {own}, or {ANYWAY}")
+        raise Refused(candidate.number, reason, f"{STAYS}; {own}, or {ANYWAY}")
 
 
-def _answers(
-    up_now: Up, model: str, version: Version, questions: Sequence[Question]
-) -> list[Hashable]:
-    """As labels, if there are any: another network may order its classes differently."""
-    recipe, listed = version.pipeline.recipe, version.workspace.onnx / "labels.txt"
-    labels = listed.read_text().splitlines() if listed.exists() else []
+def _asked(up_now: Up, model: str, version: Version, questions: Sequence[Question]) -> list[Answer]:
     connection = up_now.server.http.connection(timeout=60)
     try:
-        gists = [recipe.gist(ask(connection, model, question)) for question in questions]
+        with console.waiting(f"asking {version.named} {len(questions)} requests"):
+            return [ask(connection, model, question) for question in questions]
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise UserError(f"{version.named} does not answer ({fault})", STAYS) from None
     finally:
         connection.close()
+
+
+def _gists(version: Version, answers: Sequence[Answer]) -> list[Hashable]:
+    """As labels, if there are any: another network may order its classes differently."""
+    recipe, listed = version.pipeline.recipe, version.workspace.onnx / "labels.txt"
+    labels = listed.read_text().splitlines() if listed.exists() else []
+    gists = [recipe.gist(each) for each in answers]
     return [
         labels[each] if isinstance(each, int) and each < len(labels) else each for each in gists
     ]
@@ -265,7 +320,7 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
         raise Refused(switch.new.number, f"its answers differ from PyTorch's ({seen}; {bound})")
 
 
-def _go_back(switch: Switch, how: str, fault: BaseException) -> None:
+def _go_back(switch: Switch | Fleet, how: str, fault: BaseException) -> None:
     if isinstance(fault, KeyboardInterrupt):
         why = history.INTERRUPTED
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bundle_serving import agreement
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import precision_of
@@ -15,7 +16,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.server import ask
 from scripts.server.served import served_version
 from scripts.stacks.state import State
-from scripts.steps import agreement, gate
+from scripts.steps import gate
 
 # The door gives no more labels for one picture.
 MOST_LABELS = 1000

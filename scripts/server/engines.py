@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -20,6 +20,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack
 from scripts.stacks.local import run_here
 from scripts.steps import engine, gate, golden, plan, quantise
+from scripts.steps.infer import Answer, Question
 from scripts.steps.manifest import why_export
 from scripts.steps.workspace import Workspace
 
@@ -190,15 +191,17 @@ def prove_served(
     pipeline: Pipeline,
     made: Workspace,
     lay_out: Callable[[Path], None],
-) -> int:
-    """Checks the whole ensemble on a temporary server. Returns the memory that it takes."""
+    more: Sequence[Question] = (),
+) -> tuple[int, list[Answer]]:
+    """Checks the whole ensemble on a temporary server. Returns the memory that it takes, and its
+    answers to `more` requests, which are not judged here."""
     recipe, repository = pipeline.recipe, CANDIDATE / "repository"
     precision, borrowed = precision_of(made, layout.engine), recipe.borrowed(layout.engine)
     words: list[str | Path] = [word for model in borrowed for word in ("--load", model)]
     if network := recipe.network_model(layout.engine):
         reference = made.int8 if precision == "int8" else made.onnx
         words += ["--network", network, "--reference", reference, "--precision", precision]
-    lay_out_candidate(layout, pipeline, made, lay_out)
+    lay_out_candidate(layout, pipeline, made, lay_out, more)
     try:
         stack.run_step(
             "gate",
@@ -206,25 +209,32 @@ def prove_served(
             *("--ensemble", pipeline.ensemble, "--questions", CANDIDATE / "questions.npz", *words),
             *("--config", layout.engine.config, "--limit", f"{limit:g}", "--out", CANDIDATE),
         )
-        judge_candidate(layout, pipeline, made)
-        return int(json.loads((CANDIDATE / "seen.json").read_text())["memory"])
+        answers = judge_candidate(layout, pipeline, made)
+        memory = int(json.loads((CANDIDATE / "seen.json").read_text())["memory"])
+        return memory, answers[len(answers) - len(more) :]
     finally:
         shutil.rmtree(CANDIDATE, ignore_errors=True)
 
 
 def lay_out_candidate(
-    layout: Layout, pipeline: Pipeline, made: Workspace, lay_out: Callable[[Path], None]
+    layout: Layout,
+    pipeline: Pipeline,
+    made: Workspace,
+    lay_out: Callable[[Path], None],
+    more: Sequence[Question] = (),
 ) -> None:
     """Writes what the gate serves, and the requests that it sends."""
     with files.whole_folder(CANDIDATE) as draft:
         lay_out(draft / "repository")
         for model in pipeline.recipe.borrowed(layout.engine):
             files.link_tree(live.REPOSITORY / model, draft / "repository" / model)
-        golden.save(draft / "questions.npz", pipeline.recipe.golden(made))
+        golden.save(draft / "questions.npz", [*pipeline.recipe.golden(made), *more])
 
 
-def judge_candidate(layout: Layout, pipeline: Pipeline, made: Workspace) -> None:
-    """Judges the answers that the gate got."""
-    agreement = pipeline.recipe.judge(made, golden.load(CANDIDATE / "answers.npz"))
+def judge_candidate(layout: Layout, pipeline: Pipeline, made: Workspace) -> list[Answer]:
+    """Judges the golden ones of the answers that the gate got."""
+    answers: list[Answer] = golden.load(CANDIDATE / "answers.npz")
+    agreement = pipeline.recipe.judge(made, answers[: len(pipeline.recipe.golden(made))])
     bound = gate.BOUNDS[precision_of(made, layout.engine)]
     gate.judge("ensemble", agreement, gate.for_the_ensemble(bound, agreement.pictures))
+    return answers

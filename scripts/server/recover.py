@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING, cast
 
 from scripts.base import console, lock
 from scripts.base.errors import UserError
@@ -17,6 +18,9 @@ from scripts.stacks import flavour
 from scripts.stacks.state import State
 from scripts.storage.shared import Shared
 
+if TYPE_CHECKING:  # it takes long to load what talks to Docker
+    from scripts.stacks.swarm import SwarmStack
+
 
 def recover(server: State | None, version: Version, shared: Shared) -> bool:
     """Reports what it found. False if the running server cannot be recovered."""
@@ -29,9 +33,12 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
     try:
         if server:
             limit = server.started_with.start_timeout
-            engine = engines.of(flavour.stack(server.flavour, server.started_with))
-            with lock.hands_off():
-                _recover(Control(server.admin, limit), engine, version, shared)
+            stack = flavour.stack(server.flavour, server.started_with)
+            if stack.in_place:
+                cast("SwarmStack", stack).go_back(server)
+            else:
+                with lock.hands_off():
+                    _recover(Control(server.admin, limit), engines.of(stack), version, shared)
     except UserError as fault:
         console.note(f"the server cannot be recovered ({fault.cause})")
         return False

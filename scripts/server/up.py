@@ -22,7 +22,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, Decoding, Engine, Layout, Share
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.write import write
-from scripts.repository import archive, history, layout_number, live, model_folders
+from scripts.repository import archive, history, layout_number, live, model_folders, proof
 from scripts.repository.archive import Version
 from scripts.server import engines, extra
 from scripts.server.healthy import unhealthy_reason
@@ -72,7 +72,8 @@ def bring_up(settings: Settings) -> State:
         shared.push_live()
         server = _serve(stack, settings, version)
         _record(shared, version, seed, settings)
-        extra.load_again(server)
+        if not stack.in_place:
+            extra.load_again(server)
         if stack.has_door:
             console.note(f"drop a picture on its page: {server.http.url}/")
         return server
@@ -80,6 +81,7 @@ def bring_up(settings: Settings) -> State:
 
 def bring_up_beside(pipeline: Pipeline, server: State) -> State:
     """Loads another pipeline into the running server."""
+    server.require_one_server()
     with lock.one_at_a_time():
         shared = Shared(server.started_with, pipeline)
         shared.pull()
@@ -164,6 +166,8 @@ def lay_out(version: Version, how: Layout, target: Path) -> None:
     live.place(version, target)
     how = replace(how, one_step=version.one_step)
     model_folders.configure(version.pipeline, version.workspace, how, target)
+    if version.pipeline.first:
+        proof.write(version, target)
 
 
 def layout(settings: Settings, engine: Engine) -> Layout:
@@ -192,13 +196,15 @@ def _serve(stack: Stack, settings: Settings, version: Version) -> State:
             console.note(f"up already: {described(known, version)}")
             return known
         console.note("the server is running but does not answer; restarting it")
-    if known:
+    in_place = known is not None and known.flavour == stack.flavour and stack.in_place
+    if known and not in_place:
         _stop(known)
     try:
         stack.start(wanted)
         _wait(stack, wanted, settings.start_timeout, version)
     except BaseException:  # Ctrl-C too: leave no server behind that may not work
-        stack.stop()
+        if not in_place:
+            stack.stop()
         raise
     console.note(f"up: {described(wanted, version)}")
     return wanted

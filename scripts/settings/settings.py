@@ -162,10 +162,14 @@ class Place(Group):
     """Where and how"""
 
     flavour = choice(
-        ("", "gpu", "cpu", "local"),
+        ("", "gpu", "cpu", "local", "swarm"),
         """gpu: containers, TensorRT. cpu: containers, OpenVINO. local: plain processes, no Docker.
-        Empty: gpu if there is an NVIDIA driver, else cpu if Docker answers, else local.""",
+        swarm: as cpu, on the nodes of a Docker Swarm (`make swarm-up`). Empty: gpu if there is an
+        NVIDIA driver, else cpu if Docker answers, else local.""",
         MACHINE,
+    )
+    replicas = whole_or_none(
+        """How many servers a swarm has. Empty: as many as there are, or two.""", COMMAND
     )
     bind = text(
         "127.0.0.1",

@@ -103,6 +103,8 @@ def compose_version() -> tuple[int, ...] | None:
 
 class DockerStack:
     flavour = "cpu"
+    # Whether another server takes this one's place without a stop.
+    in_place = False
     compose_files: tuple[str, ...] = ("compose.yaml",)
     images: tuple[str, ...] = ("export", "server")
     image_suffix = ""
@@ -434,7 +436,8 @@ class DockerStack:
         return [each for each in self._list({"label": FOLDER}) if _folder(each) in OF_CHECKOUT]
 
     def _containers(self, *labels: str) -> list[Container]:
-        return self._list({"label": [f"{PROJECT}={self.project}", *labels]})
+        # An image that Compose built has the project too, and so has what a swarm runs of it.
+        return self._list({"label": [f"{PROJECT}={self.project}", FOLDER, *labels]})
 
     def _list(self, filters: dict[str, str | list[str] | bool]) -> list[Container]:
         try:
@@ -453,7 +456,7 @@ class DockerStack:
     def remove_networks(self, project: str) -> None:
         """Skips networks in use, possibly by stopped containers of another checkout."""
         label = f"{PROJECT}={project}"
-        if not self._list({"label": label}):
+        if not self._list({"label": [label, FOLDER]}):
             for network in self._engine.networks.list(filters={"label": label}):
                 with suppress(APIError):
                     network.remove()

@@ -57,7 +57,7 @@ def possible() -> list[str]:
     """The flavours whose servers may exist on this machine."""
     from scripts.stacks.containers import why_not_docker
 
-    return ["local"] if why_not_docker() else ["gpu", "cpu", "local"]
+    return ["local"] if why_not_docker() else ["gpu", "cpu", "swarm", "local"]
 
 
 def stack(flavour: str, settings: Settings) -> Stack:
@@ -65,5 +65,7 @@ def stack(flavour: str, settings: Settings) -> Stack:
         return LocalStack(settings)
     from scripts.stacks.containers import DockerStack
     from scripts.stacks.gpu import GpuStack
+    from scripts.stacks.swarm import SwarmStack
 
-    return {"gpu": GpuStack, "cpu": DockerStack}[flavour](settings)
+    stacks = {"gpu": GpuStack, "cpu": DockerStack, "swarm": SwarmStack}
+    return stacks[flavour](settings)

@@ -52,6 +52,7 @@ LAYERS = {
 
 class LocalStack:
     flavour = "local"
+    in_place = False
     has_door = True
     run_dir = str(RUN)  # writable, and programs may run from it
     log_hint = f"the whole log is in {LOG.relative_to(ROOT)}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from bundle_serving import sockets
 from bundle_serving.address import Address
 from scripts.base import files
+from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import exposure
@@ -53,6 +54,11 @@ class State:
         if self.flavour == "gpu":  # which has no door
             return replace(found, certificate=None, api_key="")
         return found
+
+    def require_one_server(self) -> None:
+        """For what is done to a server, and would be done to any one of a swarm's."""
+        if self.flavour == "swarm":
+            raise UserError("this is not done on a swarm, whose servers are many", "docs/swarm.md")
 
     def save(self, path: Path = PATH) -> None:
         files.write(path, json.dumps(asdict(self), indent=2) + "\n")

@@ -14,9 +14,9 @@ import json
 import sys
 from pathlib import Path
 
+from bundle_serving.agreement import Bound, compare
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
-from scripts.steps.agreement import Bound, compare
 from scripts.steps.manifest import EXPECTED, Foreign, external_data, lines_of, why_export
 from scripts.steps.progress import step
 from scripts.steps.reading import GIVES

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving.agreement import Bound, compare
 from bundle_serving.pictures import Transform
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps.agreement import Bound, compare
 from scripts.steps.manifest import Manifest
 from scripts.steps.original import rows, session
 from scripts.steps.progress import step

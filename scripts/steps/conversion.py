@@ -9,8 +9,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from bundle_serving.agreement import Bound, compare
 from scripts.base.errors import UserError
-from scripts.steps.agreement import Bound, compare
 from scripts.steps.foreign import adopted, opened
 from scripts.steps.original import rows, serialised, session
 from scripts.steps.reading import Reading

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving.agreement import Bound, compare
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.settings.precision import PRECISIONS
-from scripts.steps.agreement import Bound, compare
 from scripts.steps.infer import Question
 from scripts.steps.manifest import pinned
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bundle_serving.agreement import Bound
 from scripts.base import files
 from scripts.base.errors import guarded
 from scripts.settings.architectures import DRAWN, require_known
-from scripts.steps.agreement import Bound
 from scripts.steps.drawn import kept
 from scripts.steps.manifest import Torchvision, why_export
 from scripts.steps.progress import step

@@ -29,6 +29,7 @@ from typing import IO
 import numpy as np
 
 from bundle_serving import leftovers, over_socket, sockets
+from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import is_ngc
@@ -36,7 +37,6 @@ from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.base.ports import free_ports
 from scripts.steps import engine, golden
-from scripts.steps.agreement import Agreement, Bound, compare
 from scripts.steps.infer import Answer, Question, ask
 
 # The largest difference from PyTorch's probabilities in float32, by the network's arithmetic:

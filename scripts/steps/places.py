@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundle_serving.agreement import Bound
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, guarded
-from scripts.steps.agreement import Bound
 from scripts.steps.manifest import NOTHING, Manifest, of_file, pinned, why_export
 from scripts.steps.progress import step
 
@@ -194,7 +194,7 @@ def _check(module: Any, precision: str, side: int, out: Path) -> float:
     import onnxruntime
     import torch
 
-    from scripts.steps.agreement import compare
+    from bundle_serving.agreement import compare
 
     pixels = torch.randn(4, 3, side, side, generator=torch.manual_seed(0))
     with torch.inference_mode():

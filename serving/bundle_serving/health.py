@@ -1,8 +1,10 @@
 """Is the pipeline answering? Exit 0 when a real inference goes through, 1 with the reason if not.
 
-    python -m bundle_serving.health [--address 127.0.0.1:8000] [--model NAME]
+    python -m bundle_serving.health [--address 127.0.0.1:8000] [--model NAME] [--proof FILE]
 
 Triton's own readiness stays green over a dead python stub, so nothing less than an answer counts.
+With a proof, a container's server is healthy only once it has answered those requests as PyTorch
+did; one that answers them otherwise is ended.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
+import signal
 import sys
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +41,8 @@ LENGTH = "Inference-Header-Content-Length"
 CHECK_HEADER = "bundle-check"
 # And answers them anew.
 COMPUTED = {"Cache-Control": "no-cache", CHECK_HEADER: "1"}
+# In a container, as long as it lives.
+PROVED = Path("/run/triton/proved")
 BLACK_PIXEL = {"shape": [1, 1, 1, 3], "datatype": "FP32", "data": [0, 0, 0]}
 
 
@@ -90,13 +97,37 @@ def _refusal(body: bytes, header: int) -> str | None:
     return None
 
 
+def not_proved(at: Address, model: str, file: Path) -> str | None:
+    """Asks once; a note says later that it did."""
+    if PROVED.exists():
+        return None
+    from bundle_serving import proof  # with numpy, which no other check needs
+
+    try:
+        reason = proof.refusal(at, model, file)
+    except (OSError, ValueError, KeyError, http.client.HTTPException) as fault:
+        return str(fault) or type(fault).__name__
+    if reason:
+        # What is said here, `docker inspect` alone shows.
+        with suppress(OSError), Path("/proc/1/fd/2").open("a") as log:
+            log.write(f"error: the server is ended: {reason}\n")
+        os.kill(1, signal.SIGTERM)
+        return reason
+    PROVED.touch()
+    return None
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--address", default="127.0.0.1:8000", type=Address.of)
     parser.add_argument("--model", default=PIPELINE)
     parser.add_argument("--admin-key-file", type=Path, help="sent to the door as an API key")
+    parser.add_argument("--proof", type=Path, help="requests, and PyTorch's answers")
     options = parser.parse_args(argv)
-    reason = reason_not_to_trust(own(options.address, options.admin_key_file), options.model)
+    address = own(options.address, options.admin_key_file)
+    reason = reason_not_to_trust(address, options.model)
+    if not reason and options.proof:
+        reason = not_proved(address, options.model, options.proof)
     if reason:
         reason = why_lost() or reason
         print(f"{options.model} does not answer: {reason}", file=sys.stderr)

@@ -29,7 +29,7 @@ from scripts.recipes import pbtxt
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
 from scripts.recipes.recipe import Recipe
 from scripts.steps import infer
-from scripts.steps.agreement import Agreement
+from bundle_serving.agreement import Agreement
 
 PIXELS, TOTAL = Tensor("PIXELS", "UINT8", [3, 224, 224]), Tensor("SUM", "FP32", [1])
 PROGRAM = """from bundle_serving.triton import answer, array

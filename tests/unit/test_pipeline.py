@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bundle_serving import PIPELINE
+from bundle_serving.agreement import Bound, compare
 from bundle_serving.pictures import Transform
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -18,7 +19,6 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share
 from scripts.repository import model_folders
 from scripts.steps import engine, quantise, samples
-from scripts.steps.agreement import Bound, compare
 from scripts.steps.manifest import Manifest, Torchvision, why_export
 from scripts.steps.workspace import Workspace
 from tests.project import ROOT, picture

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundle_serving.agreement import Bound
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
-from scripts.steps.agreement import Bound
 from scripts.steps.manifest import NOTHING, Manifest, pinned, why_export
 from scripts.steps.progress import step
 from scripts.steps.texts import sentences
@@ -141,9 +141,9 @@ def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
     import onnxruntime
     import torch
 
+    from bundle_serving.agreement import compare
     from bundle_serving.texts import to_tokens
     from scripts.steps import golden
-    from scripts.steps.agreement import compare
 
     texts = [each.text for each in sentences.read()[::20]]
     onnx_path = out / "model.onnx"

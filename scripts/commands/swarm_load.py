@@ -1,0 +1,28 @@
+"""Hands the server's image to the engines of other nodes, where no registry does it.
+
+make swarm-load NODES=ssh://user@node2,ssh://user@node3
+"""
+
+from __future__ import annotations
+
+from scripts.base import console
+from scripts.base.errors import UserError
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+from scripts.stacks.containers import why_not_docker
+from scripts.stacks.swarm import SwarmStack
+
+
+def main() -> int:
+    if obstacle := why_not_docker():
+        raise UserError("images need Docker", obstacle)
+    nodes = [each.strip() for each in arguments.load().nodes.split(",") if each.strip()]
+    if not nodes:
+        raise UserError("no NODES given", "name them: make swarm-load NODES=ssh://user@node2")
+    stack = SwarmStack(Settings.load())
+    stack.build("server")
+    for node in nodes:
+        with console.waiting(f"handing the server's image to {node}"):
+            stack.load_into(node)
+        console.note(f"loaded into {node}: {stack.image}")
+    return 0

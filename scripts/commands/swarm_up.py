@@ -1,0 +1,28 @@
+"""Starts servers on the nodes of a Docker Swarm, with a balancer on each node; run it on a manager.
+
+    make swarm-up REPLICAS=3
+    make swarm-up REPLICAS=3 REPOSITORY=s3://bucket/models/live
+
+Exports, checks and lays out what has changed, as make up does. Servers that run already are
+replaced one after the other.
+"""
+
+from __future__ import annotations
+
+from bundle_serving.exposure import is_loopback
+from scripts.base import lock
+from scripts.server import up
+from scripts.settings.settings import Settings
+from scripts.stacks.swarm import SwarmStack
+
+
+def main() -> int:
+    settings = Settings.load().replaced(FLAVOUR="swarm")
+    if is_loopback(settings.bind):  # others reach a node's ports, whatever BIND says of this one
+        settings = settings.replaced(BIND="0.0.0.0")
+    up.bring_up(settings)
+    with lock.one_at_a_time():
+        stack = SwarmStack(settings)
+        if settings.replicas and settings.replicas != stack.replicas:
+            stack.scale(settings.replicas)
+    return 0

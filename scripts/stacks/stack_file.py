@@ -1,0 +1,188 @@
+"""The stack file of a Docker Swarm, from what Compose makes of compose.yaml.
+
+`docker stack` ignores some of what Compose knows, and refuses some; what has another form there is
+translated, and the rest is named in LEFT_OUT with its reason. A key that is neither is refused, so
+that nothing of a COMPOSE_OVERRIDE is lost in silence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.base.errors import UserError
+
+Service = dict[str, Any]
+
+SERVER, BALANCER = "server", "balancer"
+# Docker's name for the addresses of all tasks of a service.
+SERVERS = f"tasks.{SERVER}"
+
+# The same in a stack.
+KEPT = (
+    *("user", "read_only", "cap_drop", "cap_add", "init", "environment", "labels", "logging"),
+    *("healthcheck", "stop_grace_period"),
+)
+TRANSLATED = (
+    *("image", "ports", "volumes", "tmpfs", "secrets", "shm_size", "mem_limit", "pids_limit"),
+    *("restart", "networks"),
+)
+LEFT_OUT = {
+    "build": "images are built before, and loaded or pushed",
+    "command": "it is the image's",
+    "entrypoint": "it is the image's",
+    "depends_on": "the steps have run before",
+    "security_opt": "no-new-privileges is a setting of each node's engine there",
+}
+
+KEY, TLS, S3, AUTHORITIES = "/run/key", "/run/tls", "/run/secrets/s3", "/etc/ssl/certs"
+PROOF = "/run/proof.npz"
+# In a container: user and group of the server.
+READER = {"uid": "65532", "gid": "65532", "mode": 0o440}
+NAME_CHARACTERS = 63
+# What becomes of the volume `state`: it lives as long as the container.
+STATE_BYTES = 16 << 20
+BALANCERS_MEMORY = "1g"
+OF_BALANCERS = ("user", "read_only", "cap_drop", "init", "logging", "stop_grace_period")
+BALANCERS_SETTINGS = ("BIND", "INSECURE", "TLS_CERT", "MAX_BODY_MB")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a stack has besides the service of compose.yaml."""
+
+    name: str
+    image: str
+    # A folder that each node has under this path, or its address on S3.
+    models: Path | str
+    replicas: int
+    # The balancer's, by those inside.
+    ports: Mapping[int, int]
+    # Where each lies in a container.
+    secrets: Mapping[str, Path]
+    proof: Path
+
+
+def of(server: Service, given: Given) -> dict[str, Any]:
+    """All of it; as JSON, which is YAML too."""
+    _require_known(server)
+    kept = {name: server[name] for name in KEPT if name in server}
+    kept["environment"] = {name: value or "" for name, value in server["environment"].items()}
+    if isinstance(given.models, str):
+        kept["environment"]["REPOSITORY"] = given.models
+    secrets = {target: _named(given.name, file) for target, file in given.secrets.items()}
+    proof = _named(given.name, given.proof)
+    shown = {target: name for target, name in secrets.items() if target.startswith(TLS)}
+    return {
+        "version": "3.9",
+        "services": {
+            SERVER: kept | _server(server, given, secrets, proof),
+            BALANCER: _balancer(kept, given, shown),
+        },
+        # Not the name that Compose gives to the network of the steps.
+        "networks": {
+            "default": {"name": f"{given.name}_swarm", "driver": "overlay", "attachable": True}
+        },
+        "secrets": {
+            name: {"name": name, "file": str(given.secrets[target])}
+            for target, name in secrets.items()
+        },
+        "configs": {proof: {"name": proof, "file": str(given.proof)}},
+    }
+
+
+def _require_known(server: Service) -> None:
+    for name in server.keys() - {*KEPT, *TRANSLATED, *LEFT_OUT}:
+        raise UserError(f"a swarm's services have no {name}", "remove it from COMPOSE_OVERRIDE")
+
+
+def _server(
+    server: Service, given: Given, secrets: Mapping[str, str], proof: str
+) -> dict[str, Any]:
+    healthcheck = server["healthcheck"]
+    return {
+        "image": given.image,
+        "volumes": _mounts(server, given.models),
+        "secrets": _handed(secrets),
+        "configs": [{"source": proof, "target": PROOF}],
+        "healthcheck": healthcheck | {"test": [*healthcheck["test"], f"--proof={PROOF}"]},
+        "deploy": {
+            "replicas": given.replicas,
+            # Addresses, not a virtual one: the balancers choose for each request.
+            "endpoint_mode": "dnsrr",
+            "resources": {"limits": {"memory": server["mem_limit"], "pids": server["pids_limit"]}},
+            "restart_policy": {"condition": "any", "delay": "1s"},
+            # One after the other, each in the place of one that serves until then; the first that
+            # does not become healthy stops it, and all go back.
+            "update_config": {
+                "parallelism": 1,
+                "order": "start-first",
+                "failure_action": "rollback",
+                "max_failure_ratio": 0,
+                "monitor": "5s",
+            },
+            "rollback_config": {"parallelism": 1, "order": "start-first", "monitor": "5s"},
+        },
+    }
+
+
+def _balancer(kept: Service, given: Given, secrets: Mapping[str, str]) -> dict[str, Any]:
+    """The same whatever is served, so that it stays when the servers are replaced."""
+    as_the_server = {name: kept[name] for name in OF_BALANCERS if name in kept}
+    return as_the_server | {
+        "image": given.image,
+        "environment": {name: kept["environment"][name] for name in BALANCERS_SETTINGS},
+        "command": [
+            *("python3", "-m", "bundle_door.balancer"),
+            *("--servers", SERVERS, "--run-dir", "/tmp"),
+        ],
+        "volumes": [_in_memory("/tmp")],
+        "secrets": _handed(secrets),
+        "ports": [
+            {"target": inside, "published": outside, "mode": "host"}
+            for inside, outside in given.ports.items()
+        ],
+        "healthcheck": {
+            "test": ["CMD", "bash", "-c", "</dev/tcp/127.0.0.1/8000"],
+            **{"interval": "5s", "timeout": "3s", "start_period": "30s"},
+        },
+        "deploy": {
+            "mode": "global",
+            "endpoint_mode": "dnsrr",
+            "resources": {"limits": {"memory": BALANCERS_MEMORY, "pids": 256}},
+            "restart_policy": {"condition": "any", "delay": "1s"},
+            # Two cannot have one node's port.
+            "update_config": {"parallelism": 1, "order": "stop-first"},
+        },
+    }
+
+
+def _mounts(server: Service, models: Path | str) -> list[dict[str, Any]]:
+    made = [_in_memory("/dev/shm", int(server["shm_size"])), _in_memory("/state", STATE_BYTES)]
+    for each in server["tmpfs"]:
+        target, _, options = each.partition(":")
+        # Docker's own mounts in memory are all noexec, its volumes are not.
+        executed = "exec" in options.split(",")
+        made.append({"type": "volume", "target": target} if executed else _in_memory(target))
+    if isinstance(models, Path):
+        source = {"type": "bind", "source": str(models)}
+        made.append(source | {"target": "/models", "read_only": True})
+    return made
+
+
+def _in_memory(target: str, size: int | None = None) -> dict[str, Any]:
+    return {"type": "tmpfs", "target": target, **({"tmpfs": {"size": size}} if size else {})}
+
+
+def _handed(secrets: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"source": name, "target": target, **READER} for target, name in secrets.items()]
+
+
+def _named(stack: str, file: Path) -> str:
+    """Another name for another content: a swarm's secrets and configs never change."""
+    mark = hashlib.sha256(stack.encode() + file.read_bytes()).hexdigest()[:12]
+    end = f"-{file.name.replace('.', '-')}-{mark}"
+    return stack[: NAME_CHARACTERS - len(end)] + end

