@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import TYPE_CHECKING, cast
 
 from rich.table import Table
 
@@ -21,7 +22,11 @@ from scripts.server import known_flaws, triton_api
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.served import described, served_version
 from scripts.stacks import flavour, state
+from scripts.stacks.stack_file import BALANCER
 from scripts.stacks.state import State
+
+if TYPE_CHECKING:  # it takes long to load what talks to Docker
+    from scripts.stacks.swarm import SwarmStack
 
 REMEDY = "start one: make up"
 MOST_EVENTS = 5  # of the keeper's restorations
@@ -47,6 +52,8 @@ def main() -> int:
         console.note(
             f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"
         )
+    if stack.in_place:
+        console.out.print(_servers(cast("SwarmStack", stack)))
     if lost:  # what is open keeps working; nothing more can be opened
         console.note(f"warning: {lost}")
     console.out.print(_models(known.http))
@@ -69,6 +76,13 @@ def _engine(known: State, version: Version) -> str:
         return f"plan of TensorRT {built['identity']['TensorRT']} for {built['gpu']['name']}"
     proved = made.decision
     return f"precision {proved['precision']}: {proved['why']}"
+
+
+def _servers(stack: SwarmStack) -> Table:
+    table = Table("on the swarm", "node", "state", "", box=None)
+    for task in (*stack.tasks(), *stack.tasks(BALANCER)):
+        table.add_row(task.name, task.node, task.state, task.error)
+    return table
 
 
 def _models(address: Address) -> Table:

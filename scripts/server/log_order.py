@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
@@ -16,6 +16,8 @@ OURS = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z (\w+): (.*)")
 AS_JSON = re.compile(r'\{"time":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z","source":"(\w+)",.*')
 # I1120 12:27:37.262297 107 server.cc:674] "…", without a year and in UTC
 TRITON = re.compile(r"([IWEF])(\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d{3})\d* \d+ (.*)")
+# Before each line of a swarm's: NAME_server.2.ID@node    | the line
+OF_A_SWARM = re.compile(r"\S+_(\w+\.\d+)\.\w+@(\S+) +\| (.*)")
 WIDTH = len("keeper")
 
 
@@ -36,6 +38,9 @@ class Entry:
 
 def entry(line: str, now: datetime) -> Entry | None:
     """None for a line that has no time."""
+    if found := OF_A_SWARM.fullmatch(line):
+        new = entry(found[3], now)
+        return new and replace(new, text=f"{found[1]}@{found[2]} {new.text}")
     if found := OURS.fullmatch(line):
         return Entry(found[1], found[2], found[3])
     if found := AS_JSON.fullmatch(line):

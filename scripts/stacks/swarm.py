@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,19 +41,20 @@ USUAL_REPLICAS = 2
 OVER = ("complete", "shutdown", "failed", "rejected", "orphaned", "remove")
 ROLLBACK = "rollback_started"
 GOING_ON = ("updating", ROLLBACK)
-LEAVE_S = 60
+LEAVE_S, LOG_S = 60, 20
+STAYED = "the servers from before serve on; see make logs"
 
 
 @dataclass(frozen=True)
 class Task:
     """A server or balancer on a node, as the manager last heard of it."""
 
+    id: str
     name: str
     node: str
     state: str
     fingerprint: str
     error: str
-    address: str
 
 
 class SwarmStack(DockerStack):
@@ -212,7 +214,7 @@ class SwarmStack(DockerStack):
         }
         wanted = [each for each in found if each["DesiredState"] == "running"]
         return sorted(
-            (_task(each, nodes.get(each.get("NodeID"), "")) for each in wanted),
+            (_task(service, each, nodes.get(each.get("NodeID"), "")) for each in wanted),
             key=lambda task: (task.node, task.name),
         )
 
@@ -259,13 +261,18 @@ class SwarmStack(DockerStack):
                 time.sleep(0.5)
 
     def _why(self) -> str:
-        """What the server said that was ended last, or else its engine."""
-        if found := re.findall(r"error: the server is ended: (.*)", self.log()):
-            return str(found[-1])
+        """What the server said that ended last, or else its engine."""
         tasks = self._manager.services.get(f"{self.project}_{SERVER}").tasks()
-        failed = [each["Status"] for each in tasks if each["Status"].get("Err")]
-        last = max(failed, key=lambda status: str(status["Timestamp"]), default=None)
-        return str(last["Err"]) if last else "its engine gives no reason"
+        failed = [each for each in tasks if each["Status"].get("Err")]
+        last = max(failed, key=lambda task: str(task["Status"]["Timestamp"]), default=None)
+        if last is None:
+            return "its engine gives no reason"
+        with suppress(subprocess.TimeoutExpired):
+            command = ["docker", "service", "logs", "--raw", last["ID"]]
+            log = subprocess.run(command, capture_output=True, text=True, timeout=LOG_S)
+            if found := re.findall(r"error: the server is ended: (.*)", log.stdout + log.stderr):
+                return str(found[-1])
+        return str(last["Status"]["Err"])
 
     def alive(self, service: str = SERVER) -> bool:
         return any(task.state == "running" for task in self.tasks(service))
@@ -281,16 +288,20 @@ class SwarmStack(DockerStack):
         return None
 
     def log(self, service: str = SERVER) -> str:
-        command = ["docker", "service", "logs", f"{self.project}_{service}"]
-        return subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
+        process = self.log_process(follow=False)
+        try:
+            return process.communicate(timeout=LOG_S)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return ""
 
     def log_process(self, follow: bool) -> subprocess.Popen[str]:
-        """Of all servers; each line begins with its server and node."""
+        """Of the servers that run; each line begins with its server and node. Of a whole service,
+        Docker waits for ever where a node is gone."""
+        option = "--follow" if follow else ""
+        script = f'for task; do docker service logs {option} "$task" & done; wait'
         return subprocess.Popen(
-            [
-                *("docker", "service", "logs", *(["--follow"] if follow else [])),
-                f"{self.project}_{SERVER}",
-            ],
+            ["sh", "-c", script, "logs", *(task.id for task in self.tasks())],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -315,21 +326,14 @@ class SwarmStack(DockerStack):
         return was
 
 
-STAYED = "the servers from before serve on; see make logs"
-
-
-def _task(found: dict[str, Any], node: str) -> Task:
+def _task(service: str, found: dict[str, Any], node: str) -> Task:
     status = found["Status"]
-    addresses = [
-        address.partition("/")[0]
-        for network in found.get("NetworksAttachments") or ()
-        for address in network.get("Addresses") or ()
-    ]
+    labels = found["Spec"]["ContainerSpec"].get("Labels", {})
     return Task(
-        f"{SERVER}.{found.get('Slot', '')}",
+        found["ID"],
+        f"{service}.{found['Slot']}" if "Slot" in found else service,
         node,
         status["State"],
-        found["Spec"]["ContainerSpec"].get("Labels", {}).get(FINGERPRINT, ""),
+        labels.get(FINGERPRINT, ""),
         status.get("Err", ""),
-        addresses[0] if addresses else "",
     )
