@@ -140,7 +140,8 @@ def _plug(stack: ExitStack, bridge: str, namespace: str, address: str, name: str
 def _remove(node: Node) -> None:
     """What an engine that was killed has left too. Its mounts ended with its namespace."""
     if node.answers():
-        subprocess.run(["docker", "--host", node.host, "swarm", "leave", "--force"])
+        leave = ["docker", "--host", node.host, "swarm", "leave", "--force"]
+        subprocess.run(leave, capture_output=True)
     node.kill()
     for controller in Path("/sys/fs/cgroup").glob(f"*/{node.name}"):
         for group in sorted(controller.rglob("*/"), reverse=True):

@@ -180,11 +180,11 @@ def swarm(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Iterator[S
             loaded.write_text(json.dumps({"server": id}))
             made = Swarm(project, nodes)
             refused = made.make("swarm-up")
-            assert "not a manager of a swarm" in error_lines(refused.stderr)[0]
-            join(nodes)
-            refused = made.make("swarm-up")
             assert "make keys ADD=ann" in error_lines(refused.stderr)[0]
             made.made("keys", "ADD=ann")
+            refused = made.make("swarm-up")
+            assert "not a manager of a swarm" in error_lines(refused.stderr)[0]
+            join(nodes)
             made.made("swarm-load", f"NODES={nodes[1].host}")
             began = time.monotonic()
             made.made("swarm-up", "REPLICAS=3")

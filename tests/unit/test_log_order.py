@@ -33,6 +33,13 @@ def test_in_the_order_of_times() -> None:
     ]
 
 
+def test_a_swarm_says_whose_line_it_is() -> None:
+    before = "bundle_server.2.l0cghe8rodmnliqbz@node-1    | "
+    (shown,) = ordered([before + LOG[4], before + "without a time"], NOW)
+    assert shown.source == "door" and shown.text == "server.2@node-1 id=1 status=200"
+    assert len(shown.more) == 1
+
+
 def test_the_last_ones() -> None:
     assert [each.source for each in ordered(LOG, NOW, since=90)] == ["door"]
     assert [each.source for each in ordered(LOG, NOW, most=2)] == ["keeper", "door"]
