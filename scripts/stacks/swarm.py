@@ -15,7 +15,7 @@ from typing import Any
 
 from docker.errors import NotFound
 
-from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
+from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -25,7 +25,6 @@ from scripts.stacks.containers import DockerStack, last_line
 from scripts.stacks.stack_file import KEY, S3, SERVER, TLS, Given
 from scripts.stacks.state import State
 from scripts.storage import key_files, on_demand
-from scripts.storage.from_containers import seen_from_containers
 from scripts.storage.location import from_settings
 
 FOLDER = ROOT / "build" / "swarm"
@@ -65,6 +64,12 @@ class SwarmStack(DockerStack):
 
     def prepare(self) -> None:
         self._require_manager()
+        location = from_settings(self._settings)
+        if location and is_loopback(location.host):
+            raise UserError(
+                f"other nodes cannot reach {location.endpoint}, which is this machine itself",
+                "set REPOSITORY to an address that all nodes reach",
+            )
         super().prepare()
 
     def _require_manager(self) -> None:
@@ -183,8 +188,7 @@ class SwarmStack(DockerStack):
             return MODELS / name
         copies = remote.beside("swarm")
         copies.mirror(live.REPOSITORY, to=name, known=remote.archive.prefix)
-        seen = seen_from_containers(copies.location, self._settings)
-        return f"{seen}/{name}"
+        return f"{copies.location}/{name}"
 
     def _leave_only(self, name: str) -> None:
         if remote := on_demand.remote(self._settings):

@@ -214,7 +214,7 @@ def test_it_answers_on_every_node_and_says_where_it_runs(swarm: Swarm) -> None:
     assert {"node1", "node2"} <= {*status.split()}
     assert "version 1 live" in swarm.made("history")
     assert "resnet50_onnx" in swarm.made("models")
-    wait_until(lambda: "path=/classify" in swarm.made("logs"), "the access log")
+    wait_until(lambda: "/infer " in swarm.made("logs"), "the access log")
     assert "@node2 " in swarm.made("logs", "SINCE=1h")
     for command in ("load", "unload", "drift", "monitoring"):
         refused = swarm.make(command, "TRITON_MODEL=resnet50_onnx")
@@ -324,7 +324,7 @@ def test_a_rollout_replaces_each_and_costs_no_request(swarm: Swarm) -> None:
     with swarm.asked() as load:
         told = swarm.made("rollout", MAX_P99_RATIO="100", MAX_MEGAPIXELS="40")
     assert "version 2 is live; 0 of " in told
-    print(f"\n{told.splitlines()[-1]}; {load.answered:,} of {CLIENTS} clients answered")
+    print(f"\n{told.splitlines()[-1]}; {load.answered:,} requests of {CLIENTS} clients")
     assert "version 2 live (rollout)" in swarm.made("history")
     assert len(swarm.running()) == 3
 
