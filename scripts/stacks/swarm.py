@@ -37,7 +37,8 @@ NAMESPACE = "com.docker.stack.namespace"
 FINGERPRINT = "triton-bundle.fingerprint"
 USUAL_REPLICAS = 2
 # Of a task, from when on it is over.
-OVER = ("complete", "shutdown", "failed", "rejected", "orphaned", "remove")
+FAILED = ("complete", "failed", "rejected")
+OVER = (*FAILED, "shutdown", "orphaned", "remove")
 ROLLBACK = "rollback_started"
 GOING_ON = ("updating", ROLLBACK)
 LEAVE_S, LOG_S = 60, 20
@@ -249,14 +250,14 @@ class SwarmStack(DockerStack):
                 ]
                 if update not in GOING_ON:
                     if asked != wanted.fingerprint:
-                        raise UserError(f"a server does not start: {self._why()}", STAYED)
+                        raise UserError(f"a server does not start: {self._why(wanted)}", STAYED)
                     if len(new) == len(tasks) == replicas:
                         return
                 if len(new) != came:
                     came, since = len(new), time.monotonic()
                 if time.monotonic() - since > limit:
                     raise UserError(
-                        f"{came} of {replicas} servers answer after {limit:.0f} s: {self._why()}",
+                        f"{came} of {replicas} servers answer after {limit:.0f} s: {self._why(wanted)}",
                         "see make logs; on slow machines, raise START_TIMEOUT",
                     )
                 waiting.show(
@@ -264,11 +265,15 @@ class SwarmStack(DockerStack):
                 )
                 time.sleep(0.5)
 
-    def _why(self) -> str:
+    def _why(self, wanted: State) -> str:
         """What the server said that ended last, or else its engine."""
         tasks = self._manager.services.get(f"{self.project}_{SERVER}").tasks()
-        failed = [each for each in tasks if each["Status"].get("Err")]
-        last = max(failed, key=lambda task: str(task["Status"]["Timestamp"]), default=None)
+        ended = [
+            each
+            for each in tasks
+            if each["Status"]["State"] in FAILED and _fingerprint(each) == wanted.fingerprint
+        ]
+        last = max(ended, key=lambda task: str(task["Status"]["Timestamp"]), default=None)
         if last is None:
             return "its engine gives no reason"
         with suppress(subprocess.TimeoutExpired):
@@ -276,7 +281,7 @@ class SwarmStack(DockerStack):
             log = subprocess.run(command, capture_output=True, text=True, timeout=LOG_S)
             if found := re.findall(r"error: the server is ended: (.*)", log.stdout + log.stderr):
                 return str(found[-1])
-        return str(last["Status"]["Err"])
+        return str(last["Status"].get("Err", "it ended by itself"))
 
     def alive(self, service: str = SERVER) -> bool:
         return any(task.state == "running" for task in self.tasks(service))
@@ -332,12 +337,15 @@ class SwarmStack(DockerStack):
 
 def _task(service: str, found: dict[str, Any], node: str) -> Task:
     status = found["Status"]
-    labels = found["Spec"]["ContainerSpec"].get("Labels", {})
     return Task(
         found["ID"],
         f"{service}.{found['Slot']}" if "Slot" in found else service,
         node,
         status["State"],
-        labels.get(FINGERPRINT, ""),
+        _fingerprint(found),
         status.get("Err", ""),
     )
+
+
+def _fingerprint(task: dict[str, Any]) -> str:
+    return str(task["Spec"]["ContainerSpec"].get("Labels", {}).get(FINGERPRINT, ""))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import ssl
 import statistics
 import subprocess
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -352,7 +354,7 @@ def test_a_version_that_one_node_answers_wrongly_is_taken_by_none(swarm: Swarm) 
     program.write_text(before)
     (error,) = error_lines(refused.stderr)
     assert "its answers differ from PyTorch's" in error
-    assert "version 3 rejected" in swarm.made("history")
+    assert re.search(r"version \d rejected \(rollout\): .*PyTorch", swarm.made("history"))
     assert swarm.settled(3) >= 0
     assert {*tasks} & {*swarm.running()}, "the first that refused stopped it"
     assert swarm.ask(swarm.connection())
@@ -364,7 +366,11 @@ def test_down_leaves_nothing(swarm: Swarm) -> None:
     for kind in ("service", "secret", "config"):
         assert manager.docker(kind, "ls", "--quiet") == ""
     for node in swarm.nodes:
-        assert node.docker("ps", "--all", "--quiet") == ""
-        assert node.docker("volume", "ls", "--quiet") == ""
-        names = node.docker("network", "ls", "--format", "{{.Name}}").split()
-        assert not [name for name in names if swarm.name in name]
+        # Another node's engine tidies up after the manager knows that nothing runs there.
+        wait_until(partial(is_empty, swarm, node), f"{node.name} to be empty")
+
+
+def is_empty(swarm: Swarm, node: Node) -> bool:
+    networks = node.docker("network", "ls", "--format", "{{.Name}}")
+    left = node.docker("ps", "--all", "--quiet") + node.docker("volume", "ls", "--quiet")
+    return not left and swarm.name not in networks
