@@ -101,7 +101,7 @@ def _python() -> Finding:
 def _docker(obstacle: str | None, settings: Settings) -> Iterator[Finding]:
     if obstacle:
         detail, _, fix = obstacle.rstrip(")").partition(" (")
-        verdict = FAILURE if settings.flavour in ("gpu", "cpu") else WARNING
+        verdict = FAILURE if settings.flavour in ("gpu", "cpu", "swarm") else WARNING
         yield Finding("docker", verdict, detail, f"{fix}; without it: flavour local")
         return
     version = ".".join(map(str, containers.compose_version() or ()))

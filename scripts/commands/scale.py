@@ -23,7 +23,7 @@ def main() -> int:
         raise UserError("no REPLICAS given", "say how many servers: make scale REPLICAS=4")
     stack = SwarmStack(known.started_with)
     with lock.one_at_a_time():
-        stack.scale(replicas)
+        stack.scale(known, replicas)
     on = Counter(task.node for task in stack.tasks())
     spread = ", ".join(f"{count} on {node}" for node, count in sorted(on.items()))
     console.note(f"servers: {spread}")

@@ -20,9 +20,9 @@ def main() -> int:
     settings = Settings.load().replaced(FLAVOUR="swarm")
     if is_loopback(settings.bind):  # others reach a node's ports, whatever BIND says of this one
         settings = settings.replaced(BIND="0.0.0.0")
-    up.bring_up(settings)
+    server = up.bring_up(settings)
     with lock.one_at_a_time():
         stack = SwarmStack(settings)
         if settings.replicas and settings.replicas != stack.replicas:
-            stack.scale(settings.replicas)
+            stack.scale(server, settings.replicas)
     return 0

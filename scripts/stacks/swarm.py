@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from scripts.base import console, files
@@ -36,7 +36,7 @@ MODELS = FOLDER / "models"
 NAMESPACE = "com.docker.stack.namespace"
 FINGERPRINT = "triton-bundle.fingerprint"
 USUAL_REPLICAS = 2
-# Of a task, from when on it is over.
+# How a task of a server ends that is not told to, and how any task does.
 FAILED = ("complete", "failed", "rejected")
 OVER = (*FAILED, "shutdown", "orphaned", "remove")
 ROLLBACK = "rollback_started"
@@ -87,23 +87,23 @@ class SwarmStack(DockerStack):
         stack = self._stack_file(wanted, self._placed(name))
         self._deploy(stack)
         self._wait_until_settled(wanted)
-        files.write(DEPLOYED, json.dumps(stack, indent=2) + "\n", 0o600)
+        _note(stack)
         wanted.save()
         self._leave_only(name)
+        self._forget_others(stack)
 
     def go_back(self, known: State) -> None:
         """To what ran before, wherever an update was interrupted."""
         self._deploy(json.loads(DEPLOYED.read_text()))
         self._wait_until_settled(known)
 
-    def scale(self, replicas: int) -> None:
+    def scale(self, known: State, replicas: int) -> None:
         stack = json.loads(DEPLOYED.read_text())
         stack["services"][SERVER]["deploy"]["replicas"] = replicas
-        known = state.load()
-        assert known
         self._deploy(stack)
         self._wait_until_settled(known)
-        files.write(DEPLOYED, json.dumps(stack, indent=2) + "\n", 0o600)
+        _note(stack)
+        replace(known, settings=known.settings | {"REPLICAS": str(replicas)}).save()
 
     @property
     def image(self) -> str:
@@ -201,6 +201,15 @@ class SwarmStack(DockerStack):
                 if folder.name != name:
                     shutil.rmtree(folder)
 
+    def _forget_others(self, stack: dict[str, Any]) -> None:
+        """Secrets and configs of earlier contents."""
+        label = {"label": f"{NAMESPACE}={self.project}"}
+        for kind in ("secrets", "configs"):
+            for each in getattr(self._manager, kind).list(filters=label):
+                if each.name not in stack[kind]:
+                    with suppress(APIError):  # of a server that is about to end
+                        each.remove()
+
     # What runs
 
     @property
@@ -256,8 +265,9 @@ class SwarmStack(DockerStack):
                 if len(new) != came:
                     came, since = len(new), time.monotonic()
                 if time.monotonic() - since > limit:
+                    so_many = f"{came} of {replicas} servers answer after {limit:.0f} s"
                     raise UserError(
-                        f"{came} of {replicas} servers answer after {limit:.0f} s: {self._why(wanted)}",
+                        f"{so_many}: {self._why(wanted)}",
                         "see make logs; on slow machines, raise START_TIMEOUT",
                     )
                 waiting.show(
@@ -330,9 +340,14 @@ class SwarmStack(DockerStack):
                 each["Status"]["State"] not in OVER for each in self._manager.api.tasks(label)
             ):
                 time.sleep(0.2)
+        self.remove_networks(self.project)  # of the steps
         shutil.rmtree(FOLDER, ignore_errors=True)
         state.forget()
         return was
+
+
+def _note(stack: dict[str, Any]) -> None:
+    files.write(DEPLOYED, json.dumps(stack, indent=2) + "\n", 0o600)
 
 
 def _task(service: str, found: dict[str, Any], node: str) -> Task:
