@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
+import shutil
 import ssl
 import statistics
 import subprocess
@@ -159,6 +161,8 @@ def p99(took: list[float]) -> float:
 @pytest.fixture(scope="module")
 def swarm(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Iterator[Swarm]:
     require_docker()
+    if os.geteuid() or not shutil.which("ip"):
+        pytest.skip("network namespaces need root and iproute2")
     folder = tmp_path_factory.mktemp("swarm")
     http_port, grpc_port, metrics_port = map(str, free_ports(3))
     settings = {"HTTP_PORT": http_port, "GRPC_PORT": grpc_port, "METRICS_PORT": metrics_port}
