@@ -36,6 +36,7 @@ MODELS = FOLDER / "models"
 NAMESPACE = "com.docker.stack.namespace"
 FINGERPRINT = "triton-bundle.fingerprint"
 USUAL_REPLICAS = 2
+TRIES = 2
 # How a task of a server ends that is not told to, and how any task does.
 FAILED = ("complete", "failed", "rejected")
 OVER = (*FAILED, "shutdown", "orphaned", "remove")
@@ -244,7 +245,8 @@ class SwarmStack(DockerStack):
 
     def _wait_until_settled(self, wanted: State) -> None:
         """A server that takes too long ends it; each that comes gives the next one its time."""
-        limit, came, since = self._settings.start_timeout, 0, time.monotonic()
+        # A Triton that hangs at its start is ended by the health check, and another one started.
+        limit, came, since = TRIES * self._settings.start_timeout, 0, time.monotonic()
         with console.waiting("starting servers, one after the other") as waiting:
             while True:
                 service = self._service()
