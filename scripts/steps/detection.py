@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundle_serving.agreement import DETECTION, Bound
 from scripts.base import files
 from scripts.base.errors import NoWeights, guarded
-from scripts.steps.agreement import DETECTION, Bound
 from scripts.steps.manifest import (
     EXPECTED,
     MAKERS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from bundle_serving.detection import BOX, UNITS, foreground, overlaps
 from bundle_serving.scores import READINGS
-from scripts.steps.infer import Answer
 
 DETECTION = "detection"  # of a network that answers with a row for each of its anchors
 
@@ -95,7 +94,9 @@ def compared(
 SAME, MOST = 0.8, 0.9
 
 
-def of_boxes(reference: Sequence[Answer], answers: Sequence[Answer]) -> Agreement:
+def of_boxes(
+    reference: Sequence[Mapping[str, NDArray[Any]]], answers: Sequence[Mapping[str, NDArray[Any]]]
+) -> Agreement:
     """Compares boxes with the reference's, picture by picture: the best must be there again, and
     almost all of the others. The difference is between scores of the same."""
     pairs = [_same_boxes(*each) for each in zip(reference, answers, strict=True)]
@@ -103,7 +104,9 @@ def of_boxes(reference: Sequence[Answer], answers: Sequence[Answer]) -> Agreemen
     return Agreement(len(pairs), int(equal), max(moved for _, moved in pairs))
 
 
-def _same_boxes(expected: Answer, actual: Answer) -> tuple[NDArray[np.bool_], float]:
+def _same_boxes(
+    expected: Mapping[str, NDArray[Any]], actual: Mapping[str, NDArray[Any]]
+) -> tuple[NDArray[np.bool_], float]:
     """Which of the expected boxes are there, and the largest difference between the scores."""
     found, moved = [], [0.0]
     known = zip(*(expected[name][0] for name in ("BOXES", "LABELS", "SCORES")), strict=True)

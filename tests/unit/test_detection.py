@@ -17,11 +17,11 @@ from bundle_client import Box
 from bundle_door.answers import Refused
 from bundle_door.inference import Signature
 from bundle_door.plain import check_takes_pictures
+from bundle_serving.agreement import DETECTION, compare, of_boxes
 from bundle_serving.detection import Detection, Found, Rules, candidates, padded, survivors
 from bundle_serving.pictures import Transform, to_pixels_and_size
 from scripts.base.errors import UserError
 from scripts.recipes import drawn_boxes
-from scripts.steps.agreement import DETECTION, compare, of_boxes
 from scripts.steps.detection import Detector, labels_beside
 
 NAMES = ("__background__", "cat", "dog")

@@ -11,6 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from bundle_serving import agreement
+from bundle_serving.agreement import Agreement
 from scripts.base import console
 from scripts.base.paths import ROOT
 from scripts.recipes import drawn_boxes, pbtxt
@@ -21,8 +23,7 @@ from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.steps import agreement, golden
-from scripts.steps.agreement import Agreement
+from scripts.steps import golden
 from scripts.steps.detection import ANCHORS, Detector, labels_beside
 from scripts.steps.infer import Answer
 from scripts.steps.manifest import EXPECTED
