@@ -14,8 +14,8 @@ $(foreach name,IMG IN OUT TEXT,$(eval override export $(name) := $$(value $(name
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help version demo doctor up classify add-model remove-model detect sentiment similar bench rivals \
-	torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
+.PHONY: help version demo doctor up classify add-model remove-model detect sentiment similar index \
+	bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
 	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
 
@@ -59,8 +59,11 @@ sentiment: export MODEL := $(or $(MODEL),sentiment)
 sentiment: $(LAYER)/tools ## Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
 	$(RUN) ask
 
-similar: $(LAYER)/tools ## Find similar pictures in a folder: IMG=photo.jpg IN=photos (TOP=5, JSON=1)
+similar: $(LAYER)/tools ## Find similar pictures in the index, or a folder: IMG=photo.jpg (IN=photos, TOP=5, JSON=1)
 	$(RUN) similar
+
+index: $(LAYER)/tools $(LAYER)/index ## Index a folder's pictures for that, as often as it changes: IN=photos (YES=1)
+	$(RUN) index
 
 add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, FROM=)
 	$(RUN) add_model

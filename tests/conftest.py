@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import re
@@ -20,6 +21,10 @@ from scripts.stacks.containers import why_not_docker
 from scripts.steps.drawn.drawings import many
 from tests.pipelines import CHECKPOINT, OTHERS, ask_each, checkpoint_of_places
 from tests.project import ASSETS, ROOT, Project, picture
+
+# usearch has a C++ library of its own inside. Loaded before the system's, it makes PyTorch in the
+# same process forget how numbers are written. Only tests have both in one process.
+ctypes.CDLL("libstdc++.so.6", ctypes.RTLD_GLOBAL)
 
 # What the caller has set for this project, for Compose or for a make around this one changes no
 # result; but for what this machine needs to install anything at all.

@@ -67,6 +67,21 @@ def _link(source: str, target: str) -> None:
 
 
 @contextlib.contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """Yields a draft that replaces the target at the end and is removed on any failure: for a file
+    too large to be passed at once."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in target.parent.glob(f".{target.name}.*.tmp"):  # left by a killed run
+        leftover.unlink(missing_ok=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        yield draft
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
     """Yields a draft folder that replaces the target at the end and is removed on any failure."""
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -12,11 +12,12 @@ from scripts.base import console
 from scripts.base.paths import ROOT
 from scripts.base.shared import is_shared
 
+OF_CHANGES = ROOT / "build" / "lock"
+
 
 @contextlib.contextmanager
-def one_at_a_time() -> Iterator[None]:
-    path = ROOT / "build" / "lock"
-    path.parent.mkdir(exist_ok=True)
+def one_at_a_time(path: Path = OF_CHANGES) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,8 @@
-"""Prints the pictures of a folder that are most like a given one, best first; starts the
-embeddings service if it is not running.
+"""Prints the pictures that are most like a given one, best first: of all that `make index` has
+indexed, or of a folder. Starts the embeddings service if it is not running.
 
-    make similar IMG=photo.jpg IN=photos        TOP=5, and JSON=1 for one line of JSON per picture
+    make similar IMG=photo.jpg                  TOP=5, and JSON=1 for one line of JSON per picture
+    make similar IMG=photo.jpg IN=photos
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from bundle_client import Client, ClientError, Embedding, Result, Source
 from bundle_client.errors import CONCERNS_ALL
 from bundle_client.show import as_error, as_json
 from bundle_client.sources import name_of, pictures_in
+from scripts import bootstrap
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.base.streams import all_output_on_stderr
@@ -23,32 +26,18 @@ from scripts.server import ask, embeddings
 from scripts.settings import arguments, pictures
 from scripts.settings.arguments import Arguments
 from scripts.settings.settings import Settings
+from scripts.stacks.state import State
 
 NAME_WIDTH = 60
 
 
 def main() -> int:
     asked = arguments.load()
-    picture, folder = _asked(asked)
-    others = [each for each in pictures_in(folder) if not _same(each, picture)]
-    if not others:
-        raise UserError(
-            f"IN={folder} contains no other pictures",
-            "name a folder with .jpg, .png or the like in it",
-        )
-    with all_output_on_stderr():
-        with lock.one_at_a_time():
-            known = embeddings.ensure(Settings.load())
-        with Client(**ask.known(embeddings.where(known)), timeout=60) as client:
-            try:
-                wanted = client.embed(picture)
-            except ClientError as fault:
-                raise UserError(f"{picture}: {fault.cause}", fault.remedy) from None
-            found = list(_compared(client, others))
+    picture = pictures.one(asked.img, "similar")
+    found, failed = _in_folder(picture, asked) if asked.in_ else (_in_index(picture, asked), [])
     as_a_line = as_json_line if asked.json else for_people
-    for likeness, each in best_first(wanted, found)[: asked.top]:
-        print(as_a_line(likeness, each))
-    failed = [Result(each.source, error=each.error) for each in found if each.error]
+    for each in found:
+        print(as_a_line(each))
     for result in failed:
         print(as_error(result), file=sys.stderr)
         if asked.json:
@@ -56,39 +45,85 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def best_first(wanted: Embedding, found: list[Embedding]) -> list[tuple[float, Embedding]]:
-    """Each with its cosine similarity: 1 is the same picture."""
-    compared = [(float(wanted.vector @ each.vector), each) for each in found if not each.error]
-    return sorted(compared, key=lambda pair: -pair[0])
+class Found(NamedTuple):
+    likeness: float  # cosine similarity: 1 is the same picture
+    source: str
+    network: str
 
 
-def for_people(likeness: float, each: Embedding) -> str:
+def for_people(each: Found) -> str:
     mark = "  (untrained weights)" if "(untrained)" in each.network else ""
-    return f"{likeness:.4f}  {printable(each.source):<{NAME_WIDTH}}{mark}".rstrip()
+    return f"{each.likeness:.4f}  {printable(each.source):<{NAME_WIDTH}}{mark}".rstrip()
 
 
-def as_json_line(likeness: float, each: Embedding) -> str:
-    fields = {"source": each.source, "likeness": round(likeness, 6), "network": each.network}
-    return json.dumps(fields)
+def as_json_line(each: Found) -> str:
+    return json.dumps(each._asdict() | {"likeness": round(each.likeness, 6)})
 
 
-def _asked(asked: Arguments) -> tuple[str, Path]:
-    picture = pictures.one(asked.img, "similar")
-    folder = Path(asked.in_ or "nowhere").expanduser()
+def _in_folder(picture: str, asked: Arguments) -> tuple[list[Found], list[Result]]:
+    """And those that could not be compared."""
+    folder = Path(asked.in_).expanduser()
     if not folder.is_dir():
         raise UserError(
             f"IN={asked.in_} is not a folder",
             "give a folder of pictures: make similar IMG=photo.jpg IN=photos",
         )
-    return picture, folder
+    others = [each for each in pictures_in(folder) if not pictures.is_same(name_of(each), picture)]
+    if not others:
+        raise UserError(
+            f"IN={asked.in_} contains no other pictures",
+            "name a folder with .jpg, .png or the like in it",
+        )
+    with _client(_service()) as client:
+        wanted = _embedded(client, picture)
+        answers = list(_compared(client, others))
+    found = [
+        Found(float(wanted.vector @ each.vector), each.source, each.network)
+        for each in answers
+        if not each.error
+    ]
+    failed = [Result(each.source, error=each.error) for each in answers if each.error]
+    return sorted(found, key=lambda each: -each.likeness)[: asked.top], failed
 
 
-def _same(each: Source, picture: str) -> bool:
-    return Path(picture).exists() and Path(name_of(each)).samefile(picture)
+def _in_index(picture: str, asked: Arguments) -> list[Found]:
+    bootstrap.ensure("index")
+    from scripts.server import indexing
+
+    index = indexing.saved()
+    known = _service()
+    indexing.require_fitting(index, known)
+    with _client(known) as client:
+        best = indexing.best(index, _embedded(client, picture), asked.top)
+    return [Found(likeness, _shown(path), index.made_by.network) for likeness, path in best]
+
+
+def _shown(path: str) -> str:
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def _service() -> State:
+    with all_output_on_stderr(), lock.one_at_a_time():
+        return embeddings.ensure(Settings.load())
+
+
+def _client(known: State) -> Client:
+    return Client(**ask.known(embeddings.where(known)), timeout=60)
+
+
+def _embedded(client: Client, picture: str) -> Embedding:
+    try:
+        return client.embed(picture)
+    except ClientError as fault:
+        raise UserError(f"{picture}: {fault.cause}", fault.remedy) from None
 
 
 def _compared(client: Client, others: list[Source]) -> Iterator[Embedding]:
-    with console.waiting(f"comparing {len(others)} pictures") as waiting:
+    with (
+        all_output_on_stderr(),
+        console.waiting(f"comparing {len(others)} pictures") as waiting,
+    ):
         for number, each in enumerate(client.embed_many(others), 1):
             if isinstance(each.error, CONCERNS_ALL):
                 raise UserError(each.error.cause, each.error.remedy)

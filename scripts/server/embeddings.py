@@ -64,7 +64,7 @@ def ensure(settings: Settings) -> State:
     except BaseException:  # Ctrl-C too: leave no service behind that may not work
         stop()
         raise
-    console.note(f"embeddings: {_network()}, on {where(wanted).url}")
+    console.note(f"embeddings: {network()}, on {where(wanted).url}")
     return wanted
 
 
@@ -74,6 +74,10 @@ def where(known: State) -> Address:
 
 def why_not(known: State) -> str | None:
     return reason_not_to_trust(where(known), MODEL)
+
+
+def network() -> str:
+    return (MADE / "network.txt").read_text().strip()
 
 
 def stop() -> bool:
@@ -102,10 +106,6 @@ def _made_with() -> dict[str, str]:
         return made_with
     except (OSError, ValueError):
         return {}
-
-
-def _network() -> str:
-    return (MADE / "network.txt").read_text().strip()
 
 
 def _wanted(name: str, settings: Settings) -> State:

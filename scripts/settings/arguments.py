@@ -38,7 +38,7 @@ class Arguments:
 
     model = text("", "The pipeline. Empty: the main one.")
     img = text("", "A picture, several in quotes, a folder, or a URL.")
-    in_ = text("", "The folder of pictures to compare with.")
+    in_ = text("", "The folder of pictures to index, or to compare with.")
     text_ = text("", "The text to classify.")
     top = whole(5, "How many labels, boxes or pictures to show.")
     out = path("A picture to write, with what was found drawn in it.")

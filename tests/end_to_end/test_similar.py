@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from bundle_client import (
     ServerUnreachable,
 )
 from scripts.base import files
+from scripts.server.picture_index import PictureIndex
 from scripts.steps import embeddings
 from tests.conftest import everywhere
 from tests.project import ASSETS, Project, error_lines, free_ports, picture, wait_until
@@ -112,12 +114,78 @@ def test_make_similar_prints_the_most_alike_first(similar: Project) -> None:
     assert "photos/smaller.png" in again.stdout.splitlines()[-3]  # of three
     for words, cause in (
         ({"IN": "photos"}, "no picture given"),
-        ({"IMG": "photos/mug.jpg"}, "is not a folder"),
+        ({"IMG": "photos/mug.jpg"}, "no pictures are indexed"),
+        ({"IMG": "photos/mug.jpg", "IN": "nowhere"}, "is not a folder"),
         ({"IMG": "photos/mug.jpg", "IN": "docs"}, "contains no other pictures"),
         ({"IMG": "README.md", "IN": "photos"}, "README.md: not a readable picture"),
     ):
         (line,) = error_lines(similar.make("similar", **words).stderr)
         assert cause in line
+
+
+def test_an_index_grows_with_its_folder(similar: Project, tmp_path: Path) -> None:
+    folder = tmp_path / "indexed"
+    shutil.copytree(similar.path / "photos", folder)
+    (folder / "letter.jpg").write_text("Dear Sir or Madam")
+    asked = similar.make("index", IN=str(folder))
+    (line,) = error_lines(asked.stderr)
+    assert asked.returncode != 0 and "letter.jpg: not a readable picture" in line
+    assert "4 new or changed, 0 as they were; 4 indexed" in asked.stdout
+    (folder / "letter.jpg").unlink()
+
+    two = [similar.start_make("index", IN=str(folder)) for _ in range(2)]
+    for make in two:
+        output, _ = make.communicate()
+        assert make.returncode == 0 and "0 new or changed, 4 as they were" in output, output
+    assert [Path(each).name for each in found(similar)][:2] == ["mug.jpg", "smaller.png"]
+
+    (folder / "mug.jpg").rename(folder / "cup.jpg")
+    (folder / "flat.png").write_bytes(picture(kind="PNG"))
+    assert {Path(each).name for each in found(similar)} == {"noise.jpg", "smaller.png"}
+    output = similar.made("index", IN=str(folder))
+    assert (
+        "gone: " in output
+        and "mug.jpg; YES=1" in output
+        and "2 new or changed, 2 as they were; 5 indexed" in output
+    )
+    output = similar.made("index", IN=str(folder), YES="1")
+    assert "taken out" in output and "4 as they were; 4 indexed" in output
+    assert Path(found(similar)[0]).name == "cup.jpg" and len(found(similar)) == 4
+
+
+def test_an_index_of_another_network_or_a_damaged_one_is_not_asked(
+    similar: Project, tmp_path: Path
+) -> None:
+    shutil.copytree(similar.path / "photos", tmp_path / "one")
+    shutil.copytree(similar.path / "photos", tmp_path / "two")
+    for name in ("one", "two"):
+        similar.made("index", IN=str(tmp_path / name))
+    file = similar.path / "build" / "index" / "pictures.zip"
+    before = PictureIndex.load(file)
+    stale = PictureIndex(replace(before.made_by, network="another", digest="another"))
+    stamps = {path: its for path in before.paths() if (its := before.stamp(path))}
+    stale.put(stamps, np.ones((len(stamps), 1280), np.float32))
+    stale.save(file)
+    (line,) = error_lines(similar.make("similar", IMG="photos/mug.jpg").stderr)
+    assert "vectors of another network (another)" in line and "make index" in line
+
+    output = similar.made("index", IN=str(tmp_path / "one"))
+    assert "building the index anew" in output
+    again = PictureIndex.load(file)
+    assert again.made_by == before.made_by and set(again.paths()) >= {
+        str(tmp_path / name / "mug.jpg") for name in ("one", "two")
+    }
+
+    file.write_bytes(file.read_bytes()[:1000])
+    for words in ({"IMG": "photos/mug.jpg"}, {"IN": "photos"}):
+        command = "similar" if "IMG" in words else "index"
+        (line,) = error_lines(similar.make(command, **words).stderr)
+        assert "pictures.zip cannot be read" in line and "remove it" in line
+
+
+def found(project: Project) -> list[str]:
+    lines = project.made("similar", IMG="photos/mug.jpg", JSON="1").splitlines()
+    return [json.loads(line)["source"] for line in lines if line.startswith("{")]
 
 
 def test_a_bad_picture_is_its_own_askers_trouble(similar: Project) -> None:

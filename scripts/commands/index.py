@@ -1,0 +1,77 @@
+"""Adds the pictures of a folder, new or changed, to the index that `make similar` asks; starts the
+embeddings service if it is not running. What was indexed of other folders stays.
+
+    make index IN=photos        YES=1 takes out the pictures that are gone
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from bundle_client import Client, Result
+from bundle_client.show import as_error
+from scripts.base import console, lock
+from scripts.base.errors import UserError
+from scripts.server import ask, embeddings, indexing
+from scripts.server.indexing import Growth
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+
+# Of the pictures that are gone.
+NAMED = 5
+
+
+def main() -> int:
+    asked = arguments.load()
+    if not asked.in_:
+        raise UserError("no folder given", "try: make index IN=photos")
+    folder = Path(asked.in_).expanduser().resolve()
+    with lock.one_at_a_time(indexing.LOCK):
+        with lock.one_at_a_time():
+            known = embeddings.ensure(Settings.load())
+        growth = Growth.of(folder, indexing.made_by(known))
+        if not (growth.changed or growth.unchanged or growth.gone):
+            raise UserError(
+                f"IN={asked.in_} contains no pictures",
+                "name a folder with .jpg, .png or the like in it",
+            )
+        if growth.replaces:
+            console.note(f"another network than {growth.replaces.network}: building the index anew")
+        with Client(**ask.known(embeddings.where(known)), timeout=60) as client:
+            failed = embed(growth, client)
+        settle_gone(growth, asked.yes)
+        growth.index.save(indexing.PATH)
+    done = len(growth.changed) - failed
+    console.note(
+        f"{done} new or changed, {growth.unchanged} as they were; {len(growth.index)} indexed"
+    )
+    return 1 if failed else 0
+
+
+def embed(growth: Growth, client: Client) -> int:
+    """Returns how many are left out."""
+    failed = []
+    with console.waiting(f"embedding {len(growth.changed)} pictures") as waiting:
+        for number, each in enumerate(growth.embedded(client), 1):
+            waiting.show(f"{number} done")
+            if each.error:
+                failed.append(Result(each.source, error=each.error))
+    for result in failed:
+        print(as_error(result), file=sys.stderr)
+    return len(failed)
+
+
+def settle_gone(growth: Growth, agreed: bool) -> None:
+    if not growth.gone:
+        return
+    if agreed or growth.replaces:
+        growth.index.remove(set(growth.gone).intersection(growth.index.paths()))
+        console.note(f"taken out, being gone: {named(growth.gone)}")
+    else:
+        console.note(f"gone: {named(growth.gone)}; YES=1 takes them out of the index")
+
+
+def named(paths: list[str]) -> str:
+    more = len(paths) - NAMED
+    return ", ".join(paths[:NAMED]) + (f" and {more} more" if more > 0 else "")
