@@ -24,7 +24,7 @@ from bundle_door.limits import Limits, Load
 from bundle_door.measured import measured, over_grpc
 from bundle_door.metrics import Metrics
 from bundle_door.note import Note
-from bundle_door.observed import Observed
+from bundle_door.observed import HTTP, Observed
 from bundle_door.page_data import PageData
 from bundle_door.plain import PlainQuestions
 from bundle_door.references import References
@@ -197,7 +197,7 @@ def service_of(
         if status == HUNG_UP:
             return
         if status >= 400 and scope["method"] == "POST" and CHECK_HEADER not in headers:
-            observed.refusal(status)
+            observed.refusal(status, HTTP)
 
     return Service(
         [measured(route, observed, served) for route in routes],

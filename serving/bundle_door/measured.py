@@ -11,13 +11,11 @@ import grpc
 from bundle_door.answers import Answer, Refused
 from bundle_door.envoy import INFER
 from bundle_door.envoy_lines import Line, Listener
-from bundle_door.observed import Observed
+from bundle_door.observed import GRPC, HTTP, Observed
 from bundle_door.requests import Request
 from bundle_door.routes import Handler, Route
 from bundle_door.served import Served
 from bundle_door.triton import status_of
-
-HTTP, GRPC = "http", "grpc"
 
 
 def measured(route: Route, observed: Observed, served: Served) -> Route:
@@ -65,6 +63,6 @@ def over_grpc(observed: Observed, served: Served) -> Listener:
         series = served.series(line.model or "")
         observed.request((*series, GRPC), status, line.us / 1e6)
         if status >= 400:
-            observed.refusal(status)
+            observed.refusal(status, GRPC)
 
     return took

@@ -18,6 +18,7 @@ from bundle_door.steps import Report
 # The page shows so much, in slots of so many seconds.
 SLOT_S, SLOTS = 5, 180
 
+HTTP, GRPC = "http", "grpc"
 OK, CALLERS, BUSY, FAILED = "ok", "refused", "busy", "failed"
 WHY = {
     400: "bad_request", 401: "no_key", 403: "forbidden", 404: "not_found", 405: "method",
@@ -93,10 +94,11 @@ class Observed:
             request,
         )
         self.refused = Counter(
-            "bundle_refused_total", "Requests that were not answered, by reason", ("reason",)
+            "bundle_refused_total", "Requests that were not answered", ("reason", "protocol")
         )
         for reason in WHY.values():  # Prometheus sees no first increment of what was not there
-            self.refused.add(reason, amount=0)
+            for protocol in (HTTP, GRPC):
+                self.refused.add(reason, protocol, amount=0)
         self.steps = Histogram(
             "bundle_step_duration_seconds", "One execution of a step, of a whole batch", step
         )
@@ -147,8 +149,8 @@ class Observed:
         else:
             slot.errors += 1
 
-    def refusal(self, status: int) -> None:
-        self.refused.add(WHY.get(status, "other"))
+    def refusal(self, status: int, protocol: str) -> None:
+        self.refused.add(WHY.get(status, "other"), protocol)
 
     def report(self, report: Report) -> None:
         if report.of_the_keeper:
