@@ -13,6 +13,7 @@ from pydantic import Field
 
 from bundle_serving import agreement
 from bundle_serving.agreement import Agreement
+from bundle_serving.detection import BOX
 from scripts.base import console
 from scripts.base.paths import ROOT
 from scripts.recipes import drawn_boxes, pbtxt
@@ -33,7 +34,6 @@ from scripts.steps.workspace import Workspace
 TORCHVISION = "torchvision/"
 WARM = ROOT / "model_repository" / "detection_preprocessing" / "warmup" / "mug.jpg"
 
-BOX = 4
 SIZE = Tensor("SIZE", "INT64", [2])
 BOXES = Tensor("BOXES", "FP32", [-1, BOX])
 LABELS = Tensor("LABELS", "STRING", [-1])
