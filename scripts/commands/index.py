@@ -27,6 +27,8 @@ def main() -> int:
     if not asked.in_:
         raise UserError("no folder given", "try: make index IN=photos")
     folder = Path(asked.in_).expanduser().resolve()
+    if not folder.is_dir():
+        raise UserError(f"IN={asked.in_} is not a folder", "give a folder of pictures")
     with lock.one_at_a_time(indexing.LOCK):
         with lock.one_at_a_time():
             known = embeddings.ensure(Settings.load())
