@@ -39,7 +39,7 @@ def ask(http: str, *files: bytes) -> Answer:
 def test_boxes_are_those_of_torchvision(together: Project, tmp_path: Path) -> None:
     """Ten pictures of mixed sizes, which share batches."""
     from scripts.steps import detectors
-    from scripts.steps.detection import Detector
+    from scripts.steps.detector_source import Detector
 
     recipe = load(ROOT / "recipes" / "detection.yaml")
     assert isinstance(recipe, Detection)

@@ -14,7 +14,7 @@ from scripts.base.errors import UserError
 from scripts.recipes.kinds.detection import Detection as Recipe
 from scripts.recipes.schema import load
 from scripts.steps import detectors
-from scripts.steps.detection import Detector
+from scripts.steps.detector_source import Detector
 from scripts.steps.detectors import Whole
 from scripts.steps.networks import Pixels
 from tests.pipelines import SSDLITE, assert_same_boxes, boxes_by_torchvision, of_mixed_sizes

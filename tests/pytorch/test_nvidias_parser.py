@@ -18,7 +18,7 @@ from scripts.recipes.recipe import Export, Recipe
 from scripts.recipes.schema import load
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps import detectors, networks
-from scripts.steps.detection import Detector
+from scripts.steps.detector_source import Detector
 from scripts.steps.export import to_onnx
 from scripts.steps.manifest import Manifest, Torchvision
 from scripts.steps.shapes import OPTIONS, of_pixels

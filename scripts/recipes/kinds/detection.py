@@ -25,7 +25,8 @@ from scripts.recipes.recipe import Contents, Export, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps import golden
-from scripts.steps.detection import ANCHORS, Detector, labels_beside
+from scripts.steps.detection import ANCHORS
+from scripts.steps.detector_source import Detector, labels_beside
 from scripts.steps.infer import Answer
 from scripts.steps.manifest import EXPECTED
 from scripts.steps.shapes import of_pixels
