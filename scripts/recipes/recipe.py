@@ -59,6 +59,7 @@ class Recipe(Part):
     kind: str
     models: Ensemble
     setting: str = ""  # the setting that overrides the recipe's source
+    triton: Mapping[str, Mapping[str, Any]] = {}  # Triton's own switches, by model
 
     example: ClassVar[str]  # a recipe that shows every key
     asked_about: ClassVar[str] = "IMG"  # the setting that names the input

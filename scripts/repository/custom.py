@@ -65,6 +65,7 @@ def recipe(name: str, given: Any) -> Image:
     """Like the main pipeline, except for the names and the network."""
     network = _foreign(name, given) if given.get("ONNX") else _of_torchvision(given)
     first = _first().model_dump(mode="json")
+    first["triton"] = {}
     first["models"] = {
         "ensemble": name,
         "preprocessing": f"{name}_preprocessing",

@@ -18,6 +18,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import GPU, Engine, Layout
 from scripts.recipes.pbtxt import EVERY_VERSION, LABELS, NEWEST_VERSION
 from scripts.recipes.pipelines import Pipeline
+from scripts.repository import switches
 from scripts.steps.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
             member.version_policy.all.SetInParent()  # as in _serving_all
         else:
             member = config(folder)
-        if recipe.fit(member, made, layout):
+        fitted = recipe.fit(member, made, layout)
+        if switches.switch(recipe, member) or fitted:
             text = HEAD + text_format.MessageToString(member)
             files.write(folder / "configs" / f"{layout.engine.config}.pbtxt", text)
     files.let_all_read(repository)

@@ -15,7 +15,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, precision_of
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import live, model_folders
+from scripts.repository import live, model_folders, switches
 from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack
 from scripts.stacks.local import run_here
@@ -44,6 +44,7 @@ def make(
     stack: Stack, settings: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
 ) -> None:
     """Exports the network, prepares it for the flavour's hardware, and checks it there."""
+    switches.require(pipeline.recipe)
     if not export(stack, settings, pipeline, made):
         return
     if of(stack) is GPU:

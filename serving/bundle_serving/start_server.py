@@ -179,6 +179,16 @@ def on_ports(options: argparse.Namespace) -> list[str]:
     ]
 
 
+def rate_limited(repository: str) -> list[str]:
+    """Triton ignores rate limiters unless it is told so at its start. On S3 none is looked for."""
+    configs = Path(repository).rglob("*.pbtxt")
+    return ["--rate-limit=execution_count"] if any(map(_names_limiter, configs)) else []
+
+
+def _names_limiter(config: Path) -> bool:
+    return "rate_limiter" in config.read_text(errors="replace")
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     repository = os.environ.get("REPOSITORY")
@@ -227,6 +237,7 @@ def main(argv: list[str] | None = None) -> int:
         *([] if is_ngc() else ["--disable-auto-complete-config"]),
         f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+        *rate_limited(options.repository),
         *listens,
         *spans,
     ]

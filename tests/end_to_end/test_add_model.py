@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import tritonclient.grpc
+import yaml
 
 from benchmark.foreign import graphs
 from benchmark.foreign.case import same
@@ -100,13 +102,63 @@ def test_from_an_onnx_file_to_an_answer_and_to_the_next(own: Project, tmp_path: 
     output = own.made("rollout", MODEL="birds", WATCH_SECONDS="1", MAX_P99_RATIO="20", ANYWAY="1")
     assert "birds version 2 is live; 0 of" in output
     answered(own, second)
-    second.unlink()  # of what was published nothing is asked for again
+    second_kept = second.rename(tmp_path / "kept.onnx")  # nothing is asked of it again
     assert "birds version 2" in own.made("up", MODEL="birds")
     assert any(
         label in own.made("classify", MODEL="birds", IMG="build/mug.jpg") for label in LABELS
     )
     assert "version 2 live (rollout)" in own.made("history", MODEL="birds")
     assert own.made("history") == before
+    switched(own)
+    answered(own, second_kept)
+
+
+SWITCHES = {
+    "instance_group": [
+        {
+            "kind": "KIND_AUTO",
+            "count": 3,
+            "rate_limiter": {"resources": [{"name": "memory", "count": 1}], "priority": 2},
+        }
+    ],
+    "dynamic_batching": {
+        "max_queue_delay_microseconds": 100,
+        "default_queue_policy": {"timeout_action": "DELAY", "max_queue_size": 7},
+    },
+    "model_warmup": [
+        {
+            "name": "noise",
+            "batch_size": 2,
+            "count": 3,
+            "inputs": {
+                "input": {"data_type": "TYPE_UINT8", "dims": [3, 64, 64], "random_data": True}
+            },
+        }
+    ],
+}
+
+
+def switched(own: Project) -> None:
+    """Triton's own, by what the server says of itself; what it does not know changes nothing."""
+    path = own.path / "own" / "recipes" / "birds.yaml"
+    recipe = yaml.safe_load(path.read_text())
+    for unknown in ("warm_up: []", "instance_group: [number: 3]"):
+        switches = {"birds_onnx": yaml.safe_load(unknown)}
+        path.write_text(yaml.safe_dump(recipe | {"triton": switches}))
+        (line,) = error_lines(own.make("up", MODEL="birds").stderr)
+        assert "triton: birds_onnx" in line
+    path.write_text(yaml.safe_dump(recipe | {"triton": {"birds_onnx": SWITCHES}}))
+    own.made("up", MODEL="birds")
+    with tritonclient.grpc.InferenceServerClient(own.grpc) as client:
+        found = client.get_model_config("birds_onnx").config
+    (group,) = found.instance_group
+    # Triton has decided by now what KIND_AUTO means here.
+    assert group.count == 3 and group.rate_limiter.priority == 2
+    batching = found.dynamic_batching
+    assert batching.max_queue_delay_microseconds == 100
+    assert batching.default_queue_policy.max_queue_size == 7
+    assert batching.priority_levels == 2  # as before
+    assert found.model_warmup[0].inputs["input"].random_data
 
 
 def test_independent_labels_one_picture_at_a_time(own: Project, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def changed(path: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("changes", "cause", "remedy"),
     [
-        ({"colour": "red"}, "unknown key colour", "kind, models, setting, source"),
+        ({"colour": "red"}, "unknown key colour", "kind, models, setting, triton"),
         ({"pictures__size": 3}, "unknown key pictures.size", "resize, crop, fit, pad"),
         ({"classes": None}, "classes is missing", "resnet50.yaml shows it"),
         ({"kind": "smell"}, "kind 'smell' is not known", "cascade, detection, image"),
