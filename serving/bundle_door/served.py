@@ -75,11 +75,10 @@ class Served:
         return self._read(HISTORY) or {}
 
     async def _ask(self) -> list[dict[str, Any]]:
-        index = await self._triton.ask("RepositoryIndex", ready=True)
+        # Of what is ready; for an index, Triton would list the repository, which may be on S3.
         ready: dict[str, list[str]] = {}
-        for model in index.models:
-            if model.state == "READY":
-                ready.setdefault(model.name, []).append(model.version)
+        for model in (await self._triton.ask("ModelStatistics")).model_stats:
+            ready.setdefault(model.name, []).append(model.version)
         history = self.history()
         found = []
         for name in ready:

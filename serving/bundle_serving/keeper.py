@@ -40,7 +40,7 @@ from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.pauses import Pauses
 from bundle_serving.processes import Process
 from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
-from bundle_serving.triton_control import Triton, ready
+from bundle_serving.triton_control import Triton
 from bundle_serving.watch import Watch
 
 START_S = 300  # until everything is loaded, and the door listens
@@ -159,7 +159,7 @@ class Keeper:
         deadline = time.monotonic() + START_S
         while server.runs and time.monotonic() < deadline:
             with suppress(grpc.aio.AioRpcError):
-                if self._options.load_model in ready(await self._triton.index()):
+                if self._options.load_model in await self._triton.ready():
                     return True
             await asyncio.sleep(0.1)
         return False
@@ -178,7 +178,7 @@ class Keeper:
         """A fresh server has only the main one."""
         for name in names:
             try:
-                if name not in ready(await self._triton.index()):
+                if name not in await self._triton.ready():
                     await self._triton.load(name)
             except grpc.aio.AioRpcError as fault:
                 log(f"could not load {name} again: {fault.details()}")

@@ -63,23 +63,26 @@ def page_shows_the_shift(project: Project, tmp_path: Path) -> None:
         assert tab.console == []
 
 
-@pytest.mark.long
-@everywhere
-def test_a_reference_outlives_the_server(served: Project, tmp_path: Path) -> None:
+def a_reference_outlives_the_server(project: Project) -> None:
     def so_far(reference: str) -> None:
         told = re.compile(f"{reference}.*[1-9][0-9]* of 1,000 answers")
-        wait_until(lambda: told.search(served.made("drift")), "the answers to be told")
+        wait_until(lambda: told.search(project.made("drift")), "the answers to be told")
 
-    answered(served, 0)
+    answered(project, 0)
     so_far("reference: 1,000 answers, until ")
-    served.made("down")
-    served.made("up")
+    project.made("down")
+    project.made("up")
     # Nothing was asked since, so there is no new reference to take.
-    assert "not enough" in served.make("drift", NEW="1").stderr
-    answered(served, 0)
-    wait_until(lambda: indices(served), "the index")
-    assert max(indices(served).values()) < 0.1
+    assert "not enough" in project.make("drift", NEW="1").stderr
+    answered(project, 0)
+    wait_until(lambda: indices(project), "the index")
+    assert max(indices(project).values()) < 0.1
 
+
+@pytest.mark.long
+@everywhere
+def test_answers_that_move_away_from_the_reference(served: Project, tmp_path: Path) -> None:
+    a_reference_outlives_the_server(served)
     answered(served, 255)
     wait_until(lambda: indices(served)["class"] > 0.25, "the shift")
     page_shows_the_shift(served, tmp_path)

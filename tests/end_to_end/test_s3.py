@@ -25,6 +25,7 @@ from benchmark.rollouts import clients
 from bundle_client import Client
 from bundle_serving import PIPELINE, guard
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.watch import ASK_EVERY_S
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON
 from scripts.repository.history import SHOWN
@@ -34,6 +35,7 @@ from scripts.storage import check
 from scripts.storage.location import parse
 from scripts.storage.remote import Remote
 from tests.conftest import require_docker
+from tests.end_to_end.test_drift import a_reference_outlives_the_server
 from tests.project import Project, free_ports, picture, wait_until
 
 pytestmark = pytest.mark.long
@@ -47,6 +49,9 @@ WITHOUT_NETWORK = 1 << 20
 
 # Within which each fault must be reported.
 MOST_S = 10
+
+# Of health checks; if Triton were asked for its index, there would be hundreds.
+MOST_CHECKS = 10
 
 # Triton asks a closed port again and again before it gives up.
 LOAD_S = 120
@@ -221,6 +226,26 @@ def test_a_server_answers_from_s3_and_takes_a_new_version(
     assert "1" in ready_versions(served)
 
 
+def test_a_server_that_loads_nothing_asks_s3_for_nothing(place: Place, served: Served) -> None:
+    """Whoever pays for requests pays for none; only the container's health check still connects."""
+    with Client(url=served.http) as client:
+        client.classify(picture(), top=1)
+        before = connections(place)
+        for _ in range(int(2.5 * ASK_EVERY_S)):
+            client.classify(picture(), top=1)
+            time.sleep(1)  # until the keeper and the door have asked Triton several times
+    assert connections(place) - before < MOST_CHECKS
+
+
+def connections(place: Place) -> int:
+    """That were made in the S3 server's container."""
+    container = f"{place.project.compose_project}-s3-1"
+    asked = ["docker", "exec", container, "cat", "/proc/net/snmp"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    names, numbers = (line.split() for line in told.splitlines() if line.startswith("Tcp: "))
+    return int(dict(zip(names, numbers, strict=True))["PassiveOpens"])
+
+
 def test_s3_that_goes_away_costs_no_request(place: Place, served: Served) -> None:
     answered, failed = 0, []
     loaded = threading.Event()
@@ -275,7 +300,10 @@ def rolled(place: Place, exported: Path) -> Iterator[Project]:
         project.make("down")
 
 
-def test_a_rollout_and_the_way_back_on_s3(rolled: Project, place: Place, tmp_path: Path) -> None:
+def test_a_restart_a_rollout_and_the_way_back_on_s3(
+    rolled: Project, place: Place, tmp_path: Path
+) -> None:
+    a_reference_outlives_the_server(rolled)
     first = rolled.served_version.name
     assert "published: version" in rolled.made("publish", MAX_MEGAPIXELS="40")
     with clients(rolled.http, rolled.grpc, 2, pause=0.2) as load:
