@@ -8,14 +8,14 @@ RUN := $(PYTHON_M) scripts.commands
 PYTEST := .venv/bin/python -m pytest
 
 # Passed on as typed: make would expand a $ in a file name or text.
-$(foreach name,IMG IN OUT TEXT,$(eval override export $(name) := $$(value $(name))))
+$(foreach name,IMG IN OUT TEXT INPUTS,$(eval override export $(name) := $$(value $(name))))
 
 # If this were set, every command would compile all its imports again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help version demo doctor up classify add-model remove-model detect sentiment similar index \
-	bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
+.PHONY: help version demo doctor up classify ask add-model add-callable remove-model detect sentiment \
+	similar index bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
 	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
 
@@ -59,6 +59,9 @@ sentiment: export MODEL := $(or $(MODEL),sentiment)
 sentiment: $(LAYER)/tools ## Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
 	$(RUN) ask
 
+ask: $(LAYER)/tools ## Ask a function of yours: MODEL=mine INPUTS='{"text": "What a day!"}' (without INPUTS: its example)
+	$(RUN) ask
+
 similar: $(LAYER)/tools ## Find similar pictures in the index, or a folder: IMG=photo.jpg (IN=photos, TOP=5, JSON=1)
 	$(RUN) similar
 
@@ -67,6 +70,9 @@ index: $(LAYER)/tools $(LAYER)/index ## Index a folder's pictures for that, as o
 
 add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, FROM=)
 	$(RUN) add_model
+
+add-callable: $(LAYER)/tools ## Serve a Python function of your own: FILE=mine.py (NEW=mine.py writes one)
+	$(RUN) add_callable
 
 remove-model: $(LAYER)/tools ## Remove it again: NAME=birds (without NAME: list yours)
 	$(RUN) remove_model

@@ -4,6 +4,7 @@
     make classify IMG=photos JSON=1          one line of JSON per picture
     make classify MODEL=places IMG=…         another pipeline: places, cascade, your own
     make sentiment TEXT="What a day!"        the same with MODEL=sentiment
+    make ask MODEL=mine INPUTS='{"text": "What a day!"}'    a function; without INPUTS, its example
 
 Settings given here that differ from the running server's restart it with them.
 """
@@ -35,6 +36,8 @@ def about(setting: str) -> list[str]:
     value = os.environ.get(setting, "")
     if setting == "IMG":
         return pictures.named(value)
+    if setting == "INPUTS":
+        return [value] if value else []
     if not value:
         raise UserError("no text given", 'try: make sentiment TEXT="What a day!"')
     return [value]

@@ -151,6 +151,11 @@ class Recipe(Part):
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return {}
 
+    def trial(self) -> Sequence[str | Path]:
+        """The step, with its arguments, that tries programs without a network before they are
+        published, in the server's environment."""
+        return ()
+
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         """Raises UserError if it cannot be served together with what is in this repository."""
 

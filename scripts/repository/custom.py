@@ -242,7 +242,7 @@ def _beside_recipes(path: Path) -> str:
 
 
 @contextmanager
-def written(pipeline: Pipeline) -> Iterator[None]:
+def written(pipeline: Pipeline, head: str = HEAD) -> Iterator[None]:
     """Writes its recipe and model folders; removes them again if what follows fails."""
     own = pipelines.own()
     path = own.recipes / f"{pipeline.name}.yaml"
@@ -252,7 +252,7 @@ def written(pipeline: Pipeline) -> Iterator[None]:
     models = {name.partition("/")[0] for name in pipeline.recipe.files()}
     try:
         write(pipeline.recipe, own.models)
-        files.write(path, HEAD.format(name=pipeline.name) + content)
+        files.write(path, head.format(name=pipeline.name) + content)
         yield
     except BaseException:
         path.unlink(missing_ok=True)

@@ -46,6 +46,9 @@ def make(
     """Exports the network, prepares it for the flavour's hardware, and checks it there."""
     switches.require(pipeline.recipe)
     if not export(stack, settings, pipeline, made):
+        if trial := pipeline.recipe.trial():
+            step, *words = trial
+            stack.run_step(str(step), *words)
         return
     if of(stack) is GPU:
         on_gpu = cast("GpuStack", stack)

@@ -40,6 +40,7 @@ class Arguments:
     img = text("", "A picture, several in quotes, a folder, or a URL.")
     in_ = text("", "The folder of pictures to index, or to compare with.")
     text_ = text("", "The text to classify.")
+    inputs = text("", "The inputs of a function, as JSON. Empty: its example.")
     top = whole(5, "How many labels, boxes or pictures to show.")
     out = path("A picture to write, with what was found drawn in it.")
     json = flag("Print one line of JSON per answer.")
@@ -47,6 +48,7 @@ class Arguments:
     triton_model = text("", "A model, by its name in Triton.")
 
     name = text("", "The name of a pipeline of yours.")
+    file = path("A file with functions of yours.")
     onnx = path("Your own network, as an .onnx file.")
     from_ = text(
         "",
@@ -83,7 +85,10 @@ class Arguments:
     follow = flag("Go on with what comes, until Ctrl-C.")
     since = Setting("", _duration, "a time such as 90s, 5m, 2h or 1d", "How far to look back.")
 
-    new = flag("Compare answers with the present ones from now on.")
+    new = text(
+        "",
+        "1: compare answers with the present ones from now on; or a file to write, for functions.",
+    )
 
     to = path("Where a backup or a pack is written to.")
     passphrase = text("", "Encrypts the keys in a backup.")

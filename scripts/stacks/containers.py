@@ -116,6 +116,7 @@ class DockerStack:
         "quantise": "export",
         "gate": "engine",
         "complete": "engine",
+        "callables": "engine",
     }
     has_door = True
     run_dir = "/run/triton"  # in the container: writable, and programs may run from it

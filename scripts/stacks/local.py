@@ -47,6 +47,7 @@ LAYERS = {
     "engine": "serve",
     "gate": "serve",
     "complete": "serve",
+    "callables": "serve",
 }
 
 

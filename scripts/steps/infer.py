@@ -3,10 +3,11 @@ Triton client, and a rollout's requests should cost next to nothing."""
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,39 +19,63 @@ from bundle_serving import CACHE
 Question = Mapping[str, NDArray[Any]]
 Answer = Mapping[str, NDArray[Any]]
 
-TYPES = {"uint8": "UINT8", "int64": "INT64", "float32": "FP32"}
+TYPES = {
+    **{
+        f"{kind}{bits}": f"{kind}{bits}".upper()
+        for kind in ("int", "uint")
+        for bits in (8, 16, 32, 64)
+    },
+    **{f"float{bits}": f"FP{bits}" for bits in (16, 32, 64)},
+    "bool": "BOOL",
+}
 NUMPY = {name: np.dtype(kind) for kind, name in TYPES.items()}
 LENGTH = "Inference-Header-Content-Length"
 
 
 def ask(connection: http.client.HTTPConnection, model: str, question: Question) -> Answer:
     """Raises ValueError with the server's message if there is no answer."""
-    contents = {name: _encoded(tensor) for name, tensor in question.items()}
-    head = json.dumps(
-        {
-            "inputs": [
-                {
-                    "name": name,
-                    "datatype": TYPES.get(tensor.dtype.name, "BYTES"),
-                    "shape": tensor.shape,
-                    "parameters": {"binary_data_size": len(contents[name])},
-                }
-                for name, tensor in question.items()
-            ],
-            # Whoever asks here wants to know what the server computes.
-            "parameters": {"binary_data_output": True, CACHE: False},
-        }
-    ).encode()
-    body = b"".join([head, *contents.values()])
-    connection.request("POST", f"/v2/models/{model}/infer", body, {LENGTH: str(len(head))})
+    head, contents = _framed(question)
+    headers = {LENGTH: str(len(head))}
+    connection.request("POST", f"/v2/models/{model}/infer", head + contents, headers)
     answer = connection.getresponse()
     content = answer.read()
     if answer.status != 200:
         message = " ".join(content.decode(errors="replace").split())
         raise ValueError(f"HTTP {answer.status}: {message[:400]}")
     at = int(answer.headers[LENGTH])
-    found = {}
-    for tensor in json.loads(content[:at])["outputs"]:
+    return _tensors(json.loads(content[:at])["outputs"], content[at:])
+
+
+def packed(question: Question) -> str:
+    """A whole request in one word, for a config; bundle_serving.health sends it."""
+    return base64.b64encode(b"".join(_framed(question))).decode()
+
+
+def unpacked(text: str) -> Question:
+    head, _, contents = base64.b64decode(text).partition(b"\n")
+    return _tensors(json.loads(head)["inputs"], contents)
+
+
+def _framed(question: Question) -> tuple[bytes, bytes]:
+    """Its JSON, which a line's end follows, and its tensors."""
+    contents = {name: _encoded(tensor) for name, tensor in question.items()}
+    inputs = [
+        {
+            "name": name,
+            "datatype": TYPES.get(tensor.dtype.name, "BYTES"),
+            "shape": tensor.shape,
+            "parameters": {"binary_data_size": len(contents[name])},
+        }
+        for name, tensor in question.items()
+    ]
+    # Whoever asks here wants to know what the server computes.
+    head = {"inputs": inputs, "parameters": {"binary_data_output": True, CACHE: False}}
+    return json.dumps(head).encode() + b"\n", b"".join(contents.values())
+
+
+def _tensors(described: Sequence[Mapping[str, Any]], content: bytes) -> dict[str, NDArray[Any]]:
+    found, at = {}, 0
+    for tensor in described:
         size = tensor["parameters"]["binary_data_size"]
         flat = _decoded(content[at : at + size], tensor["datatype"])
         found[tensor["name"]] = flat.reshape(tensor["shape"])

@@ -10,6 +10,7 @@ did; one that answers them otherwise is ended.
 from __future__ import annotations
 
 import argparse
+import base64
 import http.client
 import json
 import os
@@ -34,7 +35,9 @@ PICTURE = bytes.fromhex(
 )
 # A body of nothing but the input, where Triton can tell its shape by the length.
 TEXT = b"Are you there?"
-RAW = {"UINT8": PICTURE, "BYTES": TEXT}
+RAW = {"UINT8": PICTURE, "STRING": TEXT}
+# A parameter of a config: a request that the pipeline answers (scripts/steps/infer.py packs it).
+EXAMPLE = "example"
 IMAGE = "image"  # BYTES of this name are a picture's
 LENGTH = "Inference-Header-Content-Length"
 # The door leaves these requests out of what it measures.
@@ -51,11 +54,11 @@ def reason_not_to_trust(at: Address | str, model: str, timeout: float = 5) -> st
     server = Address.of(at) if isinstance(at, str) else at
     try:
         about = urllib.request.Request(
-            f"{server.url}/v2/models/{model}", headers={CHECK_HEADER: "1"}
+            f"{server.url}/v2/models/{model}/config", headers={CHECK_HEADER: "1"}
         )
         with server.open(about, timeout) as answer:
-            signature = json.load(answer)
-        with server.open(_question(server.url, signature), timeout) as answer:
+            config = json.load(answer)
+        with server.open(_question(server.url, config), timeout) as answer:
             return _refusal(answer.read(), int(answer.headers.get(LENGTH, 0)))
     except urllib.error.HTTPError as refusal:
         body = refusal.read().decode(errors="replace")
@@ -75,15 +78,26 @@ def own(address: Address, admin_key: Path | None) -> Address:
     return replace(address, certificate=exposure.certificate, api_key=key)
 
 
-def _question(url: str, signature: dict[str, Any]) -> urllib.request.Request:
-    """What a pipeline can answer, by the type of its input."""
-    to = f"{url}/v2/models/{signature['name']}/infer"
-    asked = signature["inputs"][0]
-    if asked["datatype"] in RAW:
-        body = PICTURE if asked["name"] == IMAGE else RAW[asked["datatype"]]
+def _question(url: str, config: dict[str, Any]) -> urllib.request.Request:
+    """What a pipeline can answer: the example that its config has, or else by the type of its
+    input."""
+    to = f"{url}/v2/models/{config['name']}/infer"
+    if example := config.get("parameters", {}).get(EXAMPLE):
+        body, length = unpacked(example["string_value"])
+        return urllib.request.Request(to, body, {LENGTH: str(length), **COMPUTED})
+    asked = config["input"][0]
+    datatype = asked["data_type"].removeprefix("TYPE_")
+    if datatype in RAW:
+        body = PICTURE if asked["name"] == IMAGE else RAW[datatype]
         return urllib.request.Request(to, body, {LENGTH: "0", **COMPUTED})
     question = {"inputs": [BLACK_PIXEL | {"name": asked["name"]}]}
     return urllib.request.Request(to, json.dumps(question).encode(), COMPUTED)
+
+
+def unpacked(example: str) -> tuple[bytes, int]:
+    """The body of a request, and the length of its JSON, which is one line."""
+    body = base64.b64decode(example)
+    return body, body.index(b"\n") + 1
 
 
 def _refusal(body: bytes, header: int) -> str | None:

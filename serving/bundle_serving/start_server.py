@@ -62,20 +62,21 @@ class StartError(RuntimeError):
 
 
 def libpython_folder() -> Path | None:
-    """Where libpythonX.Y.so is, which the python backend's stub is linked to.
+    """Where libpythonX.Y.so is, which the python backend's stub is linked to: this Python's own,
+    since the system's may be of an earlier release, which this one's modules do not fit.
 
-    None when the loader finds it by itself.
+    None when only the loader knows.
     """
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     name = f"libpython{version}.so.1.0"
+    for folder in (sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"):
+        if folder and (Path(folder) / name).exists():
+            return Path(folder)
     try:
         ctypes.CDLL(name)
         return None
     except OSError:
         pass
-    for folder in (sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"):
-        if folder and (Path(folder) / name).exists():
-            return Path(folder)
     raise StartError(
         f"{name} is missing, and Triton's python backend needs it; "
         f"install it: apt-get install libpython{version}"

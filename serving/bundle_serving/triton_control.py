@@ -8,10 +8,13 @@ from typing import Any
 
 import grpc
 
+from bundle_door.inference import from_body
+from bundle_door.limits import Limits
 from bundle_serving import CACHE, kserve, sockets
-from bundle_serving.health import IMAGE, PICTURE, TEXT
+from bundle_serving.health import EXAMPLE, IMAGE, PICTURE, TEXT, unpacked
 
 pb = kserve.pb
+types = pb.model__config__pb2
 
 SECONDS = 3
 LOAD_S = 90
@@ -51,7 +54,7 @@ class Triton:
             ],
         )
         self._stub = kserve.stub(self._channel)
-        self._signatures: dict[str, Any] = {}
+        self._configs: dict[str, Any] = {}
 
     async def close(self) -> None:
         await self._channel.close()
@@ -92,7 +95,7 @@ class Triton:
     async def ask(self, pipeline: str, seconds: float) -> Refusal | None:
         """None if it answered a test request."""
         try:
-            asked = question(await self._signature(pipeline))
+            asked = question(await self._last_config(pipeline))
             await self._stub.ModelInfer(asked, timeout=seconds)
         except grpc.aio.AioRpcError as fault:
             message = " ".join(str(fault.details()).split())[:300]
@@ -100,38 +103,50 @@ class Triton:
             return Refusal(message or fault.code().name, busy)
         return None
 
-    async def _signature(self, pipeline: str) -> Any:
+    async def _last_config(self, pipeline: str) -> Any:
         """The last known one while Triton waits for S3: then it answers requests, but tells nothing
         about its models."""
-        asked = pb.ModelMetadataRequest(name=pipeline)
         try:
-            self._signatures[pipeline] = await self._stub.ModelMetadata(asked, timeout=SECONDS)
+            self._configs[pipeline] = await self.config(pipeline)
         except grpc.aio.AioRpcError as fault:
             waits = fault.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-            if not (waits and pipeline in self._signatures):
+            if not (waits and pipeline in self._configs):
                 raise
-        return self._signatures[pipeline]
+        return self._configs[pipeline]
 
 
-def question(signature: Any) -> Any:
-    """A test request for a pipeline, by the type of its input."""
-    wanted = signature.inputs[0]
-    content, shape = _content(wanted.name, wanted.datatype), [1] * len(wanted.shape)
-    if wanted.datatype == "UINT8":
+def question(config: Any) -> Any:
+    """A test request for a pipeline: the example that its config has, or else by the type of its
+    input."""
+    if EXAMPLE in config.parameters:
+        return _example(config)
+    wanted = config.input[0]
+    content = _content(wanted.name, wanted.data_type)
+    shape = [1] * (len(wanted.dims) + (config.max_batch_size > 0))
+    if wanted.data_type == types.TYPE_UINT8:
         shape[-1] = len(content)
-    elif wanted.datatype == "FP32":
+    elif wanted.data_type == types.TYPE_FP32:
         shape[-1] = 3
-    asked = pb.ModelInferRequest(model_name=signature.name, raw_input_contents=[content])
-    asked.inputs.add(name=wanted.name, datatype=wanted.datatype, shape=shape)
+    datatype = types.DataType.Name(wanted.data_type).removeprefix("TYPE_")
+    asked = pb.ModelInferRequest(model_name=config.name, raw_input_contents=[content])
+    asked.inputs.add(
+        name=wanted.name, datatype="BYTES" if datatype == "STRING" else datatype, shape=shape
+    )
     asked.parameters[CACHE].bool_param = False  # a process that cannot compute is to be noticed
     return asked
 
 
-def _content(name: str, datatype: str) -> bytes:
-    if datatype == "BYTES":
+def _example(config: Any) -> Any:
+    body, length = unpacked(config.parameters[EXAMPLE].string_value)
+    asked = from_body(config.name, "", body, length, Limits())
+    return pb.ModelInferRequest.FromString(b"".join(asked.pieces))
+
+
+def _content(name: str, datatype: int) -> bytes:
+    if datatype == types.TYPE_STRING:
         text = PICTURE if name == IMAGE else TEXT
         return len(text).to_bytes(4, "little") + text
-    return PICTURE if datatype == "UINT8" else BLACK_PIXEL
+    return PICTURE if datatype == types.TYPE_UINT8 else BLACK_PIXEL
 
 
 def as_json(config: Any) -> str:

@@ -1,0 +1,204 @@
+"""A function of the user's own: named tensors in, named tensors out."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bundle_serving.address import Address
+from bundle_serving.agreement import Agreement
+from bundle_serving.health import EXAMPLE
+from bundle_serving.values import NotAValue, Spec, rows
+from scripts.base.errors import UserError
+from scripts.recipes import pbtxt
+from scripts.recipes.layout import GPU, Layout
+from scripts.recipes.parts import Count, Ensemble, Name, Part
+from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
+from scripts.recipes.recipe import Contents, Recipe, Server
+from scripts.steps import infer
+from scripts.steps.infer import Answer, Question
+from scripts.steps.workspace import Workspace
+
+FILE = "function.py"
+PROGRAM = '''\
+"""The function in function.py: bundle_serving.callable_model."""
+
+from bundle_serving.callable_model import TritonPythonModel as TritonPythonModel
+'''
+TIMEOUT_S = 60
+
+
+class Program(Ensemble):
+    program: Name
+
+
+class Named(Part):
+    name: Name
+    data_type: str
+    dims: tuple[int, ...]
+
+    @property
+    def tensor(self) -> Tensor:
+        return Tensor(self.name, self.data_type, self.dims)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(self.name, self.data_type.replace("STRING", "BYTES"), self.dims)
+
+
+class Batched(Part):
+    max: Annotated[int, Field(ge=0)]  # 0: it takes no batch
+    preferred: tuple[Count, ...] = ()
+    max_delay_us: Annotated[int, Field(ge=0)] = 0
+
+
+class Function(Recipe):
+    """What a file binds to the name of the ensemble."""
+
+    kind: Literal["callable"]
+    models: Program
+    source: str  # the file
+    inputs: tuple[Named, ...]
+    outputs: tuple[Named, ...]
+    batch: Batched
+    instances: Count
+    request: str  # one that it answers, packed
+
+    example: ClassVar[str] = "callable"
+    asked_about: ClassVar[str] = "INPUTS"
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As scripts/steps/callables.py describes it."""
+        return self.model_dump(mode="json", exclude={"kind", "models", "setting", "source"})
+
+    def files(self) -> dict[str, str]:
+        return {
+            f"{self.models.program}/config.pbtxt": program(self),
+            f"{self.models.program}/1/model.py": PROGRAM,
+            f"{self.ensemble}/config.pbtxt": ensemble(self),
+        }
+
+    def programs(self, layout: Layout) -> list[str]:
+        if layout.engine is GPU:
+            raise not_on_a_gpu(self.ensemble)
+        return [self.models.program]
+
+    def additions(self, made: Workspace, layout: Layout) -> Contents:
+        return {self.models.program: {FILE: self._written}}
+
+    @property
+    def _written(self) -> str:
+        file = self.beside(self.source)
+        try:
+            return file.read_text()
+        except (OSError, UnicodeDecodeError) as fault:
+            cause = f"cannot read {file}, which binds {self.ensemble} ({fault})"
+            raise UserError(cause, "put it back") from None
+
+    def trial(self) -> Sequence[str | Path]:
+        same = json.dumps({self.ensemble: self.described})
+        return "callables", "--file", self.beside(self.source), "--same", same
+
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
+        question = self.question(asked[0].encode()) if asked else infer.unpacked(self.request)
+        connection = _address(server).connection(TIMEOUT_S)
+        try:
+            answer = infer.ask(connection, self.ensemble, question)
+        except (OSError, ValueError, http.client.HTTPException) as fault:
+            reason = str(fault) or type(fault).__name__
+            raise UserError(f"{self.ensemble} does not answer: {reason}", "see make logs") from None
+        finally:
+            connection.close()
+        shown = {name: _shown(row[0] if self.batch.max else row) for name, row in answer.items()}
+        print(json.dumps(shown))
+        return 0
+
+    def question(self, source: bytes) -> Question:
+        try:
+            values = json.loads(source)
+            found = rows([each.spec for each in self.inputs], values)
+        except (NotAValue, ValueError, AttributeError) as fault:
+            names = ", ".join(f"{each.name} ({each.spec})" for each in self.inputs)
+            raise UserError(f"INPUTS: {fault}", f"give JSON with {names}") from None
+        return {name: row[None] if self.batch.max else row for name, row in found.items()}
+
+    def golden(self, made: Workspace) -> list[Question]:
+        return [infer.unpacked(self.request)]
+
+    def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
+        """That there are answers: what they must be, its own tests know."""
+        return Agreement(len(answers), len(answers), 0)
+
+    def gist(self, answer: Answer) -> Hashable:
+        return tuple(sorted(answer))
+
+
+def not_on_a_gpu(name: str) -> UserError:
+    return UserError(
+        f"{name}: NVIDIA's server image has no PyTriton, which functions need",
+        "serve them with FLAVOUR=cpu or FLAVOUR=local",
+    )
+
+
+def program(recipe: Function) -> str:
+    batch = recipe.batch
+    return pbtxt.config(
+        f"{Path(recipe.source).name}, function {recipe.ensemble}.",
+        recipe.models.program,
+        pbtxt.backend("python"),
+        batch.max,
+        *_tensors(recipe),
+        NEWEST_VERSION,
+        pbtxt.instances(recipe.instances, "CPU"),
+        *(
+            [pbtxt.preferred_batches(batch.preferred or [batch.max], batch.max_delay_us)]
+            if batch.max
+            else []
+        ),
+        pbtxt.parameter("callable", recipe.ensemble),
+    )
+
+
+def ensemble(recipe: Function) -> str:
+    taken, given = (
+        {each.name: each.name for each in side} for side in (recipe.inputs, recipe.outputs)
+    )
+    return pbtxt.config(
+        f"{Path(recipe.source).name}, function {recipe.ensemble}.",
+        recipe.ensemble,
+        pbtxt.platform("ensemble"),
+        recipe.batch.max,
+        *_tensors(recipe),
+        NEWEST_VERSION,
+        pbtxt.steps(Step(recipe.models.program, taken, given)),
+        pbtxt.parameter(EXAMPLE, recipe.request, "A request that it answers."),
+    )
+
+
+def _tensors(recipe: Function) -> tuple[str, str]:
+    return (
+        pbtxt.inputs(*(each.tensor for each in recipe.inputs)),
+        pbtxt.outputs(*(each.tensor for each in recipe.outputs)),
+    )
+
+
+def _address(server: Server) -> Address:
+    known = server.known
+    certificate = Path(known["ca_file"]) if "ca_file" in known else None
+    found = Address.of(known["url"])
+    return replace(found, certificate=certificate, api_key=known.get("api_key", ""))
+
+
+def _shown(tensor: NDArray[Any]) -> Any:
+    if tensor.dtype.kind != "S":
+        return tensor.tolist()
+    return np.char.decode(tensor, "utf-8", "replace").tolist()

@@ -1,0 +1,97 @@
+"""Functions of the user's own: a file to begin with, and a pipeline for each that a file binds."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from scripts.base import files, lock
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.recipes import pipelines
+from scripts.recipes.kinds.callable import Function, not_on_a_gpu
+from scripts.recipes.layout import GPU
+from scripts.recipes.pipelines import Pipeline
+from scripts.repository import custom
+from scripts.server import engines, removal, up
+from scripts.server.running import running_server
+from scripts.stacks import flavour
+from scripts.stacks.state import State
+
+TEMPLATE = ROOT / "recipes" / "callable"
+FIRST = "mine"  # what the template calls its function
+DESCRIBED = ROOT / "build" / "run" / "callables.json"
+HEAD = "# A function: `make ask MODEL={name} INPUTS=…`.\n"
+
+
+def written_new(name: str) -> list[Path]:
+    """The template under this name, and its test beside it."""
+    path = Path(name).expanduser()
+    if not custom.NAME.fullmatch(path.stem) or keyword.iskeyword(path.stem) or path.suffix != ".py":
+        raise UserError(
+            f"NEW={name} does not name a function",
+            "use lower-case letters, digits and _: NEW=mine.py",
+        )
+    sources = [TEMPLATE / f"{begin}{FIRST}.py" for begin in ("", "test_")]
+    targets = {source: path.with_name(source.name.replace(FIRST, path.stem)) for source in sources}
+    if there := [target for target in targets.values() if target.exists()]:
+        raise UserError(f"{there[0]} already exists", "choose another name, or remove it")
+    for source, target in targets.items():
+        content = source.read_text().replace(FIRST, path.stem)
+        files.write(target, content.replace(FIRST.title(), path.stem.title().replace("_", "")))
+    return list(targets.values())
+
+
+def added(file: Path) -> tuple[list[Pipeline], State]:
+    """All that the file binds, or nothing."""
+    if not file.is_file():
+        raise UserError(f"there is no file {file}", "check FILE, or write one: NEW=mine.py")
+    server = running_server()
+    wanted = [_pipeline(name, each, file) for name, each in _described(file, server).items()]
+    for pipeline in wanted:
+        custom.require_unused(pipeline.name)
+        custom.require_new(pipeline)
+    with ExitStack() as undone:
+        for pipeline in wanted:
+            undone.enter_context(_served(pipeline, server))
+    return wanted, server
+
+
+def _described(file: Path, server: State) -> dict[str, Any]:
+    """What it binds, as the server's environment sees it."""
+    stack = flavour.stack(server.flavour, server.started_with)
+    if engines.of(stack) is GPU:
+        raise not_on_a_gpu(file.name)
+    with lock.one_at_a_time():
+        stack.prepare()
+        stack.run_step("callables", "--file", file, "--out", DESCRIBED)
+    try:
+        described: dict[str, Any] = json.loads(DESCRIBED.read_text())
+    finally:
+        DESCRIBED.unlink()
+    return described
+
+
+def _pipeline(name: str, described: Mapping[str, Any], file: Path) -> Pipeline:
+    folder = pipelines.own().recipes
+    models = {"ensemble": name, "program": f"{name}_function"}
+    source = os.path.relpath(file, folder)
+    content = {"kind": "callable", "models": models, "source": source, **described}
+    return Pipeline(name, Function.model_validate(content).lying_in(folder))
+
+
+@contextmanager
+def _served(pipeline: Pipeline, server: State) -> Iterator[None]:
+    """Until what follows fails."""
+    with custom.written(pipeline, HEAD):
+        try:
+            up.bring_up_beside(pipeline, server)
+            yield
+        except BaseException:
+            removal.unload(pipeline, server)
+            raise
