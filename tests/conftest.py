@@ -51,6 +51,7 @@ TOGETHER = {
     "test_torture.py": "served",
     "test_add_model.py": "served",
     "test_own_models.py": "served",
+    "test_callables.py": "served",
     "test_similar.py": "served",
     "test_places.py": "served",
     "test_sentiment.py": "served",

@@ -12,6 +12,9 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from bundle_serving import CACHE
 from bundle_serving.address import Address
@@ -210,6 +213,9 @@ def has_libb64() -> bool:
 
 
 def input_data(inputs: Inputs, name: str, padded: bool) -> str:
+    if inputs.several:
+        each = [{n: _tensor(tensor) for n, tensor in sent.items()} for sent in inputs.several]
+        return json.dumps({"data": each})
     if inputs.texts:
         texts = [{name: {"content": [row.decode()], "shape": [1]}} for row in inputs.rows]
         return json.dumps({"data": texts})
@@ -228,6 +234,13 @@ def input_data(inputs: Inputs, name: str, padded: bool) -> str:
             ]
         }
     )
+
+
+def _tensor(tensor: NDArray[Any]) -> dict[str, Any]:
+    shape = list(tensor.shape)
+    if tensor.dtype.kind == "S":
+        return {"content": [text.decode() for text in tensor.ravel().tolist()], "shape": shape}
+    return {"content": {"b64": base64.b64encode(tensor.tobytes()).decode()}, "shape": shape}
 
 
 def parse(report: str, output: str) -> Figures:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,26 +46,32 @@ ANY = Transform(resize=8, crop=8)
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Inputs sent in turn: image files, tensors of one shape, or texts."""
+    """Inputs sent in turn: image files, tensors of one shape, texts, or several tensors by name."""
 
     name: str
     rows: tuple[bytes, ...]
     shape: tuple[int, ...] | None = None
     texts: bool = False
+    several: tuple[Question, ...] = ()
 
     @property
     def described(self) -> str:
         kilobytes = sum(map(len, self.rows)) / len(self.rows) / 1e3
-        what = "texts" if self.texts else "pictures"
+        what = "texts" if self.texts else "requests" if self.several else "pictures"
         return f"{self.name}: {len(self.rows)} {what} of {kilobytes:.1f} kB"
 
     @classmethod
     def of(cls, name: str, questions: Sequence[Question]) -> list[Inputs]:
-        """One for each shape, without inputs that are too large to read for every measurement."""
-        tensors = [next(iter(question.values()))[0] for question in questions]
-        if tensors[0].dtype.kind == "S":
+        """One for each shape, without inputs that are too large to read for every measurement. The
+        questions have no batch dimension."""
+        tensors = [next(iter(question.values())) for question in questions]
+        texts = tensors[0].dtype.kind == "S"
+        if len(questions[0]) > 1 or (texts and tensors[0].shape != (1,)):
+            rows = tuple(b"".join(map(bytes, question.values())) for question in questions)
+            return [cls(name, rows, several=tuple(questions))]
+        if texts:
             return [cls(name, tuple(bytes(each[0]) for each in tensors), (1,), texts=True)]
-        if tensors[0].dtype == np.uint8:
+        if tensors[0].dtype == np.uint8 and tensors[0].ndim == 1:
             return [cls(name, tuple(each.tobytes() for each in tensors))]
         shapes: dict[tuple[int, ...], list[bytes]] = {}
         for each in tensors:
@@ -79,13 +85,17 @@ class Inputs:
 
 def sent_to(recipe: Recipe, made: Workspace, images: str) -> list[Inputs]:
     """The inputs for this pipeline: pictures, or its own kind of request."""
+
+    def rows(questions: Iterable[Question]) -> list[Question]:
+        return [recipe.row(question) for question in questions]
+
     if recipe.asked_about != "IMG":
-        return Inputs.of("known questions", recipe.golden(made))
+        return Inputs.of("known questions", rows(recipe.golden(made)))
     pictures = given_or_drawn(images)
     return [
         sent
         for each in pictures
-        for sent in Inputs.of(each.name, [recipe.question(row) for row in each.rows])
+        for sent in Inputs.of(each.name, rows(map(recipe.question, each.rows)))
     ]
 
 

@@ -168,6 +168,10 @@ class Recipe(Part):
     @abstractmethod
     def question(self, source: bytes) -> Question: ...
 
+    def row(self, question: Question) -> Question:
+        """Without its batch dimension."""
+        return {name: tensor[0] for name, tensor in question.items()}
+
     def golden(self, made: Workspace) -> list[Question]:
         return golden.load(made.onnx / "golden.npz")
 

@@ -14,6 +14,7 @@ import msgspec
 from bundle_door.answers import Refused
 from bundle_door.triton import DATA_TYPES, Triton
 from bundle_serving import PIPELINE
+from bundle_serving.health import EXAMPLE
 
 # An answer holds so long.
 REMEMBERED_S, REFRESHED_S = 2.0, 5.0
@@ -26,6 +27,7 @@ OTHER = "other"
 
 PICTURES, TEXT, PIXELS, VECTORS = "pictures", "text", "pixels", "vectors"
 BOXES = "boxes"  # of pictures
+VALUES = "values"  # of a function of the user's own
 
 
 class Network(msgspec.Struct):
@@ -149,6 +151,8 @@ class Served:
 
 def kind_of(config: Any) -> str | None:
     """What a pipeline is asked with; None of what is no pipeline."""
+    if EXAMPLE in config.parameters:
+        return VALUES
     if len(config.input) != 1:
         return None
     (tensor,) = config.input

@@ -98,16 +98,11 @@ class Bindings:
                 " batching=False"
             )
         taken = _specs(model_name, "INPUT", inputs)
+        given = _specs(model_name, "OUTPUT", outputs)
+        if both := {spec.name for spec in taken} & {spec.name for spec in given}:
+            raise NotServed(f"{model_name}: {min(both)} is an input and an output; rename one")
         example = {spec.name: anything(spec) for spec in taken}
-        self.bound[model_name] = Bound(
-            model_name,
-            callables,
-            taken,
-            _specs(model_name, "OUTPUT", outputs),
-            config,
-            strict,
-            example,
-        )
+        self.bound[model_name] = Bound(model_name, callables, taken, given, config, strict, example)
 
 
 def load(file: Path) -> dict[str, Bound]:

@@ -18,7 +18,7 @@ from bundle_serving import hands, keeper_notes
 from bundle_serving.afresh import GIVEN_UP, START_FAILED
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.processes import Process
-from bundle_serving.triton_control import pb, question
+from bundle_serving.triton_control import question, types
 from tests.project import wait_until
 
 # Writes down its number, and starts a child; then it waits, or ends as it is told.
@@ -123,18 +123,18 @@ def test_a_models_process_tells_which_it_is() -> None:
 @pytest.mark.parametrize(
     ("name", "datatype", "dims", "shape"),
     [
-        ("INPUT", "UINT8", [-1, -1], [1, 67]),
-        ("image", "BYTES", [-1, 1], [1, 1]),
-        ("TEXT", "BYTES", [-1, 1], [1, 1]),
-        ("input_0", "FP32", [-1, -1, -1, 3], [1, 1, 1, 3]),
+        ("INPUT", "UINT8", [-1], [1, 67]),
+        ("image", "STRING", [1], [1, 1]),
+        ("TEXT", "STRING", [1], [1, 1]),
+        ("input_0", "FP32", [-1, -1, 3], [1, 1, 1, 3]),
     ],
 )
 def test_a_pipeline_is_asked_by_its_kind(
     name: str, datatype: str, dims: list[int], shape: list[int]
 ) -> None:
-    signature = pb.ModelMetadataResponse(name="pipeline")
-    signature.inputs.add(name=name, datatype=datatype, shape=dims)
-    asked = question(signature)
+    config = types.ModelConfig(name="pipeline", max_batch_size=4)
+    config.input.add(name=name, data_type=f"TYPE_{datatype}", dims=dims)
+    asked = question(config)
     assert list(asked.inputs[0].shape) == shape
     size = 12 if datatype == "FP32" else len(asked.raw_input_contents[0])
     assert len(asked.raw_input_contents[0]) == size > 0

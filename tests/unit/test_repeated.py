@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bundle_serving.repeated import KEPT_WITH_IT, Batch, Repeated, may_be_repeated
-from bundle_serving.triton_control import pb, question
+from bundle_serving.triton_control import question, types
 
 
 class Doubling:
@@ -104,7 +104,7 @@ def test_a_parameter_says_whether_a_known_answer_will_do(parameters: str, may: b
 
 
 def test_the_keeper_wants_its_question_computed() -> None:
-    signature = pb.ModelMetadataResponse(name="m")
-    signature.inputs.add(name="INPUT", datatype="UINT8", shape=[-1, -1])
-    assert question(signature).parameters["cache"].WhichOneof("parameter_choice") == "bool_param"
-    assert not question(signature).parameters["cache"].bool_param
+    config = types.ModelConfig(name="m")
+    config.input.add(name="INPUT", data_type=types.TYPE_UINT8, dims=[-1])
+    assert question(config).parameters["cache"].WhichOneof("parameter_choice") == "bool_param"
+    assert not question(config).parameters["cache"].bool_param

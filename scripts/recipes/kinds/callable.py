@@ -118,8 +118,7 @@ class Function(Recipe):
             raise UserError(f"{self.ensemble} does not answer: {reason}", "see make logs") from None
         finally:
             connection.close()
-        shown = {name: _shown(row[0] if self.batch.max else row) for name, row in answer.items()}
-        print(json.dumps(shown))
+        print(json.dumps({name: _shown(row) for name, row in self.row(answer).items()}))
         return 0
 
     def question(self, source: bytes) -> Question:
@@ -130,6 +129,9 @@ class Function(Recipe):
             names = ", ".join(f"{each.name} ({each.spec})" for each in self.inputs)
             raise UserError(f"INPUTS: {fault}", f"give JSON with {names}") from None
         return {name: row[None] if self.batch.max else row for name, row in found.items()}
+
+    def row(self, question: Question) -> Question:
+        return super().row(question) if self.batch.max else question
 
     def golden(self, made: Workspace) -> list[Question]:
         return [infer.unpacked(self.request)]

@@ -1,0 +1,231 @@
+"""Functions of the user's own, beside all other pipelines of a real server."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scripts.steps import infer
+from tests.conftest import everywhere
+from tests.project import Project, error_lines, wait_until
+
+# Two in one file, the second with an instance for each device; what they refuse, and what breaks
+# them, is decided by the number that is sent.
+TWO = """
+import os
+
+import numpy as np
+from pytriton.decorators import batch
+from pytriton.exceptions import PyTritonBadParameterError, PyTritonUnrecoverableError
+from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
+
+
+@batch
+def added(left, right):
+    number = left[0, 0]
+    if number == 1:
+        raise ValueError("one is too few")
+    if number == 2:
+        raise PyTritonBadParameterError("two is not taken")
+    if number == 3:
+        return {"sum": np.zeros((len(left), 3), np.float32)}
+    if number == 4:
+        raise PyTritonUnrecoverableError("four broke it")
+    if (left == 5).any():
+        raise ValueError("a five in the batch")
+    return [left + right]
+
+
+class Who:
+    def __init__(self, device):
+        self.device = device
+
+    @batch
+    def __call__(self, text):
+        device = np.array([[self.device]] * len(text))
+        process = np.full((len(text), 1), os.getpid())
+        return {"device": device, "echo": text, "process": process}
+
+
+def instances(devices):
+    return [Who(device) for device in devices]
+
+
+def bind(triton):
+    numbers = {"dtype": np.float32, "shape": (2,)}
+    triton.bind(
+        "added",
+        added,
+        inputs=[Tensor(name="left", **numbers), Tensor(name="right", **numbers)],
+        outputs=[Tensor(name="sum", **numbers)],
+        config=ModelConfig(
+            max_batch_size=8, batcher=DynamicBatcher(max_queue_delay_microseconds=100_000)
+        ),
+        strict=True,
+    )
+    triton.bind(
+        "who",
+        instances(["cuda", "cpu"]),
+        inputs=[Tensor(name="text", dtype=bytes, shape=(-1,))],
+        outputs=[
+            Tensor(name="echo", dtype=bytes, shape=(-1,)),
+            Tensor(name="device", dtype=bytes, shape=(1,)),
+            Tensor(name="process", dtype=np.int64, shape=(1,)),
+        ],
+    )
+"""
+
+
+@pytest.fixture
+def own(served: Project, tmp_path: Path) -> Iterator[Path]:
+    """A folder for files; what they bind is removed at the end."""
+    try:
+        yield tmp_path
+    finally:
+        for recipe in (served.path / "own" / "recipes").glob("*.yaml"):
+            served.made("remove-model", NAME=recipe.stem)
+
+
+@pytest.fixture
+def two(served: Project, own: Path) -> Path:
+    file = own / "two.py"
+    file.write_text(TWO)
+    served.made("add-callable", FILE=str(file))
+    return file
+
+
+def asked(project: Project, model: str, **inputs: Any) -> Any:
+    return json.loads(project.made("ask", MODEL=model, INPUTS=json.dumps(inputs)).splitlines()[-1])
+
+
+def refusal(project: Project, model: str, **inputs: Any) -> str:
+    (line,) = error_lines(project.make("ask", MODEL=model, INPUTS=json.dumps(inputs)).stderr)
+    return line
+
+
+@everywhere
+def test_from_the_template_to_an_answer(served: Project, own: Path) -> None:
+    file = str(own / "mine.py")
+    assert "test_mine.py" in served.made("add-callable", NEW=file)
+    began = served.server_began()
+    shown = served.made("add-callable", FILE=file)
+    assert "up: mine, serving programs alone" in shown and shown.endswith('{"words": [3]}\n')
+    assert asked(served, "mine", text="What a day!") == {"words": [3]}
+    assert served.server_began() == began
+    body = json.dumps({"inputs": [{"name": "text", "datatype": "BYTES", "shape": [2, 1],
+                                   "data": ["one two", "three"]}]})  # fmt: skip
+    connection = http.client.HTTPConnection(served.http, timeout=60)
+    connection.request("POST", "/v2/models/mine/infer", body)
+    assert json.load(connection.getresponse())["outputs"][0]["data"] == [2, 1]
+    connection.request("POST", "/v2/models/mine/infer", "{}")
+    assert connection.getresponse().status == 400
+    assert "removed: mine" in served.made("remove-model", NAME="mine")
+    assert not list(served.path.glob("own/*/mine*")) and not list(served.path.glob("build/*/mine*"))
+
+
+locally = pytest.mark.parametrize("served", ["local"], indirect=True)
+
+
+@locally
+def test_several_of_one_file_and_their_instances(served: Project, two: Path) -> None:
+    assert asked(served, "added", left=[0, 6], right=[3, 4]) == {"sum": [3, 10]}
+    seen: dict[str, int] = {}
+    while len(seen) < 2:  # Triton gives each request to an idle instance
+        answer = asked(served, "who", text=["ä", "b"])
+        assert answer["echo"] == ["ä", "b"]
+        seen[answer["device"][0]] = answer["process"][0]
+    assert seen.keys() == {"cuda", "cpu"} and len(set(seen.values())) == 2
+
+
+@locally
+def test_what_fails_says_so_in_one_line_and_fails_nobody_else(served: Project, two: Path) -> None:
+    assert "added: ValueError: one is too few" in refusal(
+        served, "added", left=[1, 1], right=[1, 1]
+    )
+    refused = refusal(served, "added", left=[2, 1], right=[1, 1])
+    assert "HTTP 400" in refused and "two is not taken" in refused
+    refused = refusal(served, "added", left=[3, 1], right=[1, 1])
+    assert "HTTP 500" in refused and "invalid shapes" in refused and "(3,)" in refused
+    refused = refusal(served, "added", left=[0, 1])
+    assert "INPUTS: right is missing; give JSON with left (FP32 [2])" in refused
+
+    def ask(number: int) -> str:
+        row = np.array([[6, number]], np.float32)
+        connection = http.client.HTTPConnection(served.http, timeout=60)
+        try:
+            answer = infer.ask(connection, "added", {"left": row, "right": row})
+            return str(answer["sum"].tolist())
+        except ValueError as fault:
+            return str(fault)
+
+    # Those that come within a tenth of a second share a batch.
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(ask, [5, 6, 7, 8]))
+    assert "a five in the batch" in answers[0]
+    assert answers[1:] == [str([[12.0, 2.0 * number]]) for number in (6, 7, 8)]
+
+
+@locally
+def test_what_dies_comes_back(served: Project, two: Path) -> None:
+    began = served.server_began()
+    process = asked(served, "who", text=["a"])["process"][0]
+    os.kill(process, signal.SIGKILL)
+    for _ in range(4):
+        assert asked(served, "who", text=["a"])["process"][0] != process
+    refused = refusal(served, "added", left=[4, 1], right=[1, 1])
+    assert "added: PyTritonUnrecoverableError: four broke it" in refused
+    assert asked(served, "added", left=[0, 1], right=[1, 1]) == {"sum": [1, 2]}
+    log = served.path / "build" / "run" / "server.log"
+    restored = [f"{model}: it lacked a process" for model in ("who_function", "added_function")]
+    wait_until(lambda: all(line in log.read_text() for line in restored), "the keeper's lines")
+    assert served.server_began() == began
+
+
+@locally
+def test_a_version_is_tried_published_and_rolled_out(served: Project, two: Path) -> None:
+    two.write_text(TWO.replace("[left + right]", "[left - right]"))
+    assert "published: added version 2" in served.made("publish", MODEL="added")
+    assert asked(served, "added", left=[0, 6], right=[3, 4]) == {"sum": [3, 10]}
+    quick = {"MODEL": "added", "WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
+    assert "added version 2 is live; 0 of " in served.made("rollout", **quick)
+    assert asked(served, "added", left=[0, 6], right=[3, 4]) == {"sum": [-3, 2]}
+    assert "; 0 of " in served.made("rollback", **quick)
+    assert asked(served, "added", left=[0, 6], right=[3, 4]) == {"sum": [3, 10]}
+    for broken, reason in {
+        "import nothing_like_it\n" + TWO: "two.py, line 1: ModuleNotFoundError",
+        TWO.replace('shape": (2,)', 'shape": (3,)'): "inputs, outputs, request of added in two.py",
+        TWO.replace('"added",', '"another",'): "two.py does not bind added any more",
+    }.items():
+        two.write_text(broken)
+        (line,) = error_lines(served.make("publish", MODEL="added").stderr)
+        assert reason in line
+    assert len(list((served.path / "build" / "versions" / "added").glob("[0-9]*"))) == 2
+
+
+@locally
+def test_what_cannot_be_served_leaves_nothing_behind(served: Project, own: Path) -> None:
+    file, recipes = own / "two.py", served.path / "own" / "recipes"
+    for text, reason in {
+        "def bind(triton:": "two.py, line 1: SyntaxError",
+        TWO.replace("dtype=bytes", "dtype=str", 1): "who: text is of str; take bytes",
+        TWO.replace("number == 1", "number == 0"): "added does not answer its example",
+        TWO.replace('"who",', '"detection",'): "detection already exists",
+        # Which only a process of the server sees: the first is loaded by then.
+        TWO.replace("class Who:", "class Who:\n    assert 'function' not in __file__"): "who",
+    }.items():
+        file.write_text(text)
+        (line,) = error_lines(served.make("add-callable", FILE=str(file)).stderr)
+        assert reason in line, line
+        assert not list(recipes.glob("*")) and not list(served.path.glob("build/live/added*"))
+    (line,) = error_lines(served.make("add-callable", FILE=str(own / "none.py")).stderr)
+    assert "there is no file" in line
+    assert "added" not in served.made("models")

@@ -1,0 +1,214 @@
+"""Functions of the user's own: what a file may bind, and what is refused, each in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bundle_serving.callables import Instance, NotServed, load
+from bundle_serving.values import NotAValue, Spec, anything, row
+from scripts.base.errors import UserError
+from scripts.server import functions
+from scripts.steps import callables as step
+from scripts.steps import infer
+from tests.project import ROOT
+
+HEAD = """
+import numpy as np
+from pytriton.decorators import batch, sample
+from pytriton.model_config import ModelConfig, Tensor
+
+def tensor(name="x", dtype=np.float32, shape=(1,), **more):
+    return Tensor(name=name, dtype=dtype, shape=shape, **more)
+
+@batch
+def f(x):
+    return [x]
+"""
+
+
+def file_of(folder: Path, text: str) -> Path:
+    path = folder / "mine.py"
+    path.write_text(HEAD + text)
+    return path
+
+
+def bound(folder: Path, *arguments: str, more: str = "") -> Path:
+    """A file that binds with these arguments, after the name and the function."""
+    given = ", ".join(arguments or (X, Y))
+    return file_of(folder, f"def bind(triton):\n    triton.bind('mine', f, {given})\n{more}")
+
+
+def instance(file: Path) -> Instance:
+    return Instance(load(file)["mine"])
+
+
+def test_the_template_and_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = functions.written_new("word_count.py")
+    assert [path.name for path in written] == ["word_count.py", "test_word_count.py"]
+    assert "mine" not in (tmp_path / "word_count.py").read_text()
+    command = [sys.executable, "-m", "unittest", "test_word_count"]
+    environment = {"PYTHONPATH": f"{ROOT / 'serving'}"}
+    assert subprocess.run(command, cwd=tmp_path, env=environment).returncode == 0
+    for name in ("word_count.py", "Words.py", "def.py", "words"):
+        with pytest.raises(UserError):
+            functions.written_new(name)
+
+
+BROKEN = {
+    "x = 1 +": "mine.py, line 12: SyntaxError: invalid syntax",
+    "import no_such_package": "mine.py, line 12: ModuleNotFoundError",
+    "raise SystemExit(3)": "mine.py, line 12: SystemExit: 3",
+    "": "mine.py has no function bind(triton)",
+    "def bind(triton): pass": "bind(triton) of mine.py binds nothing",
+    "def bind(triton): triton.bind('a')": "mine.py, line 12: TypeError",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_file_that_binds_nothing_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
+    with pytest.raises(NotServed) as refused:
+        load(file_of(tmp_path, text))
+    assert str(refused.value).startswith(BROKEN[text])
+    assert "\n" not in str(refused.value) and "; " in str(refused.value)
+
+
+X, Y = "[tensor()]", "[tensor(name='y')]"
+REFUSED = {
+    ("[tensor(dtype=str)]", Y): "mine: x is of str; take bytes",
+    ("[tensor(dtype=np.complex64)]", Y): "mine: x is of complex64; take bytes",
+    ("[tensor(dtype='nothing')]", Y): "mine: x is of nothing; take bytes",
+    ("[tensor(shape=())]", Y): "mine: x has the shape (); give sizes",
+    ("[tensor(shape=(0,))]", Y): "mine: x has the shape (0,); give sizes",
+    ("[tensor(optional=True)]", Y): "mine: x is optional",
+    ("[tensor(name='a b')]", Y): "mine: 'a b' is not a valid name",
+    ("[]", Y): "mine has no inputs",
+    (X, "[tensor(), tensor()]"): "mine has two outputs of one name",
+    (X, X): "mine: x is an input and an output",
+    (X, Y, "config=ModelConfig(max_batch_size=0)"): "mine: max_batch_size=0",
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_a_signature_that_cannot_be_served_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    with pytest.raises(NotServed) as refused:
+        load(bound(tmp_path, *arguments))
+    assert str(refused.value).startswith(REFUSED[arguments])
+
+
+def test_names_examples_and_defaults(tmp_path: Path) -> None:
+    more = "EXAMPLES = {'mine': {'INPUT_1': [1, 2]}}"
+    unnamed = "[tensor(name=None, shape=(-1,), dtype=np.dtype('int8'))]"
+    found = load(bound(tmp_path, unnamed, "[tensor(name=None)]", more=more))["mine"]
+    assert [str(each) for each in found.inputs] == ["INT8 [-1]"]
+    assert found.outputs[0].name == "OUTPUT_1" and found.most == 4
+    assert found.question["INPUT_1"].tolist() == [[1, 2]]
+    for wrong in ("{'mine': {'y': 1}}", "{'mine': {'x': 'a'}}", "{'other': {}}", "{'mine': 3}"):
+        with pytest.raises(NotServed, match="EXAMPLES"):
+            load(bound(tmp_path, more=f"EXAMPLES = {wrong}"))
+
+
+ANSWERS = {
+    "[x]": "",
+    "{'x': x}": "output `x` is not defined",
+    "{}": "it gave no y",
+    "{'y': np.zeros((1, 2), np.float32)}": "has invalid shapes",
+    "{'y': x.astype(np.int64)}": "has invalid type",
+    "3": "Unsupported output type",
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_answers_are_checked(tmp_path: Path, answer: str) -> None:
+    text = f"@batch\ndef f(x):\n    return {answer}\n"
+    binding = bound(tmp_path, X, Y, "strict=True").read_text().removeprefix(HEAD)
+    tried = instance(file_of(tmp_path, text + binding))
+    if not ANSWERS[answer]:
+        assert tried.ask(x=2)["y"].tolist() == [2]
+        return
+    with pytest.raises(Exception, match=ANSWERS[answer]) as fault:
+        tried.ask(x=2)
+    assert "\n" not in str(fault.value)
+
+
+def test_texts_and_no_batch(tmp_path: Path) -> None:
+    text = """
+@sample
+def f(x):
+    return {"y": np.array([text.decode().upper() for text in x])}
+
+def bind(triton):
+    text = {"dtype": bytes, "shape": (-1,)}
+    config = ModelConfig(batching=False)
+    triton.bind("mine", f, [tensor(**text)], [tensor("y", **text)], config=config, strict=True)
+"""
+    answer = instance(file_of(tmp_path, text)).ask(x=["ä", "b"])["y"]
+    assert answer.tolist() == ["Ä".encode(), b"B"]
+
+
+def test_what_a_recipe_keeps_of_it_is_compared_with_the_next_version(tmp_path: Path) -> None:
+    described = step.tried(load(bound(tmp_path))["mine"])
+    assert described["instances"] == 1 and described["batch"]["max"] == 4
+    assert infer.unpacked(described["request"])["x"].tolist() == [[0]]
+    step.require_same("mine.py", {"mine": described}, {"mine": described, "another": {}})
+    with pytest.raises(UserError, match="instances of mine in mine"):
+        step.require_same("mine.py", {"mine": described}, {"mine": described | {"instances": 2}})
+    with pytest.raises(UserError, match="does not bind mine"):
+        step.require_same("mine.py", {"mine": described}, {})
+    failing = "@batch\ndef f(x):\n    raise ValueError('no\\nzeros')\n"
+    file = file_of(tmp_path, failing + bound(tmp_path).read_text().removeprefix(HEAD))
+    with pytest.raises(UserError) as refused:
+        step.tried(load(file)["mine"])
+    assert refused.value.cause == "mine does not answer its example (ValueError: no zeros)"
+
+
+@pytest.mark.parametrize(
+    ("datatype", "dims", "value", "expected"),
+    [
+        ("FP32", [2], [1, 2.5], [1, 2.5]),
+        ("FP32", [1, 1], 3, [[3]]),
+        ("INT8", [-1], [1, 2, 3], [1, 2, 3]),
+        ("BOOL", [1], True, [True]),
+        ("BYTES", [-1], ["ä", b"b"], ["ä".encode(), b"b"]),
+        ("BYTES", [1], "a", [b"a"]),
+        ("INT8", [1], 300, None),
+        ("UINT8", [1], -1, None),
+        ("INT64", [1], 1.5, None),
+        ("INT64", [1], "1", None),
+        ("FP32", [2], [1, 2, 3], None),
+        ("FP32", [1], [[1]], None),
+        ("FP32", [-1], [[1], [1, 2]], None),
+        ("BYTES", [1], 3, None),
+    ],
+)
+def test_what_people_write_becomes_a_tensor(
+    datatype: str, dims: list[int], value: Any, expected: Any
+) -> None:
+    spec = Spec("x", datatype, dims)
+    if expected is None:
+        with pytest.raises(NotAValue, match=r"x .*takes"):
+            row(spec, value)
+    else:
+        assert row(spec, value).tolist() == expected
+        assert anything(spec).dtype == row(spec, value).dtype
+
+
+def test_a_request_in_one_word_is_the_same_request() -> None:
+    question = {
+        "texts": np.array([[b"a", "ä".encode()]], np.object_),
+        "numbers": np.arange(3, dtype=np.float16)[None],
+        "flags": np.array([[True, False]]),
+    }
+    found = infer.unpacked(infer.packed(question))
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {
+        name: tensor.tolist() for name, tensor in question.items()
+    }
+    assert found["numbers"].dtype == np.float16
