@@ -36,6 +36,8 @@ STATUS = {
     grpc.StatusCode.UNIMPLEMENTED: 501,
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
+# Triton's message if a model may have several answers, or none, to a request.
+OF_SEVERAL = "doesn't support models with decoupled transaction policy"
 # Triton's message if a model's process has died, and the number of attempts.
 OF_A_DEAD_PROCESS, TRIES = "Stub process '", 8
 NOTHING: Mapping[str, str] = {}
@@ -71,9 +73,29 @@ class Triton:
                 )
                 return answer
             except Refused as refused:
+                if OF_SEVERAL in str(refused):
+                    return await self._infer_several(request, tuple(onwards.items()))
                 tries -= 1
                 if not tries or OF_A_DEAD_PROCESS not in str(refused):
                     raise
+
+    async def _infer_several(
+        self, request: bytes, metadata: tuple[tuple[str, str], ...]
+    ) -> pb.ModelInferResponse:
+        """All answers of a decoupled model, as one."""
+        call = self.channel.stream_stream(
+            SERVICE + "ModelStreamInfer",
+            response_deserializer=pb.ModelStreamInferResponse.FromString,
+        )
+        answers = []
+        try:
+            async for answer in call(iter([request]), timeout=self._timeout, metadata=metadata):
+                if answer.error_message:
+                    raise Refused(500, answer.error_message)
+                answers.append(answer.infer_response)
+        except grpc.aio.AioRpcError as error:
+            raise refused(error.code(), error.details() or "", self._timeout) from None
+        return joined(answers)
 
     async def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method with a request with these fields."""
@@ -124,6 +146,22 @@ class Triton:
             return await call(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise refused(error.code(), error.details() or "", self._timeout) from None
+
+
+def joined(answers: Sequence[pb.ModelInferResponse]) -> pb.ModelInferResponse:
+    """The rows of all answers, one after the other."""
+    if not answers:
+        raise Refused(500, "it gave no answer")
+    whole, *others = answers
+    for other in others:
+        for number, (output, more) in enumerate(zip(whole.outputs, other.outputs, strict=True)):
+            if output.shape[1:] != more.shape[1:]:
+                raise Refused(
+                    400, f"its answers have {output.name} of several shapes; use a stream"
+                )
+            output.shape[0] += more.shape[0]
+            whole.raw_output_contents[number] += other.raw_output_contents[number]
+    return whole
 
 
 def status_of(code: grpc.StatusCode) -> int:

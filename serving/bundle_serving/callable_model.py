@@ -28,16 +28,34 @@ class TritonPythonModel:
         *_, number = args["model_instance_name"].rpartition("_")
         self._name = bound.name
         self._instance = Instance(bound, int(number))
+        self._decoupled = bound.config.decoupled
         for _ in self._instance([Request(bound.question)]):
             pass  # it answers its example, or is not loaded
 
-    def execute(self, requests: Sequence[Any]) -> list[Any]:
-        return [
-            failure(each, isinstance(each, Refused))
-            if isinstance(each, Exception)
-            else pb.InferenceResponse([pb.Tensor(name, row) for name, row in each.items()])
-            for each in self._outcomes([_request(each) for each in requests])
-        ]
+    def execute(self, requests: Sequence[Any]) -> list[Any] | None:
+        if self._decoupled:
+            self._send([(each.get_response_sender(), _request(each)) for each in requests])
+            return None
+        return [_response(each) for each in self._outcomes([_request(each) for each in requests])]
+
+    def _send(self, asked: Sequence[tuple[Any, Request]]) -> None:
+        """As many answers as there are, each when it is there. If several requests fail together
+        before the first answer, each is asked alone."""
+        began = False
+        try:
+            for answers in self._instance([request for _, request in asked]):
+                for (sender, _), answer in zip(asked, answers, strict=True):
+                    sender.send(_response(answer))
+                    began = True
+        except Exception as fault:
+            if len(asked) > 1 and not began and not isinstance(fault, PyTritonUnrecoverableError):
+                for each in asked:
+                    self._send([each])
+                return
+            for sender, _ in asked:
+                sender.send(_response(self._refusal(fault)))
+        for sender, _ in asked:
+            sender.send(flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
     def _outcomes(self, requests: list[Request]) -> list[Tensors | Exception]:
         """Of each request its answer, or why there is none. If several fail together, each is asked
@@ -45,24 +63,19 @@ class TritonPythonModel:
         try:
             (answers,) = self._instance(requests)
             return list(answers)
-        except PyTritonUnrecoverableError as fault:
-            self._end(fault)
-            return [self._refusal(fault)] * len(requests)
         except Exception as fault:
-            if len(requests) == 1:
-                traceback.print_exc()
-                return [self._refusal(fault)]
+            if len(requests) == 1 or isinstance(fault, PyTritonUnrecoverableError):
+                return [self._refusal(fault)] * len(requests)
             return [outcome for each in requests for outcome in self._outcomes([each])]
 
     def _refusal(self, fault: Exception) -> Exception:
-        """Without its traceback, which would keep the request's tensors."""
+        """Without its traceback, which would keep the request's tensors. Of an unrecoverable error
+        the process ends; the keeper then reloads the model."""
+        traceback.print_exception(fault)
+        if isinstance(fault, PyTritonUnrecoverableError):
+            threading.Timer(END_S, os._exit, [1]).start()
         kind = Refused if isinstance(fault, PyTritonBadParameterError) else RuntimeError
         return kind(f"{self._name}: {one_line(fault)}")
-
-    def _end(self, fault: Exception) -> None:
-        """The keeper then reloads the model."""
-        traceback.print_exception(fault)
-        threading.Timer(END_S, os._exit, [1]).start()
 
 
 class Refused(Exception):
@@ -71,3 +84,9 @@ class Refused(Exception):
 
 def _request(request: Any) -> Request:
     return Request({tensor.name(): tensor.as_numpy() for tensor in request.inputs()})
+
+
+def _response(outcome: Tensors | Exception) -> Any:
+    if isinstance(outcome, Exception):
+        return failure(outcome, isinstance(outcome, Refused))
+    return pb.InferenceResponse([pb.Tensor(name, tensor) for name, tensor in outcome.items()])

@@ -151,15 +151,17 @@ class Instance:
         owner.__triton_context__ = context
 
     def __call__(self, requests: list[Request]) -> Iterator[list[Tensors]]:
-        """The answers to requests that are computed together. One that is not decoupled gives them
-        once."""
+        """The answers to requests that are computed together: those of one that is decoupled may
+        have several, one after the other."""
         answers = self._callable(requests)
-        for each in answers if inspect.isgenerator(answers) else [answers]:
+        for number, each in enumerate(answers if inspect.isgenerator(answers) else [answers]):
+            if number and not self._bound.config.decoupled:
+                raise ValueError("it gave several answers, but is not bound as decoupled")
             self._validator.validate_responses(requests, each)
             yield [self._complete(answer) for answer in each]
 
     def ask(self, **values: Any) -> Tensors:
-        """One row in, one row out: for tests."""
+        """One row in, the first row out: for tests."""
         question = {
             name: self._bound.whole(row) for name, row in rows(self._bound.inputs, values).items()
         }

@@ -95,12 +95,20 @@ class Triton:
     async def ask(self, pipeline: str, seconds: float) -> Refusal | None:
         """None if it answered a test request."""
         try:
-            asked = question(await self._last_config(pipeline))
-            await self._stub.ModelInfer(asked, timeout=seconds)
+            config = await self._last_config(pipeline)
+            if config.model_transaction_policy.decoupled:
+                return await self._ask_for_several(question(config), seconds)
+            await self._stub.ModelInfer(question(config), timeout=seconds)
         except grpc.aio.AioRpcError as fault:
             message = " ".join(str(fault.details()).split())[:300]
             busy = fault.code() in BUSY or QUEUE_FULL in message
             return Refusal(message or fault.code().name, busy)
+        return None
+
+    async def _ask_for_several(self, asked: Any, seconds: float) -> Refusal | None:
+        async for answer in self._stub.ModelStreamInfer(iter([asked]), timeout=seconds):
+            if message := answer.error_message:
+                return Refusal(message[:300], QUEUE_FULL in message)
         return None
 
     async def _last_config(self, pipeline: str) -> Any:

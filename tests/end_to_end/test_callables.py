@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import queue
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tritonclient.grpc
 
 from scripts.steps import infer
 from tests.conftest import everywhere
@@ -82,6 +84,29 @@ def bind(triton):
             Tensor(name="process", dtype=np.int64, shape=(1,)),
         ],
     )
+"""
+
+
+# As many answers as a text has words.
+WORDS = """
+import numpy as np
+from pytriton.decorators import batch
+from pytriton.model_config import ModelConfig, Tensor
+
+
+@batch
+def words(text):
+    for word in text[0, 0].split():
+        if word == b"bad":
+            raise ValueError("a bad word")
+        yield {"word": np.array([[word]] * len(text))}
+
+
+def bind(triton):
+    texts = {"dtype": bytes, "shape": (1,)}
+    config = ModelConfig(max_batch_size=1, decoupled=True)
+    taken, given = [Tensor(name="text", **texts)], [Tensor(name="word", **texts)]
+    triton.bind("words", words, taken, given, config=config, strict=True)
 """
 
 
@@ -172,6 +197,29 @@ def test_what_fails_says_so_in_one_line_and_fails_nobody_else(served: Project, t
         answers = list(pool.map(ask, [5, 6, 7, 8]))
     assert "a five in the batch" in answers[0]
     assert answers[1:] == [str([[12.0, 2.0 * number]]) for number in (6, 7, 8)]
+
+
+@locally
+def test_a_decoupled_one_has_as_many_answers_as_it_likes(served: Project, own: Path) -> None:
+    """Each by itself in a stream over gRPC; over HTTP all together."""
+    (own / "words.py").write_text(WORDS)
+    served.made("add-callable", FILE=str(own / "words.py"))
+    shown = served.made("ask", MODEL="words", INPUTS='{"text": "What a day!"}')
+    assert [json.loads(line)["word"] for line in shown.splitlines()] == [["What"], ["a"], ["day!"]]
+    assert "words: ValueError: a bad word" in refusal(served, "words", text="a bad one")
+    assert "it gave no answer" in refusal(served, "words", text="")
+    answers: queue.Queue[Any] = queue.Queue()
+    with tritonclient.grpc.InferenceServerClient(served.grpc) as client:
+        client.start_stream(lambda result, error: answers.put(error or result.as_numpy("word")))
+        text = tritonclient.grpc.InferInput("text", [1, 1], "BYTES")
+        text.set_data_from_numpy(np.array([["two bad words"]], np.object_))
+        client.async_stream_infer("words", [text])
+        assert answers.get(timeout=60).tolist() == [[b"two"]]
+        assert "a bad word" in str(answers.get(timeout=60))
+    quick = {"MODEL": "words", "WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
+    (own / "words.py").write_text(WORDS + "# the same, otherwise\n")
+    served.made("publish", MODEL="words")
+    assert "words version 2 is live; 0 of " in served.made("rollout", **quick)
 
 
 @locally

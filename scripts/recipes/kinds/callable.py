@@ -34,6 +34,7 @@ PROGRAM = '''\
 from bundle_serving.callable_model import TritonPythonModel as TritonPythonModel
 '''
 TIMEOUT_S = 60
+DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
 class Program(Ensemble):
@@ -69,6 +70,7 @@ class Function(Recipe):
     inputs: tuple[Named, ...]
     outputs: tuple[Named, ...]
     batch: Batched
+    decoupled: bool = False  # a request may have several answers, or none
     instances: Count
     request: str  # one that it answers, packed
 
@@ -118,8 +120,16 @@ class Function(Recipe):
             raise UserError(f"{self.ensemble} does not answer: {reason}", "see make logs") from None
         finally:
             connection.close()
-        print(json.dumps({name: _shown(row) for name, row in self.row(answer).items()}))
+        for each in self._answers(answer):
+            print(json.dumps({name: _shown(tensor) for name, tensor in each.items()}))
         return 0
+
+    def _answers(self, answer: Answer) -> list[Answer]:
+        """One that is decoupled may give several, which the door sends as rows of a batch."""
+        if not self.batch.max:
+            return [answer]
+        count = min(len(tensor) for tensor in answer.values())
+        return [{name: tensor[n] for name, tensor in answer.items()} for n in range(count)]
 
     def question(self, source: bytes) -> Question:
         try:
@@ -160,6 +170,7 @@ def program(recipe: Function) -> str:
         batch.max,
         *_tensors(recipe),
         NEWEST_VERSION,
+        *([DECOUPLED] if recipe.decoupled else []),
         pbtxt.instances(recipe.instances, "CPU"),
         *(
             [pbtxt.preferred_batches(batch.preferred or [batch.max], batch.max_delay_us)]
@@ -181,6 +192,7 @@ def ensemble(recipe: Function) -> str:
         recipe.batch.max,
         *_tensors(recipe),
         NEWEST_VERSION,
+        *([DECOUPLED] if recipe.decoupled else []),
         pbtxt.steps(Step(recipe.models.program, taken, given)),
         pbtxt.parameter(EXAMPLE, recipe.request, "A request that it answers."),
     )
