@@ -23,7 +23,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, custom, sources
+from scripts.repository import archive, custom, own_pipelines, sources
 from scripts.server import agreeing, ask, engines, removal, up
 from scripts.server.running import running_server
 from scripts.settings import arguments
@@ -33,12 +33,13 @@ from scripts.stacks.state import State
 from scripts.steps import picture
 
 PICTURE = ROOT / "build" / "mug.jpg"
+HEAD = "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n"
 
 
 def main() -> int:
     name = arguments.load().name
-    custom.require_a_name(name)
-    custom.require_unused(name)
+    own_pipelines.require_a_name(name)
+    own_pipelines.require_unused(name)
     samples = agreeing.samples(arguments.load().sample)
     try:
         pipeline, server = added(name, samples)
@@ -53,10 +54,10 @@ def main() -> int:
 
 def added(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
     wanted = Pipeline(name, custom.recipe(name, taken_in(name)))
-    custom.require_new(wanted)
+    own_pipelines.require_new(wanted)
     server = running_server(up.of_the_server(wanted))
     pipeline = tried(wanted, server)
-    with custom.written(pipeline):
+    with own_pipelines.written(pipeline, HEAD.format(name=name)):
         up.bring_up_beside(pipeline, server)
         try:
             agreeing.require(pipeline, server)

@@ -1,12 +1,10 @@
-"""A classifier of somebody's own: the recipe that is made of what they name, and its folders."""
+"""A classifier of somebody's own: the recipe that is made of what they name."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +13,9 @@ from pydantic import ValidationError
 
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.kinds.image import TORCHVISION, Image, Pictures
 from scripts.recipes.pbtxt import LABELS
-from scripts.recipes.pipelines import Pipeline
-from scripts.recipes.write import write
-from scripts.repository import archive, live
 from scripts.settings.architectures import require_known
 from scripts.steps.manifest import lines_of
 from scripts.steps.reading import GIVES
@@ -32,33 +26,6 @@ if TYPE_CHECKING:
 PICTURES = (
     'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
 )
-NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-HEAD = "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n"
-
-
-def require_a_name(name: str) -> None:
-    if not NAME.fullmatch(name):
-        problem = f"NAME={name} is not a valid name" if name else "no NAME given"
-        raise UserError(problem, "use lower-case letters, digits and _: make add-model NAME=birds")
-
-
-def require_unused(name: str) -> None:
-    if name in pipelines.recipes():
-        raise UserError(f"{name} already exists", "choose another NAME")
-
-
-def require_new(pipeline: Pipeline) -> None:
-    """None of its names may exist: if adding it fails, all of its files are removed again."""
-    wanted = {pipeline.name, pipeline.ensemble, *pipeline.recipe.members}
-    there = pipelines.model_folders().keys() | pipelines.recipes().keys()
-    if taken := sorted(wanted & there):
-        raise UserError(f"{taken[0]} already exists", "choose another NAME")
-    if archive.numbers(pipeline):
-        kept = archive.home(pipeline).relative_to(ROOT)
-        raise UserError(
-            f"versions of an earlier {pipeline.name} are in {kept}",
-            "choose another NAME, or remove them",
-        )
 
 
 def recipe(name: str, given: Any) -> Image:
@@ -239,24 +206,3 @@ def _labels(given: Any) -> Path | None:
 def _beside_recipes(path: Path) -> str:
     """File names in a recipe are relative to it."""
     return os.path.relpath(path, pipelines.own().recipes)
-
-
-@contextmanager
-def written(pipeline: Pipeline, head: str = HEAD) -> Iterator[None]:
-    """Writes its recipe and model folders; removes them again if what follows fails."""
-    own = pipelines.own()
-    path = own.recipes / f"{pipeline.name}.yaml"
-    content = yaml.safe_dump(
-        pipeline.recipe.model_dump(mode="json"), sort_keys=False, default_flow_style=None
-    )
-    models = {name.partition("/")[0] for name in pipeline.recipe.files()}
-    try:
-        write(pipeline.recipe, own.models)
-        files.write(path, head.format(name=pipeline.name) + content)
-        yield
-    except BaseException:
-        path.unlink(missing_ok=True)
-        folders = [home / model for home in (own.models, live.REPOSITORY) for model in models]
-        for folder in (*folders, archive.home(pipeline), own.networks / pipeline.name):
-            shutil.rmtree(folder, ignore_errors=True)
-        raise

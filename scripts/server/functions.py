@@ -17,7 +17,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.kinds.callable import Function, not_on_a_gpu
 from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import custom
+from scripts.repository import own_pipelines
 from scripts.server import engines, removal, up
 from scripts.server.running import running_server
 from scripts.stacks import flavour
@@ -32,7 +32,11 @@ HEAD = "# A function: `make ask MODEL={name} INPUTS=…`.\n"
 def written_new(name: str) -> list[Path]:
     """The template under this name, and its test beside it."""
     path = Path(name).expanduser()
-    if not custom.NAME.fullmatch(path.stem) or keyword.iskeyword(path.stem) or path.suffix != ".py":
+    if (
+        not own_pipelines.NAME.fullmatch(path.stem)
+        or keyword.iskeyword(path.stem)
+        or path.suffix != ".py"
+    ):
         raise UserError(
             f"NEW={name} does not name a function",
             "use lower-case letters, digits and _: NEW=mine.py",
@@ -54,8 +58,8 @@ def added(file: Path) -> tuple[list[Pipeline], State]:
     server = running_server()
     wanted = [_pipeline(name, each, file) for name, each in _described(file, server).items()]
     for pipeline in wanted:
-        custom.require_unused(pipeline.name)
-        custom.require_new(pipeline)
+        own_pipelines.require_unused(pipeline.name)
+        own_pipelines.require_new(pipeline)
     with ExitStack() as undone:
         for pipeline in wanted:
             undone.enter_context(_served(pipeline, server))
@@ -88,7 +92,7 @@ def _pipeline(name: str, described: Mapping[str, Any], file: Path) -> Pipeline:
 @contextmanager
 def _served(pipeline: Pipeline, server: State) -> Iterator[None]:
     """Until what follows fails."""
-    with custom.written(pipeline, HEAD):
+    with own_pipelines.written(pipeline, HEAD.format(name=pipeline.name)):
         try:
             up.bring_up_beside(pipeline, server)
             yield

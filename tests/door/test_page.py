@@ -17,6 +17,7 @@ from bundle_serving.exposure import CERTIFICATE
 from tests import axe
 from tests.chromium import Tab, browser
 from tests.door.servers import MODELS, Behind, behind_the_door
+from tests.project import picture
 
 HIGH = b"\xff" * 10
 CANDIDATE = f"{PIPELINE}_candidate"
@@ -32,6 +33,24 @@ ensemble_scheduling {{ step [ {{
   output_map {{ key: "OUTPUT" value: "OUTPUT" }}
 }} ] }}
 {more}
+"""
+BOXES = """
+name: "detection"
+platform: "ensemble"
+max_batch_size: 16
+input [ { name: "INPUT" data_type: TYPE_UINT8 dims: [ -1 ] } ]
+output [
+  { name: "BOXES" data_type: TYPE_FP32 dims: [ -1, 4 ] },
+  { name: "LABELS" data_type: TYPE_STRING dims: [ -1 ] },
+  { name: "SCORES" data_type: TYPE_FP32 dims: [ -1 ] }
+]
+ensemble_scheduling { step [ {
+  model_name: "boxes" model_version: -1
+  input_map { key: "INPUT" value: "INPUT" }
+  output_map { key: "BOXES" value: "BOXES" }
+  output_map { key: "LABELS" value: "LABELS" }
+  output_map { key: "SCORES" value: "SCORES" }
+} ] }
 """
 SHARE = """
 parameters { key: "share" value { string_value: "10" } }
@@ -49,6 +68,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (repository / name / "1").mkdir(parents=True)
         (repository / name / "config.pbtxt").write_text(ENSEMBLE.format(name=name, more=more))
         shutil.copy(MODELS / "picture" / "labels.txt", repository / name)
+    (repository / "detection" / "1").mkdir(parents=True)
+    (repository / "detection" / "config.pbtxt").write_text(BOXES)
     manifest = json.dumps({**MANIFEST, "untrained": True})
     (repository / "picture" / "1" / "manifest.json").write_text(manifest)
     served = {"time": "2026-01-02T03:04:05+00:00", "what": "serves", "version": 3, "how": "up"}
@@ -61,7 +82,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def page(repository: Path) -> Iterator[Behind]:
     options = ["--repository", str(repository)]
-    models = [PIPELINE, CANDIDATE]
+    models = [PIPELINE, CANDIDATE, "detection"]
     with behind_the_door(repository.parent / "run", repository, models, options) as server:
         yield server
 
@@ -120,6 +141,60 @@ def test_what_is_copied(tab: Tab, page: Behind, tmp_path: Path) -> None:
     assert tab.text(".copies pre") == f"curl --data-binary @'high.jpg' '{url}'"
 
 
+def detect(tab: Tab, *files: Path) -> None:
+    tab.run("""{ const select = document.getElementById('pipeline');
+                 select.value = 'detection'; select.dispatchEvent(new Event('change')); }""")
+    tab.drop(*files)
+    tab.until("document.querySelector('#spoken').innerText && !document.querySelector('.busy')")
+
+
+def test_boxes_are_drawn_and_listed(tab: Tab, tmp_path: Path) -> None:
+    street = tmp_path / "street.jpg"
+    street.write_bytes(picture((200, 100)))
+    detect(tab, street)
+    tab.until("document.querySelector('.frame')?.style.left")
+    assert tab.text(".answer h3") == "Detection, version 1"
+    assert (
+        tab.text("#spoken")
+        == "street.jpg: car, 91 percent; <b>dog</b>, 62 percent; car, 40 percent"
+    )
+    places = tab.run("""[...document.querySelectorAll('.frame')].map(({style}) =>
+        [style.left, style.top, style.width, style.height].map(parseFloat))""")
+    assert places == [[10, 10, 50, 80], [50, 40, 50, 60], [0, 0, 25, 50]]
+    drawn, seen = (
+        tab.run(f"JSON.stringify(document.querySelector('{each}').getBoundingClientRect())")
+        for each in (".frame", ".scene img")
+    )
+    drawn, seen = json.loads(drawn), json.loads(seen)
+    assert abs(drawn["x"] - seen["x"] - seen["width"] / 10) < 1
+    assert abs(drawn["height"] - seen["height"] * 0.8) < 1
+    listed = tab.text(".found li:nth-child(2)").split("\n")
+    assert listed == ["2<b>dog</b>", "62.0 %", "left 100, top 40, right 200, bottom 100"]
+    tab.run("document.querySelector('.found li').focus()")
+    tab.press("Tab", 9)
+    pointed = tab.run("[...document.querySelectorAll('.pointed')].map(each => each.innerText)")
+    assert pointed == ["2 <b>dog</b>", tab.text(".found li:nth-child(2)")]
+    tab.run("document.querySelector('.copies button').click()")
+    assert 'client.detect("street.jpg", "detection").boxes' in tab.text(".copies pre")
+    assert tab.console == []
+
+
+def test_boxes_keep_nobody_out(tab: Tab, tmp_path: Path) -> None:
+    street, empty = tmp_path / "street.jpg", tmp_path / "empty.png"
+    street.write_bytes(picture((200, 100)))
+    empty.write_bytes(picture((200, 100), "PNG"))
+    detect(tab, empty)
+    assert tab.text("#spoken") == "empty.png: nothing found"
+    assert tab.text(".answer .empty") == "Nothing found."
+    detect(tab, street)
+    tab.until("document.querySelector('.frame')?.style.left")
+    for dark in (False, True):
+        tab.look(dark=dark)
+        assert axe.violations(tab, axe.script()) == []
+    tab.look(width=360, height=700)
+    assert tab.run("document.documentElement.scrollWidth") <= 360
+
+
 def test_the_keyboard_is_enough(tab: Tab, tmp_path: Path) -> None:
     reached = []
     for _ in range(5):
@@ -144,8 +219,8 @@ def test_rollouts_are_counted(page: Behind) -> None:
 
 def test_nothing_keeps_people_out(tab: Tab, tmp_path: Path) -> None:
     script = axe.script()
-    for picture in pictures(tmp_path):
-        tab.drop(picture)
+    for file in pictures(tmp_path):
+        tab.drop(file)
     tab.until(
         "document.querySelectorAll('.labels').length === 2 && !document.querySelector('.busy')"
     )

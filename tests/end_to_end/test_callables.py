@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tritonclient.grpc
+from numpy.typing import NDArray
 
 from scripts.steps import infer
+from scripts.steps.infer import Answer
 from tests.conftest import everywhere
 from tests.project import Project, error_lines, wait_until
 
@@ -87,6 +89,8 @@ def bind(triton):
 """
 
 
+TEXTS = np.array([["ä".encode(), b"b"]])
+
 # As many answers as a text has words.
 WORDS = """
 import numpy as np
@@ -132,6 +136,10 @@ def asked(project: Project, model: str, **inputs: Any) -> Any:
     return json.loads(project.made("ask", MODEL=model, INPUTS=json.dumps(inputs)).splitlines()[-1])
 
 
+def answered(project: Project, model: str, **inputs: NDArray[Any]) -> Answer:
+    return infer.ask(http.client.HTTPConnection(project.http, timeout=60), model, inputs)
+
+
 def refusal(project: Project, model: str, **inputs: Any) -> str:
     (line,) = error_lines(project.make("ask", MODEL=model, INPUTS=json.dumps(inputs)).stderr)
     return line
@@ -163,12 +171,13 @@ locally = pytest.mark.parametrize("served", ["local"], indirect=True)
 @locally
 def test_several_of_one_file_and_their_instances(served: Project, two: Path) -> None:
     assert asked(served, "added", left=[0, 6], right=[3, 4]) == {"sum": [3, 10]}
-    seen: dict[str, int] = {}
-    while len(seen) < 2:  # Triton gives each request to an idle instance
-        answer = asked(served, "who", text=["ä", "b"])
-        assert answer["echo"] == ["ä", "b"]
-        seen[answer["device"][0]] = answer["process"][0]
-    assert seen.keys() == {"cuda", "cpu"} and len(set(seen.values())) == 2
+    seen: dict[bytes, int] = {}
+    with ThreadPoolExecutor(4) as pool:  # Triton gives each request to an idle instance
+        while len(seen) < 2:
+            for answer in pool.map(lambda text: answered(served, "who", text=text), [TEXTS] * 4):
+                assert answer["echo"].tolist() == TEXTS.tolist()
+                seen[answer["device"][0, 0]] = int(answer["process"][0, 0])
+    assert seen.keys() == {b"cuda", b"cpu"} and len(set(seen.values())) == 2
 
 
 @locally
@@ -185,10 +194,8 @@ def test_what_fails_says_so_in_one_line_and_fails_nobody_else(served: Project, t
 
     def ask(number: int) -> str:
         row = np.array([[6, number]], np.float32)
-        connection = http.client.HTTPConnection(served.http, timeout=60)
         try:
-            answer = infer.ask(connection, "added", {"left": row, "right": row})
-            return str(answer["sum"].tolist())
+            return str(answered(served, "added", left=row, right=row)["sum"].tolist())
         except ValueError as fault:
             return str(fault)
 

@@ -13,7 +13,8 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
-from scripts.repository.custom import recipe, require_a_name, require_new, written
+from scripts.repository.custom import recipe
+from scripts.repository.own_pipelines import require_a_name, require_new, written
 from scripts.repository.sources import found
 from scripts.server.agreeing import samples
 
@@ -94,7 +95,7 @@ def test_nothing_is_left_of_what_failed(network: Path) -> None:
     pipeline = Pipeline("test_pets", recipe("test_pets", {"ONNX": str(network)}))
     own = pipelines.own()
     path = own.recipes / "test_pets.yaml"
-    with pytest.raises(KeyboardInterrupt), written(pipeline):
+    with pytest.raises(KeyboardInterrupt), written(pipeline, ""):
         assert load(path) == pipelines.named("test_pets").recipe == pipeline.recipe
         assert (own.models / "test_pets_onnx" / "config.pbtxt").exists()
         raise KeyboardInterrupt

@@ -1,4 +1,6 @@
 // An answer as people read it: labels with bars, where the time went, what answered.
+import { bar } from "./bars.js";
+import { drawn } from "./boxes.js";
 import { element } from "./elements.js";
 import { snippets } from "./snippets.js";
 
@@ -35,7 +37,7 @@ export function waiting(pipeline) {
 export function answered(place, pipeline, found, question) {
   place.replaceChildren(
     element("h3", {}, titleOf(pipeline)), facts(pipeline),
-    element("ol", { className: "labels" }, ...found.labels.map(bar)),
+    ...(found.boxes ? drawn(found.boxes, question.file) : [element("ol", { className: "labels" }, ...found.labels.map(bar))]),
     ...(found.timings ? [waterfall(found)] : [onlyTotal(found)]),
     copies(pipeline, question));
 }
@@ -58,15 +60,6 @@ function facts(pipeline) {
   made.append(networks.join(" · ") || pipeline.model);
   if (pipeline.untrained) made.append(" ", element("span", { className: "badge loud" }, "untrained weights"));
   return made;
-}
-
-function bar(each) {
-  const fill = element("i");
-  fill.style.width = `${100 * each.probability}%`;
-  return element("li", {},
-    element("span", { className: "name" }, each.label || `class ${each.index}`),
-    element("span", { className: "share" }, `${(100 * each.probability).toFixed(1)} %`),
-    element("span", { className: "bar", "aria-hidden": "true" }, fill));
 }
 
 // Each bar lies where its time did; what is grey before it was spent waiting for that step.

@@ -3,6 +3,7 @@ import { byId, element } from "./elements.js";
 import { askForKey, hasKey, json } from "./server.js";
 import { answerOf, canAsk } from "./questions.js";
 import { answered, card, refused, titleOf, waiting } from "./answers.js";
+import { told } from "./boxes.js";
 import * as camera from "./camera.js";
 import { watch } from "./live.js";
 
@@ -10,7 +11,7 @@ import { watch } from "./live.js";
 const AT_ONCE = 4;
 const TITLES = {
   ensemble_python_resnet50: "ImageNet", places_ensemble: "Places",
-  cascade: "Cascade", sentiment_ensemble: "Sentiment",
+  cascade: "Cascade", detection: "Detection", sentiment_ensemble: "Sentiment",
 };
 const CANDIDATE = /_candidate$/;
 const nameOf = model => CANDIDATE.test(model) ? `${nameOf(model.replace(CANDIDATE, ""))} (candidate)` : TITLES[model] ?? model.replace(/_ensemble$/, "").replaceAll("_", " ");
@@ -95,8 +96,7 @@ async function askOne(place, pipeline, question) {
   try {
     const found = await answerOf(pipeline, question);
     answered(place, pipeline, found, question);
-    const best = found.labels[0];
-    byId("spoken").textContent = `${called}: ${best.label}, ${(100 * best.probability).toFixed(0)} percent`;
+    byId("spoken").textContent = `${called}: ${told(found.boxes ?? found.labels.slice(0, 1))}`;
   } catch (fault) {
     refused(place, pipeline, fault);
     byId("spoken").textContent = `${called}: ${fault.message}`;

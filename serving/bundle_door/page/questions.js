@@ -1,4 +1,4 @@
-// One question to one pipeline, and its answer in one form: {labels, timings, browser_ms}.
+// One question to one pipeline, and its answer in one form: {labels or boxes, timings, browser_ms}.
 import { ask, refusalOf } from "./server.js";
 
 // Longer than any network here looks at; a larger one would only be sent and shrunk.
@@ -25,17 +25,30 @@ const KINDS = {
   },
 
   async pixels(pipeline, { file }) {
-    const pixels = await pixelsOf(file);
-    const shape = [1, pixels.height, pixels.width, 3];
-    const head = new TextEncoder().encode(JSON.stringify({
-      inputs: [{ name: pipeline.input, shape, datatype: "FP32",
-                 parameters: { binary_data_size: pixels.values.byteLength } }],
-    }));
-    const found = await post(`v2/models/${pipeline.model}/infer`, new Blob([head, pixels.values]),
-      { "inference-header-content-length": String(head.length) });
-    return { labels: found.outputs[0].data.map(label) };
+    const { width, height, values } = await pixelsOf(file);
+    const [found] = await infer(pipeline, "FP32", [1, height, width, 3], values, values.byteLength);
+    return { labels: found.data.map(label) };
+  },
+
+  async boxes(pipeline, { file }) {
+    const found = await infer(pipeline, "UINT8", [1, file.size], file, file.size);
+    const [corners, labels, scores] = ["BOXES", "LABELS", "SCORES"].map(
+      name => found.find(output => output.name === name).data);
+    return { boxes: labels.map((label, number) => {
+      const [left, top, right, bottom] = corners.slice(4 * number, 4 * number + 4);
+      return { label, probability: scores[number], left, top, right, bottom };
+    }) };
   },
 };
+
+async function infer(pipeline, datatype, shape, values, size) {
+  const head = new TextEncoder().encode(JSON.stringify({
+    inputs: [{ name: pipeline.input, shape, datatype, parameters: { binary_data_size: size } }],
+  }));
+  const found = await post(`v2/models/${pipeline.model}/infer`, new Blob([head, values]),
+    { "inference-header-content-length": String(head.length) });
+  return found.outputs;
+}
 
 async function post(path, body, headers = {}) {
   const answer = await ask(path, { method: "POST", body, headers });

@@ -10,18 +10,22 @@ const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
 const curlKey = () => (hasKey() ? ` -H "Authorization: Bearer $KEY"` : "");
 const scriptKey = () => (hasKey() ? "\n  headers: { authorization: `Bearer ${key}` }," : "");
 
+const client = (more = "") =>
+  `with Client(${JSON.stringify(base())}${hasKey() ? ", api_key=key" : ""}${more}) as client:`;
+
 function ofPicture(pipeline, name) {
   if (pipeline.kind === "pixels") return {};
+  const asked = pipeline.kind === "boxes"
+    ? [client(), `    for box in client.detect(${JSON.stringify(name)}, ${JSON.stringify(pipeline.model)}).boxes:`,
+       "        print(box.label, box.score, box.left, box.top, box.right, box.bottom)"]
+    : [client(`, model=${JSON.stringify(pipeline.model)}`), `    for label in client.classify(${JSON.stringify(name)}).labels:`,
+       "        print(label.label, label.probability)"];
+  const python = ["from bundle_client import Client  # pip install ./client", "", ...asked, ""].join("\n");
+  if (pipeline.kind === "boxes") return { Python: python };
   const url = `${base()}/classify?model=${encodeURIComponent(pipeline.model)}`;
-  const python = [
-    "from bundle_client import Client  # pip install ./client", "",
-    `with Client(${JSON.stringify(base())}${hasKey() ? ", api_key=key" : ""}, model=${JSON.stringify(pipeline.model)}) as client:`,
-    `    for label in client.classify(${JSON.stringify(name)}).labels:`,
-    "        print(label.label, label.probability)", "",
-  ];
   return {
     curl: `curl${curlKey()} --data-binary @${quoted(name)} ${quoted(url)}`,
-    Python: python.join("\n"),
+    Python: python,
     JavaScript: `const answer = await fetch(${JSON.stringify(url)}, {\n  method: "POST", body: file,${scriptKey()}\n});\nconst { labels } = await answer.json();\n`,
   };
 }

@@ -1,0 +1,67 @@
+"""Pipelines that the user adds: what they may be called, and their files."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import yaml
+
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.recipes import pipelines
+from scripts.recipes.pipelines import Pipeline
+from scripts.recipes.write import write
+from scripts.repository import archive, live
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+
+
+def require_a_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        problem = f"NAME={name} is not a valid name" if name else "no NAME given"
+        raise UserError(problem, "use lower-case letters, digits and _: make add-model NAME=birds")
+
+
+def require_unused(name: str) -> None:
+    if name in pipelines.recipes():
+        raise UserError(f"{name} already exists", "choose another NAME")
+
+
+def require_new(pipeline: Pipeline) -> None:
+    """None of its names may exist: if adding it fails, all of its files are removed again."""
+    wanted = {pipeline.name, pipeline.ensemble, *pipeline.recipe.members}
+    there = pipelines.model_folders().keys() | pipelines.recipes().keys()
+    if taken := sorted(wanted & there):
+        raise UserError(f"{taken[0]} already exists", "choose another NAME")
+    if archive.numbers(pipeline):
+        kept = archive.home(pipeline).relative_to(ROOT)
+        raise UserError(
+            f"versions of an earlier {pipeline.name} are in {kept}",
+            "choose another NAME, or remove them",
+        )
+
+
+@contextmanager
+def written(pipeline: Pipeline, head: str) -> Iterator[None]:
+    """Writes its recipe, with a head that says how it is asked, and its model folders; removes them
+    again if what follows fails."""
+    own = pipelines.own()
+    path = own.recipes / f"{pipeline.name}.yaml"
+    content = yaml.safe_dump(
+        pipeline.recipe.model_dump(mode="json"), sort_keys=False, default_flow_style=None
+    )
+    models = {name.partition("/")[0] for name in pipeline.recipe.files()}
+    try:
+        write(pipeline.recipe, own.models)
+        files.write(path, head + content)
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        folders = [home / model for home in (own.models, live.REPOSITORY) for model in models]
+        for folder in (*folders, archive.home(pipeline), own.networks / pipeline.name):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise

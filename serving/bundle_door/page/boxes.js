@@ -1,0 +1,64 @@
+// What is where: the picture with its boxes, and the same as a list. Both number them alike; whoever
+// points at one, or reaches it with the keyboard, sees the other.
+import { element } from "./elements.js";
+import { bar } from "./bars.js";
+
+// White text is legible on each.
+const COLOURS = ["#0f766e", "#b3261e", "#1d4ed8", "#8a4b00", "#7c3aed", "#be185d", "#3f6212", "#334155"];
+
+// Of more, the names would hide the picture: numbers stand for them.
+const MOST_NAMES = 6;
+
+export function drawn(boxes, file) {
+  if (!boxes.length) return [element("p", { className: "empty" }, "Nothing found.")];
+  const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
+  const scene = element("div", { className: boxes.length > MOST_NAMES ? "scene crowded" : "scene", "aria-hidden": "true" }, picture);
+  const kinds = [...new Set(boxes.map(each => each.label))];
+  const list = element("ol", { className: "labels found" });
+  for (const [number, each] of boxes.entries()) {
+    const colour = COLOURS[kinds.indexOf(each.label) % COLOURS.length];
+    const frame = framed(number + 1, each, colour);
+    const entry = listed(number + 1, each, colour);
+    const both = on => [frame, entry].forEach(one => one.classList.toggle("pointed", on));
+    for (const [event, on] of [["pointerenter", true], ["pointerleave", false], ["focusin", true], ["focusout", false]])
+      for (const one of [frame, entry]) one.addEventListener(event, () => both(on));
+    scene.append(frame);
+    list.append(entry);
+  }
+  // Corners are in the picture's own pixels, which are known once it is there.
+  picture.addEventListener("load", () => {
+    for (const [number, frame] of [...scene.querySelectorAll(".frame")].entries())
+      place(frame, boxes[number], picture.naturalWidth, picture.naturalHeight);
+  });
+  return [scene, list];
+}
+
+export const told = boxes => boxes.length
+  ? boxes.map(each => `${each.label}, ${(100 * each.probability).toFixed(0)} percent`).join("; ")
+  : "nothing found";
+
+function framed(number, each, colour) {
+  const name = element("span", {}, String(number), element("b", {}, ` ${each.label}`));
+  const frame = element("div", { className: "frame" }, name);
+  frame.style.borderColor = name.style.background = colour;
+  return frame;
+}
+
+function place(frame, each, width, height) {
+  frame.style.left = `${(100 * each.left) / width}%`;
+  frame.style.top = `${(100 * each.top) / height}%`;
+  frame.style.width = `${(100 * (each.right - each.left)) / width}%`;
+  frame.style.height = `${(100 * (each.bottom - each.top)) / height}%`;
+}
+
+function listed(number, each, colour) {
+  const entry = bar(each);
+  const mark = element("i", { className: "mark", "aria-hidden": "true" }, String(number));
+  mark.style.background = colour;
+  const [left, top, right, bottom] = [each.left, each.top, each.right, each.bottom].map(Math.round);
+  entry.querySelector(".name").prepend(mark);
+  entry.append(element("span", { className: "where-it-is" },
+    `left ${left}, top ${top}, right ${right}, bottom ${bottom}`));
+  entry.tabIndex = 0;
+  return entry;
+}
