@@ -172,6 +172,11 @@ class Recipe(Part):
         """Without its batch dimension."""
         return {name: tensor[0] for name, tensor in question.items()}
 
+    @property
+    def decoupled(self) -> bool:
+        """Whether a request may have several answers, or none."""
+        return False
+
     def golden(self, made: Workspace) -> list[Question]:
         return golden.load(made.onnx / "golden.npz")
 

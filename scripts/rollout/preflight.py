@@ -14,6 +14,11 @@ ANYWAY = "to roll it out anyway: make rollout ANYWAY=1"
 
 def require_sound(old: Version, new: Version, engine: Engine) -> None:
     """Its files are intact, and it fits the running pipeline."""
+    if new.pipeline.recipe.decoupled:
+        raise UserError(
+            f"{new.named} is decoupled, and a rollout compares single answers",
+            f"{STAYS}; to replace it without a comparison: {_brought_up(new)}",
+        )
     if new.models.keys() != old.models.keys():
         raise UserError(
             f"{new.named} consists of other models ({', '.join(new.models)}) than the live "

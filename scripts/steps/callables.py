@@ -61,7 +61,7 @@ def tried(bound: Bound) -> dict[str, Any]:
             "preferred": batcher.preferred_batch_size or [],
             "max_delay_us": batcher.max_queue_delay_microseconds,
         },
-        "decoupled": bound.config.decoupled,
+        "several_answers": bound.config.decoupled,
         "instances": len(bound.callables),
         "request": packed(question),
     }

@@ -160,10 +160,10 @@ def test_boxes_are_drawn_and_listed(tab: Tab, tmp_path: Path) -> None:
     )
     places = tab.run("""[...document.querySelectorAll('.frame')].map(({style}) =>
         [style.left, style.top, style.width, style.height].map(parseFloat))""")
-    assert places == [[10, 10, 50, 80], [50, 40, 50, 60], [0, 0, 25, 50]]
+    assert places == [[0, 0, 25, 50], [50, 40, 50, 60], [10, 10, 50, 80]]  # the best on top
     drawn, seen = (
         tab.run(f"JSON.stringify(document.querySelector('{each}').getBoundingClientRect())")
-        for each in (".frame", ".scene img")
+        for each in (".frame:last-child", ".scene img")
     )
     drawn, seen = json.loads(drawn), json.loads(seen)
     assert abs(drawn["x"] - seen["x"] - seen["width"] / 10) < 1

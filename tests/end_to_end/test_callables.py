@@ -223,10 +223,12 @@ def test_a_decoupled_one_has_as_many_answers_as_it_likes(served: Project, own: P
         client.async_stream_infer("words", [text])
         assert answers.get(timeout=60).tolist() == [[b"two"]]
         assert "a bad word" in str(answers.get(timeout=60))
-    quick = {"MODEL": "words", "WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
-    (own / "words.py").write_text(WORDS + "# the same, otherwise\n")
+    (own / "words.py").write_text(WORDS.replace("[word]", "[word.upper()]"))
     served.made("publish", MODEL="words")
-    assert "words version 2 is live; 0 of " in served.made("rollout", **quick)
+    (line,) = error_lines(served.make("rollout", MODEL="words").stderr)
+    assert "words version 2 is decoupled" in line and "make up MODEL=words" in line
+    assert "(words version 2)" in served.made("up", MODEL="words")
+    assert asked(served, "words", text="day") == {"word": ["DAY"]}
 
 
 @locally

@@ -70,12 +70,16 @@ class Function(Recipe):
     inputs: tuple[Named, ...]
     outputs: tuple[Named, ...]
     batch: Batched
-    decoupled: bool = False  # a request may have several answers, or none
+    several_answers: bool = False
     instances: Count
     request: str  # one that it answers, packed
 
     example: ClassVar[str] = "callable"
     asked_about: ClassVar[str] = "INPUTS"
+
+    @property
+    def decoupled(self) -> bool:
+        return self.several_answers
 
     @property
     def described(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ export function drawn(boxes, file) {
   const scene = element("div", { className: boxes.length > MOST_NAMES ? "scene crowded" : "scene", "aria-hidden": "true" }, picture);
   const kinds = [...new Set(boxes.map(each => each.label))];
   const list = element("ol", { className: "labels found" });
+  const frames = [];
   for (const [number, each] of boxes.entries()) {
     const colour = COLOURS[kinds.indexOf(each.label) % COLOURS.length];
     const frame = framed(number + 1, each, colour);
@@ -22,13 +23,13 @@ export function drawn(boxes, file) {
     const both = on => [frame, entry].forEach(one => one.classList.toggle("pointed", on));
     for (const [event, on] of [["pointerenter", true], ["pointerleave", false], ["focusin", true], ["focusout", false]])
       for (const one of [frame, entry]) one.addEventListener(event, () => both(on));
-    scene.append(frame);
+    frames.push(frame);
     list.append(entry);
   }
+  scene.append(...[...frames].reverse()); // the best on top
   // Corners are in the picture's own pixels, which are known once it is there.
   picture.addEventListener("load", () => {
-    for (const [number, frame] of [...scene.querySelectorAll(".frame")].entries())
-      place(frame, boxes[number], picture.naturalWidth, picture.naturalHeight);
+    for (const [number, frame] of frames.entries()) place(frame, boxes[number], picture.naturalWidth, picture.naturalHeight);
   });
   return [scene, list];
 }
