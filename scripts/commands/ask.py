@@ -29,6 +29,7 @@ def main() -> int:
 
     pipeline = pipelines.asked()
     asked = about(pipeline.recipe.asked_about)
+    pipeline.recipe.require_asked(asked, os.environ)
     return pipeline.recipe.ask(ask.of(running(pipeline)), asked, os.environ)
 
 

@@ -51,9 +51,10 @@ class Recipe(Part):
                shapes() the shapes of its TensorRT plan; require() refuses what cannot be served.
                `settings` are the pipeline's own; versions differ in deciding(), or, without a
                network, in their programs.
-    answers    ask() is what `make classify` does; question() turns a file or a text into one
-               request. golden() are requests with known answers, judge() compares a server's
-               answers with them; gist() is what must not change from one version to the next.
+    answers    ask() is what `make classify` does, after require_asked(); question() turns a file
+               or a text into one request. golden() are requests with known answers, judge()
+               compares a server's answers with them; gist() is what must not change from one
+               version to the next.
     """
 
     kind: str
@@ -160,6 +161,9 @@ class Recipe(Part):
         """Raises UserError if it cannot be served together with what is in this repository."""
 
     # answers
+
+    def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Raises UserError, before a server is started, if this cannot be asked."""
 
     @abstractmethod
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -21,6 +21,8 @@ from scripts.stacks import admin_key
 
 # The door's message, and that of NVIDIA's server.
 REFUSED = re.compile("the admin key|This protocol is restricted")
+# Where the places begin at which a Python model was; the log has them too.
+OF_A_TRACEBACK = " At: "
 
 
 def load(
@@ -63,7 +65,8 @@ def _asked(address: Address | str, what: str, limit: float) -> Iterator[tuple[An
 def _refusal(
     address: Address | str, what: str, limit: float, fault: InferenceServerException
 ) -> UserError:
-    message = " ".join(str(fault.message()).split())[:400].rstrip("; ")
+    whole = " ".join(str(fault.message()).split())
+    message = whole.partition(OF_A_TRACEBACK)[0][:400].rstrip("; ")
     if REFUSED.search(message):
         return UserError(
             f"{address} rejects the key in {admin_key.SHOWN}",

@@ -276,8 +276,10 @@ def test_what_cannot_be_served_leaves_nothing_behind(served: Project, own: Path)
         TWO.replace("dtype=bytes", "dtype=str", 1): "who: text is of str; take bytes",
         TWO.replace("number == 1", "number == 0"): "added does not answer its example",
         TWO.replace('"who",', '"detection",'): "detection already exists",
-        # Which only a process of the server sees: the first is loaded by then.
-        TWO.replace("class Who:", "class Who:\n    assert 'function' not in __file__"): "who",
+        # Which only the server sees.
+        TWO.replace("class Who:", "class Who:\n    assert 'function' not in __file__"): (
+            "NotServed: function.py, line 34: AssertionError; correct it; see make logs"
+        ),
     }.items():
         file.write_text(text)
         (line,) = error_lines(served.make("add-callable", FILE=str(file)).stderr)

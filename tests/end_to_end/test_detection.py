@@ -17,7 +17,7 @@ from scripts.recipes.kinds.detection import Detection
 from scripts.recipes.schema import load
 from scripts.steps.infer import Answer
 from tests.pipelines import SSDLITE, assert_same_boxes, boxes_by_torchvision, of_mixed_sizes
-from tests.project import ROOT, Project
+from tests.project import ROOT, Project, error_lines
 
 OUTPUTS = ("BOXES", "LABELS", "SCORES")
 
@@ -86,3 +86,14 @@ def test_the_command_prints_and_draws(together: Project, tmp_path: Path) -> None
     assert len(table) == 3 and best["label"] in table[1]
     wrong = together.make("detect", IMG=str(photo), OUT="drawn.doc")
     assert wrong.returncode and "OUT=drawn.doc does not say what kind of picture" in wrong.stderr
+
+
+def test_a_drawing_that_cannot_be_saved_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    project = Project.copy(tmp_path, FLAVOUR="local")
+    for wrong, reason in (
+        ({"OUT": "drawn.doc"}, "OUT=drawn.doc does not say what kind of picture"),
+        ({"OUT": "drawn.png", "IMG": "a.png b.png"}, "OUT= takes one picture, and there are 2"),
+    ):
+        (line,) = error_lines(project.make("detect", **{"IMG": "a.png", **wrong}).stderr)
+        assert reason in line
+    assert not (project.path / "build" / "versions").exists()

@@ -114,6 +114,10 @@ class Function(Recipe):
         same = json.dumps({self.ensemble: self.described})
         return "callables", "--file", self.beside(self.source), "--same", same
 
+    def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
+        for inputs in asked:
+            self.question(inputs.encode())
+
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         question = self.question(asked[0].encode()) if asked else infer.unpacked(self.request)
         connection = _address(server).connection(TIMEOUT_S)

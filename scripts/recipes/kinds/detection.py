@@ -127,6 +127,11 @@ class Detection(OfPictures):
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return of_pixels("input", self.side, self.batch.optimal, self.batch.max)
 
+    def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
+        from bundle_client.sources import expand
+
+        drawn_boxes.require(arguments.load(environment).out, len(list(expand(asked))))
+
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client import Client, ClientError, Result
         from bundle_client.settings import MAX_BYTES, TIMEOUT_S
@@ -134,10 +139,8 @@ class Detection(OfPictures):
         from bundle_client.sources import expand, name_of, named, read
 
         failed, wanted = 0, arguments.load(environment)
-        sources = list(expand(asked))
-        drawn_boxes.require(wanted.out, len(sources))
         with Client(**server.known) as client:
-            for source in sources:
+            for source in expand(asked):
                 try:
                     with named(source):
                         file = read(source, MAX_BYTES, TIMEOUT_S)
