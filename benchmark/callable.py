@@ -31,8 +31,8 @@ from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
 from scripts.measuring import photos
 from scripts.recipes import pbtxt
+from scripts.recipes.folders import MODELS
 from scripts.recipes.layout import CPU, Share
-from scripts.recipes.pipelines import MODELS
 from scripts.repository import model_folders
 from scripts.server.embeddings import MADE, MODEL
 from scripts.stacks.temporary import running, triton

@@ -19,7 +19,7 @@ from scripts import bootstrap
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import pipelines
+from scripts.recipes import folders
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
@@ -44,7 +44,7 @@ def main() -> int:
     try:
         pipeline, server = added(name, samples)
     except BaseException:  # Ctrl-C too
-        shutil.rmtree(pipelines.own().networks / name, ignore_errors=True)
+        shutil.rmtree(folders.own().networks / name, ignore_errors=True)
         raise
     if not samples:
         picture.main(["--out", str(PICTURE)])
@@ -79,7 +79,7 @@ def taken_in(name: str) -> dict[str, str]:
     weights = given.pop("WEIGHTS", "") or "default"
     if source.onnx:
         return given | {"ONNX": str(source.onnx)}
-    folder = pipelines.own().networks / name
+    folder = folders.own().networks / name
     words: list[str | Path] = ["--source", source.other, "--weights", weights, "--out", folder]
     if size := custom.size(given.get("SIZE", "")):
         words += ["--size", *map(str, size)]

@@ -9,7 +9,7 @@ import shutil
 
 from scripts.base import console, lock
 from scripts.base.paths import DOTENV, ROOT, VENV
-from scripts.recipes import pipelines
+from scripts.recipes import folders
 from scripts.server.stop import stop_server
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
@@ -36,7 +36,7 @@ def main() -> int:
             f"{compose_env.folder_name()}; docker image rm {' '.join(older)}"
         )
     console.note("clean: removed images, versions, keys and the environment")
-    own = pipelines.own().folder
+    own = folders.own().folder
     stay = [f"your own pipelines in {own}"] if own.is_dir() else []
     stay += ["your settings in .env"] if DOTENV.exists() else []
     stay += ["the download caches of pip, uv and Docker"]

@@ -7,13 +7,11 @@ The project's own pipelines cannot be removed. Without NAME it lists those that 
 
 from __future__ import annotations
 
-import shutil
-
 from scripts.base import console, lock
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines
+from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, live
+from scripts.repository import own_pipelines
 from scripts.server import removal
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
@@ -22,7 +20,7 @@ from scripts.storage.shared import Shared
 
 
 def main() -> int:
-    own, name = pipelines.own(), arguments.load().name
+    own, name = folders.own(), arguments.load().name
     there = sorted(path.stem for path in own.recipes.glob("*.yaml"))
     if name not in there:
         raise UserError(
@@ -36,13 +34,9 @@ def main() -> int:
 
 
 def remove(pipeline: Pipeline) -> None:
-    recipe, own, server = pipeline.recipe, pipelines.own(), state.load()
-    models = [recipe.ensemble, *sorted(recipe.members)]
+    server = state.load()
     removal.unload(pipeline, server)
-    (own.recipes / f"{pipeline.name}.yaml").unlink()
-    folders = [home / model for home in (own.models, live.REPOSITORY) for model in models]
-    for folder in (*folders, archive.home(pipeline), own.networks / pipeline.name):
-        shutil.rmtree(folder, ignore_errors=True)
+    own_pipelines.remove(pipeline)
     shared = Shared(server.started_with if server else Settings.load(), pipeline)
     shared.push_live()
     shared.forget()

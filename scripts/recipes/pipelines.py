@@ -12,40 +12,13 @@ from typing import TYPE_CHECKING
 
 from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
+from scripts.recipes.folders import RECIPES, own
 from scripts.settings import arguments
-from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:
     from scripts.recipes.recipe import Recipe
 
-RECIPES = ROOT / "recipes"
-MODELS = ROOT / "model_repository"
 FIRST = "resnet50"
-
-
-@dataclass(frozen=True)
-class Own:
-    """The user's own recipes, model folders and kinds of pipelines: OWN=."""
-
-    folder: Path
-
-    @property
-    def recipes(self) -> Path:
-        return self.folder / "recipes"
-
-    @property
-    def models(self) -> Path:
-        return self.folder / "model_repository"
-
-    @property
-    def networks(self) -> Path:
-        """What was made of networks that came from elsewhere, each in a folder of its name."""
-        return self.folder / "networks"
-
-
-def own() -> Own:
-    return Own((ROOT / Path(Settings.load().own).expanduser()).resolve())
 
 
 @dataclass(frozen=True)
@@ -108,13 +81,3 @@ def named(name: str) -> Pipeline:
 def asked() -> Pipeline:
     """The pipeline that MODEL= names; without MODEL, the main one."""
     return named(arguments.load().model)
-
-
-def model_folder(model: str) -> Path:
-    """The folder with its configs and programs."""
-    return model_folders().get(model, MODELS / model)
-
-
-def model_folders() -> dict[str, Path]:
-    folders = (MODELS, own().models)
-    return {path.name: path for folder in folders for path in sorted(folder.glob("*/"))}

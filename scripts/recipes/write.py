@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scripts.base import files
 from scripts.base.errors import guarded
-from scripts.recipes.pipelines import MODELS
+from scripts.recipes.folders import MODELS
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines
+from scripts.recipes import folders, pipelines
 from scripts.recipes.kinds.image import TORCHVISION, Image, Pictures
 from scripts.recipes.pbtxt import LABELS
 from scripts.settings.architectures import require_known
@@ -44,7 +44,7 @@ def recipe(name: str, given: Any) -> Image:
         recipe = Image.model_validate(first | network | {"pictures": pictures})
     except ValidationError as fault:
         raise _refused(fault) from None
-    return recipe.lying_in(pipelines.own().recipes)
+    return recipe.lying_in(folders.own().recipes)
 
 
 def _refused(fault: ValidationError) -> UserError:
@@ -82,7 +82,7 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
     if labels:
         labels_for(known, 2 if classes == 1 and len(known) == 2 else classes, labels, path.name)
     elif len(known) == classes:
-        labels = pipelines.own().networks / name / LABELS
+        labels = folders.own().networks / name / LABELS
         files.write(labels, "".join(f"{label}\n" for label in known))
     return {
         "source": _beside_recipes(path),
@@ -205,4 +205,4 @@ def _labels(given: Any) -> Path | None:
 
 def _beside_recipes(path: Path) -> str:
     """File names in a recipe are relative to it."""
-    return os.path.relpath(path, pipelines.own().recipes)
+    return os.path.relpath(path, folders.own().recipes)

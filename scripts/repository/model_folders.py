@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines
+from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import GPU, Engine, Layout
 from scripts.recipes.pbtxt import EVERY_VERSION, LABELS, NEWEST_VERSION
 from scripts.recipes.pipelines import Pipeline
@@ -44,7 +44,7 @@ def contents(pipeline: Pipeline, made: Workspace, layout: Layout) -> Contents:
 
 def programs(model: str) -> Iterator[tuple[str, str]]:
     """Copied as text: a hard link would follow edits of the original."""
-    folder = pipelines.model_folder(model) / "1"
+    folder = folders.model_folder(model) / "1"
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name != ".gitkeep" and "__pycache__" not in path.parts:
             yield str(path.relative_to(folder)), path.read_text()
@@ -67,7 +67,7 @@ def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
 
 def furnish(repository: Path) -> None:
     """Copies all models of the project and the user, without the pipelines' versions."""
-    models = pipelines.model_folders()
+    models = folders.model_folders()
     furnish_with(models, repository)
     for gone in repository.iterdir():
         if gone.is_dir() and gone.name not in models:
@@ -76,8 +76,8 @@ def furnish(repository: Path) -> None:
 
 def furnish_with(models: Iterable[str], repository: Path) -> bool:
     """Returns whether anything changed."""
-    members, folders = pipelines.members(), pipelines.model_folders()
-    return any([_furnish(folders[model], repository, model in members) for model in models])
+    members, known = pipelines.members(), folders.model_folders()
+    return any([_furnish(known[model], repository, model in members) for model in models])
 
 
 def _furnish(folder: Path, repository: Path, has_versions: bool) -> bool:
@@ -137,7 +137,7 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
     for model in sorted({*recipe.members, recipe.ensemble}):
         folder = repository / model
         if variant := recipe.variant(model, layout):
-            member = _parsed(pipelines.model_folder(model) / "configs" / f"{variant}.pbtxt")
+            member = _parsed(folders.model_folder(model) / "configs" / f"{variant}.pbtxt")
             member.version_policy.all.SetInParent()  # as in _serving_all
         else:
             member = config(folder)

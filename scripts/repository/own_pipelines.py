@@ -6,13 +6,14 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import yaml
 
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import pipelines
+from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.write import write
 from scripts.repository import archive, live
@@ -34,7 +35,7 @@ def require_unused(name: str) -> None:
 def require_new(pipeline: Pipeline) -> None:
     """None of its names may exist: if adding it fails, all of its files are removed again."""
     wanted = {pipeline.name, pipeline.ensemble, *pipeline.recipe.members}
-    there = pipelines.model_folders().keys() | pipelines.recipes().keys()
+    there = folders.model_folders().keys() | pipelines.recipes().keys()
     if taken := sorted(wanted & there):
         raise UserError(f"{taken[0]} already exists", "choose another NAME")
     if archive.numbers(pipeline):
@@ -49,19 +50,28 @@ def require_new(pipeline: Pipeline) -> None:
 def written(pipeline: Pipeline, head: str) -> Iterator[None]:
     """Writes its recipe, with a head that says how it is asked, and its model folders; removes them
     again if what follows fails."""
-    own = pipelines.own()
-    path = own.recipes / f"{pipeline.name}.yaml"
+    own = folders.own()
     content = yaml.safe_dump(
         pipeline.recipe.model_dump(mode="json"), sort_keys=False, default_flow_style=None
     )
-    models = {name.partition("/")[0] for name in pipeline.recipe.files()}
     try:
         write(pipeline.recipe, own.models)
-        files.write(path, head + content)
+        files.write(_recipe(pipeline), head + content)
         yield
     except BaseException:
-        path.unlink(missing_ok=True)
-        folders = [home / model for home in (own.models, live.REPOSITORY) for model in models]
-        for folder in (*folders, archive.home(pipeline), own.networks / pipeline.name):
-            shutil.rmtree(folder, ignore_errors=True)
+        remove(pipeline)
         raise
+
+
+def remove(pipeline: Pipeline) -> None:
+    """All its files; what the server has loaded of it stays."""
+    own, recipe = folders.own(), pipeline.recipe
+    models = [recipe.ensemble, *recipe.members]
+    _recipe(pipeline).unlink(missing_ok=True)
+    laid_out = [home / model for home in (own.models, live.REPOSITORY) for model in models]
+    for folder in (*laid_out, archive.home(pipeline), own.networks / pipeline.name):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _recipe(pipeline: Pipeline) -> Path:
+    return folders.own().recipes / f"{pipeline.name}.yaml"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines
+from scripts.recipes import folders
 from scripts.recipes.layout import Engine
 from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
@@ -42,7 +42,7 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
                 )
     for model in (*new.models, new.pipeline.ensemble):
         model_folders.config_in_use(live.REPOSITORY, model, engine)
-        model_folders.config(pipelines.model_folder(model))  # what make up would use
+        model_folders.config(folders.model_folder(model))  # what make up would use
     takes, serves = (_network_takes(version) for version in (new, old))
     if takes != serves:
         raise UserError(

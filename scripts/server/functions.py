@@ -13,7 +13,7 @@ from typing import Any
 from scripts.base import files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import pipelines
+from scripts.recipes import folders
 from scripts.recipes.kinds.callable import Function, not_on_a_gpu
 from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
@@ -82,7 +82,7 @@ def _described(file: Path, server: State) -> dict[str, Any]:
 
 
 def _pipeline(name: str, described: Mapping[str, Any], file: Path) -> Pipeline:
-    folder = pipelines.own().recipes
+    folder = folders.own().recipes
     models = {"ensemble": name, "program": f"{name}_function"}
     source = os.path.relpath(file, folder)
     content = {"kind": "callable", "models": models, "source": source, **described}

@@ -8,7 +8,7 @@ from pathlib import Path
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import pipelines
+from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU, Engine
 from scripts.repository import live, model_folders
 from scripts.server import engines
@@ -22,7 +22,7 @@ HEAD = "# Made from the model itself, since its folder has no config.pbtxt.\n"
 def names() -> set[str]:
     """A pipeline's models come with its version."""
     of_pipelines = pipelines.members() | {each.ensemble for each in pipelines.every()}
-    return pipelines.model_folders().keys() - of_pipelines
+    return folders.model_folders().keys() - of_pipelines
 
 
 def lay_out(model: str, server: State) -> None:
@@ -32,7 +32,7 @@ def lay_out(model: str, server: State) -> None:
     stack = flavour.stack(server.flavour, server.started_with)
     engine = engines.of(stack)
     require_its_code(folder, engine)
-    has_config = (pipelines.model_folder(model) / "config.pbtxt").is_file()
+    has_config = (folders.model_folder(model) / "config.pbtxt").is_file()
     # NVIDIA's server completes configs by itself.
     if not has_config and engine is CPU:
         stack.run_step("complete", "--model", folder, "--out", COMPLETED)

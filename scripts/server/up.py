@@ -18,7 +18,7 @@ from bundle_serving import PIPELINE
 from bundle_serving.server_log import first_error
 from scripts.base import console, lock
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines
+from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU, Decoding, Engine, Layout, Share
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.write import write
@@ -91,8 +91,8 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         settings = settings_of(pipeline, server.settings, seed)
         stack = flavour.stack(server.flavour, settings)
         stack.prepare()
-        if pipeline.ensemble not in pipelines.model_folders():  # from a recipe of the user's
-            write(pipeline.recipe, pipelines.own().models)
+        if pipeline.ensemble not in folders.model_folders():  # from a recipe of the user's
+            write(pipeline.recipe, folders.own().models)
         before = laid_out(pipeline)
         version = made_live(stack, settings, pipeline, seed, shared)
         extra.load(server, pipeline.ensemble, laid_out(pipeline) != before)

@@ -29,7 +29,7 @@ from dotenv import dotenv_values
 from scripts.base import disk, files
 from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV, ROOT
-from scripts.recipes import pipelines
+from scripts.recipes import folders
 from scripts.repository import archive, layout_number
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
@@ -60,7 +60,7 @@ class Backup:
 def places() -> dict[str, Path]:
     """Each name at the top of a backup, and where that is here."""
     checkout = {name: ROOT / name for name in OF_THE_CHECKOUT}
-    return {VERSIONS: archive.HERE, OWN: pipelines.own().folder, SETTINGS: DOTENV} | checkout
+    return {VERSIONS: archive.HERE, OWN: folders.own().folder, SETTINGS: DOTENV} | checkout
 
 
 def save(target: Path, bundle: str, passphrase: str) -> Backup:
@@ -214,7 +214,7 @@ def _settings(backup: Backup) -> str:
 def _own(backup: Backup) -> Path:
     """Where the settings of the backup will look for it."""
     folder = dotenv_values(stream=io.StringIO(_settings(backup))).get(Settings.own.name)
-    return (ROOT / Path(folder).expanduser()).resolve() if folder else pipelines.own().folder
+    return (ROOT / Path(folder).expanduser()).resolve() if folder else folders.own().folder
 
 
 def _restore_settings(text: str) -> None:

@@ -12,8 +12,8 @@ import pytest
 from benchmark.foreign import graphs
 from benchmark.foreign.adopted import adopted
 from scripts.base.paths import VENV
+from scripts.recipes.folders import RECIPES
 from scripts.recipes.layout import GPU
-from scripts.recipes.pipelines import RECIPES
 from scripts.recipes.recipe import Export, Recipe
 from scripts.recipes.schema import load
 from scripts.settings.settings import DEFAULTS, Settings

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, save
 
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines
+from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
 from scripts.repository.custom import recipe
@@ -93,7 +93,7 @@ def test_what_is_there_is_not_taken_for_something_new(name: str) -> None:
 
 def test_nothing_is_left_of_what_failed(network: Path) -> None:
     pipeline = Pipeline("test_pets", recipe("test_pets", {"ONNX": str(network)}))
-    own = pipelines.own()
+    own = folders.own()
     path = own.recipes / "test_pets.yaml"
     with pytest.raises(KeyboardInterrupt), written(pipeline, ""):
         assert load(path) == pipelines.named("test_pets").recipe == pipeline.recipe

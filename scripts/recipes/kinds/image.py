@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import pbtxt, pipelines
+from scripts.recipes import folders, pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Batch, Count, Instances, Models, Part
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
@@ -258,7 +258,7 @@ class Image(OfPictures):
             self._require_one_step()
 
     def _require_one_step(self) -> None:
-        folder = pipelines.model_folder(self.network_model(CPU))
+        folder = folders.model_folder(self.network_model(CPU))
         if folder.is_dir() and not (folder / "configs" / f"{ONE_STEP}.pbtxt").exists():
             raise UserError(
                 f"{folder.name} was written by an earlier release, without what STEPS=1 needs",

@@ -1,0 +1,46 @@
+"""Where recipes and model folders are: the project's, and the user's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.base.paths import ROOT
+from scripts.settings.settings import Settings
+
+RECIPES = ROOT / "recipes"
+MODELS = ROOT / "model_repository"
+
+
+@dataclass(frozen=True)
+class Own:
+    """The user's own recipes, model folders and kinds of pipelines: OWN=."""
+
+    folder: Path
+
+    @property
+    def recipes(self) -> Path:
+        return self.folder / "recipes"
+
+    @property
+    def models(self) -> Path:
+        return self.folder / "model_repository"
+
+    @property
+    def networks(self) -> Path:
+        """What was made of networks that came from elsewhere, each in a folder of its name."""
+        return self.folder / "networks"
+
+
+def own() -> Own:
+    return Own((ROOT / Path(Settings.load().own).expanduser()).resolve())
+
+
+def model_folder(model: str) -> Path:
+    """The folder with its configs and programs."""
+    return model_folders().get(model, MODELS / model)
+
+
+def model_folders() -> dict[str, Path]:
+    folders = (MODELS, own().models)
+    return {path.name: path for folder in folders for path in sorted(folder.glob("*/"))}
