@@ -239,11 +239,14 @@ def test_a_server_that_loads_nothing_asks_s3_for_nothing(place: Place, served: S
 
 def connections(place: Place) -> int:
     """That were made in the S3 server's container."""
-    container = f"{place.project.compose_project}-s3-1"
-    asked = ["docker", "exec", container, "cat", "/proc/net/snmp"]
-    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    container = output("docker", "ps", "--quiet", "--filter", f"publish={place.port}").strip()
+    told = output("docker", "exec", container, "cat", "/proc/net/snmp")
     names, numbers = (line.split() for line in told.splitlines() if line.startswith("Tcp: "))
     return int(dict(zip(names, numbers, strict=True))["PassiveOpens"])
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_s3_that_goes_away_costs_no_request(place: Place, served: Served) -> None:
