@@ -82,14 +82,15 @@ def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace)
     if precision == "int8":
         _quantise(stack, settings.photos("CALIBRATION"), pipeline, made)
     network = made.int8 if precision == "int8" else made.onnx
+    samples = settings.photos("SAMPLES")
+    words: list[str | Path] = ["--onnx", network, "--precision", precision]
+    words += ["--samples", samples] if samples else []
     _step(
         pipeline,
         made.engine,
         "engine",
-        lambda out: None if engine.fits(network, precision, out) else "not checked yet",
-        lambda: stack.run_step(
-            "engine", "--onnx", network, "--precision", precision, "--out", made.engine
-        ),
+        lambda out: None if engine.fits(network, precision, out, samples) else "not checked yet",
+        lambda: stack.run_step("engine", *words, "--out", made.engine),
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,26 @@ def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:
     (found,) = softmax(networks.asked(networks.Pixels(network).eval())(pixels[None]))
     assert network.labels[found.argmax()] == "drawn mug"
     assert found.max() > 0.8
+
+
+def test_half_the_bits_are_judged_on_photos_or_else_on_scenes(
+    trained: Path, drawings: Path, tmp_path: Path
+) -> None:
+    onnx = tmp_path / "onnx"
+    export.export(Torchvision(DRAWN, str(trained)), None, onnx)
+    told = len(np.load(onnx / "reference.npz")["pixels"])
+    decision = engine.decide(onnx, "bf16")
+    assert decision["check"]["pictures"] == told + engine.MOST_PICTURES
+    samples, out = tmp_path / "samples", tmp_path / "engine"
+    shutil.copytree(drawings, samples)
+    order = ["--onnx", str(onnx), "--precision", "bf16", "--out", str(out)]
+    assert engine.main([*order, "--samples", str(samples)]) == 0
+    judged = json.loads((out / "engine.json").read_text())["check"]["pictures"]
+    assert judged == told + len(list(samples.iterdir()))
+    assert engine.fits(onnx, "bf16", out, samples)
+    assert engine.fits(onnx, "bf16", out)  # those of the last check will do
+    (samples / "another.jpg").write_bytes(b"")
+    assert not engine.fits(onnx, "bf16", out, samples)
 
 
 def test_it_is_exported_and_proved_in_eight_bits(

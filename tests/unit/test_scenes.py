@@ -1,0 +1,15 @@
+"""The pictures that a precision is judged on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scripts.steps.scenes import KINDS, scenes
+
+
+def test_scenes_are_all_different_and_everywhere_the_same() -> None:
+    drawn = scenes(2 * len(KINDS), 40, 64)
+    assert drawn.shape == (2 * len(KINDS), 3, 40, 64) and drawn.dtype == np.uint8
+    assert len({each.tobytes() for each in drawn}) == len(drawn)
+    assert all(np.ptp(each) > 20 for each in drawn)
+    assert np.array_equal(drawn, scenes(2 * len(KINDS), 40, 64))
