@@ -80,7 +80,7 @@ def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace)
     """Chooses the precision on a CPU, and checks that the network answers as PyTorch does."""
     precision = pipeline.recipe.computes_in(settings)
     if precision == "int8":
-        _quantise(stack, settings.photos("CALIBRATION"), pipeline, made)
+        _quantise(stack, settings, pipeline, made)
     network = made.int8 if precision == "int8" else made.onnx
     samples = settings.photos("SAMPLES")
     words: list[str | Path] = ["--onnx", network, "--precision", precision]
@@ -118,7 +118,9 @@ def _step(
     files.link_tree(out, own)
 
 
-def _quantise(stack: Stack, calibration: Path | None, pipeline: Pipeline, made: Workspace) -> None:
+def _quantise(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace) -> None:
+    calibration, accuracy = settings.photos("CALIBRATION"), settings.accuracy
+
     def run() -> None:
         if calibration is None:
             raise UserError(
@@ -126,14 +128,16 @@ def _quantise(stack: Stack, calibration: Path | None, pipeline: Pipeline, made: 
                 "name a folder with a few hundred photos: CALIBRATION=photos",
             )
         stack.run_step(
-            "quantise", "--onnx", made.onnx, "--calibration", calibration, "--out", made.int8
+            "quantise",
+            *("--onnx", made.onnx, "--calibration", calibration),
+            *("--accuracy", f"{accuracy:g}", "--out", made.int8),
         )
 
     _step(
         pipeline,
         made.int8,
         "int8",
-        lambda out: quantise.why_quantise(out, made.onnx, calibration),
+        lambda out: quantise.why_quantise(out, made.onnx, calibration, accuracy),
         run,
     )
 
@@ -204,7 +208,7 @@ def prove_served(
     precision, borrowed = precision_of(made, layout.engine), recipe.borrowed(layout.engine)
     words: list[str | Path] = [word for model in borrowed for word in ("--load", model)]
     if network := recipe.network_model(layout.engine):
-        reference = made.int8 if precision == "int8" else made.onnx
+        reference = _reference(made, layout.engine)
         words += ["--network", network, "--reference", reference, "--precision", precision]
     lay_out_candidate(layout, pipeline, made, lay_out, more)
     try:
@@ -219,6 +223,10 @@ def prove_served(
         return memory, answers[len(answers) - len(more) :]
     finally:
         shutil.rmtree(CANDIDATE, ignore_errors=True)
+
+
+def _reference(made: Workspace, engine: Engine) -> Path:
+    return made.int8 if precision_of(made, engine) == "int8" else made.onnx
 
 
 def lay_out_candidate(
@@ -240,6 +248,6 @@ def judge_candidate(layout: Layout, pipeline: Pipeline, made: Workspace) -> list
     """Judges the golden ones of the answers that the gate got."""
     answers: list[Answer] = golden.load(CANDIDATE / "answers.npz")
     agreement = pipeline.recipe.judge(made, answers[: len(pipeline.recipe.golden(made))])
-    bound = gate.BOUNDS[precision_of(made, layout.engine)]
+    bound = gate.bound_of(_reference(made, layout.engine), precision_of(made, layout.engine))
     gate.judge("ensemble", agreement, gate.for_the_ensemble(bound, agreement.pictures))
     return answers

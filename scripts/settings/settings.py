@@ -62,6 +62,12 @@ def _share(value: str) -> float:
     return float(value)
 
 
+def _percentage(value: str) -> float:
+    if not 0 < float(value) <= 100:
+        raise ValueError
+    return float(value)
+
+
 class Group:
     """Settings documented together; the docstring is their heading."""
 
@@ -96,6 +102,14 @@ class Served(Group):
     calibration = path(
         """A folder with a few hundred photos like those that will be sent: int8 is calibrated with
         most of them and checked with the rest.""",
+        CHECK,
+    )
+    accuracy = Setting(
+        "99",
+        _percentage,
+        "a percentage",
+        """Of the pictures that int8 is checked with, the percentage that must keep the label of
+        fp32. Layers stay in fp32 if that takes it.""",
         CHECK,
     )
     decode = choice(

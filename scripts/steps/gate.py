@@ -41,7 +41,8 @@ from scripts.steps.infer import Answer, Question, ask
 
 # The largest difference from PyTorch's probabilities in float32, by the network's arithmetic:
 # TensorRT's (which rounds float32 to TF32 if the GPU can), or a CPU's.
-BOUNDS = {"fp16": Bound(0.05), "tf32": Bound(0.01)} | engine.BOUNDS
+ON_A_GPU = {"fp16": Bound(0.05), "tf32": Bound(0.01)}
+BOUNDS = ON_A_GPU | engine.BOUNDS
 # Added for decoding at reduced scale.
 DECODING = 0.05
 
@@ -86,12 +87,16 @@ def prove(options: argparse.Namespace) -> None:
             scores = np.concatenate([next(iter(each.values())) for each in answers])
             expected = np.concatenate([each for _, each in asked])
             agreement = compare(expected, scores, engine.answers(options.reference))
-            judge("network", agreement, BOUNDS[options.precision])
+            judge("network", agreement, bound_of(options.reference, options.precision))
         questions = golden.load(options.questions)
         answers = [_ask(connection, options.ensemble, each) for each in questions]
         memory = memory_of_models()
     golden.save(options.out / "answers.npz", answers)
     files.write(options.out / "seen.json", json.dumps({"memory": memory}) + "\n")
+
+
+def bound_of(made: Path, precision: str) -> Bound:
+    return BOUNDS[precision] if precision in ON_A_GPU else engine.bound_of(made, precision)
 
 
 def for_the_ensemble(bound: Bound, pictures: int) -> Bound:

@@ -1,10 +1,12 @@
 """ONNX -> the same network in int8, for CPUs, calibrated with pictures.
 
-    python -m scripts.steps.quantise --onnx build/onnx --calibration photos --out build/int8
+    python -m scripts.steps.quantise --onnx build/onnx --calibration photos --accuracy 99 \\
+        --out build/int8
 
-Out: model.onnx (quantise and dequantise nodes around every layer), manifest.json, and reference.npz
-(held-out pictures and the float32 network's scores), with which the engine step checks the accuracy
-where the network will run.
+Out: model.onnx (quantise and dequantise nodes around every layer, but for those that are kept in
+float32 because too many labels would change), manifest.json, and reference.npz (held-back pictures
+and the float32 network's scores), with which the engine step checks the accuracy where the network
+will run.
 """
 
 from __future__ import annotations
@@ -13,14 +15,23 @@ import argparse
 import hashlib
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from bundle_serving.agreement import Agreement, Bound, compare
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
+from scripts.steps import engine
 from scripts.steps.manifest import Manifest, differences, pinned
 from scripts.steps.progress import step
+
+if TYPE_CHECKING:  # the host has no onnxruntime, and asks only whether a quantised network fits
+    from scripts.steps.eight_bits import Quantiser
 
 # One in this many pictures is held out for the check.
 HELD_BACK = 4
@@ -29,6 +40,28 @@ MOST_PICTURES = 400
 # Fewer calibration pictures are reused, cropped and mirrored, to make this many views.
 ENOUGH_VIEWS = 100
 CLOSER = (1.0, 1.25, 1.5, 2.0)
+# The network is divided into so many, to find those that int8 harms most.
+PARTS = 8
+# Enough to tell which.
+RANKED_BY = 32
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Pictures, and the float32 network's scores."""
+
+    pixels: NDArray[np.uint8]
+    scores: NDArray[Any]
+    answers: str
+    bound: Bound
+
+    def agreement(self, network: Path) -> Agreement:
+        return compare(self.scores, engine.scores(network, self.pixels), self.answers)
+
+    def deviation(self, network: Path) -> float:
+        few = slice(RANKED_BY)
+        moved = engine.scores(network, self.pixels[few]) - self.scores[few]
+        return float(np.square(moved).mean())
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,22 +70,26 @@ def main(argv: list[str] | None = None) -> int:
         "--onnx", type=Path, required=True, help="the fp32 directory that export wrote"
     )
     parser.add_argument("--calibration", type=Path, required=True, help="a folder of photos")
+    parser.add_argument(
+        "--accuracy", type=float, required=True, help="percent of the labels that must stay"
+    )
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    if why_quantise(options.out, options.onnx, options.calibration) is None:
+    wanted = options.onnx, options.calibration, options.accuracy
+    if why_quantise(options.out, *wanted) is None:
         print(f"{options.out} fits: nothing to quantise")
         return 0
-    quantise(options.onnx, options.calibration, options.out)
+    quantise(*wanted, options.out)
     return 0
 
 
-def why_quantise(out: Path, onnx: Path, calibration: Path | None) -> str | None:
+def why_quantise(out: Path, onnx: Path, calibration: Path | None, accuracy: float) -> str | None:
     """None if the quantised network fits; otherwise what changed, in one line. Without a folder,
     the earlier calibration is used."""
     made, source = (Manifest.load(folder / "manifest.json") for folder in (out, onnx))
     if made is None or source is None:
         return "nothing quantised yet"
-    wanted = _identity(source, calibration)
+    wanted = _identity(source, calibration, accuracy)
     if calibration is None:
         wanted["calibration"] = made.identity["calibration"]
     changes = differences(made.identity, wanted)
@@ -62,12 +99,13 @@ def why_quantise(out: Path, onnx: Path, calibration: Path | None) -> str | None:
     return "; ".join(changes) or None
 
 
-def _identity(source: Manifest, calibration: Path | None) -> dict[str, Any]:
+def _identity(source: Manifest, calibration: Path | None, accuracy: float) -> dict[str, Any]:
     return source.identity | {
         "precision": "int8",
+        "accuracy": accuracy,
         "onnx": source.onnx["sha256"],
         "calibration": _digest(calibration) if calibration else None,
-        **pinned("onnxruntime"),
+        **pinned("onnxruntime", "openvino"),
     }
 
 
@@ -77,15 +115,12 @@ def _digest(folder: Path) -> str:
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 
-def quantise(onnx: Path, calibration: Path, out: Path) -> None:
-    import numpy as np
-
+def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
     from bundle_serving.pictures import Transform, to_pixels
     from scripts.steps import samples
+    from scripts.steps.eight_bits import Quantiser
 
-    source = Manifest.load(onnx / "manifest.json")
-    if source is None:
-        raise UserError(f"{onnx} has no exported network", "export one: make up")
+    source = engine.described(onnx)
     how = Transform(**source.transform, decode="full")
     with step("reading the calibration pictures"):
         photos = samples.read(calibration, MOST_PICTURES, "CALIBRATION")
@@ -95,23 +130,33 @@ def quantise(onnx: Path, calibration: Path, out: Path) -> None:
             "one to calibrate with and one to check with",
             "put a few hundred photos in it",
         )
-    learnt = [photo for number, photo in enumerate(photos) if number % HELD_BACK]
-    judged = np.stack([to_pixels(photo, how) for photo in photos[::HELD_BACK]])
+    held_back, learnt = divided(photos)
+    judged = np.stack([to_pixels(photo, how) for photo in held_back])
     shown = list(views(learnt, how))
     if len(learnt) < ENOUGH_VIEWS:
         print(f"  only {len(learnt)} pictures, used in {len(shown)} views; a hundred are better")
-    with files.whole_folder(out) as draft:
+    scores = engine.scores(onnx / "model.onnx", judged, "fp32")
+    bound = Bound(engine.BOUNDS["int8"].difference, accuracy / 100)
+    with files.whole_folder(out) as draft, TemporaryDirectory() as between:
         with step(f"quantising on {len(shown)} views of {len(learnt)} pictures"):
-            _quantise(onnx / "model.onnx", shown, draft / "model.onnx")
-        scores = _scores(onnx / "model.onnx", judged)
+            quantiser = Quantiser(onnx / "model.onnx", shown, Path(between))
+            asked = Asked(judged, scores, engine.answers(onnx), bound)
+            kept, agreement = fastest(quantiser, asked, draft / "model.onnx")
+        print(f"  {len(kept)} of {len(quantiser.layers)} layers stay in fp32; {agreement}")
         np.savez_compressed(draft / "reference.npz", pixels=judged, scores=scores)
         manifest = replace(
             source,
-            identity=_identity(source, calibration),
+            identity=_identity(source, calibration, accuracy),
             onnx=source.onnx | {"sha256": files.sha256(draft / "model.onnx")},
-            check={"learnt from": len(learnt), "to be judged by": len(judged)},
+            check={"learnt from": len(learnt), "in fp32": kept} | agreement.record(bound),
         )
         (draft / "manifest.json").write_text(manifest.dump())
+
+
+def divided(photos: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Those to check with, and those to calibrate with."""
+    learnt = [photo for number, photo in enumerate(photos) if number % HELD_BACK]
+    return photos[::HELD_BACK], learnt
 
 
 def views(photos: list[bytes], how: Any) -> Iterator[Any]:
@@ -129,48 +174,37 @@ def views(photos: list[bytes], how: Any) -> Iterator[Any]:
                 return
 
 
-def _quantise(onnx: Path, shown: list[Any], target: Path) -> None:
-    import logging
-
-    from onnxruntime.quantization import (
-        CalibrationDataReader,
-        CalibrationMethod,
-        QuantFormat,
-        QuantType,
-        quantize_static,
-    )
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    class Views(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self._views = iter(shown)
-
-        def get_next(self) -> dict[str, Any] | None:
-            view = next(self._views, None)
-            return None if view is None else {"input": view[None]}
-
-    logging.getLogger().setLevel(logging.ERROR)  # its advice does not apply here
-    prepared = target.with_name("prepared.onnx")
-    quant_pre_process(onnx, prepared, skip_symbolic_shape=True)
-    quantize_static(
-        prepared,
-        target,
-        Views(),
-        quant_format=QuantFormat.QDQ,
-        per_channel=True,
-        activation_type=QuantType.QUInt8,  # as the CPUs' instructions expect
-        weight_type=QuantType.QInt8,
-        calibrate_method=CalibrationMethod.MinMax,
-    )
-    prepared.unlink()
+def fastest(quantiser: Quantiser, asked: Asked, target: Path) -> tuple[list[str], Agreement]:
+    """Writes the network that keeps enough labels with the fewest parts in float32. Returns the
+    layers of these."""
+    quantiser.write(target)
+    agreement = asked.agreement(target)
+    kept: list[str] = []
+    if not agreement.within(asked.bound):
+        with step(f"int8 keeps too few labels ({agreement}): looking for what harms most"):
+            ranked = by_harm(quantiser, asked, target)
+        for part in ranked[: PARTS // 2]:
+            kept += part
+            quantiser.write(target, kept)
+            agreement = asked.agreement(target)
+            if agreement.within(asked.bound):
+                return kept, agreement
+        raise UserError(
+            f"int8 fails the accuracy check, even with half of the layers in fp32 ({agreement}; "
+            f"{asked.bound})",
+            "calibrate on more pictures, lower ACCURACY, or serve with PRECISION=auto",
+        )
+    return kept, agreement
 
 
-def _scores(onnx: Path, pixels: Any) -> Any:
-    import numpy as np
-    import onnxruntime
+def by_harm(quantiser: Quantiser, asked: Asked, target: Path) -> list[list[str]]:
+    """The network's parts, first the one without which int8 is nearest to float32."""
 
-    session = onnxruntime.InferenceSession(onnx, providers=["CPUExecutionProvider"])
-    return np.concatenate([session.run(["output"], {"input": each[None]})[0] for each in pixels])
+    def left(part: list[str]) -> float:
+        quantiser.write(target, part)
+        return asked.deviation(target)
+
+    return sorted(quantiser.parts(PARTS), key=left)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,20 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from bundle_serving.agreement import Agreement, Bound
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.scores import softmax
+from scripts.base.errors import UserError
 from scripts.settings.architectures import DRAWN
 from scripts.steps import engine, export, networks, quantise
 from scripts.steps.drawn.drawings import SIDE, many
 from scripts.steps.drawn.things import NAMES
+from scripts.steps.eight_bits import Quantiser
 from scripts.steps.manifest import Manifest, Torchvision
 from scripts.steps.picture import mug
+from scripts.steps.quantise import Asked
 
 UNSEEN = 12345
 
@@ -75,6 +80,24 @@ def test_it_is_exported_and_proved_in_eight_bits(
     export.export(Torchvision(DRAWN, str(trained)), drawings, tmp_path / "onnx")
     made = Manifest.load(tmp_path / "onnx" / "manifest.json")
     assert made and made.onnx["classes"] == len(NAMES) and not made.untrained
-    quantise.quantise(tmp_path / "onnx", drawings, tmp_path / "int8")
+    quantise.quantise(tmp_path / "onnx", drawings, 99, tmp_path / "int8")
     decision = engine.decide(tmp_path / "int8", "int8")
     assert decision["precision"] == "int8"
+
+
+def test_layers_stay_in_float32_until_int8_is_near_enough(trained: Path, tmp_path: Path) -> None:
+    export.export(Torchvision(DRAWN, str(trained)), None, tmp_path / "onnx")
+    network, pixels = tmp_path / "onnx" / "model.onnx", many(40, UNSEEN)[0]
+    quantiser = Quantiser(network, list(pixels), tmp_path)
+    scores, out = engine.scores(network, pixels, "fp32"), tmp_path / "int8.onnx"
+
+    def made(bound: Bound) -> tuple[list[str], Agreement]:
+        return quantise.fastest(quantiser, Asked(pixels, scores, "single-label", bound), out)
+
+    kept, all_int8 = made(Bound(1))
+    assert not kept and all_int8.max_difference > 0
+    kept, mixed = made(Bound(0.8 * all_int8.max_difference))
+    assert kept and set(kept) < set(quantiser.layers)
+    assert mixed.max_difference <= 0.8 * all_int8.max_difference
+    with pytest.raises(UserError, match="half of the layers"):
+        made(Bound(0))

@@ -27,15 +27,17 @@ def test_a_quantised_network_keeps_its_labels(
     exported: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     onnx, out = exported / "versions/1/onnx", tmp_path / "int8"
-    order = ["--onnx", str(onnx), "--calibration", str(photos), "--out", str(out)]
+    order = ["--onnx", str(onnx), "--calibration", str(photos), "--accuracy", "99"]
+    order += ["--out", str(out)]
     assert quantise.main(order) == 0
     assert "only 6 pictures, used in 48 views" in capsys.readouterr().out
     assert (out / "model.onnx").stat().st_size < 0.4 * (onnx / "model.onnx").stat().st_size
     quantise.main(order)
     assert "nothing to quantise" in capsys.readouterr().out
-    assert quantise.why_quantise(out, onnx, None) is None
+    assert quantise.why_quantise(out, onnx, None, 99) is None
     (photos / "more.jpg").write_bytes(picture())
-    assert "calibration" in str(quantise.why_quantise(out, onnx, photos))
+    assert "calibration" in str(quantise.why_quantise(out, onnx, photos, 99))
+    assert "accuracy: 99" in str(quantise.why_quantise(out, onnx, None, 90))
 
     # Judged by its own scores it passes; by those of one that sees something else it does not.
     network = openvino_engine.Engine(out / "model.onnx", "int8", 1)
@@ -53,5 +55,5 @@ def test_one_picture_is_too_few_to_quantise(exported: Path, tmp_path: Path) -> N
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "one.jpg").write_bytes(picture())
     with pytest.raises(UserError, match="one to check with"):
-        quantise.quantise(exported / "versions/1/onnx", tmp_path / "photos", tmp_path / "int8")
+        quantise.quantise(exported / "versions/1/onnx", tmp_path / "photos", 99, tmp_path / "int8")
     assert not (tmp_path / "int8").exists()
