@@ -8,10 +8,9 @@ traced; asked in alternating rounds.
 from __future__ import annotations
 
 import argparse
-import random
 import statistics
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,10 +21,9 @@ import psutil
 from benchmark.door import Connect, measured, over_grpc, over_http
 from bundle_serving import sockets, traces
 from scripts.base.paths import ROOT
+from scripts.measuring.confidence import Estimate
 from scripts.repository import live
 from scripts.stacks import temporary
-
-RESAMPLES = 10_000
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -78,11 +76,10 @@ def compare(
             rates[name].append(rate)
             costs[name].append(sum(spent.values()))
     for what, unit, found in (("throughput", "/s", rates), ("processor time", " ms", costs)):
-        least, middle, most = ratio(found["on"], found["off"])
         before, after = (statistics.median(found[name]) for name in ("off", "on"))
         print(
             f"{protocol}  {what:14} off {before:7.2f}{unit}  on {after:7.2f}{unit}  "
-            f"ratio {middle:.3f} ({least:.3f} to {most:.3f})",
+            f"ratio {Estimate.ratio(found['on'], found['off'])}",
             flush=True,
         )
 
@@ -101,16 +98,6 @@ def processes_of(http: str) -> list[psutil.Process]:
         if "bundle_serving.keeper" in command and port in command:
             return [process, *process.children(recursive=True)]
     raise SystemExit(f"the server on port {port} is gone")
-
-
-def ratio(on: Sequence[float], off: Sequence[float]) -> tuple[float, float, float]:
-    """Of each round's pair, the median, and where 95% of the medians of resampled pairs lie."""
-    pairs = [a / b for a, b in zip(on, off, strict=True)]
-    chance = random.Random(0)
-    medians = sorted(
-        statistics.median(chance.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES)
-    )
-    return medians[RESAMPLES // 40], statistics.median(pairs), medians[-RESAMPLES // 40]
 
 
 @contextmanager

@@ -53,7 +53,7 @@ from scripts.stacks.state import State
 
 REPORTS = ROOT / "build" / "bench"
 
-ROUNDS = 3
+ROUNDS, MOST_ROUNDS = 3, 9
 # Seconds of measuring; drawing and warming up take the rest of six minutes, or of one.
 SECONDS, QUICK_SECONDS = 290, 38
 # A quick run of few configurations ends sooner.
@@ -86,7 +86,7 @@ def main() -> int:
         scratch = draft / "scratch"
         scratch.mkdir()
         analyzer = at_hand(server, scratch)
-        measurements = measure(configurations, analyzer, ROUNDS, seconds)
+        measurements = measure(configurations, analyzer, ROUNDS, MOST_ROUNDS, seconds)
         shutil.rmtree(scratch)
         about = {
             "title": asked.title,
@@ -95,6 +95,7 @@ def main() -> int:
             **division_of,
             "sent": {inputs.name: inputs.described for inputs in pictures},
             "rounds": ROUNDS,
+            "most_rounds": MOST_ROUNDS,
             "seconds": round(seconds, 2),
             "most_spread": MOST_SPREAD,
         }
@@ -141,6 +142,8 @@ def show(measurements: list[Measurement], comparison: compare.Comparison | None)
     put(terminal.figures(measurements))
     if shown := report.for_the_waterfall(measurements):
         put(terminal.waterfalls(shown))
+        if any(one.cpu_ms for one in shown):
+            put(terminal.processor(shown))
     if comparison:
         for warning in comparison.warnings:
             console.note(f"the circumstances differ: {warning}")
@@ -149,6 +152,6 @@ def show(measurements: list[Measurement], comparison: compare.Comparison | None)
         put(terminal.comparison(comparison))
     if unstable := sum(not one.stable for one in measurements):
         console.note(
-            f"{unstable} of {len(measurements)} are unstable and show no figures: "
-            "the report says why; usually something else is using the machine"
+            f"{unstable} of {len(measurements)} are unstable, marked here and in the report: "
+            "usually something else is using the machine"
         )

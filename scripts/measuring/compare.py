@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from scripts.measuring.confidence import Estimate
 from scripts.steps.manifest import differences
 
 # Other differences are what the user changed on purpose and wants to compare.
@@ -17,8 +18,8 @@ class Change:
     """Ratio of new to old: throughput above 1 or latency below 1 is faster."""
 
     name: str
-    throughput: float | None
-    p50: float | None
+    throughput: Estimate | None
+    p50: Estimate | None
     note: str = ""
 
 
@@ -41,11 +42,15 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> Comparison:
 
 
 def _change(old: dict[str, Any], new: dict[str, Any]) -> Change:
-    if not (old["stable"] and new["stable"]):
-        whose = " and ".join(w for w, one in (("then", old), ("now", new)) if not one["stable"])
-        return Change(new["name"], None, None, f"unstable {whose}")
-    return Change(
-        new["name"],
-        new["throughput"]["median"] / old["throughput"]["median"],
-        new["latency_ms"]["p50"]["median"] / old["latency_ms"]["p50"]["median"],
+    failed = [when for when, one in (("then", old), ("now", new)) if _failed(one)]
+    if failed:
+        return Change(new["name"], None, None, f"failed {' and '.join(failed)}")
+    throughput, p50 = (
+        Estimate.between(*([each[name] for each in one["rounds"]] for one in (new, old)))
+        for name in ("throughput", "p50")
     )
+    return Change(new["name"], throughput, p50)
+
+
+def _failed(one: dict[str, Any]) -> bool:
+    return any(each["failure"] for each in one["rounds"])

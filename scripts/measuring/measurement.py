@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean
 
 from scripts.measuring import waterfall
+from scripts.measuring.confidence import Estimate
 from scripts.measuring.waterfall import Counters, Waterfall
 from scripts.measuring.workload import CASCADE, ENSEMBLE, NETWORK, Configuration
 
-# If rounds differ by more than this share of their median, something else was using the machine,
-# and the measurement says nothing about the server.
+# If more than this share of a figure is uncertain, something else was using the machine. It is then
+# measured again, and if that does not help, marked.
 MOST_SPREAD = 0.15
 
 
@@ -26,24 +27,10 @@ class Sample:
     p99: float = 0.0
     requests: int = 0
     counted: dict[str, Counters] = field(default_factory=dict)
+    # Of the server's processor time, milliseconds per picture, by process.
+    cpu_ms: dict[str, float] = field(default_factory=dict)
     failure: str = ""
-
-
-@dataclass(frozen=True)
-class Spread:
-    """The median of the rounds, with minimum and maximum."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        return cls(median(values), min(values), max(values))
-
-    @property
-    def share(self) -> float:
-        return (self.high - self.low) / self.median if self.median else 0.0
+    number: int = 0  # of the round
 
 
 @dataclass(frozen=True)
@@ -54,9 +41,8 @@ class Measurement:
     @property
     def why_unstable(self) -> str:
         """Empty if the rounds agree and every request was answered."""
-        failures = [sample.failure for sample in self.samples if sample.failure]
-        if failures:
-            return failures[0]
+        if failure := self.failure:
+            return failure
         if self.throughput.share > MOST_SPREAD:
             return f"the rounds differ by {self.throughput.share:.0%}"
         return ""
@@ -66,24 +52,36 @@ class Measurement:
         return not self.why_unstable
 
     @property
-    def throughput(self) -> Spread:
+    def failure(self) -> str:
+        """Why there is no figure, however uncertain."""
+        return next((sample.failure for sample in self.samples if sample.failure), "")
+
+    @property
+    def throughput(self) -> Estimate:
         return self._spread("throughput")
 
     @property
-    def mean(self) -> Spread:
+    def mean(self) -> Estimate:
         return self._spread("mean")
 
     @property
-    def p50(self) -> Spread:
+    def p50(self) -> Estimate:
         return self._spread("p50")
 
     @property
-    def p95(self) -> Spread:
+    def p95(self) -> Estimate:
         return self._spread("p95")
 
     @property
-    def p99(self) -> Spread:
+    def p99(self) -> Estimate:
         return self._spread("p99")
+
+    @property
+    def cpu_ms(self) -> dict[str, float]:
+        """Of the server's processor time per picture, by process, the largest first."""
+        names = {name for sample in self._good for name in sample.cpu_ms}
+        found = {n: fmean(each.cpu_ms.get(n, 0.0) for each in self._good) for n in names}
+        return dict(sorted(found.items(), key=lambda one: -one[1]))
 
     @property
     def requests(self) -> int:
@@ -100,8 +98,8 @@ class Measurement:
     def _good(self) -> list[Sample]:
         return [sample for sample in self.samples if not sample.failure]
 
-    def _spread(self, name: str) -> Spread:
-        return Spread.of([getattr(sample, name) for sample in self._good] or [0.0])
+    def _spread(self, name: str) -> Estimate:
+        return Estimate.of([getattr(sample, name) for sample in self._good] or [0.0])
 
 
 # What each is compared with.
@@ -113,26 +111,33 @@ class Against:
     """The ensemble compared with the bare network, or the cascade with the ensemble of its large
     network, with the same requests in the same run."""
 
-    share: float  # of its throughput
+    share: Estimate  # of its throughput
     added: float  # to its median latency, in milliseconds
 
 
 def against(one: Measurement, others: Sequence[Measurement]) -> Against | None:
     asked = one.configuration
-    for other in others if one.stable else ():
+    for other in others if not one.failure else ():
         alike = other.configuration
         if (
             alike.target.label == BESIDE.get(asked.target.label)
-            and other.stable
+            and not other.failure
             and _sends_alike(asked, alike)
             and (alike.protocol, alike.batch, alike.concurrency)
             == (asked.protocol, asked.batch, asked.concurrency)
         ):
             return Against(
-                one.throughput.median / other.throughput.median,
+                Estimate.ratio(*_same_rounds(one, other)),
                 one.p50.median - other.p50.median,
             )
     return None
+
+
+def _same_rounds(one: Measurement, other: Measurement) -> tuple[list[float], list[float]]:
+    """The throughputs of those in which both were measured."""
+    ours, theirs = ({s.number: s.throughput for s in each.samples} for each in (one, other))
+    both = ours.keys() & theirs.keys()
+    return [ours[number] for number in both], [theirs[number] for number in both]
 
 
 def _sends_alike(one: Configuration, other: Configuration) -> bool:

@@ -88,7 +88,7 @@ def throughput(measurements: Sequence[Measurement]) -> Figure:
                         fontweight="bold",
                     )
         if any(not one.stable and one.requests for one in shown):
-            label = "unstable: from minimum to maximum of its rounds"
+            label = "unstable: where it lies with 95% certainty"
             axes.plot([], [], color="#334155", label=label, **UNSTABLE)
         axes.set_xlabel("median latency, ms (left is better)")
         axes.set_ylabel("pictures per second (up is better)")

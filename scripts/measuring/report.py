@@ -106,8 +106,10 @@ def _headline(what: str, group: Mapping[int, Measurement], at: int) -> Headline:
     note = f"{at} at a time"
     if one is None:
         return Headline(what, "not measured", "", note)
+    if one.failure:
+        return Headline(what, "failed", "", f"{note}: {one.failure}")
     if not one.stable:
-        return Headline(what, "unstable", "", f"{note}: {one.why_unstable}")
+        note += f", {one.throughput.low:.1f} to {one.throughput.high:.1f}"
     if alone and alone.stable:
         note += f"; one alone is answered in {alone.p50.median:.0f} ms"
     return Headline(what, f"{one.throughput.median:.1f}", "pictures/s", note)

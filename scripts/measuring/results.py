@@ -29,7 +29,7 @@ def as_dict(when: str, about: dict[str, Any], measurements: list[Measurement]) -
 
 
 def _measurement(one: Measurement) -> dict[str, Any]:
-    """An unstable measurement has a range, but no figure that could be taken for a result."""
+    """Without a figure, if a request failed."""
     asked = one.configuration
     flow = one.waterfall
     return {
@@ -42,9 +42,10 @@ def _measurement(one: Measurement) -> dict[str, Any]:
         "stable": one.stable,
         "why_unstable": one.why_unstable,
         "requests": one.requests,
-        "throughput": asdict(one.throughput) if one.stable else _range(one),
-        "latency_ms": {n: asdict(getattr(one, n)) for n in LATENCIES} if one.stable else None,
-        "waterfall_ms": flow.as_dict() if one.stable and flow else None,
+        "throughput": _range(one) if one.failure else asdict(one.throughput),
+        "latency_ms": None if one.failure else {n: asdict(getattr(one, n)) for n in LATENCIES},
+        "cpu_ms": one.cpu_ms,
+        "waterfall_ms": flow.as_dict() if flow and not one.failure else None,
         "rounds": [_round(sample) for sample in one.samples],
     }
 
@@ -75,12 +76,13 @@ COLUMNS = (
     *("target", "inputs", "protocol", "batch", "concurrency", "stable", "requests"),
     *("pictures_per_second", "pictures_per_second_low", "pictures_per_second_high"),
     *(f"{name}_ms" for name in LATENCIES),
+    "processor_ms_per_picture",
 )
 OF_A_CASCADE = ("threshold", "passed_on", "top1_agreement")  # the last two are shares
 
 
 def as_csv(results: dict[str, Any]) -> str:
-    """Unstable measurements have empty cells."""
+    """Where a request failed, cells are empty."""
     text = io.StringIO()
     columns = (*COLUMNS, *(OF_A_CASCADE if "cascade" in results else ()))
     table = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
@@ -94,6 +96,7 @@ def as_csv(results: dict[str, Any]) -> str:
                 "pictures_per_second_low": speed["low"],
                 "pictures_per_second_high": speed["high"],
                 **{f"{name}_ms": latency[name]["median"] for name in latency},
+                "processor_ms_per_picture": sum(one["cpu_ms"].values()) or "",
                 **_division(one, results),
             }
         )

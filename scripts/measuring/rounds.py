@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from scripts.base import console
-from scripts.measuring import waterfall
-from scripts.measuring.measurement import Measurement, Sample
+from scripts.measuring import processor, waterfall
+from scripts.measuring.measurement import Measurement, Sample, against
 from scripts.measuring.perf_analyzer import Failed, PerfAnalyzer
 from scripts.measuring.workload import Configuration
 
@@ -24,10 +24,17 @@ def measure(
     configurations: Sequence[Configuration],
     analyzer: PerfAnalyzer,
     rounds: int,
+    most: int,
     seconds: float,
 ) -> list[Measurement]:
-    """Measures each configuration `rounds` times for `seconds`, after a warm-up."""
+    """Measures each configuration `rounds` times for `seconds`, after a warm-up; what is then
+    uncertain, up to `most` times."""
     samples: list[list[Sample]] = [[] for _ in configurations]
+
+    def measured() -> list[Measurement]:
+        pairs = zip(configurations, samples, strict=True)
+        return [Measurement(configuration, tuple(taken)) for configuration, taken in pairs]
+
     warm_ups = _hardest_of_each(configurations)
     work = len(warm_ups) * WARM_UP_S + rounds * len(configurations) * seconds
     runs = len(warm_ups) + rounds * len(configurations)
@@ -36,15 +43,29 @@ def measure(
             progress.show(f"warming up: {configuration.name}")
             _sample(analyzer, configuration, WARM_UP_S)
             progress.advance(WARM_UP_S + START_S)
-        for number in range(rounds):
-            progress.say(f"round {number + 1} of {rounds}")
-            for configuration, taken in zip(configurations, samples, strict=True):
-                progress.show(f"round {number + 1} of {rounds}: {configuration.name}")
-                taken.append(_sample(analyzer, configuration, seconds))
+        for number in range(most):
+            again = number >= rounds
+            wanted = unsure(measured()) if again else range(len(configurations))
+            if again:
+                progress.expect(len(wanted) * (seconds + START_S))
+            what = f"round {number + 1}" if again else f"round {number + 1} of {rounds}"
+            if wanted:
+                progress.say(what)
+            for at in wanted:
+                progress.show(f"{what}: {configurations[at].name}")
+                sample = _sample(analyzer, configurations[at], seconds)
+                samples[at].append(dataclasses.replace(sample, number=number))
                 progress.advance(seconds + START_S)
+    return measured()
+
+
+def unsure(found: Sequence[Measurement]) -> list[int]:
+    """Those to measure once more, with what they are compared with, by their places."""
+    shaky = [one for one in found if not one.stable and not one.failure]
     return [
-        Measurement(configuration, tuple(taken))
-        for configuration, taken in zip(configurations, samples, strict=True)
+        at
+        for at, one in enumerate(found)
+        if any(one is each or against(each, [one]) or against(one, [each]) for each in shaky)
     ]
 
 
@@ -65,16 +86,18 @@ def _hardest_of_each(configurations: Sequence[Configuration]) -> list[Configurat
 
 def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float) -> Sample:
     target = configuration.target
-    before = waterfall.fetch(target.http)
+    before, spent = waterfall.fetch(target.http), processor.fetch(target.metrics)
     try:
         figures = analyzer.run(configuration, seconds)
     except Failed as fault:
         return Sample(failure=str(fault))
     counted = waterfall.between(before, waterfall.fetch(target.http))
-    failed = counted[target.model].failed
+    pictures, failed = counted[target.model].pictures, counted[target.model].failed
+    now = processor.fetch(target.metrics)
     return Sample(
         **dataclasses.asdict(figures),
         counted={name: counted[name] for name in {target.model, *target.steps}},
+        cpu_ms=processor.per_picture(spent, now, pictures),
         failure=f"{failed} requests failed" if failed else "",
     )
 
@@ -93,6 +116,10 @@ class _Shown:
     def say(self, what: str) -> None:
         if not console.out.is_terminal:
             console.note(f"{what}, {self._left()}")
+
+    def expect(self, more: float) -> None:
+        self._total += more
+        self._progress.update(self._task, total=self._total)
 
     def advance(self, planned: float) -> None:
         self._done += planned

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
 from scripts.measuring import machine, workload
 from scripts.measuring.workload import Target
@@ -35,9 +36,7 @@ def of(server: State, pipeline: Pipeline) -> Subject:
     return Subject(
         f"{pipeline.ensemble}, serving {served['network']}",
         (ensemble,),
-        Target.asked(workload.NETWORK, str(network), server.http, server.grpc)
-        if takes_pixels
-        else None,
+        Target.asked(workload.NETWORK, str(network), *_where(server)) if takes_pixels else None,
         Transform(**version.workspace.manifest.transform) if takes_pixels else None,
         served,
         ensemble.steps,
@@ -45,4 +44,10 @@ def of(server: State, pipeline: Pipeline) -> Subject:
 
 
 def asked(server: State, pipeline: Pipeline, label: str = workload.ENSEMBLE) -> Target:
-    return Target.asked(label, pipeline.ensemble, server.http, server.grpc)
+    return Target.asked(label, pipeline.ensemble, *_where(server))
+
+
+def _where(server: State) -> tuple[Address, Address, Address | None]:
+    tells = server.flavour in ("local", "cpu")  # on a swarm one of several would
+    metrics = server.where(server.started_with.metrics_port) if tells else None
+    return server.http, server.grpc, metrics

@@ -9,19 +9,22 @@ from rich.text import Text
 
 from scripts.base import console
 from scripts.measuring.compare import Comparison
+from scripts.measuring.confidence import Estimate
 from scripts.measuring.measurement import Measurement, against, held_against
 from scripts.measuring.waterfall import Waterfall
 from scripts.measuring.workload import NETWORK
 
 # The width of a line that the figures leave for the bars.
 FIGURES, LONGEST_BAR = 64, 40
+# Of a process that is worth a word.
+LEAST_MS = 0.05
 
 
 def figures(measurements: list[Measurement]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("requests at a time", no_wrap=True)
     beside = "of net" if held_against(measurements) == NETWORK else "of ensemble"
-    for heading in ("", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", beside, "ms"):
+    for heading in ("", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", "cpu ms", beside, "ms"):
         table.add_column(heading, justify="right")
     before = ""
     for one in measurements:
@@ -34,16 +37,18 @@ def figures(measurements: list[Measurement]) -> Table:
 
 
 def _cells(one: Measurement, measurements: list[Measurement]) -> list[str | Text]:
-    if not one.stable:
-        low, high = one.throughput.low, one.throughput.high
-        return [Text("unstable", "yellow"), "", f"{low:.0f}-{high:.0f}" if high else ""]
+    if one.failure:
+        return [Text("failed", "yellow")]
     other = against(one, measurements)
-    half = (one.throughput.high - one.throughput.low) / 2 / one.throughput.median
+    spent = sum(one.cpu_ms.values())
     return [
-        f"{one.throughput.median:.1f}",
-        f"{half:.0%}",
+        Text(f"{one.throughput.median:.1f}", "" if one.stable else "yellow"),
+        f"{one.throughput.share / 2:.0%}",
         *(f"{getattr(one, name).median:.1f}" for name in ("p50", "p95", "p99")),
-        f"{other.share:.0%}" if other else "",
+        f"{spent:.1f}" if spent else "",
+        f"{other.share.median:.0%} ±{50 * (other.share.high - other.share.low):.0f}"
+        if other
+        else "",
         f"{other.added:+.1f}" if other else "",
     ]
 
@@ -75,6 +80,19 @@ def waterfalls(shown: Sequence[Measurement]) -> Table:
     return table
 
 
+def processor(shown: Sequence[Measurement]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("processor time", no_wrap=True)
+    table.add_column("ms a picture", justify="right")
+    table.add_column("by process")
+    for one in shown:
+        asked, spent = one.configuration, one.cpu_ms
+        parts = ", ".join(f"{name} {ms:.1f}" for name, ms in spent.items() if ms >= LEAST_MS)
+        name = f"{asked.target.label}, {asked.inputs.name}, {asked.concurrency} at a time"
+        table.add_row(name, f"{sum(spent.values()):.1f}", parts)
+    return table
+
+
 def _rows(flow: Waterfall) -> Iterator[tuple[list[str], float]]:
     yield ["  wire and client", "", "", "", "", f"{flow.wire:.1f}", ""], flow.wire
     for step in flow.steps:
@@ -99,5 +117,5 @@ def comparison(found: Comparison) -> Table:
     return table
 
 
-def ratio(value: float | None) -> str:
-    return f"x {value:.2f}" if value else ""
+def ratio(value: Estimate | None) -> str:
+    return f"x {value}" if value else ""

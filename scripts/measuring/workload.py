@@ -25,13 +25,16 @@ class Target:
     steps: tuple[
         str, ...
     ]  # an ensemble's models in the order of its config; otherwise the model itself
+    metrics: Address | None = None  # if it tells what its processes spend
 
     @classmethod
-    def asked(cls, label: str, model: str, http: Address, grpc: Address) -> Target:
+    def asked(
+        cls, label: str, model: str, http: Address, grpc: Address, metrics: Address | None = None
+    ) -> Target:
         config = triton_api.get(http, f"/models/{model}/config")
         steps = config.get("ensemble_scheduling", {}).get("step", [])
         names = tuple(step["model_name"] for step in steps) or (model,)
-        return cls(label, model, http, grpc, config["input"][0]["name"], names)
+        return cls(label, model, http, grpc, config["input"][0]["name"], names, metrics)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Arena:
                 [Configuration(target, inputs, "grpc", 1, concurrency) for inputs in self.inputs]
                 for target in targets
             ]
-            measured = rounds.measure([*asked[0], *asked[1]], self.analyzer, times, SECONDS)
+            measured = rounds.measure([*asked[0], *asked[1]], self.analyzer, times, times, SECONDS)
             half = len(self.inputs)
             scores[0].append(Score.of(concurrency, measured[:half]))
             scores[1].append(Score.of(concurrency, measured[half:]))

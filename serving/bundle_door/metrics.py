@@ -27,7 +27,7 @@ from bundle_door.requests import Request
 from bundle_door.room import Room
 from bundle_door.served import Served, live_version
 from bundle_serving import sockets
-from bundle_serving.processes import Process, family
+from bundle_serving.processes import TICKS_A_SECOND, Process, family
 
 KEEPER = "bundle_serving.keeper"
 # How a version became the live one, or did not, as the history says it.
@@ -88,15 +88,18 @@ class Metrics:
                 live.set(int(version), pipeline)
                 at = [event["time"] for event in events if event["what"] == "serves"][-1]
                 since.set(datetime.fromisoformat(at).timestamp(), pipeline)
-        return [in_flight, held, live, since, switches, memory(), *self._room.families()]
+        return [in_flight, held, live, since, switches, *processes(), *self._room.families()]
 
 
-def memory() -> Gauge:
-    """Of all processes of this server; those of one model are one."""
-    gauge = Gauge(
+def processes() -> tuple[Gauge, Counter]:
+    """Memory and processor time of all processes of this server; those of one model are one."""
+    memory = Gauge(
         "bundle_process_resident_memory_bytes",
         "Resident memory, with what is shared",
         ("process",),
+    )
+    spent = Counter(
+        "bundle_process_cpu_seconds_total", "Processor time of what now runs", ("process",)
     )
     parent = os.getppid()
     is_keeper = KEEPER in _command(parent)
@@ -104,8 +107,9 @@ def memory() -> Gauge:
         name = _role(process)
         with suppress(OSError, ValueError):  # ended meanwhile
             pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
-            gauge.add(name, amount=pages * PAGE_BYTES)
-    return gauge
+            memory.add(name, amount=pages * PAGE_BYTES)
+            spent.add(name, amount=process.ticks / TICKS_A_SECOND)
+    return memory, spent
 
 
 def _role(process: Process) -> str:

@@ -95,6 +95,7 @@ def test_both_formats(server: Behind) -> None:
     assert list(openmetrics(open_text))
     assert names(plain) == names(open_text)
     assert value(server, "bundle_process_resident_memory_bytes", process="envoy") > 10e6
+    assert value(server, "bundle_process_cpu_seconds_total", process="envoy") > 0
 
 
 def test_what_promtool_says(server: Behind) -> None:

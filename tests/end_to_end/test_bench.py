@@ -42,11 +42,12 @@ def test_everything_was_asked_and_answered(run: Run) -> None:
     results = json.loads((run.folder / "results.json").read_text())
     assert {one["inputs"] for one in results["measurements"]} == {*PICTURES, "pixels"}
     for one in results["measurements"]:
-        assert len(one["rounds"]) == results["rounds"]
+        assert len(one["rounds"]) >= results["rounds"]  # more of what was uncertain
+        assert one["cpu_ms"]["resnet50_onnx"] > 0
         for sample in one["rounds"]:
             assert not sample["failure"], one["name"]
             assert 0 < sample["p50"] <= sample["p95"] <= sample["p99"]
-        if one["stable"] and one["target"] == "ensemble":
+        if one["target"] == "ensemble":
             steps = [step["name"] for step in one["waterfall_ms"]["steps"]]
             assert steps == ["preprocessing", "resnet50_onnx", "postprocessing"]
     rows = list(csv.DictReader((run.folder / "results.csv").open()))
@@ -71,7 +72,7 @@ def test_nothing_else_is_left(run: Run) -> None:
 
 def test_the_terminal_shows_the_same(run: Run) -> None:
     assert "pictures/s" in run.output and "bare network, pixels, grpc" in run.output
-    assert "x " in run.output.split("against ")[1] or "unstable" in run.output
+    assert "x " in run.output.split("against ")[1] and "processor time" in run.output
 
 
 def test_the_report_in_a_browser(run: Run, tmp_path: Path) -> None:

@@ -19,12 +19,14 @@ from PIL import Image
 from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
-from scripts.measuring import perf_analyzer, photos, plots, results, waterfall
+from scripts.measuring import perf_analyzer, photos, plots, processor, results, waterfall
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
+from scripts.measuring.confidence import Estimate
 from scripts.measuring.division import Division, untrained
-from scripts.measuring.measurement import Measurement, Sample, Spread, against
+from scripts.measuring.measurement import Measurement, Sample, against
 from scripts.measuring.photos import Inputs
 from scripts.measuring.report import headlines
+from scripts.measuring.rounds import unsure
 from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
 from tests.project import Project, picture
@@ -56,7 +58,10 @@ def measured(
     concurrency: int = 4,
     failure: str = "",
 ) -> Measurement:
-    samples = [Sample(t, 100 / t, 100 / t, 200 / t, 300 / t, 50) for t in throughputs]
+    samples = [
+        Sample(t, 100 / t, 100 / t, 200 / t, 300 / t, 50, number=number)
+        for number, t in enumerate(throughputs)
+    ]
     if failure:
         samples.append(Sample(failure=failure))
     asked = Configuration(target, inputs, "grpc", 1, concurrency)
@@ -73,13 +78,41 @@ def found(*measurements: Measurement, **about: Any) -> dict[str, Any]:
 def test_a_figure_is_the_median_of_its_rounds() -> None:
     one = measured(50, 53, 51)
     assert one.stable
-    assert one.throughput == Spread(51, 50, 53)
+    assert one.throughput == Estimate(51, 50, 53)
     assert one.requests == 150
 
 
-def test_rounds_that_differ_are_no_figure() -> None:
+def test_rounds_that_differ_make_a_figure_uncertain() -> None:
     one = measured(50, 40, 51)
     assert not one.stable and "differ by 22%" in one.why_unstable
+    more = measured(50, 40, 51, *[50, 51] * 3)
+    assert more.stable and more.throughput == Estimate(50, 50, 51)
+
+
+def test_what_was_measured_in_turn_is_compared_round_by_round() -> None:
+    ours, theirs = [10.0, 20, 30, 11, 21], [20.0, 40, 60, 22, 42]
+    assert Estimate.ratio(ours, theirs) == Estimate(0.5, 0.5, 0.5)
+    apart = Estimate.between(ours, theirs)
+    assert apart.low < apart.median == 0.5 < apart.high
+
+
+def test_what_is_uncertain_is_measured_again_with_what_it_is_compared_with() -> None:
+    network = partial(measured, target=NETWORK, inputs=PIXELS)
+    steady, shaky = measured(50, 51, 50), measured(10, 20, 30, concurrency=8)
+    failed = measured(50, failure="no answer in time", concurrency=1)
+    others = network(60, 61, 60), network(60, 61, 60, concurrency=8)
+    assert unsure([steady, shaky, failed, *others]) == [1, 4]
+    assert unsure([steady, failed, network(9, 60, 99)]) == [0, 2]
+
+
+def test_processor_time_per_picture() -> None:
+    before, after = (
+        processor.parse(f'bundle_process_cpu_seconds_total{{process="envoy"}} {seconds}\n')
+        for seconds in (2.5, 4.5)
+    )
+    assert processor.per_picture(before, after | {"new": 1.0}, 1000) == {"envoy": 2, "new": 1}
+    assert processor.per_picture(after, before, 1000) == {"envoy": 2.5}  # it began anew
+    assert processor.per_picture(before, after, 0) == {}
 
 
 def test_a_failed_request_is_no_figure() -> None:
@@ -164,15 +197,15 @@ def test_what_is_measured(choose: Any) -> None:
 def test_the_ensemble_beside_the_bare_network() -> None:
     ensemble, network = measured(45, 45), measured(50, 50, target=NETWORK, inputs=PIXELS)
     beside = against(ensemble, [ensemble, network])
-    assert beside and beside.share == pytest.approx(0.9)
+    assert beside and beside.share.median == pytest.approx(0.9)
     assert beside.added == pytest.approx(100 / 45 - 100 / 50)
-    assert against(ensemble, [measured(9, 1, target=NETWORK)]) is None
+    assert against(ensemble, [measured(9, target=NETWORK, failure="no answer in time")]) is None
 
 
 def test_the_cascade_beside_the_ensemble_on_the_same_pictures() -> None:
     cascade, ensemble = measured(75, 75, target=CASCADE), measured(50, 50)
     beside = against(cascade, [cascade, ensemble])
-    assert beside and beside.share == pytest.approx(1.5)
+    assert beside and beside.share.median == pytest.approx(1.5)
     assert against(cascade, [measured(50, 50, inputs=Inputs("others", (b"c",)))]) is None
 
 
@@ -219,9 +252,10 @@ def test_headlines_are_of_as_many_at_a_time() -> None:
         ("50.0", "1 at a time"),
     ]
     (ours, theirs) = headlines([measured(80, 80), network(60, 120)])
-    assert (ours.value, theirs.value) == ("80.0", "unstable")
-    assert theirs.note == "4 at a time: the rounds differ by 67%"
-    assert [one.value for one in headlines([measured(6, 12, inputs=PIXELS)])] == ["unstable"]
+    assert (ours.value, theirs.value) == ("80.0", "90.0")
+    assert theirs.note == "4 at a time, 60.0 to 120.0"
+    (failed,) = headlines([measured(failure="no answer in time")])
+    assert (failed.value, failed.note) == ("failed", "4 at a time: no answer in time")
 
 
 def test_what_is_unstable_is_marked_on_the_plots_and_not_left_out() -> None:
@@ -232,7 +266,7 @@ def test_what_is_unstable_is_marked_on_the_plots_and_not_left_out() -> None:
     assert legend and [text.get_text() for text in legend.get_texts()] == [
         "ensemble, small, grpc",
         "ensemble, small, grpc, 2 at a time: no answer in time",
-        "unstable: from minimum to maximum of its rounds",
+        "unstable: where it lies with 95% certainty",
     ]
     assert {text.get_text() for text in axes.texts} == {"4", "8"}
     rows = [text.get_text() for text in plots.latencies([steady, shaky, silent]).axes[0].texts]
@@ -241,13 +275,15 @@ def test_what_is_unstable_is_marked_on_the_plots_and_not_left_out() -> None:
     assert panel.texts[0].get_text() == "unstable: the rounds differ by 67%"
 
 
-def test_csv_has_no_figure_for_what_is_unstable() -> None:
-    table = results.as_csv(found(measured(50, 51), measured(10, 20, concurrency=8)))
-    steady, shaky = csv.DictReader(io.StringIO(table))
+def test_csv_marks_what_is_unstable_and_has_no_figure_for_what_failed() -> None:
+    failed = measured(10, failure="no answer in time", concurrency=1)
+    table = results.as_csv(found(measured(50, 51), measured(10, 20, concurrency=8), failed))
+    steady, shaky, silent = csv.DictReader(io.StringIO(table))
     assert (steady["pictures_per_second"], steady["stable"]) == ("50.5", "True")
     assert float(steady["p50_ms"]) == pytest.approx((100 / 50 + 100 / 51) / 2)
-    assert (shaky["pictures_per_second"], shaky["p50_ms"]) == ("", "")
-    assert (shaky["pictures_per_second_low"], shaky["pictures_per_second_high"]) == ("10", "20")
+    assert (shaky["pictures_per_second"], shaky["stable"]) == ("15.0", "False")
+    assert (silent["pictures_per_second"], silent["p50_ms"]) == ("", "")
+    assert (shaky["pictures_per_second_low"], shaky["pictures_per_second_high"]) == ("10.0", "20.0")
 
 
 def test_csv_of_a_cascade_says_how_it_divides_pictures() -> None:
@@ -260,15 +296,16 @@ def test_csv_of_a_cascade_says_how_it_divides_pictures() -> None:
 
 
 def test_what_changed_is_a_ratio() -> None:
-    old = found(measured(25, 25), measured(9, 20, concurrency=8), machine={"cores": 2})
+    unknown = measured(9, failure="no answer in time", concurrency=8)
+    old = found(measured(25, 25), unknown, machine={"cores": 2})
     new = found(
         measured(50, 50), measured(9, 9, concurrency=8), measured(9, 9, concurrency=1),
         machine={"cores": 4}, settings={"PRECISION": "bf16"},
     )  # fmt: skip
     comparison = compare(old, new)
-    faster, unknown = comparison.changes  # the third was not measured then
-    assert (faster.throughput, faster.p50) == (2, 0.5)
-    assert (unknown.throughput, unknown.note) == (None, "unstable then")
+    faster, failed = comparison.changes  # the third was not measured then
+    assert faster.throughput == Estimate(2, 2, 2) and faster.p50 == Estimate(0.5, 0.5, 0.5)
+    assert (failed.throughput, failed.note) == (None, "failed then")
     assert comparison.warnings == ["machine.cores: 2 -> 4"]
     assert comparison.causes == ["settings.PRECISION: none -> bf16"]
 

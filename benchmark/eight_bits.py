@@ -1,0 +1,95 @@
+"""What int8 wins and costs, with ever more of the network in float32, and with other calibrations.
+
+    python -m benchmark.eight_bits --onnx build/cache/ensemble_python_resnet50/onnx \
+        --calibration photos [--methods Percentile Entropy]
+
+Judged on the photos that are held back; timed in alternating rounds with float32, one picture at a
+time on all cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from onnxruntime.quantization import CalibrationMethod
+
+from bundle_serving.agreement import Bound
+from bundle_serving.openvino_engine import Engine
+from bundle_serving.pictures import Transform, to_pixels
+from scripts.measuring.confidence import Estimate
+from scripts.steps import engine, quantise, samples
+from scripts.steps.eight_bits import Quantiser
+from scripts.steps.quantise import Asked
+
+# Of pictures, in a round.
+TIMED = 20
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--onnx", type=Path, required=True)
+    add("--calibration", type=Path, required=True)
+    add("--methods", nargs="*", default=[], choices=["Percentile", "Entropy"])
+    add("--rounds", type=int, default=15)
+    options = parser.parse_args(argv)
+    network = options.onnx / "model.onnx"
+    how = Transform(**engine.described(options.onnx).transform, decode="full")
+    photos = samples.read(options.calibration, quantise.MOST_PICTURES, "CALIBRATION")
+    held_back, learnt = quantise.divided(photos)
+    pixels = np.stack([to_pixels(photo, how) for photo in held_back])
+    scores = engine.scores(network, pixels, "fp32")
+    asked = Asked(pixels, scores, engine.answers(options.onnx), Bound(1))
+    print(f"{len(learnt)} photos to calibrate with, {len(pixels)} to judge by")
+    print("calibration  layers in fp32  times as fast        same label  or near  largest")
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "int8.onnx"
+        views = list(quantise.views(learnt, how))
+        for name in ("MinMax", *options.methods):
+            between = Path(folder) / name
+            between.mkdir()
+            quantiser = Quantiser(network, views, between, CalibrationMethod[name])
+            for kept in mixtures(quantiser, asked, target) if name == "MinMax" else [[]]:
+                quantiser.write(target, kept)
+                found = f"{len(kept)} of {len(quantiser.layers)}"
+                line = told(asked, target, ratio(network, target, pixels, options.rounds))
+                print(f"{name:12} {found:15} {line}", flush=True)
+    return 0
+
+
+def mixtures(quantiser: Quantiser, asked: Asked, target: Path) -> Iterator[list[str]]:
+    kept: list[str] = []
+    yield kept
+    for part in quantise.by_harm(quantiser, asked, target)[: quantise.PARTS // 2]:
+        kept = [*kept, *part]
+        yield kept
+
+
+def told(asked: Asked, network: Path, speed: Estimate) -> str:
+    same = (engine.scores(network, asked.pixels).argmax(1) == asked.scores.argmax(1)).mean()
+    agreement = asked.agreement(network)
+    near = agreement.top1_equal / agreement.pictures
+    return f"{speed!s:20} {same:9.1%} {near:9.1%}  {agreement.max_difference:6.3f}"
+
+
+def ratio(float32: Path, int8: Path, pixels: NDArray[np.uint8], rounds: int) -> Estimate:
+    engines = Engine(float32, "fp32", threads=0), Engine(int8, "int8", threads=0)
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds + 1):
+        for each, taken in zip(engines, seconds, strict=True):
+            began = time.perf_counter()
+            for picture in pixels[:TIMED]:
+                each.only_output({"input": picture[None]})
+            if number:  # the first is a warm-up
+                taken.append(time.perf_counter() - began)
+    return Estimate.ratio(*seconds)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
