@@ -4,12 +4,13 @@ first one that does not pass."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from scripts.recipes.layout import CPU
 from scripts.repository import live
 from scripts.repository.archive import Version
-from scripts.server import up
+from scripts.server import in_each
+from scripts.server.layouts import lay_out, layout
 from scripts.stacks import state
 from scripts.stacks.state import State
 from scripts.stacks.swarm import SwarmStack
@@ -26,8 +27,8 @@ class Fleet:
 
     def turn(self) -> None:
         self._lay_out(self.new)
-        fingerprint = up.fingerprint(self.stack, self.server.started_with)
-        self.stack.start(replace(self.server, fingerprint=fingerprint))
+        loads = self.server.pipelines | {self.new.pipeline.ensemble: self.new.number}
+        self.stack.start(in_each.with_pipelines(self.stack, self.server, loads))
 
     def back(self) -> None:
         self._lay_out(self.old)
@@ -37,6 +38,6 @@ class Fleet:
             self.stack.start(self.server)
 
     def _lay_out(self, version: Version) -> None:
-        layout = up.layout(self.server.started_with.over(version.settings), CPU)
-        up.lay_out(version, layout, live.REPOSITORY)
+        how = layout(self.server.started_with.over(version.settings), CPU)
+        lay_out(version, how, live.REPOSITORY)
         live.leave_only(version)

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+from bundle_serving import infer
 from bundle_serving.address import Address
-from scripts.steps import infer
-from scripts.steps.infer import Question
+from bundle_serving.infer import Question
 
 THREADS = 2
 PAUSE_S = 0.01

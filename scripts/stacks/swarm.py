@@ -19,7 +19,7 @@ from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.repository import live, proof
+from scripts.repository import live, proofs
 from scripts.stacks import admin_key, exposure, stack_file, state
 from scripts.stacks.containers import DockerStack, last_line
 from scripts.stacks.stack_file import KEY, S3, SERVER, TLS, Given
@@ -148,7 +148,7 @@ class SwarmStack(DockerStack):
             self._settings.replicas or self.replicas or USUAL_REPLICAS,
             {8000: self._settings.http_port, 8001: self._settings.grpc_port},
             self._secrets(),
-            live.REPOSITORY / proof.NAME,
+            {name: proofs.path(name, number) for name, number in wanted.pipelines.items()},
         )
         return stack_file.of(server, given)
 
@@ -349,7 +349,12 @@ class SwarmStack(DockerStack):
 
 
 def _note(stack: dict[str, Any]) -> None:
-    files.write(DEPLOYED, json.dumps(stack, indent=2) + "\n", 0o600)
+    """Its secrets and configs are on the swarm now, whatever becomes of their files here."""
+    there = {
+        kind: {name: {"external": True, "name": name} for name in stack[kind]}
+        for kind in ("secrets", "configs")
+    }
+    files.write(DEPLOYED, json.dumps(stack | there, indent=2) + "\n", 0o600)
 
 
 def _task(service: str, found: dict[str, Any], node: str) -> Task:

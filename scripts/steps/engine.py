@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.agreement import Bound, compare
+from bundle_serving.infer import Question
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.settings.precision import PRECISIONS
-from scripts.steps.infer import Question
 from scripts.steps.manifest import pinned
 
 # Compared with PyTorch in float32. int8 shifts probabilities; what counts is that labels stay the

@@ -168,7 +168,8 @@ class Keeper:
         """Returns, with the reason, once it must be restarted."""
         first = self._options.load_model
         watch = Watch(first, server, self._triton, self._notes, self._hands, self._pauses)
-        extra = asyncio.create_task(self._load_extra_pipelines(self._notes.extra_pipelines))
+        wanted = {*self._options.extra_pipelines.split(), *self._notes.extra_pipelines}
+        extra = asyncio.create_task(self._load_extra_pipelines(sorted(wanted)))
         try:
             return await watch.until_it_must_be_started_again()
         finally:
@@ -227,6 +228,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--metrics-port", default="8002")
     parser.add_argument("--admin-key-file", type=Path, required=True)
     parser.add_argument("--load-model", metavar="NAME", default=PIPELINE, help="the main pipeline")
+    extra = os.environ.get("EXTRA_PIPELINES", "")
+    parser.add_argument("--extra-pipelines", metavar="NAMES", default=extra, help="by spaces")
     parser.add_argument("--shm-prefix", default="triton_bundle_")
     parser.add_argument("--hands-off", type=Path, help="while it is locked, nothing is restored")
     options, for_server = parser.parse_known_args(argv)

@@ -21,9 +21,15 @@ Answer = Mapping[str, NDArray[Any]]
 TYPES = {"uint8": "UINT8", "int64": "INT64", "float32": "FP32"}
 NUMPY = {name: np.dtype(kind) for kind, name in TYPES.items()}
 LENGTH = "Inference-Header-Content-Length"
+NONE: Mapping[str, str] = {}
 
 
-def ask(connection: http.client.HTTPConnection, model: str, question: Question) -> Answer:
+def ask(
+    connection: http.client.HTTPConnection,
+    model: str,
+    question: Question,
+    headers: Mapping[str, str] = NONE,
+) -> Answer:
     """Raises ValueError with the server's message if there is no answer."""
     contents = {name: _encoded(tensor) for name, tensor in question.items()}
     head = json.dumps(
@@ -42,7 +48,8 @@ def ask(connection: http.client.HTTPConnection, model: str, question: Question) 
         }
     ).encode()
     body = b"".join([head, *contents.values()])
-    connection.request("POST", f"/v2/models/{model}/infer", body, {LENGTH: str(len(head))})
+    length = {LENGTH: str(len(head))}
+    connection.request("POST", f"/v2/models/{model}/infer", body, length | dict(headers))
     answer = connection.getresponse()
     content = answer.read()
     if answer.status != 200:
