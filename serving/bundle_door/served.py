@@ -75,11 +75,11 @@ class Served:
         return self._read(HISTORY) or {}
 
     async def _ask(self) -> list[dict[str, Any]]:
-        index = await self._triton.ask("RepositoryIndex", ready=True)
+        # Not the index, for which Triton reads the repository, which may be on S3.
+        counted = await self._triton.ask("ModelStatistics")
         ready: dict[str, list[str]] = {}
-        for model in index.models:
-            if model.state == "READY":
-                ready.setdefault(model.name, []).append(model.version)
+        for model in counted.model_stats:
+            ready.setdefault(model.name, []).append(model.version)
         history = self.history()
         found = []
         for name in ready:

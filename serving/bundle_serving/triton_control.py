@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,9 +57,14 @@ class Triton:
         await self._channel.close()
 
     async def index(self) -> dict[tuple[str, str], str]:
-        """The state of each version that was ever loaded."""
+        """The state of each version that was ever loaded. Triton lists the repository for it, also
+        on S3."""
         index = await self._stub.RepositoryIndex(pb.RepositoryIndexRequest(), timeout=SECONDS)
         return {(each.name, each.version): each.state for each in index.models if each.state}
+
+    async def ready(self) -> set[str]:
+        """The models with a ready version."""
+        return {*await self.counts()}
 
     async def config(self, model: str, version: str = "") -> Any:
         """The server's config, which may differ from the repository's."""
@@ -107,11 +111,6 @@ class Triton:
             if not (waits and pipeline in self._signatures):
                 raise
         return self._signatures[pipeline]
-
-
-def ready(index: Mapping[tuple[str, str], str]) -> set[str]:
-    """The models with a ready version."""
-    return {model for (model, _), state in index.items() if state == "READY"}
 
 
 def question(signature: Any) -> Any:

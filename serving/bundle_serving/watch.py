@@ -22,7 +22,7 @@ from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.pauses import Pauses
 from bundle_serving.processes import TICKS_A_SECOND, Process, children_of, family, look_at
-from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton, ready
+from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton
 
 FAMILY_S = 1  # between two looks for new processes
 SETTLE_S = 0.25
@@ -196,7 +196,7 @@ class Watch:
             refusals = {name: await self._ask(name) for name in await self._due()}
             self._counts = await self._triton.counts()
         except grpc.aio.AioRpcError:
-            # The index waits while Triton reads S3, and pictures are answered all the same.
+            # What tells of models may wait while Triton reads S3, but pictures are answered.
             refusals = {self._first: await self._triton.ask(self._first, QUESTION_S)}
         now = time.monotonic()
         computes = self._ticks() - ticks > COMPUTES * TICKS_A_SECOND * (now - began)
@@ -215,7 +215,7 @@ class Watch:
     async def _due(self) -> list[str]:
         """The main pipeline, and less often the others; one that has never answered may not be able
         to answer our kind of request."""
-        others = ready(await self._triton.index()) - {self._first}
+        others = await self._triton.ready() - {self._first}
         beside = [name for name in sorted(others) if await self._members(name)]
         self._notes.remember(beside)
         for name in beside:
@@ -262,7 +262,7 @@ class Watch:
 
     async def _restore_pipeline(self, pipeline: str, why: str) -> str | None:
         try:
-            if pipeline not in ready(await self._triton.index()):
+            if pipeline not in await self._triton.ready():
                 await self._triton.load(pipeline)
                 self._notes.restored(MODEL, f"{pipeline} was not loaded: loaded it")
                 return None
