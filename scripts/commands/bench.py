@@ -33,6 +33,7 @@ from scripts.measuring import (
     photos,
     report,
     results,
+    shares,
     subject,
     terminal,
     workload,
@@ -98,10 +99,12 @@ def main() -> int:
             "seconds": round(seconds, 2),
             "most_spread": MOST_SPREAD,
         }
+        answered = shares.of(measurements)
+        about |= {"servers": answered} if answered else {}
         found = results.as_dict(f"{began:%Y-%m-%d %H:%M} UTC", about, measurements)
         comparison = compare.compare(old, found) if old else None
         report.write(draft, found, measurements, comparison)
-    show(measurements, comparison)
+    show(measurements, comparison, answered)
     console.note(f"report: {folder.relative_to(ROOT) / 'report.html'}")
     return 0
 
@@ -134,13 +137,19 @@ def contenders(server: State) -> Iterator[list[Target]]:
         yield [Target.asked(workload.TEXTBOOK, PIPELINE, *where)]
 
 
-def show(measurements: list[Measurement], comparison: compare.Comparison | None) -> None:
+def show(
+    measurements: list[Measurement],
+    comparison: compare.Comparison | None,
+    answered: shares.Shares,
+) -> None:
     def put(table: Table) -> None:
         console.out.print(table, markup=False)  # a folder's name may look like markup
 
     put(terminal.figures(measurements))
     if shown := report.for_the_waterfall(measurements):
         put(terminal.waterfalls(shown))
+    if answered:
+        put(terminal.who_answered(answered))
     if comparison:
         for warning in comparison.warnings:
             console.note(f"the circumstances differ: {warning}")

@@ -26,6 +26,7 @@ class Sample:
     p99: float = 0.0
     requests: int = 0
     counted: dict[str, Counters] = field(default_factory=dict)
+    answered: dict[str, int] = field(default_factory=dict)  # by each server, if there are several
     failure: str = ""
 
 

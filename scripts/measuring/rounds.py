@@ -65,16 +65,20 @@ def _hardest_of_each(configurations: Sequence[Configuration]) -> list[Configurat
 
 def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float) -> Sample:
     target = configuration.target
-    before = waterfall.fetch(target.http)
+    servers = target.servers or {"": target.http}
+    before = waterfall.fetch_each(servers)
     try:
         figures = analyzer.run(configuration, seconds)
     except Failed as fault:
         return Sample(failure=str(fault))
-    counted = waterfall.between(before, waterfall.fetch(target.http))
+    after = waterfall.fetch_each(servers)
+    by_server = {name: waterfall.between(before[name], after[name]) for name in servers}
+    counted = waterfall.together(by_server.values())
     failed = counted[target.model].failed
     return Sample(
         **dataclasses.asdict(figures),
         counted={name: counted[name] for name in {target.model, *target.steps}},
+        answered={n: each[target.model].requests for n, each in by_server.items() if n},
         failure=f"{failed} requests failed" if failed else "",
     )
 

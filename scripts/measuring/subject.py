@@ -10,6 +10,7 @@ from bundle_serving.pictures import Transform
 from scripts.measuring import machine, workload
 from scripts.measuring.workload import Target
 from scripts.recipes.pipelines import Pipeline
+from scripts.server import in_each
 from scripts.server.served import served_version
 from scripts.stacks.state import State
 
@@ -35,9 +36,7 @@ def of(server: State, pipeline: Pipeline) -> Subject:
     return Subject(
         f"{pipeline.ensemble}, serving {served['network']}",
         (ensemble,),
-        Target.asked(workload.NETWORK, str(network), server.http, server.grpc)
-        if takes_pixels
-        else None,
+        _target(server, str(network), workload.NETWORK) if takes_pixels else None,
         Transform(**version.workspace.manifest.transform) if takes_pixels else None,
         served,
         ensemble.steps,
@@ -45,4 +44,8 @@ def of(server: State, pipeline: Pipeline) -> Subject:
 
 
 def asked(server: State, pipeline: Pipeline, label: str = workload.ENSEMBLE) -> Target:
-    return Target.asked(label, pipeline.ensemble, server.http, server.grpc)
+    return _target(server, pipeline.ensemble, label)
+
+
+def _target(server: State, model: str, label: str) -> Target:
+    return Target.asked(label, model, server.http, server.grpc, in_each.addresses(server))

@@ -10,6 +10,7 @@ from rich.text import Text
 from scripts.base import console
 from scripts.measuring.compare import Comparison
 from scripts.measuring.measurement import Measurement, against, held_against
+from scripts.measuring.shares import Shares, rows
 from scripts.measuring.waterfall import Waterfall
 from scripts.measuring.workload import NETWORK
 
@@ -72,6 +73,16 @@ def waterfalls(shown: Sequence[Measurement]) -> Table:
             table.add_row(*cells, _bar(at, length, flow.client))
             at += length
         table.add_row("  together", "", "", "", "", f"{flow.client:.1f}")
+    return table
+
+
+def who_answered(shares: Shares) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("answered by", no_wrap=True)
+    for heading in ("", "requests", "share"):
+        table.add_column(heading, justify="right")
+    for protocol, server, count, share in rows(shares):
+        table.add_row(server, protocol, f"{count:,}", f"{share:.0%}")
     return table
 
 

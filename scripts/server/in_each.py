@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from bundle_serving import PIPELINE
+from bundle_serving.address import Address
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU, Layout
@@ -19,6 +21,9 @@ from scripts.settings.settings import Settings
 from scripts.stacks import flavour
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
+
+if TYPE_CHECKING:  # it takes long to load what talks to Docker
+    from scripts.stacks.swarm import SwarmStack
 
 
 def pipelines_of(stack: Stack, settings: Settings, version: Version) -> dict[str, int]:
@@ -54,6 +59,17 @@ def unload(server: State, ensemble: str) -> None:
         left = {name: number for name, number in server.pipelines.items() if name != ensemble}
         stack.start(with_pipelines(stack, server, left))
     extra.forget(ensemble)
+
+
+def addresses(server: State) -> dict[str, Address]:
+    """Of each server of a swarm, by its name, at the balancer here."""
+    if not server.pipelines:
+        return {}
+    stack = cast("SwarmStack", flavour.stack(server.flavour, server.started_with))
+    return {
+        f"{task.name}@{task.node}": replace(server.http, server=task.address)
+        for task in stack.servers()
+    }
 
 
 def with_pipelines(stack: Stack, server: State, loads: Mapping[str, int]) -> State:
