@@ -102,10 +102,6 @@ def to(
     served_with = up_now.server.started_with.over(new.settings)
     layout = layouts.layout(served_with, engines.of(up_now.stack))
     require_sound(old, new, layout.engine)
-    if canary and up_now.swarm:
-        raise UserError(
-            "a swarm has no canary: each of its servers is proved before it is asked", "omit CANARY"
-        )
     if judge_labels:
         require_trained(old, new)
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
@@ -135,7 +131,7 @@ def to(
                 if isinstance(switch, Switch):
                     proof = _turn(switch, stream, up_now, canary, least)
                 else:
-                    proof = _turn_each(switch, stream, up_now, least, answers)
+                    proof = _turn_each(switch, stream, up_now, canary, least, answers)
         except BaseException as fault:
             # A second Ctrl-C must not interrupt the way back.
             with interrupts.ignored():
@@ -193,6 +189,7 @@ def _turn_each(
     fleet: Fleet,
     stream: Stream,
     up_now: Up,
+    canary: float | None,
     least_agreement: float,
     answers: Sequence[Answer],
 ) -> str:
@@ -202,6 +199,8 @@ def _turn_each(
     proved = answers[: len(stream.questions)]
     _compare_answers(_gists(old, live), _gists(new, proved), new, least_agreement)
     before = _watch(stream, seconds, f"version {old.number} alone, for comparison")
+    if canary:
+        _try_out(fleet, stream, up_now, canary)
     mark, began = stream.taken(), time.monotonic()
     fleet.turn()
     took = time.monotonic() - began
@@ -212,6 +211,21 @@ def _turn_each(
     what = f"version {new.number} live, on trial"
     after = _judge(stream, what, new.number, seconds, ratio, before)
     return f"all servers in {took:.0f} s, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+
+
+def _try_out(fleet: Fleet, stream: Stream, up_now: Up, canary: float) -> None:
+    """Some servers with the new version, which are compared with the others."""
+    seconds, new = up_now.settings.watch_seconds, fleet.new
+    fleet.beside(canary)
+    servers = fleet.servers
+    stream.servers, stream.share = servers, canary / 100
+    stream.candidate = (new.pipeline.ensemble, new.number)
+    count, every = len(servers[new.number]), sum(map(len, servers.values()))
+    what = f"version {new.number} on {count} of {every} servers"
+    _judge(stream, what, new.number, seconds * CANARY_TIMES, up_now.settings.max_p99_ratio)
+    stream.candidate, stream.servers, stream.share = None, {}, 0
+    if fleet.servers[new.number] != servers[new.number]:
+        raise Refused(new.number, "one of its servers ended")
 
 
 def _judge(

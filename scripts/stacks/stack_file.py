@@ -18,9 +18,10 @@ from scripts.base.errors import UserError
 
 Service = dict[str, Any]
 
-SERVER, BALANCER = "server", "balancer"
-# Docker's name for the addresses of all tasks of a service.
-SERVERS = f"tasks.{SERVER}"
+SERVER, CANARY, BALANCER = "server", "canary", "balancer"
+# What servers and canaries are called alike, and Docker's name for all of their addresses.
+ALIAS = "servers"
+SERVERS = f"tasks.{ALIAS}"
 
 # The same in a stack.
 KEPT = (
@@ -100,6 +101,17 @@ def of(server: Service, given: Given) -> dict[str, Any]:
     }
 
 
+def with_canary(stack: dict[str, Any], new: dict[str, Any], count: int) -> dict[str, Any]:
+    """So many servers of the new stack beside those of the other; the balancers do not tell them
+    apart."""
+    server = new["services"][SERVER]
+    canary = server | {"deploy": server["deploy"] | {"replicas": count}}
+    return stack | {
+        "services": stack["services"] | {CANARY: canary},
+        **{kind: new[kind] | stack[kind] for kind in ("secrets", "configs")},
+    }
+
+
 def _require_known(server: Service) -> None:
     for name in server.keys() - {*KEPT, *TRANSLATED, *LEFT_OUT}:
         raise UserError(f"a swarm's services have no {name}", "remove it from COMPOSE_OVERRIDE")
@@ -111,6 +123,7 @@ def _server(
     healthcheck = server["healthcheck"]
     return {
         "image": given.image,
+        "networks": {"default": {"aliases": [ALIAS]}},
         "volumes": _mounts(server, given.models),
         "secrets": _handed(secrets),
         "configs": [
