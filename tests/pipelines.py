@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bundle_serving import PIPELINE
-from scripts.steps.infer import Answer
+from bundle_serving.infer import Answer
 from tests.project import ROOT, Project
 
 if TYPE_CHECKING:  # which imports PyTorch

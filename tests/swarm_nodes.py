@@ -24,6 +24,7 @@ from tests.project import run, wait_until
 # What the containers of the nodes use, and the nodes among themselves; nothing else on a machine of
 # tests does.
 NODES = "10.213.0"
+HOST = f"{NODES}.254"
 BRIDGES, POOLS, OVERLAYS = "10.214.{}.1/24", "10.215.{}.0/24", "10.216.0.0/16"
 START_S = 60
 
@@ -107,7 +108,7 @@ def of(count: int, folder: Path) -> Iterator[list[Node]]:
         run(*inside, "link", "add", "bridge", "type", "bridge")
         run(*inside, "link", "set", "bridge", "up")
         # This machine too, which asks them.
-        _plug(stack, mark, "1", f"{NODES}.254", f"tbs{os.getpid()}")
+        _plug(stack, mark, "1", HOST, f"tbs{os.getpid()}")
         nodes = []
         for number in range(1, count + 1):
             node = Node(number, f"{mark}-{number}", folder / f"node{number}")

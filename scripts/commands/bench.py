@@ -33,6 +33,7 @@ from scripts.measuring import (
     photos,
     report,
     results,
+    shares,
     subject,
     terminal,
     workload,
@@ -99,10 +100,12 @@ def main() -> int:
             "seconds": round(seconds, 2),
             "most_spread": MOST_SPREAD,
         }
+        answered = shares.of(measurements)
+        about |= {"servers": answered} if answered else {}
         found = results.as_dict(f"{began:%Y-%m-%d %H:%M} UTC", about, measurements)
         comparison = compare.compare(old, found) if old else None
         report.write(draft, found, measurements, comparison)
-    show(measurements, comparison)
+    show(measurements, comparison, answered)
     console.note(f"report: {folder.relative_to(ROOT) / 'report.html'}")
     return 0
 
@@ -135,7 +138,11 @@ def contenders(server: State) -> Iterator[list[Target]]:
         yield [Target.asked(workload.TEXTBOOK, PIPELINE, *where)]
 
 
-def show(measurements: list[Measurement], comparison: compare.Comparison | None) -> None:
+def show(
+    measurements: list[Measurement],
+    comparison: compare.Comparison | None,
+    answered: shares.Shares,
+) -> None:
     def put(table: Table) -> None:
         console.out.print(table, markup=False)  # a folder's name may look like markup
 
@@ -144,6 +151,8 @@ def show(measurements: list[Measurement], comparison: compare.Comparison | None)
         put(terminal.waterfalls(shown))
         if any(one.cpu_ms for one in shown):
             put(terminal.processor(shown))
+    if answered:
+        put(terminal.who_answered(answered))
     if comparison:
         for warning in comparison.warnings:
             console.note(f"the circumstances differ: {warning}")

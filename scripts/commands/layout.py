@@ -18,7 +18,7 @@ from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import history, layout_number, model_folders
-from scripts.server import engines, served, up
+from scripts.server import engines, layouts, served, up
 from scripts.server.recover import recover
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
@@ -36,7 +36,7 @@ def main() -> int:
         )
     layout_number.require_known(layout_number.here())
     stack = ran_before.of(settings)
-    how = up.layout(settings, engines.of(stack))
+    how = layouts.layout(settings, engines.of(stack))
     with lock.one_at_a_time():
         if sys.argv[1:] == ["candidate"]:
             lay_out_candidate(how)

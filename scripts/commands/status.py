@@ -80,7 +80,7 @@ def _engine(known: State, version: Version) -> str:
 
 def _servers(stack: SwarmStack) -> Table:
     table = Table("on the swarm", "node", "state", "", box=None)
-    for task in (*stack.tasks(), *stack.tasks(BALANCER)):
+    for task in (*stack.servers(), *stack.tasks(BALANCER)):
         table.add_row(task.name, task.node, task.state, task.error)
     return table
 

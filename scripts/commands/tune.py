@@ -29,8 +29,9 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, Share
 from scripts.repository.model_folders import lay_out
 from scripts.server import engines
+from scripts.server.layouts import layout
 from scripts.server.served import serving
-from scripts.server.up import bring_up, layout
+from scripts.server.up import bring_up
 from scripts.settings import arguments, dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import time
 
-from scripts.base import console
+from bundle_serving import PIPELINE
+from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.repository import live
-from scripts.server import extra, loading, model_control
+from scripts.server import extra, in_each, loading, model_control
 from scripts.stacks.state import State
 
 
 def main() -> int:
     server = model_control.server()
-    server.require_one_server()
     name = model_control.named(server)
+    if name != PIPELINE and name in server.pipelines:
+        with lock.one_at_a_time():
+            in_each.unload(server, name)
+        console.note(f"unloaded from each server: {name}")
+        return 0
+    server.require_one_server()
     if name in model_control.pipeline():
         raise UserError(
             f"{live.called(name)} is needed to answer pictures",

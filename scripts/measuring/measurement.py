@@ -29,6 +29,7 @@ class Sample:
     counted: dict[str, Counters] = field(default_factory=dict)
     # Of the server's processor time, milliseconds per picture, by process.
     cpu_ms: dict[str, float] = field(default_factory=dict)
+    answered: dict[str, int] = field(default_factory=dict)  # by each server, if there are several
     failure: str = ""
     number: int = 0  # of the round
 

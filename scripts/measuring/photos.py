@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from bundle_client.sources import pictures_in
+from bundle_serving.infer import Question
 from bundle_serving.pictures import PictureError, Transform, to_pixels
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes.recipe import Recipe
-from scripts.steps.infer import Question
 from scripts.steps.workspace import Workspace
 
 DRAWN = ROOT / "build" / "cache" / "photos"

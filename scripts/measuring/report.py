@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from scripts.measuring import plots, results
+from scripts.measuring import plots, results, shares
 from scripts.measuring.compare import Comparison
 from scripts.measuring.measurement import Measurement, against, held_against
 from scripts.measuring.terminal import ratio
@@ -51,6 +51,7 @@ def write(
         found=found,
         headlines=headlines(measurements),
         rows=[(one, against(one, measurements)) for one in measurements],
+        shares=shares.rows(found.get("servers", {})),
         beside=held_against(measurements),
         plots={name: plots.svg(figure) for name, figure in figures.items()},
         comparison=comparison,

@@ -55,7 +55,8 @@ def _range(one: Measurement) -> dict[str, float]:
 
 
 def _round(sample: Any) -> dict[str, Any]:
-    return {name: value for name, value in asdict(sample).items() if name != "counted"}
+    shown = {name: value for name, value in asdict(sample).items() if name != "counted"}
+    return shown if sample.answered else {n: v for n, v in shown.items() if n != "answered"}
 
 
 def load(path: Path) -> dict[str, Any]:

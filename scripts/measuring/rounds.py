@@ -86,17 +86,20 @@ def _hardest_of_each(configurations: Sequence[Configuration]) -> list[Configurat
 
 def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float) -> Sample:
     target = configuration.target
-    before, spent = waterfall.fetch(target.http), processor.fetch(target.metrics)
+    servers = target.servers or {"": target.http}
+    before, spent = waterfall.fetch_each(servers), processor.fetch(target.metrics)
     try:
         figures = analyzer.run(configuration, seconds)
     except Failed as fault:
         return Sample(failure=str(fault))
-    counted = waterfall.between(before, waterfall.fetch(target.http))
+    after, now = waterfall.fetch_each(servers), processor.fetch(target.metrics)
+    by_server = {name: waterfall.between(before[name], after[name]) for name in servers}
+    counted = waterfall.together(by_server.values())
     pictures, failed = counted[target.model].pictures, counted[target.model].failed
-    now = processor.fetch(target.metrics)
     return Sample(
         **dataclasses.asdict(figures),
         counted={name: counted[name] for name in {target.model, *target.steps}},
+        answered={n: each[target.model].requests for n, each in by_server.items() if n},
         cpu_ms=processor.per_picture(spent, now, pictures),
         failure=f"{failed} requests failed" if failed else "",
     )

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
 from scripts.measuring import machine, workload
 from scripts.measuring.workload import Target
 from scripts.recipes.pipelines import Pipeline
+from scripts.server import in_each
 from scripts.server.served import served_version
 from scripts.stacks.state import State
 
@@ -36,7 +36,7 @@ def of(server: State, pipeline: Pipeline) -> Subject:
     return Subject(
         f"{pipeline.ensemble}, serving {served['network']}",
         (ensemble,),
-        Target.asked(workload.NETWORK, str(network), *_where(server)) if takes_pixels else None,
+        _target(server, str(network), workload.NETWORK) if takes_pixels else None,
         Transform(**version.workspace.manifest.transform) if takes_pixels else None,
         served,
         ensemble.steps,
@@ -44,10 +44,11 @@ def of(server: State, pipeline: Pipeline) -> Subject:
 
 
 def asked(server: State, pipeline: Pipeline, label: str = workload.ENSEMBLE) -> Target:
-    return Target.asked(label, pipeline.ensemble, *_where(server))
+    return _target(server, pipeline.ensemble, label)
 
 
-def _where(server: State) -> tuple[Address, Address, Address | None]:
+def _target(server: State, model: str, label: str) -> Target:
     tells = server.flavour in ("local", "cpu")  # on a swarm one of several would
     metrics = server.where(server.started_with.metrics_port) if tells else None
-    return server.http, server.grpc, metrics
+    servers = in_each.addresses(server)
+    return Target.asked(label, model, server.http, server.grpc, servers, metrics)

@@ -11,6 +11,7 @@ from scripts.base import console
 from scripts.measuring.compare import Comparison
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.measurement import Measurement, against, held_against
+from scripts.measuring.shares import Shares, rows
 from scripts.measuring.waterfall import Waterfall
 from scripts.measuring.workload import NETWORK
 
@@ -90,6 +91,16 @@ def processor(shown: Sequence[Measurement]) -> Table:
         parts = ", ".join(f"{name} {ms:.1f}" for name, ms in spent.items() if ms >= LEAST_MS)
         name = f"{asked.target.label}, {asked.inputs.name}, {asked.concurrency} at a time"
         table.add_row(name, f"{sum(spent.values()):.1f}", parts)
+    return table
+
+
+def who_answered(shares: Shares) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("answered by", no_wrap=True)
+    for heading in ("", "requests", "share"):
+        table.add_column(heading, justify="right")
+    for protocol, server, count, share in rows(shares):
+        table.add_row(server, protocol, f"{count:,}", f"{share:.0%}")
     return table
 
 

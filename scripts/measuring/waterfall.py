@@ -55,6 +55,10 @@ def fetch(address: Address) -> dict[str, Counters]:
     return parse(triton_api.get(address, "/models/stats"))
 
 
+def fetch_each(servers: Mapping[str, Address]) -> dict[str, dict[str, Counters]]:
+    return {name: fetch(address) for name, address in servers.items()}
+
+
 def between(before: Mapping[str, Counters], after: Mapping[str, Counters]) -> dict[str, Counters]:
     return {name: after[name] - before.get(name, Counters()) for name in after}
 

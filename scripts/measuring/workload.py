@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from bundle_serving.address import Address
 from scripts.measuring.photos import Inputs
@@ -11,6 +11,8 @@ from scripts.server import triton_api
 
 ENSEMBLE, NETWORK, TEXTBOOK = "ensemble", "bare network", "textbook recipe"
 CASCADE = "cascade"
+
+ONE: Mapping[str, Address] = {}
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,25 @@ class Target:
     steps: tuple[
         str, ...
     ]  # an ensemble's models in the order of its config; otherwise the model itself
+    # Where each counts what it answered; empty: at `http`, because it is one.
+    servers: Mapping[str, Address] = field(default_factory=dict, compare=False)
     metrics: Address | None = None  # if it tells what its processes spend
 
     @classmethod
     def asked(
-        cls, label: str, model: str, http: Address, grpc: Address, metrics: Address | None = None
+        cls,
+        label: str,
+        model: str,
+        http: Address,
+        grpc: Address,
+        servers: Mapping[str, Address] = ONE,
+        metrics: Address | None = None,
     ) -> Target:
         config = triton_api.get(http, f"/models/{model}/config")
         steps = config.get("ensemble_scheduling", {}).get("step", [])
         names = tuple(step["model_name"] for step in steps) or (model,)
-        return cls(label, model, http, grpc, config["input"][0]["name"], names, metrics)
+        takes = config["input"][0]["name"]
+        return cls(label, model, http, grpc, takes, names, servers, metrics)
 
 
 @dataclass(frozen=True)

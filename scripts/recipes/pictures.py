@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving.infer import Question
 from scripts.recipes.asking import Server, about_pictures
 from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.recipe import Recipe
-from scripts.steps.infer import Question
 from scripts.steps.manifest import EXPECTED
 from scripts.steps.workspace import Workspace
 

@@ -12,15 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import PrivateAttr
 
-from bundle_serving import agreement
+from bundle_serving import agreement, golden
 from bundle_serving.agreement import Agreement
+from bundle_serving.infer import Answer, Question
 from scripts.base.paths import ROOT
 from scripts.recipes.asking import Server as Server
 from scripts.recipes.layout import CPU, Engine, Layout
 from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
-from scripts.steps import golden
-from scripts.steps.infer import Answer, Question
 from scripts.steps.manifest import ExportSpec
 from scripts.steps.workspace import Workspace
 
@@ -187,6 +186,10 @@ class Recipe(Part):
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         rows = np.stack([self.probabilities(each) for each in answers])
         return agreement.compared(self.expected(made), rows, self.reading)
+
+    def answered_by_itself(self, answer: Answer) -> bool:
+        """Whether no borrowed network decided it."""
+        return True
 
     @property
     def reading(self) -> str:

@@ -10,11 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.infer import Answer, Question, ask
 from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
 from scripts.recipes.layout import Engine
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, history, live
+from scripts.repository import archive, history, live, proofs
 from scripts.repository.archive import Version
 from scripts.rollout.preflight import (
     ANYWAY,
@@ -27,7 +28,7 @@ from scripts.rollout.preflight import (
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
 from scripts.rollout.verdict import FEW, Agreement, Figures, objection, undecided
-from scripts.server import engines, served, up
+from scripts.server import engines, layouts, served, up
 from scripts.server.control import Control
 from scripts.server.recover import recover
 from scripts.settings import dotenv_file
@@ -36,7 +37,6 @@ from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.steps import gate, samples
-from scripts.steps.infer import Answer, Question, ask
 from scripts.steps.samples import MOST_PICTURES
 from scripts.storage.shared import Shared
 
@@ -100,12 +100,8 @@ def to(
     old = up_now.version
     new = archive.load(old.pipeline, target)
     served_with = up_now.server.started_with.over(new.settings)
-    layout = up.layout(served_with, engines.of(up_now.stack))
+    layout = layouts.layout(served_with, engines.of(up_now.stack))
     require_sound(old, new, layout.engine)
-    if canary and up_now.swarm:
-        raise UserError(
-            "a swarm has no canary: each of its servers is proved before it is asked", "omit CANARY"
-        )
     if judge_labels:
         require_trained(old, new)
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
@@ -117,11 +113,13 @@ def to(
         layout,
         new.pipeline,
         new.workspace,
-        partial(up.lay_out, new, layout),
-        questions if up_now.swarm else (),
+        partial(layouts.lay_out, new, layout),
+        questions[len(recipe.golden(new.workspace)) :] if up_now.swarm else (),
     )
     require_room(memory, up_now.stack.room(), new)
     up_now.shared.record(history.BEGINS, target, how)
+    if up_now.swarm:
+        proofs.write(new, answers)
     switch = _switch(up_now, layout.engine, new)
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
     # The answers of untrained weights mean nothing.
@@ -133,7 +131,7 @@ def to(
                 if isinstance(switch, Switch):
                     proof = _turn(switch, stream, up_now, canary, least)
                 else:
-                    proof = _turn_each(switch, stream, up_now, least, answers)
+                    proof = _turn_each(switch, stream, up_now, canary, least, answers)
         except BaseException as fault:
             # A second Ctrl-C must not interrupt the way back.
             with interrupts.ignored():
@@ -191,14 +189,18 @@ def _turn_each(
     fleet: Fleet,
     stream: Stream,
     up_now: Up,
+    canary: float | None,
     least_agreement: float,
     answers: Sequence[Answer],
 ) -> str:
     seconds, ratio = up_now.settings.watch_seconds, up_now.settings.max_p99_ratio
     old, new = fleet.old, fleet.new
     live = _asked(up_now, new.pipeline.ensemble, old, stream.questions)
-    _compare_answers(_gists(old, live), _gists(new, answers), new, least_agreement)
+    proved = answers[: len(stream.questions)]
+    _compare_answers(_gists(old, live), _gists(new, proved), new, least_agreement)
     before = _watch(stream, seconds, f"version {old.number} alone, for comparison")
+    if canary:
+        _try_out(fleet, stream, up_now, canary)
     mark, began = stream.taken(), time.monotonic()
     fleet.turn()
     took = time.monotonic() - began
@@ -209,6 +211,21 @@ def _turn_each(
     what = f"version {new.number} live, on trial"
     after = _judge(stream, what, new.number, seconds, ratio, before)
     return f"all servers in {took:.0f} s, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+
+
+def _try_out(fleet: Fleet, stream: Stream, up_now: Up, canary: float) -> None:
+    """Some servers with the new version, which are compared with the others."""
+    seconds, new = up_now.settings.watch_seconds, fleet.new
+    fleet.beside(canary)
+    servers = fleet.servers
+    stream.servers, stream.share = servers, canary / 100
+    stream.candidate = (new.pipeline.ensemble, new.number)
+    count, every = len(servers[new.number]), sum(map(len, servers.values()))
+    what = f"version {new.number} on {count} of {every} servers"
+    _judge(stream, what, new.number, seconds * CANARY_TIMES, up_now.settings.max_p99_ratio)
+    stream.candidate, stream.servers, stream.share = None, {}, 0
+    if fleet.servers[new.number] != servers[new.number]:
+        raise Refused(new.number, "one of its servers ended")
 
 
 def _judge(
@@ -339,9 +356,10 @@ def _go_back(switch: Switch | Fleet, how: str, fault: BaseException) -> None:
 def _remember(up_now: Up, new: Version, how: str) -> None:
     """For later commands: otherwise `make up` would find a version that it does not expect."""
     decided = new.settings
-    remembered = up_now.server.settings | decided
-    fingerprint = up.fingerprint(up_now.stack, up_now.server.started_with)
-    replace(up_now.server, settings=remembered, fingerprint=fingerprint).save()
+    known = state.load() or up_now.server
+    settings, loads = known.settings | decided, known.pipelines
+    mark = layouts.fingerprint(up_now.stack, known.started_with, loads)
+    replace(known, settings=settings, fingerprint=mark).save()
     written = dotenv_file.read()
     changed = {name: value for name, value in decided.items() if written.get(name, value) != value}
     if changed:

@@ -6,12 +6,12 @@ import http.client
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bundle_serving.address import Address
-from scripts.steps import infer
-from scripts.steps.infer import Question
+from bundle_serving import infer
+from bundle_serving.address import SERVER_HEADER, Address
+from bundle_serving.infer import Question
 
 THREADS = 2
 PAUSE_S = 0.01
@@ -38,6 +38,8 @@ class Stream:
     serves: int
     candidate: tuple[str, int] | None = None  # its model and version
     share: float = 0.0  # of the requests go to the candidate
+    # On a swarm, those that are asked for a version, while some have another one.
+    servers: Mapping[int, Sequence[str]] = field(default_factory=dict)
     _answers: list[Answer] = field(default_factory=list, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _threads: list[threading.Thread] = field(default_factory=list, init=False)
@@ -76,12 +78,15 @@ class Stream:
             if self.candidate and owed >= 1:
                 owed -= 1
                 model, version = self.candidate
-            question = asked[version] % len(self.questions)
+            number = asked[version]
+            question = number % len(self.questions)
             asked[version] += 1
+            servers = self.servers.get(version)
+            to = {SERVER_HEADER: servers[number % len(servers)]} if servers else {}
             began = time.perf_counter()
             gist, fault = None, ""
             try:
-                gist = self.gist(infer.ask(connection, model, self.questions[question]))
+                gist = self.gist(infer.ask(connection, model, self.questions[question], to))
             except (OSError, http.client.HTTPException, ValueError) as raised:
                 connection.close()
                 fault = str(raised) or type(raised).__name__

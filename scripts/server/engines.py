@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from bundle_serving import golden
+from bundle_serving.infer import Answer, Question
 from scripts import bootstrap
 from scripts.base import console, disk, files
 from scripts.base.errors import UserError
@@ -19,8 +21,7 @@ from scripts.repository import live, model_folders, switches
 from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack
 from scripts.stacks.local import run_here
-from scripts.steps import engine, gate, golden, plan, quantise
-from scripts.steps.infer import Answer, Question
+from scripts.steps import engine, gate, plan, quantise
 from scripts.steps.manifest import why_export
 from scripts.steps.workspace import Workspace
 
@@ -203,7 +204,7 @@ def prove_served(
     more: Sequence[Question] = (),
 ) -> tuple[int, list[Answer]]:
     """Checks the whole ensemble on a temporary server. Returns the memory that it takes, and its
-    answers to `more` requests, which are not judged here."""
+    answers to the requests with known answers and to `more`, which are not judged here."""
     recipe, repository = pipeline.recipe, CANDIDATE / "repository"
     precision, borrowed = precision_of(made, layout.engine), recipe.borrowed(layout.engine)
     words: list[str | Path] = [word for model in borrowed for word in ("--load", model)]
@@ -220,7 +221,7 @@ def prove_served(
         )
         answers = judge_candidate(layout, pipeline, made)
         memory = int(json.loads((CANDIDATE / "seen.json").read_text())["memory"])
-        return memory, answers[len(answers) - len(more) :]
+        return memory, answers
     finally:
         shutil.rmtree(CANDIDATE, ignore_errors=True)
 

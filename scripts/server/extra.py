@@ -12,7 +12,9 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.repository import live
+from scripts.repository.archive import Version
 from scripts.server import loading, own_models
+from scripts.server.served import serving
 from scripts.stacks.state import State
 from scripts.storage.shared import Shared
 
@@ -50,6 +52,13 @@ def load_again(server: State) -> None:
                 loading.load(server.grpc, model, LOAD_TIMEOUT_S)
         except UserError as fault:
             console.note(f"{model} could not be loaded again: {fault.cause}; {fault.remedy}")
+
+
+def remembered() -> list[Version]:
+    """The live versions of the pipelines that the last server had besides the main one."""
+    loaded = _loaded()
+    found = [serving(each) for each in pipelines.others() if loaded and each.ensemble in loaded]
+    return [version for version in found if version]
 
 
 def remember(model: str) -> None:

@@ -35,6 +35,7 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
             limit = server.started_with.start_timeout
             stack = flavour.stack(server.flavour, server.started_with)
             if stack.in_place:
+                _lay_out(version, engines.of(stack))
                 cast("SwarmStack", stack).go_back(server)
             else:
                 with lock.hands_off():
@@ -51,15 +52,19 @@ def _recover(control: Control, engine: Engine, version: Version, shared: Shared)
     # If a folder were removed while it is loading, the model's process would end silently, and
     # Triton would wait for it forever.
     control.wait_for(version.models)
-    live.place(version, live.REPOSITORY)
-    live.leave_only(version)
-    model_folders.write_labels(version.pipeline, version.workspace, engine, live.REPOSITORY)
+    _lay_out(version, engine)
     shared.push_live()
     ensemble = version.pipeline.ensemble
     config = model_folders.config_in_use(live.REPOSITORY, ensemble, engine)
     as_committed(control, engine, [*control.in_use(config, version.models), ensemble])
     with suppress(UserError):  # there may be no candidate
         control.unload(candidate_of(version.pipeline))
+
+
+def _lay_out(version: Version, engine: Engine) -> None:
+    live.place(version, live.REPOSITORY)
+    live.leave_only(version)
+    model_folders.write_labels(version.pipeline, version.workspace, engine, live.REPOSITORY)
 
 
 def candidate_of(pipeline: Pipeline) -> str:

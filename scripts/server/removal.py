@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from scripts.recipes.pipelines import Pipeline
-from scripts.server import extra, loading
+from scripts.server import extra, in_each, loading
 from scripts.stacks.state import State
 
 
 def unload(pipeline: Pipeline, server: State | None) -> None:
     """Before its files go: removing those of a loaded model hangs its process."""
     recipe = pipeline.recipe
-    if server:
+    if server and server.pipelines:
+        in_each.unload(server, recipe.ensemble)
+    elif server:
         for model in (recipe.ensemble, *sorted(recipe.members)):
             loading.unload(server.grpc, model, extra.LOAD_TIMEOUT_S)
     extra.forget(recipe.ensemble)

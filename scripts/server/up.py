@@ -6,30 +6,27 @@ A running server that fits is left alone.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 
 from bundle_serving import PIPELINE
 from bundle_serving.server_log import first_error
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
-from scripts.recipes.layout import CPU, Decoding, Engine, Layout, Share
+from scripts.recipes.layout import Layout
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.write import write
-from scripts.repository import archive, history, layout_number, live, model_folders, proof
+from scripts.repository import archive, history, layout_number, live, model_folders
 from scripts.repository.archive import Version
-from scripts.server import engines, extra
+from scripts.server import engines, extra, in_each
 from scripts.server.healthy import unhealthy_reason
+from scripts.server.layouts import fingerprint, laid_out, lay_out, layout
 from scripts.server.recover import recover
 from scripts.server.served import described, serving
-from scripts.settings.settings import SERVER, Settings, names
-from scripts.stacks import admin_key, exposure, flavour, state
+from scripts.settings.settings import Settings
+from scripts.stacks import exposure, flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.storage import old_versions, on_demand
@@ -37,9 +34,6 @@ from scripts.storage.shared import Shared
 
 # Seconds that the keeper gets to restore a server that does not answer.
 KEEPERS_S = 15
-
-# The network's hash is in the manifest beside it.
-NOT_HASHED = (".onnx", ".plan", ".pyc")
 
 
 def bring_up(settings: Settings) -> State:
@@ -70,7 +64,8 @@ def bring_up(settings: Settings) -> State:
         if settings.repository:
             _place_others(settings, layout(settings, engines.of(stack)))
         shared.push_live()
-        server = _serve(stack, settings, version)
+        loads = in_each.pipelines_of(stack, settings, version) if stack.in_place else {}
+        server = _serve(stack, settings, version, loads)
         _record(shared, version, seed, settings)
         if not stack.in_place:
             extra.load_again(server)
@@ -80,8 +75,7 @@ def bring_up(settings: Settings) -> State:
 
 
 def bring_up_beside(pipeline: Pipeline, server: State) -> State:
-    """Loads another pipeline into the running server."""
-    server.require_one_server()
+    """Loads another pipeline into the running server, or into each of a swarm's."""
     with lock.one_at_a_time():
         shared = Shared(server.started_with, pipeline)
         shared.pull()
@@ -95,7 +89,10 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
             write(pipeline.recipe, folders.own().models)
         before = laid_out(pipeline)
         version = made_live(stack, settings, pipeline, seed, shared)
-        extra.load(server, pipeline.ensemble, laid_out(pipeline) != before)
+        if stack.in_place:
+            server = in_each.load(stack, server, version)
+        else:
+            extra.load(server, pipeline.ensemble, laid_out(pipeline) != before)
         _record(shared, version, seed, settings)
         console.note(f"up: {described(server, version)}")
     return server
@@ -159,37 +156,9 @@ def made_live(
     return version
 
 
-def lay_out(version: Version, how: Layout, target: Path) -> None:
-    """Lays out a version in a repository, configured for this machine. Its steps are its own: those
-    of another pipeline may be more or fewer."""
-    model_folders.furnish(target)
-    live.place(version, target)
-    how = replace(how, one_step=version.one_step)
-    model_folders.configure(version.pipeline, version.workspace, how, target)
-    if version.pipeline.first:
-        proof.write(version, target)
-
-
-def layout(settings: Settings, engine: Engine) -> Layout:
-    preprocessing = Share.preprocessing(settings)
-    decoding = Decoding(settings.preprocess, settings.decode, settings.max_megapixels)
-    if engine is CPU:
-        shares = preprocessing, Share.network(settings)
-        return Layout(engine, decoding, *shares, one_step=settings.steps == "1")
-    if settings.steps == "1":
-        raise UserError(
-            "STEPS=1 is for a CPU: on a GPU the network is a step of its own", "use STEPS=3"
-        )
-    from scripts.stacks.gpu import (
-        scores_stay,
-    )  # with what talks to Docker, which takes long to load
-
-    network = Share(settings.network_instances or 0, threads=1)
-    return Layout(engine, decoding, preprocessing, network, scores_stay(settings))
-
-
-def _serve(stack: Stack, settings: Settings, version: Version) -> State:
-    wanted = State(stack.flavour, fingerprint(stack, settings), settings.values)
+def _serve(stack: Stack, settings: Settings, version: Version, loads: dict[str, int]) -> State:
+    mark = fingerprint(stack, settings, loads)
+    wanted = State(stack.flavour, mark, settings.values, pipelines=loads)
     known = state.load()
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
         if unhealthy_reason(stack, known, PIPELINE) is None or _restored(stack, known):
@@ -241,22 +210,3 @@ def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
                     "see make logs; on a slow machine, raise START_TIMEOUT",
                 )
             time.sleep(0.2)
-
-
-def fingerprint(stack: Stack, settings: Settings) -> str:
-    """A hash of everything that a running server was started from, without other pipelines, which
-    are loaded later."""
-    started_with = [stack.version(), *(settings[name] for name in names(SERVER))]
-    started_with += [str(admin_key.mark()), exposure.mark(settings), laid_out(pipelines.first())]
-    return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
-
-
-def laid_out(pipeline: Pipeline) -> str:
-    """A hash of a pipeline's files in the server's repository."""
-    hasher = hashlib.sha256()
-    models = (live.REPOSITORY / model for model in (*pipeline.recipe.members, pipeline.ensemble))
-    for path in sorted(path for model in models for path in model.rglob("*")):
-        if path.is_file() and path.suffix not in NOT_HASHED:
-            name = path.relative_to(live.REPOSITORY)
-            hasher.update(f"{name}\0".encode() + path.read_bytes())
-    return hasher.hexdigest()

@@ -36,15 +36,13 @@ UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
 
 def write(settings: Settings, registry: str) -> Path:
     """Returns the folder for `kubectl apply --kustomize`."""
-    if settings.flavour == "gpu":
-        raise UserError(
-            "settings for a GPU are not written: that flavour has no door",
-            "start from deploy/kubernetes/overlays/gpu (docs/kubernetes.md)",
-        )
+    on_gpu = settings.flavour == "gpu"
     # Others reach a pod, whatever BIND says of this machine.
     reached = settings.replaced(BIND="0.0.0.0")
     location = _reachable(from_settings(settings))
-    exposure.require_keys(reached)
+    if on_gpu and location:
+        raise UserError("pods with a GPU read a volume, not S3", "leave REPOSITORY empty")
+    exposure.require_keys(reached, has_door=not on_gpu)
     shown = exposure.of(reached)
     with files.whole_folder(TARGET) as target:
         secrets = target / "secrets"
@@ -68,14 +66,15 @@ def write(settings: Settings, registry: str) -> Path:
 
 def _job(settings: Settings, registry: str) -> dict[str, Any]:
     """What fills the claim."""
+    on_gpu = settings.flavour == "gpu"
+    images = ("export-gpu", "layout", "server-gpu") if on_gpu else ("export", "layout", "server")
+    built_with = (*BUILT_WITH, "POSTPROCESS") if on_gpu else BUILT_WITH
     return {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": ["../../../deploy/kubernetes/jobs/cpu"],
-        "images": [_image(registry, service) for service in ("export", "layout", "server")],
-        "configMapGenerator": [
-            _merged(f"{SERVICE}-build", {name: settings[name] for name in BUILT_WITH})
-        ],
+        "resources": [f"../../../deploy/kubernetes/jobs/{'gpu' if on_gpu else 'cpu'}"],
+        "images": [_image(registry, service) for service in images],
+        "configMapGenerator": [_merged(f"{SERVICE}-build", {n: settings[n] for n in built_with})],
     }
 
 
@@ -96,9 +95,10 @@ def _overlay(
     secrets: list[dict[str, Any]],
     plain: bool,
 ) -> dict[str, Any]:
-    stack = DockerStack(settings)
-    memory = quantity(stack.memory_limit)
-    environment = {name: settings[name] for name in (*names(DOOR), "CACHE_MB", "BIND")}
+    stack, on_gpu = DockerStack(settings), settings.flavour == "gpu"
+    memory = quantity(settings.gpu_memory if on_gpu else stack.memory_limit)
+    of_the_door = () if on_gpu else (*names(DOOR), "CACHE_MB", "BIND")
+    environment = {name: settings[name] for name in of_the_door}
     patches = [
         _replaced("Deployment", f"{CONTAINER}/resources/requests/memory", memory),
         _replaced("Deployment", f"{CONTAINER}/resources/limits/memory", memory),
@@ -111,14 +111,15 @@ def _overlay(
     if location:
         environment["REPOSITORY"] = str(location)
         patches.append(_replaced("NetworkPolicy", "/spec/egress/1/ports/0/port", location.port))
-    overlay = "s3" if location else "cpu"
+    overlay = "gpu" if on_gpu else "s3" if location else "cpu"
     above = Path("../../deploy/kubernetes")
     return {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [str(above / "overlays" / overlay)],
-        "components": [str(above / "components" / "plain")] if plain else [],
-        "images": [_image(registry, "server")],
+        # The overlay for a GPU has it.
+        "components": [str(above / "components" / "plain")] if plain and not on_gpu else [],
+        "images": [_image(registry, "server-gpu" if on_gpu else "server")],
         "configMapGenerator": [_merged(f"{SERVICE}-settings", environment)],
         "secretGenerator": secrets,
         "patches": patches,

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
 
 Service = dict[str, Any]
 
-SERVER, BALANCER = "server", "balancer"
-# Docker's name for the addresses of all tasks of a service.
-SERVERS = f"tasks.{SERVER}"
+SERVER, CANARY, BALANCER = "server", "canary", "balancer"
+# What servers and canaries are called alike, and Docker's name for all of their addresses.
+ALIAS = "servers"
+SERVERS = f"tasks.{ALIAS}"
 
 # The same in a stack.
 KEPT = (
@@ -39,7 +41,7 @@ LEFT_OUT = {
 }
 
 KEY, TLS, S3, AUTHORITIES = "/run/key", "/run/tls", "/run/secrets/s3", "/etc/ssl/certs"
-PROOF = "/run/proof.npz"
+PROOFS = "/run/proofs"
 # In a container: user and group of the server.
 READER = {"uid": "65532", "gid": "65532", "mode": 0o440}
 NAME_CHARACTERS = 63
@@ -63,7 +65,8 @@ class Given:
     ports: Mapping[int, int]
     # Where each lies in a container.
     secrets: Mapping[str, Path]
-    proof: Path
+    # What each server must answer, by ensemble; it loads them all.
+    proofs: Mapping[str, Path]
 
 
 def of(server: Service, given: Given) -> dict[str, Any]:
@@ -73,13 +76,14 @@ def of(server: Service, given: Given) -> dict[str, Any]:
     kept["environment"] = {name: value or "" for name, value in server["environment"].items()}
     if isinstance(given.models, str):
         kept["environment"]["REPOSITORY"] = given.models
+    kept["environment"]["EXTRA_PIPELINES"] = " ".join(sorted(given.proofs.keys() - {PIPELINE}))
     secrets = {target: _named(given.name, file) for target, file in given.secrets.items()}
-    proof = _named(given.name, given.proof)
+    proofs = {ensemble: _named(given.name, file) for ensemble, file in given.proofs.items()}
     shown = {target: name for target, name in secrets.items() if target.startswith(TLS)}
     return {
         "version": "3.9",
         "services": {
-            SERVER: kept | _server(server, given, secrets, proof),
+            SERVER: kept | _server(server, given, secrets, proofs),
             BALANCER: _balancer(kept, given, shown),
         },
         # Not the name that Compose gives to the network of the steps.
@@ -90,7 +94,21 @@ def of(server: Service, given: Given) -> dict[str, Any]:
             name: {"name": name, "file": str(given.secrets[target])}
             for target, name in secrets.items()
         },
-        "configs": {proof: {"name": proof, "file": str(given.proof)}},
+        "configs": {
+            name: {"name": name, "file": str(given.proofs[ensemble])}
+            for ensemble, name in proofs.items()
+        },
+    }
+
+
+def with_canary(stack: dict[str, Any], new: dict[str, Any], count: int) -> dict[str, Any]:
+    """So many servers of the new stack beside those of the other; the balancers do not tell them
+    apart."""
+    server = new["services"][SERVER]
+    canary = server | {"deploy": server["deploy"] | {"replicas": count}}
+    return stack | {
+        "services": stack["services"] | {CANARY: canary},
+        **{kind: new[kind] | stack[kind] for kind in ("secrets", "configs")},
     }
 
 
@@ -100,15 +118,19 @@ def _require_known(server: Service) -> None:
 
 
 def _server(
-    server: Service, given: Given, secrets: Mapping[str, str], proof: str
+    server: Service, given: Given, secrets: Mapping[str, str], proofs: Mapping[str, str]
 ) -> dict[str, Any]:
     healthcheck = server["healthcheck"]
     return {
         "image": given.image,
+        "networks": {"default": {"aliases": [ALIAS]}},
         "volumes": _mounts(server, given.models),
         "secrets": _handed(secrets),
-        "configs": [{"source": proof, "target": PROOF}],
-        "healthcheck": healthcheck | {"test": [*healthcheck["test"], f"--proof={PROOF}"]},
+        "configs": [
+            {"source": name, "target": f"{PROOFS}/{ensemble}.npz"}
+            for ensemble, name in proofs.items()
+        ],
+        "healthcheck": healthcheck | {"test": [*healthcheck["test"], f"--proof={PROOFS}"]},
         "deploy": {
             "replicas": given.replicas,
             # Addresses, not a virtual one: the balancers choose for each request.
@@ -184,5 +206,5 @@ def _handed(secrets: Mapping[str, str]) -> list[dict[str, Any]]:
 def _named(stack: str, file: Path) -> str:
     """Another name for another content: a swarm's secrets and configs never change."""
     mark = hashlib.sha256(stack.encode() + file.read_bytes()).hexdigest()[:12]
-    end = f"-{file.name.replace('.', '-')}-{mark}"
+    end = f"-{file.name.replace('.', '-')[-NAME_CHARACTERS // 2 :]}-{mark}"
     return stack[: NAME_CHARACTERS - len(end)] + end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from bundle_serving import sockets
@@ -27,6 +27,8 @@ class State:
     pid: int | None = None  # of the local server
     # Distinguishes its process from a later one with the same id; bundles before wrote a time.
     started: str | float | None = None
+    # Of a swarm: each ensemble that its servers load, and its version.
+    pipelines: dict[str, int] = field(default_factory=dict)
 
     @property
     def started_with(self) -> Settings:

@@ -19,10 +19,10 @@ from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.repository import live, proof
+from scripts.repository import live, proofs
 from scripts.stacks import admin_key, exposure, stack_file, state
 from scripts.stacks.containers import DockerStack, last_line
-from scripts.stacks.stack_file import KEY, S3, SERVER, TLS, Given
+from scripts.stacks.stack_file import CANARY, KEY, S3, SERVER, TLS, Given
 from scripts.stacks.state import State
 from scripts.storage import key_files, on_demand
 from scripts.storage.location import from_settings
@@ -56,6 +56,12 @@ class Task:
     state: str
     fingerprint: str
     error: str
+    # As a request names it that only this one is to answer.
+    address: str
+
+    @property
+    def runs(self) -> bool:
+        return self.state == "running"
 
 
 class SwarmStack(DockerStack):
@@ -86,7 +92,7 @@ class SwarmStack(DockerStack):
         on_demand.hand_over_keys(self._settings)
         name = wanted.fingerprint[:12]
         stack = self._stack_file(wanted, self._placed(name))
-        self._deploy(stack)
+        self._deploy(stack)  # without a canary, if there was one
         self._wait_until_settled(wanted)
         _note(stack)
         wanted.save()
@@ -97,6 +103,18 @@ class SwarmStack(DockerStack):
         """To what ran before, wherever an update was interrupted."""
         self._deploy(json.loads(DEPLOYED.read_text()))
         self._wait_until_settled(known)
+
+    def try_out(self, wanted: State, count: int) -> None:
+        """So many servers besides; the others stay, and what is noted too. The first that does not
+        start ends it."""
+        new = self._stack_file(wanted, self._placed(wanted.fingerprint[:12]))
+        self._deploy(stack_file.with_canary(json.loads(DEPLOYED.read_text()), new, count))
+        with console.waiting("starting the canary") as waiting:
+            while sum(task.runs for task in self.tasks(CANARY)) < count:
+                late = waiting.seconds > TRIES * self._settings.start_timeout
+                if late or self._ended(CANARY, wanted):
+                    raise UserError(f"it does not start: {self._why(CANARY, wanted)}", STAYED)
+                time.sleep(0.5)
 
     def scale(self, known: State, replicas: int) -> None:
         stack = json.loads(DEPLOYED.read_text())
@@ -148,7 +166,7 @@ class SwarmStack(DockerStack):
             self._settings.replicas or self.replicas or USUAL_REPLICAS,
             {8000: self._settings.http_port, 8001: self._settings.grpc_port},
             self._secrets(),
-            live.REPOSITORY / proof.NAME,
+            {name: proofs.path(name, number) for name, number in wanted.pipelines.items()},
         )
         return stack_file.of(server, given)
 
@@ -233,6 +251,9 @@ class SwarmStack(DockerStack):
             key=lambda task: (task.node, task.name),
         )
 
+    def servers(self) -> list[Task]:
+        return [*self.tasks(), *self.tasks(CANARY)]
+
     def _service(self) -> Any:
         return self._manager.services.get(f"{self.project}_{SERVER}").attrs
 
@@ -255,13 +276,12 @@ class SwarmStack(DockerStack):
                 asked = service["Spec"]["TaskTemplate"]["ContainerSpec"]["Labels"][FINGERPRINT]
                 tasks = self.tasks()
                 new = [
-                    task
-                    for task in tasks
-                    if task.state == "running" and task.fingerprint == wanted.fingerprint
+                    task for task in tasks if task.runs and task.fingerprint == wanted.fingerprint
                 ]
                 if update not in GOING_ON:
                     if asked != wanted.fingerprint:
-                        raise UserError(f"a server does not start: {self._why(wanted)}", STAYED)
+                        why = self._why(SERVER, wanted)
+                        raise UserError(f"a server does not start: {why}", STAYED)
                     if len(new) == len(tasks) == replicas:
                         return
                 if len(new) != came:
@@ -269,7 +289,7 @@ class SwarmStack(DockerStack):
                 if time.monotonic() - since > limit:
                     so_many = f"{came} of {replicas} servers answer after {limit:.0f} s"
                     raise UserError(
-                        f"{so_many}: {self._why(wanted)}",
+                        f"{so_many}: {self._why(SERVER, wanted)}",
                         "see make logs; on slow machines, raise START_TIMEOUT",
                     )
                 waiting.show(
@@ -277,14 +297,18 @@ class SwarmStack(DockerStack):
                 )
                 time.sleep(0.5)
 
-    def _why(self, wanted: State) -> str:
-        """What the server said that ended last, or else its engine."""
-        tasks = self._manager.services.get(f"{self.project}_{SERVER}").tasks()
-        ended = [
+    def _ended(self, service: str, wanted: State) -> list[dict[str, Any]]:
+        """Its servers that ended by themselves."""
+        tasks = self._manager.services.get(f"{self.project}_{service}").tasks()
+        return [
             each
             for each in tasks
             if each["Status"]["State"] in FAILED and _fingerprint(each) == wanted.fingerprint
         ]
+
+    def _why(self, service: str, wanted: State) -> str:
+        """What the server said that ended last, or else its engine."""
+        ended = self._ended(service, wanted)
         last = max(ended, key=lambda task: str(task["Status"]["Timestamp"]), default=None)
         if last is None:
             return "its engine gives no reason"
@@ -296,7 +320,7 @@ class SwarmStack(DockerStack):
         return str(last["Status"].get("Err", "it ended by itself"))
 
     def alive(self, service: str = SERVER) -> bool:
-        return any(task.state == "running" for task in self.tasks(service))
+        return any(task.runs for task in self.tasks(service))
 
     def kept(self) -> dict[str, Any]:
         """A server is ready if its keeper says so, and the balancers ask no other."""
@@ -322,7 +346,7 @@ class SwarmStack(DockerStack):
         option = "--follow" if follow else ""
         script = f'for task; do docker service logs {option} "$task" & done; wait'
         return subprocess.Popen(
-            ["sh", "-c", script, "logs", *(task.id for task in self.tasks())],
+            ["sh", "-c", script, "logs", *(task.id for task in self.servers())],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -349,7 +373,12 @@ class SwarmStack(DockerStack):
 
 
 def _note(stack: dict[str, Any]) -> None:
-    files.write(DEPLOYED, json.dumps(stack, indent=2) + "\n", 0o600)
+    """Its secrets and configs are on the swarm now, whatever becomes of their files here."""
+    there = {
+        kind: {name: {"external": True, "name": name} for name in stack[kind]}
+        for kind in ("secrets", "configs")
+    }
+    files.write(DEPLOYED, json.dumps(stack | there, indent=2) + "\n", 0o600)
 
 
 def _task(service: str, found: dict[str, Any], node: str) -> Task:
@@ -361,7 +390,15 @@ def _task(service: str, found: dict[str, Any], node: str) -> Task:
         status["State"],
         _fingerprint(found),
         status.get("Err", ""),
+        _address(found),
     )
+
+
+def _address(task: dict[str, Any]) -> str:
+    """In the network of the stack, which is its only one."""
+    attached = task.get("NetworksAttachments") or [{}]
+    found = [each.partition("/")[0] for each in attached[0].get("Addresses") or ()]
+    return f"{found[0]}:8000" if found else ""
 
 
 def _fingerprint(task: dict[str, Any]) -> str:

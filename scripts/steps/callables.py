@@ -17,10 +17,10 @@ from typing import Any
 from pytriton.proxy.types import Request
 
 from bundle_serving.callables import Bound, Instance, NotServed, load, one_line
+from bundle_serving.infer import packed
 from bundle_serving.values import Spec
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
-from scripts.steps.infer import packed
 
 
 def main(argv: list[str] | None = None) -> int:

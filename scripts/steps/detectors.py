@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 from torch import nn
 
+from bundle_serving import golden
+from bundle_serving.infer import Answer
 from bundle_serving.pictures import Transform, to_pixels
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps import golden
 from scripts.steps.detector_source import WAYS_OUT, Detector
-from scripts.steps.infer import Answer
 from scripts.steps.manifest import lines_of
 from scripts.steps.networks import Network, downloaded, read_state
 from scripts.steps.onnx_file import BATCH, save

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.agreement import Bound, compare
+from bundle_serving.infer import Question
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.settings.precision import PRECISIONS
-from scripts.steps.infer import Question
 from scripts.steps.manifest import Manifest, of_samples, pinned
 from scripts.steps.progress import step
 

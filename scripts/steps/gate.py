@@ -28,16 +28,16 @@ from typing import IO
 
 import numpy as np
 
-from bundle_serving import leftovers, over_socket, sockets
+from bundle_serving import golden, leftovers, over_socket, sockets
 from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.infer import Answer, Question, ask
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import is_ngc
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.base.ports import free_ports
-from scripts.steps import engine, golden
-from scripts.steps.infer import Answer, Question, ask
+from scripts.steps import engine
 
 # The largest difference from PyTorch's probabilities in float32, by the network's arithmetic:
 # TensorRT's (which rounds float32 to TF32 if the GPU can), or a CPU's.

@@ -12,7 +12,7 @@ from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import layout_number, model_folders
 from scripts.repository.archive import Version
-from scripts.server import engines, served, up
+from scripts.server import engines, layouts, served, up
 from scripts.server.healthy import unhealthy_reason
 from scripts.settings import renamed
 from scripts.settings.settings import Settings
@@ -67,7 +67,7 @@ def built(stack: Stack, pipeline: Pipeline) -> str:
 
 
 def _changed_programs(stack: Stack, settings: Settings, version: Version) -> Iterator[str]:
-    layout = up.layout(settings, engines.of(stack))
+    layout = layouts.layout(settings, engines.of(stack))
     for model in version.pipeline.recipe.programs(layout):
         for name, text in model_folders.programs(model):
             digest = hashlib.sha256(text.encode()).hexdigest()
@@ -82,5 +82,5 @@ def restarted(stack: Stack, settings: Settings) -> bool:
     if known is None or version is None or not stack.alive():
         return False
     settings = settings.over(version.settings)
-    fits = known.fingerprint == up.fingerprint(stack, settings)
+    fits = known.fingerprint == layouts.fingerprint(stack, settings, known.pipelines)
     return not fits or unhealthy_reason(stack, known, pipelines.first().ensemble) is not None

@@ -30,13 +30,11 @@ from bundle_door.envoy import (
 )
 from bundle_door.limits import Limits
 from bundle_serving import sockets
-from bundle_serving.address import PEM_END
+from bundle_serving.address import PEM_END, SERVER_HEADER
 from bundle_serving.exposure import Exposure
 
 # The doors' ports, and the balancer's own.
 HTTP_PORT, GRPC_PORT = 8000, 8001
-# Of an answer: which server gave it. Of a request: which one is to get it, if it is ready.
-SERVER_HEADER = "bundle-server"
 
 DNS_S = 1
 # By the door's readiness, which is what the server's keeper found with a real picture.

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+# Of many servers behind one address. Of an answer: which gave it. Of a request: which is to get it.
+SERVER_HEADER = "bundle-server"
+
 PEM_END = "-----END CERTIFICATE-----\n"
 
 
@@ -20,6 +23,8 @@ class Address:
     # Where it speaks TLS: the file of the certificate that it shows.
     certificate: Path | None = None
     api_key: str = field(default="", repr=False)
+    # As SERVER_HEADER names it, where this one alone is meant.
+    server: str = ""
 
     @classmethod
     def of(cls, text: str) -> Address:
@@ -36,7 +41,8 @@ class Address:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        key = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        return key | ({SERVER_HEADER: self.server} if self.server else {})
 
     def connection(self, timeout: float) -> http.client.HTTPConnection:
         """It sends the key with each request."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,12 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.detection import BOX, UNITS, foreground, overlaps
+from bundle_serving.infer import Answer
 from bundle_serving.scores import READINGS
 
 DETECTION = "detection"  # of a network that answers with a row for each of its anchors
 
 # Two classes this close in the reference are a tie: their order means nothing.
 TIE = 0.02
+
+# A class among the likeliest, as Triton writes it: 0.84:504:COFFEE MUG.
+CLASS = re.compile(rb"([0-9.eE+-]+):(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -94,9 +99,7 @@ def compared(
 SAME, MOST = 0.8, 0.9
 
 
-def of_boxes(
-    reference: Sequence[Mapping[str, NDArray[Any]]], answers: Sequence[Mapping[str, NDArray[Any]]]
-) -> Agreement:
+def of_boxes(reference: Sequence[Answer], answers: Sequence[Answer]) -> Agreement:
     """Compares boxes with the reference's, picture by picture: the best must be there again, and
     almost all of the others. The difference is between scores of the same."""
     pairs = [_same_boxes(*each) for each in zip(reference, answers, strict=True)]
@@ -104,9 +107,7 @@ def of_boxes(
     return Agreement(len(pairs), int(equal), max(moved for _, moved in pairs))
 
 
-def _same_boxes(
-    expected: Mapping[str, NDArray[Any]], actual: Mapping[str, NDArray[Any]]
-) -> tuple[NDArray[np.bool_], float]:
+def _same_boxes(expected: Answer, actual: Answer) -> tuple[NDArray[np.bool_], float]:
     """Which of the expected boxes are there, and the largest difference between the scores."""
     found, moved = [], [0.0]
     known = zip(*(expected[name][0] for name in ("BOXES", "LABELS", "SCORES")), strict=True)
@@ -117,3 +118,54 @@ def _same_boxes(
         if found[-1]:
             moved.append(abs(float(actual["SCORES"][0][of_label][shares.argmax()] - score)))
     return np.array(found, np.bool_), max(moved)
+
+
+def of_answers(reference: Sequence[Answer], answers: Sequence[Answer]) -> Agreement:
+    """Compares whole answers, whatever pipeline gave them, with the same one's elsewhere. A
+    difference is between numbers of answers that say the same, and a share of those above 1."""
+    if reference and reference[0].keys() >= {"BOXES", "LABELS", "SCORES"}:
+        return of_boxes(reference, answers)
+    found = [_moved(*each) for each in zip(reference, answers, strict=True)]
+    moved = [each for each in found if each is not None]
+    return Agreement(len(found), len(moved), max(moved, default=0.0))
+
+
+def _moved(expected: Answer, actual: Answer) -> float | None:
+    """None where they say different things."""
+    if expected.keys() != actual.keys():
+        return None
+    furthest = 0.0
+    for name, tensor in expected.items():
+        pair = _side_by_side(tensor, actual[name])
+        if pair is None or not np.isfinite(pair[1]).all():
+            return None
+        if not pair[0].size:
+            continue
+        one, other = pair / max(1.0, float(np.abs(pair[0]).max()))
+        if one.max() - one[other.argmax()] > TIE:
+            return None
+        furthest = max(furthest, float(np.abs(one - other).max()))
+    return furthest
+
+
+def _side_by_side(expected: NDArray[Any], actual: NDArray[Any]) -> NDArray[np.float64] | None:
+    """The numbers of both, in two rows; of classes, by their names. None where what is not a number
+    differs."""
+    if expected.dtype.kind == "S" and actual.dtype.kind == "S":
+        one, other = _classes(expected), _classes(actual)
+        if not (one and other):
+            return np.empty((2, 0)) if np.array_equal(expected, actual) else None
+        names = sorted({*one, *other})
+        return np.array([[each.get(name, 0.0) for name in names] for each in (one, other)])
+    if expected.shape != actual.shape or "S" in (expected.dtype.kind, actual.dtype.kind):
+        return None
+    return np.array([expected.ravel(), actual.ravel()], np.float64)
+
+
+def _classes(texts: NDArray[Any]) -> dict[bytes, float]:
+    """By name, if that is what the texts are."""
+    found = [CLASS.fullmatch(text) for text in texts.ravel().tolist()]
+    try:
+        return {each[2]: float(each[1]) for each in found if each} if all(found) else {}
+    except ValueError:
+        return {}

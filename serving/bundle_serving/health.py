@@ -1,10 +1,10 @@
 """Is the pipeline answering? Exit 0 when a real inference goes through, 1 with the reason if not.
 
-    python -m bundle_serving.health [--address 127.0.0.1:8000] [--model NAME] [--proof FILE]
+    python -m bundle_serving.health [--address 127.0.0.1:8000] [--model NAME] [--proof FOLDER]
 
 Triton's own readiness stays green over a dead python stub, so nothing less than an answer counts.
-With a proof, a container's server is healthy only once it has answered those requests as PyTorch
-did; one that answers them otherwise is ended.
+With proofs, a container's server is healthy only once all of its pipelines have answered the
+requests in them as they must (proof.py); one that answers them otherwise is ended.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LENGTH = "Inference-Header-Content-Length"
 CHECK_HEADER = "bundle-check"
 # And answers them anew.
 COMPUTED = {"Cache-Control": "no-cache", CHECK_HEADER: "1"}
-# In a container, as long as it lives.
+# In a container, as long as it lives: which pipelines have.
 PROVED = Path("/run/triton/proved")
 BLACK_PIXEL = {"shape": [1, 1, 1, 3], "datatype": "FP32", "data": [0, 0, 0]}
 
@@ -111,12 +111,23 @@ def _refusal(body: bytes, header: int) -> str | None:
     return None
 
 
-def not_proved(at: Address, model: str, file: Path) -> str | None:
-    """Asks once; a note says later that it did."""
-    if PROVED.exists():
-        return None
+def not_proved(at: Address, folder: Path) -> str | None:
+    """Asks each pipeline once; a note says later that it did."""
+    PROVED.mkdir(exist_ok=True)
+    for file in sorted(folder.iterdir()):
+        noted = PROVED / file.stem
+        if not noted.exists():
+            if reason := _refuted(at, file.stem, file):
+                return f"{file.stem}: {reason}"
+            noted.touch()
+    return None
+
+
+def _refuted(at: Address, model: str, file: Path) -> str | None:
     from bundle_serving import proof  # with numpy, which no other check needs
 
+    if reason := reason_not_to_trust(at, model):
+        return reason
     try:
         reason = proof.refusal(at, model, file)
     except (OSError, ValueError, KeyError, http.client.HTTPException) as fault:
@@ -126,9 +137,7 @@ def not_proved(at: Address, model: str, file: Path) -> str | None:
         with suppress(OSError), Path("/proc/1/fd/2").open("a") as log:
             log.write(f"error: the server is ended: {reason}\n")
         os.kill(1, signal.SIGTERM)
-        return reason
-    PROVED.touch()
-    return None
+    return reason
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -136,12 +145,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--address", default="127.0.0.1:8000", type=Address.of)
     parser.add_argument("--model", default=PIPELINE)
     parser.add_argument("--admin-key-file", type=Path, help="sent to the door as an API key")
-    parser.add_argument("--proof", type=Path, help="requests, and PyTorch's answers")
+    parser.add_argument("--proof", type=Path, help="requests, and what is to be answered")
     options = parser.parse_args(argv)
     address = own(options.address, options.admin_key_file)
     reason = reason_not_to_trust(address, options.model)
     if not reason and options.proof:
-        reason = not_proved(address, options.model, options.proof)
+        reason = not_proved(address, options.proof)
     if reason:
         reason = why_lost() or reason
         print(f"{options.model} does not answer: {reason}", file=sys.stderr)

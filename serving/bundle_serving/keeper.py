@@ -23,7 +23,6 @@ import resource
 import signal
 import stat
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -40,7 +39,7 @@ from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.pauses import Pauses
 from bundle_serving.processes import Process
 from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
-from bundle_serving.triton_control import Triton
+from bundle_serving.triton_control import BUSY, Triton
 from bundle_serving.watch import Watch
 
 START_S = 300  # until everything is loaded, and the door listens
@@ -155,13 +154,16 @@ class Keeper:
                 raise GivenUp(GIVEN_UP, f"{in_vain} starts of the server failed")
 
     async def _loads(self, server: Child) -> bool:
-        """Waits until it has loaded the main pipeline or cannot."""
-        deadline = time.monotonic() + START_S
-        while server.runs and time.monotonic() < deadline:
-            with suppress(grpc.aio.AioRpcError):
-                if self._options.load_model in await self._triton.ready():
-                    return True
-            await asyncio.sleep(0.1)
+        """Waits until it has loaded what it is to serve from its start, or cannot. Nobody watches
+        it meanwhile, for whom a load from S3 may look like a server that hangs."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while server.runs:
+                    with suppress(grpc.aio.AioRpcError):
+                        if self._options.load_model in await self._triton.ready():
+                            await self._load_extra_pipelines(self._options.extra_pipelines.split())
+                            return True
+                    await asyncio.sleep(0.1)
         return False
 
     async def _watched(self, server: Child) -> str:
@@ -177,11 +179,18 @@ class Keeper:
     async def _load_extra_pipelines(self, names: list[str]) -> None:
         """A fresh server has only the main one."""
         for name in names:
-            try:
-                if name not in await self._triton.ready():
-                    await self._triton.load(name)
-            except grpc.aio.AioRpcError as fault:
-                log(f"could not load {name} again: {fault.details()}")
+            while not await self._loaded(name):
+                await asyncio.sleep(1)
+
+    async def _loaded(self, name: str) -> bool:
+        """False if a busy server is to be asked again."""
+        try:
+            if name not in await self._triton.ready():
+                await self._triton.load(name)
+        except grpc.aio.AioRpcError as fault:
+            log(f"could not load {name}: {fault.details()}")
+            return fault.code() not in BUSY
+        return True
 
     def _is_door(self, process: Process) -> bool:
         return {"bundle_door", f"--run-dir={self._options.run_dir}"} <= {*process.arguments}
@@ -227,6 +236,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--metrics-port", default="8002")
     parser.add_argument("--admin-key-file", type=Path, required=True)
     parser.add_argument("--load-model", metavar="NAME", default=PIPELINE, help="the main pipeline")
+    extra = os.environ.get("EXTRA_PIPELINES", "")
+    parser.add_argument("--extra-pipelines", metavar="NAMES", default=extra, help="from its start")
     parser.add_argument("--shm-prefix", default="triton_bundle_")
     parser.add_argument("--hands-off", type=Path, help="while it is locked, nothing is restored")
     options, for_server = parser.parse_known_args(argv)

@@ -17,8 +17,8 @@ import pytest
 import tritonclient.grpc
 from numpy.typing import NDArray
 
-from scripts.steps import infer
-from scripts.steps.infer import Answer
+from bundle_serving import infer
+from bundle_serving.infer import Answer
 from tests.conftest import everywhere
 from tests.project import Project, error_lines, wait_until
 

@@ -13,9 +13,9 @@ from PIL import Image
 from tritonclient.utils import InferenceServerException
 
 from bundle_client import Client, PictureRefused
+from bundle_serving.infer import Answer
 from scripts.recipes.kinds.detection import Detection
 from scripts.recipes.schema import load
-from scripts.steps.infer import Answer
 from tests.pipelines import SSDLITE, assert_same_boxes, boxes_by_torchvision, of_mixed_sizes
 from tests.project import ROOT, Project, error_lines
 

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 import pytest
 from PIL import Image
 
+from bundle_serving import infer
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.recipes import schema
 from scripts.recipes.recipe import Recipe
-from scripts.steps import infer
 from tests.project import ROOT, Project, picture
 
 SUM = '''"""Image files -> the sum of their pixels."""
@@ -28,7 +28,7 @@ from bundle_serving.health import PICTURE
 from scripts.recipes import pbtxt
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
 from scripts.recipes.recipe import Recipe
-from scripts.steps import infer
+from bundle_serving import infer
 from bundle_serving.agreement import Agreement
 
 PIXELS, TOTAL = Tensor("PIXELS", "UINT8", [3, 224, 224]), Tensor("SUM", "FP32", [1])

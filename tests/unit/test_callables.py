@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bundle_serving import infer
 from bundle_serving.callables import Instance, NotServed, load
 from bundle_serving.values import NotAValue, Spec, anything, row
 from scripts.base.errors import UserError
 from scripts.server import functions
 from scripts.steps import callables as step
-from scripts.steps import infer
 from tests.project import ROOT
 
 HEAD = """

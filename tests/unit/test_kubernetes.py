@@ -302,9 +302,9 @@ def test_the_pod_is_what_compose_runs(overlay: str, names: list[str]) -> None:
     assert spec["terminationGracePeriodSeconds"] == grace + drain
 
 
-@pytest.mark.parametrize("insecure", ["", "1"])
+@pytest.mark.parametrize(("flavour", "insecure"), [("", ""), ("", "1"), ("gpu", "1")])
 def test_the_command_writes_an_overlay_with_these_settings(
-    insecure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flavour: str, insecure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = ROOT / "build" / f".kubernetes-{tmp_path.name}"  # a neighbour of what it names
     monkeypatch.setattr(kubernetes, "TARGET", target)
@@ -313,7 +313,8 @@ def test_the_command_writes_an_overlay_with_these_settings(
     monkeypatch.setattr(admin_key, "PATH", tmp_path / "admin.key")
     monkeypatch.setattr(admin_key, "SHOWN", tmp_path)
     key_file.add(tmp_path / "api.keys", key_file.Client("ann"))
-    given = {"MEMORY": "5g", "MAX_BODY_MB": "7", "ARCH": "resnet18", "INSECURE": insecure}
+    given = {"MEMORY": "5g", "GPU_MEMORY": "20g", "MAX_BODY_MB": "7", "ARCH": "resnet18"}
+    given |= {"FLAVOUR": flavour, "INSECURE": insecure}
     try:
         kubernetes.write(Settings.load(given, tmp_path / ".env"), "registry.example/team")
         objects, job = built(target), built(target / "job")
@@ -327,10 +328,15 @@ def test_the_command_writes_an_overlay_with_these_settings(
     steps = one(job, "Job")["spec"]["template"]["spec"]["initContainers"]
     assert {each["image"].rpartition("/")[0] for each in steps} == {"registry.example/team"}
     (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == f"registry.example/team/triton-bundle-server:{__version__}"
-    assert container["resources"]["limits"]["memory"] == "5Gi"
-    settings = one(objects, "ConfigMap")["data"]
-    assert (settings["MAX_BODY_MB"], settings["BIND"]) == ("7", "0.0.0.0")
+    server = "triton-bundle-server-gpu" if flavour else "triton-bundle-server"
+    assert container["image"] == f"registry.example/team/{server}:{__version__}"
+    limits, settings = container["resources"]["limits"], one(objects, "ConfigMap")["data"]
+    if flavour:
+        assert limits == {"memory": "20Gi", "nvidia.com/gpu": "1"}
+        assert one(job, "ConfigMap")["data"]["FLAVOUR"] == "gpu"
+    else:
+        assert limits["memory"] == "5Gi"
+        assert (settings["MAX_BODY_MB"], settings["BIND"]) == ("7", "0.0.0.0")
     schemes = {
         probe["httpGet"]["scheme"] for name, probe in container.items() if name.endswith("Probe")
     }

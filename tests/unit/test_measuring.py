@@ -19,7 +19,15 @@ from PIL import Image
 from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
-from scripts.measuring import perf_analyzer, photos, plots, processor, results, waterfall
+from scripts.measuring import (
+    perf_analyzer,
+    photos,
+    plots,
+    processor,
+    results,
+    shares,
+    waterfall,
+)
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.division import Division, untrained
@@ -370,3 +378,16 @@ def test_what_measuring_needs_is_missed_before_anything_takes_its_time(
     (line,) = refused.stderr.splitlines()
     assert re.search(r"needs libnone\.so.*libb64", line)
     perf_analyzer.require("gpu")  # NVIDIA's image has it
+
+
+def test_each_server_has_its_share_of_what_was_asked() -> None:
+    """Of all rounds and measurements over one protocol."""
+
+    def answered(protocol: str, **counted: int) -> Measurement:
+        asked = Configuration(ENSEMBLE, SMALL, protocol, batch=1, concurrency=4)
+        return Measurement(asked, (Sample(answered=counted), Sample(answered=counted)))
+
+    found = shares.of([answered("grpc", b=10, a=5), answered("grpc", a=15), answered("http", a=1)])
+    assert found == {"grpc": {"a": 40, "b": 20}, "http": {"a": 2}}
+    assert shares.rows(found)[0] == ("grpc", "a", 40, 2 / 3)
+    assert shares.of([measured(20.0)]) == {}, "one server has all of them"

@@ -25,7 +25,7 @@ from scripts.recipes.write import write
 from scripts.repository import custom
 from scripts.repository.archive import Version
 from scripts.rollout.preflight import require_sound
-from scripts.server import up
+from scripts.server import layouts
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks.memory import limit_mb
 from scripts.steps.manifest import Manifest
@@ -152,9 +152,9 @@ def test_the_one_step_is_the_ensembles() -> None:
 
 def test_a_gpu_keeps_its_three_steps() -> None:
     settings = Settings(DEFAULTS | {"STEPS": "1"})
-    assert up.layout(settings, CPU).one_step
+    assert layouts.layout(settings, CPU).one_step
     with pytest.raises(UserError, match="STEPS=1 is for a CPU"):
-        up.layout(settings, GPU)
+        layouts.layout(settings, GPU)
 
 
 def test_another_number_of_steps_needs_a_restart() -> None:

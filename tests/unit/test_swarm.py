@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings
@@ -39,12 +40,12 @@ def server() -> Service:
 def given(tmp_path: Path) -> Given:
     names = {"/run/key/admin.key": "admin.key", "/run/tls/cert.pem": "cert.pem"}
     secrets = {target: tmp_path / name for target, name in names.items()}
-    for file in (*secrets.values(), tmp_path / "proof.npz"):
+    proofs = {name: tmp_path / f"{name}-1.npz" for name in (PIPELINE, "sentiment_ensemble")}
+    for file in (*secrets.values(), *proofs.values()):
         file.write_text(file.name)
     models = Path("/srv/models/abc")
     ports = {8000: 80, 8001: 81}
-    proof = tmp_path / "proof.npz"
-    return Given("bundle", "server:abc", models, 3, ports, secrets, proof)
+    return Given("bundle", "server:abc", models, 3, ports, secrets, proofs)
 
 
 def test_the_servers_are_what_compose_runs(server: Service, given: Given) -> None:
@@ -56,11 +57,14 @@ def test_the_servers_are_what_compose_runs(server: Service, given: Given) -> Non
         name: server[name] for name in same & server.keys()
     }
     assert {"user", "read_only", "cap_drop", "init", "stop_grace_period"} <= same & ours.keys()
+    assert ours["environment"].pop("EXTRA_PIPELINES") == "sentiment_ensemble"
     assert ours["environment"] == {k: v or "" for k, v in server["environment"].items()}
     *words, proof = ours["healthcheck"].pop("test")
     assert ours["healthcheck"] | {"test": words} == server["healthcheck"]
-    (shown,) = ours["configs"]
-    assert proof == f"--proof={shown['target']}"
+    folder = proof.removeprefix("--proof=")
+    names = (PIPELINE, "sentiment_ensemble")
+    shown = [each["target"] for each in ours["configs"]]
+    assert shown == [f"{folder}/{name}.npz" for name in names]
 
     deploy = ours["deploy"]
     limits = deploy["resources"]["limits"]
@@ -119,7 +123,7 @@ def test_another_content_has_another_name(server: Service, given: Given) -> None
     given.secrets["/run/key/admin.key"].write_text("another")
     second = stack_file.of(server, given)
     names = [{*made["secrets"]} | {*made["configs"]} for made in (first, second)]
-    assert len(names[0] & names[1]) == 2 and len(names[0] | names[1]) == 4
+    assert len(names[0] & names[1]) == 3 and len(names[0] | names[1]) == 5
     long = stack_file.of(server, Given(**{**vars(given), "name": "x" * 80}))
     for name in (*long["secrets"], *long["configs"]):
         assert re.fullmatch(r"[a-zA-Z0-9][\w-]{0,62}", name)

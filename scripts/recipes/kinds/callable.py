@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from bundle_serving import infer
 from bundle_serving.address import Address
 from bundle_serving.agreement import Agreement
 from bundle_serving.health import EXAMPLE
+from bundle_serving.infer import Answer, Question
 from bundle_serving.values import NotAValue, Spec, rows
 from scripts.base.errors import UserError
 from scripts.recipes import pbtxt
@@ -23,8 +25,6 @@ from scripts.recipes.layout import GPU, Layout
 from scripts.recipes.parts import Count, Ensemble, Name, Part
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
 from scripts.recipes.recipe import Contents, Recipe, Server
-from scripts.steps import infer
-from scripts.steps.infer import Answer, Question
 from scripts.steps.workspace import Workspace
 
 FILE = "function.py"

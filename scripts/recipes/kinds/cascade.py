@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from bundle_serving.infer import Answer
 from scripts.base.errors import UserError
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
@@ -19,7 +20,6 @@ from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, batches_form_the
 from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of
 from scripts.recipes.recipe import Export
 from scripts.settings.settings import Settings
-from scripts.steps.infer import Answer
 from scripts.steps.manifest import Manifest, Torchvision
 from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace
@@ -128,8 +128,10 @@ class Cascade(OfPictures):
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         """Only the small network's: the large one was checked in its own pipeline."""
         row: NDArray[Any] = np.nan_to_num(answer["OUTPUT"][0], nan=np.inf)
-        own = answer["ANSWERED_BY"].ravel()[0].decode().startswith(self.models.first)
-        return row if own else np.full_like(row, np.nan)
+        return row if self.answered_by_itself(answer) else np.full_like(row, np.nan)
+
+    def answered_by_itself(self, answer: Answer) -> bool:
+        return bool(answer["ANSWERED_BY"].ravel()[0].decode().startswith(self.models.first))
 
     def gist(self, answer: Answer) -> Hashable:
         return int(answer["OUTPUT"].argmax())

@@ -11,9 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from bundle_serving import agreement
+from bundle_serving import agreement, golden
 from bundle_serving.agreement import Agreement
 from bundle_serving.detection import BOX
+from bundle_serving.infer import Answer
 from scripts.base import console
 from scripts.base.paths import ROOT
 from scripts.recipes import drawn_boxes, pbtxt
@@ -24,10 +25,8 @@ from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.steps import golden
 from scripts.steps.detection import ANCHORS
 from scripts.steps.detector_source import Detector, labels_beside
-from scripts.steps.infer import Answer
 from scripts.steps.manifest import EXPECTED
 from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace

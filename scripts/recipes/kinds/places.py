@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving.infer import Answer, Question
 from scripts.base import console
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import Engine, Layout
@@ -21,7 +22,6 @@ from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
 from scripts.recipes.recipe import Contents, Export, Recipe, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.steps.infer import Answer, Question
 from scripts.steps.places import Checkpoint, categories_beside
 from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace

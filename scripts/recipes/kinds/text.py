@@ -15,6 +15,7 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import Field
 
+from bundle_serving.infer import Answer, Question
 from scripts.base.text import printable
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
@@ -22,7 +23,6 @@ from scripts.recipes.parts import Batch, Count, Instances, Models, Part
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
 from scripts.recipes.recipe import Contents, Export, Recipe, Server
 from scripts.settings.settings import Settings
-from scripts.steps.infer import Answer, Question
 from scripts.steps.shapes import profile
 from scripts.steps.texts.export import Classifier
 from scripts.steps.texts.sources import MINILM

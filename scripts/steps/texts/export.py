@@ -141,9 +141,9 @@ def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
     import onnxruntime
     import torch
 
+    from bundle_serving import golden
     from bundle_serving.agreement import compare
     from bundle_serving.texts import to_tokens
-    from scripts.steps import golden
 
     texts = [each.text for each in sentences.read()[::20]]
     onnx_path = out / "model.onnx"

@@ -30,13 +30,19 @@ TYPES = {
 }
 NUMPY = {name: np.dtype(kind) for kind, name in TYPES.items()}
 LENGTH = "Inference-Header-Content-Length"
+NONE: Mapping[str, str] = {}
 
 
-def ask(connection: http.client.HTTPConnection, model: str, question: Question) -> Answer:
+def ask(
+    connection: http.client.HTTPConnection,
+    model: str,
+    question: Question,
+    headers: Mapping[str, str] = NONE,
+) -> Answer:
     """Raises ValueError with the server's message if there is no answer."""
     head, contents = _framed(question)
-    headers = {LENGTH: str(len(head))}
-    connection.request("POST", f"/v2/models/{model}/infer", head + contents, headers)
+    length = {LENGTH: str(len(head))}
+    connection.request("POST", f"/v2/models/{model}/infer", head + contents, length | dict(headers))
     answer = connection.getresponse()
     content = answer.read()
     if answer.status != 200:

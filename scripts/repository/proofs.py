@@ -1,0 +1,41 @@
+"""What each server of a swarm must answer before it is asked by anyone: a few of the requests with
+known answers, and what the version answered where they were compared with PyTorch's. A server asks
+itself (bundle_serving/proof.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bundle_serving import proof
+from bundle_serving.infer import Answer
+from scripts.base import files
+from scripts.base.paths import ROOT
+from scripts.repository.archive import Version
+from scripts.steps import gate
+
+FOLDER = ROOT / "build" / "swarm" / "proofs"
+# Docker's configs have at most 500 kB.
+MOST_BYTES = 400_000
+
+
+def path(ensemble: str, version: int) -> Path:
+    return FOLDER / f"{ensemble}-{version}.npz"
+
+
+def write(version: Version, answers: Sequence[Answer]) -> None:
+    """The smallest requests, as many as go in. What a borrowed network answered is proved in its
+    own pipeline."""
+    recipe = version.pipeline.recipe
+    questions = recipe.golden(version.workspace)
+    own = [
+        each for each in zip(questions, answers, strict=False) if recipe.answered_by_itself(each[1])
+    ]
+    own.sort(key=lambda pair: sum(tensor.nbytes for tensor in pair[0].values()))
+    bound = gate.for_the_ensemble(gate.BOUNDS[version.precision], len(own))
+    with files.whole_file(path(version.pipeline.ensemble, version.number)) as draft:
+        while True:
+            proof.save(draft, [one for one, _ in own], [other for _, other in own], bound)
+            if draft.stat().st_size <= MOST_BYTES:
+                return
+            own = own[: len(own) * 3 // 4]

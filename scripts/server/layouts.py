@@ -1,0 +1,71 @@
+"""Versions in a repository, configured for this machine; and a mark of all that a server is started
+with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.recipes.layout import CPU, Decoding, Engine, Layout, Share
+from scripts.recipes.pipelines import Pipeline
+from scripts.repository import live, model_folders
+from scripts.repository.archive import Version
+from scripts.settings.settings import SERVER, Settings, names
+from scripts.stacks import admin_key, exposure
+from scripts.stacks.flavour import Stack
+
+# The network's hash is in the manifest beside it.
+NOT_HASHED = (".onnx", ".plan", ".pyc")
+
+
+def lay_out(version: Version, how: Layout, target: Path) -> None:
+    """Lays out a version in a repository, configured for this machine. Its steps are its own: those
+    of another pipeline may be more or fewer."""
+    model_folders.furnish(target)
+    live.place(version, target)
+    how = replace(how, one_step=version.one_step)
+    model_folders.configure(version.pipeline, version.workspace, how, target)
+
+
+def layout(settings: Settings, engine: Engine) -> Layout:
+    preprocessing = Share.preprocessing(settings)
+    decoding = Decoding(settings.preprocess, settings.decode, settings.max_megapixels)
+    if engine is CPU:
+        shares = preprocessing, Share.network(settings)
+        return Layout(engine, decoding, *shares, one_step=settings.steps == "1")
+    if settings.steps == "1":
+        raise UserError(
+            "STEPS=1 is for a CPU: on a GPU the network is a step of its own", "use STEPS=3"
+        )
+    from scripts.stacks.gpu import (
+        scores_stay,
+    )  # with what talks to Docker, which takes long to load
+
+    network = Share(settings.network_instances or 0, threads=1)
+    return Layout(engine, decoding, preprocessing, network, scores_stay(settings))
+
+
+def fingerprint(stack: Stack, settings: Settings, loads: Collection[str] = ()) -> str:
+    """A hash of everything that a running server was started from, with the pipelines that it loads
+    by itself; others are loaded later."""
+    others = pipelines.others() if loads else []
+    started_with = [stack.version(), *(settings[name] for name in names(SERVER))]
+    started_with += [str(admin_key.mark()), exposure.mark(settings), laid_out(pipelines.first())]
+    started_with += [laid_out(each) for each in others if each.ensemble in loads]
+    return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
+
+
+def laid_out(pipeline: Pipeline) -> str:
+    """A hash of a pipeline's files in the server's repository."""
+    hasher = hashlib.sha256()
+    models = (live.REPOSITORY / model for model in (*pipeline.recipe.members, pipeline.ensemble))
+    for path in sorted(path for model in models for path in model.rglob("*")):
+        if path.is_file() and path.suffix not in NOT_HASHED:
+            name = path.relative_to(live.REPOSITORY)
+            hasher.update(f"{name}\0".encode() + path.read_bytes())
+    return hasher.hexdigest()

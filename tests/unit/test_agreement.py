@@ -1,0 +1,53 @@
+"""Whether a whole answer says the same as another one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bundle_serving.agreement import Bound, of_answers
+from bundle_serving.infer import Answer
+
+BOUND = Bound(0.05)
+
+
+def scores(*values: float) -> Answer:
+    return {"OUTPUT": np.array([values], np.float32)}
+
+
+def texts(*entries: bytes) -> Answer:
+    return {"RESULT": np.array([entries])}
+
+
+@pytest.mark.parametrize(
+    ("known", "seen", "alike"),
+    [
+        (scores(0.7, 0.2, 0.1), scores(0.68, 0.22, 0.1), True),
+        (scores(0.7, 0.2, 0.1), scores(0.6, 0.3, 0.1), False),
+        (scores(0.41, 0.4, 0.19), scores(0.4, 0.41, 0.19), True),
+        (scores(0.5, 0.3, 0.2), scores(0.3, 0.5, 0.2), False),
+        (scores(0.7, 0.2, 0.1), scores(0.7, 0.2, np.nan), False),
+        (scores(0.7, 0.3), scores(0.7, 0.3, 0.0), False),
+        (scores(12000.0, 3.0), scores(12001.0, 3.0), True),
+        (scores(0.7), {"OTHER": np.array([[0.7]])}, False),
+        (texts(b"0.6:1:a", b"0.3:2:b"), texts(b"0.59:1:a", b"0.31:2:b"), True),
+        (texts(b"0.6:1:a", b"0.2:2:b"), texts(b"0.61:1:a", b"0.2:3:c"), False),
+        (texts(b"0.6:1:a", b"0.02:2:b"), texts(b"0.61:1:a", b"0.02:3:c"), True),
+        (texts(b"positive"), texts(b"positive"), True),
+        (texts(b"positive"), texts(b"negative"), False),
+        (texts(b"0.6:1:a"), scores(0.6), False),
+    ],
+)
+def test_answers_that_say_the_same(known: Answer, seen: Answer, alike: bool) -> None:
+    assert of_answers([known], [seen]).within(BOUND) == alike
+
+
+def test_one_of_many_may_differ_where_the_bound_says_so() -> None:
+    known = [texts(b"positive")] * 10
+    seen = [texts(b"negative"), *known[1:]]
+    assert not of_answers(known, seen).within(BOUND)
+    assert of_answers(known, seen).within(Bound(0.05, top1=0.9))
+
+
+def test_nothing_was_asked() -> None:
+    assert of_answers([], []).within(BOUND)
