@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pytriton import triton
 from pytriton.decorators import TritonContext
 from pytriton.model_config import ModelConfig, Tensor
 from pytriton.model_config.triton_model_config import TensorSpec, TritonModelConfig
@@ -65,10 +66,21 @@ class Bound:
 
 
 class Bindings:
-    """Stands for PyTriton's Triton in the file's `bind(triton)`."""
+    """In the place of PyTriton's Triton, of which it has what a program calls."""
 
     def __init__(self) -> None:
         self.bound: dict[str, Bound] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(self, *_: object, **__: object) -> None:
+        """Where it runs, the bundle decides."""
+
+    serve = stop = run
 
     def bind(
         self,
@@ -106,19 +118,20 @@ class Bindings:
 
 
 def load(file: Path) -> dict[str, Bound]:
-    """What a file binds, by name."""
-    with _faults_of(file):
-        module = _imported(file)
-    if not callable(bind := getattr(module, "bind", None)):
-        raise NotServed(
-            f"{file.name} has no function bind(triton); see the one that"
-            " make add-callable NEW=another.py writes"
-        )
+    """What a file binds, by name: in a function bind(triton), or as a program for PyTriton does,
+    whose server is not started."""
     bindings = Bindings()
-    with _faults_of(file):
-        bind(bindings)
+    with _faults_of(file), _in_place_of_pytritons(bindings, file):
+        module = _executed(file, file.stem)
+        if callable(bind := getattr(module, "bind", None)):
+            bind(bindings)
+        elif not bindings.bound:
+            module = _executed(file, "__main__")
     if not bindings.bound:
-        raise NotServed(f"bind(triton) of {file.name} binds nothing; call triton.bind in it")
+        raise NotServed(
+            f"{file.name} binds nothing; call triton.bind in a function bind(triton), as the file"
+            " does that make add-callable NEW=another.py writes"
+        )
     examples = dict(getattr(module, "EXAMPLES", {}))
     if unknown := sorted(examples.keys() - bindings.bound.keys()):
         raise NotServed(f"EXAMPLES has one for {unknown[0]}, which is not bound; remove it")
@@ -132,8 +145,8 @@ class Instance:
     """One of the callables, as one of the server's processes runs it."""
 
     def __init__(self, bound: Bound, number: int = 0) -> None:
-        self._bound = bound
         self._callable = bound.callables[number]
+        self._bound = replace(bound, callables=[])  # the others may be large
         config = TritonModelConfig(
             model_name=bound.name,
             batching=bound.most > 0,
@@ -180,13 +193,24 @@ def one_line(fault: BaseException) -> str:
     return f"{type(fault).__name__}: {message}" if message else type(fault).__name__
 
 
-def _imported(file: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+def _executed(file: Path, name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module  # where dataclasses and pickle look for it
+    if name == file.stem:
+        sys.modules[name] = module  # where dataclasses and pickle look for it
     spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def _in_place_of_pytritons(bindings: Bindings, file: Path) -> Iterator[None]:
+    kept = triton.Triton, sys.argv
+    triton.Triton, sys.argv = lambda *_, **__: bindings, [str(file)]
+    try:
+        yield
+    finally:
+        triton.Triton, sys.argv = kept
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from scripts.steps import embeddings
 from tests.conftest import everywhere
 from tests.project import ASSETS, Project, error_lines, free_ports, picture, wait_until
 
+locally = pytest.mark.parametrize("served", ["local"], indirect=True)
 WEIGHTS = str(ASSETS / "weights" / "mobilenet_v2_imagenet.safetensors") if ASSETS else "random"
 
 
@@ -250,6 +251,22 @@ def server_since(project: Project) -> object:
         return json.loads((project.path / "build/run/state.json").read_text())["started"]
     (server,) = containers(project, "server")
     return server.attrs["State"]["StartedAt"]
+
+
+@locally
+def test_it_runs_beside_functions_of_the_users_own(similar: Project, tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("mine.py", "yours.py")]
+    try:
+        for file in files:
+            similar.made("add-callable", NEW=file)
+            similar.made("add-callable", FILE=file)
+        for model in ("mine", "yours"):
+            assert similar.made("ask", MODEL=model) == '{"words": [3]}\n'
+        shown = similar.made("similar", IMG="photos/mug.jpg", IN="photos").splitlines()
+        assert "photos/smaller.png" in shown[-3]  # of three
+    finally:
+        for model in ("mine", "yours"):
+            similar.make("remove-model", NAME=model)
 
 
 def test_it_needs_no_server_and_down_stops_it(network: Path, tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ BROKEN = {
     "x = 1 +": "mine.py, line 12: SyntaxError: invalid syntax",
     "import no_such_package": "mine.py, line 12: ModuleNotFoundError",
     "raise SystemExit(3)": "mine.py, line 12: SystemExit: 3",
-    "": "mine.py has no function bind(triton)",
-    "def bind(triton): pass": "bind(triton) of mine.py binds nothing",
+    "": "mine.py binds nothing",
+    "def bind(triton): pass": "mine.py binds nothing",
     "def bind(triton): triton.bind('a')": "mine.py, line 12: TypeError",
 }
 
@@ -77,6 +77,24 @@ def test_a_file_that_binds_nothing_is_refused_with_its_line(tmp_path: Path, text
         load(file_of(tmp_path, text))
     assert str(refused.value).startswith(BROKEN[text])
     assert "\n" not in str(refused.value) and "; " in str(refused.value)
+
+
+# As PyTriton's own examples are written.
+PROGRAM = """
+import argparse
+from pytriton.triton import Triton, TritonConfig
+
+def main():
+    argparse.ArgumentParser().parse_args()
+    with Triton(config=TritonConfig(http_port=8000)) as triton:
+        triton.bind("mine", f, [tensor()], [tensor("y")])
+        triton.serve()
+"""
+
+
+@pytest.mark.parametrize("started", ["main()", "if __name__ == '__main__':\n    main()"])
+def test_a_program_for_pytriton_is_taken_as_it_is(tmp_path: Path, started: str) -> None:
+    assert instance(file_of(tmp_path, f"{PROGRAM}\n{started}\n")).ask(x=2)["y"].tolist() == [2]
 
 
 X, Y = "[tensor()]", "[tensor(name='y')]"
