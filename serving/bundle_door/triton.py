@@ -152,15 +152,15 @@ def joined(answers: Sequence[pb.ModelInferResponse]) -> pb.ModelInferResponse:
     """The rows of all answers, one after the other."""
     if not answers:
         raise Refused(500, "it gave no answer")
-    whole, *others = answers
-    for other in others:
-        for number, (output, more) in enumerate(zip(whole.outputs, other.outputs, strict=True)):
-            if output.shape[1:] != more.shape[1:]:
-                raise Refused(
-                    400, f"its answers have {output.name} of several shapes; use a stream"
-                )
-            output.shape[0] += more.shape[0]
-            whole.raw_output_contents[number] += other.raw_output_contents[number]
+    whole = answers[0]
+    for number, output in enumerate(whole.outputs):
+        shapes = [list(answer.outputs[number].shape) for answer in answers]
+        if any(shape[1:] != shapes[0][1:] for shape in shapes):
+            raise Refused(400, f"its answers have {output.name} of several shapes; use a stream")
+        output.shape[0] = sum(shape[0] for shape in shapes)
+        whole.raw_output_contents[number] = b"".join(
+            answer.raw_output_contents[number] for answer in answers
+        )
     return whole
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import gzip
 import json
+import math
 import weakref
 import zlib
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ from bundle_door.limits import Limits, Load
 from bundle_door.requests import Request
 from bundle_door.routes import open_to_all
 from bundle_door.service import Service
+from bundle_door.triton import joined
 from bundle_serving.exposure import Exposure
 from bundle_serving.kserve import pb
 
@@ -55,6 +57,22 @@ def test_json_and_binary_tensors_travel_as_raw_contents() -> None:
     assert (found.model_name, found.model_version, found.id) == ("echo", "1", "x")
     assert list(found.raw_input_contents) == [b"\1\0\0\0\2\0\0\0", b"12345678"]
     assert [tensor.name for tensor in found.inputs] == ["IN", "B"]
+
+
+def answer(*shape: int) -> pb.ModelInferResponse:
+    found = pb.ModelInferResponse(raw_output_contents=[bytes([shape[0]]) * math.prod(shape)])
+    found.outputs.add(name="OUT", datatype="UINT8", shape=shape)
+    return found
+
+
+def test_several_answers_become_one() -> None:
+    whole = joined([answer(1, 2), answer(2, 2), answer(1, 2)])
+    assert list(whole.outputs[0].shape) == [4, 2]
+    assert list(whole.raw_output_contents) == [b"\1\1\2\2\2\2\1\1"]
+    with pytest.raises(Refused, match="OUT of several shapes"):
+        joined([answer(1, 2), answer(1, 3)])
+    with pytest.raises(Refused, match="no answer"):
+        joined([])
 
 
 def test_shared_memory_and_parameters() -> None:
