@@ -278,7 +278,7 @@ def test_what_cannot_be_served_leaves_nothing_behind(served: Project, own: Path)
         TWO.replace('"who",', '"detection",'): "detection already exists",
         # Which only the server sees.
         TWO.replace("class Who:", "class Who:\n    assert 'function' not in __file__"): (
-            "NotServed: function.py, line 34: AssertionError; correct it; see make logs"
+            "NotServed: function.py, line 27: AssertionError; correct it; see make logs"
         ),
     }.items():
         file.write_text(text)

@@ -14,6 +14,7 @@ from bundle_serving import infer
 from bundle_serving.callables import Instance, NotServed, load
 from bundle_serving.values import NotAValue, Spec, anything, row
 from scripts.base.errors import UserError
+from scripts.recipes.kinds.callable import Function
 from scripts.server import functions
 from scripts.steps import callables as step
 from tests.project import ROOT
@@ -176,6 +177,9 @@ def test_what_a_recipe_keeps_of_it_is_compared_with_the_next_version(tmp_path: P
     described = step.tried(load(bound(tmp_path))["mine"])
     assert described["instances"] == 1 and described["batch"]["max"] == 4
     assert infer.unpacked(described["request"])["x"].tolist() == [[0]]
+    models = {"ensemble": "mine", "program": "mine_function"}
+    written = {"kind": "callable", "models": models, "source": "mine.py", "triton": {"mine": {}}}
+    assert Function.model_validate(written | described).described == described
     step.require_same("mine.py", {"mine": described}, {"mine": described, "another": {}})
     with pytest.raises(UserError, match="instances of mine in mine"):
         step.require_same("mine.py", {"mine": described}, {"mine": described | {"instances": 2}})

@@ -34,6 +34,7 @@ PROGRAM = '''\
 from bundle_serving.callable_model import TritonPythonModel as TritonPythonModel
 '''
 TIMEOUT_S = 60
+DESCRIBED = {"inputs", "outputs", "batch", "several_answers", "instances", "request"}
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
@@ -84,7 +85,7 @@ class Function(Recipe):
     @property
     def described(self) -> dict[str, Any]:
         """As scripts/steps/callables.py describes it."""
-        return self.model_dump(mode="json", exclude={"kind", "models", "setting", "source"})
+        return self.model_dump(mode="json", include=DESCRIBED)
 
     def files(self) -> dict[str, str]:
         return {
