@@ -58,12 +58,20 @@ def added(file: Path) -> tuple[list[Pipeline], State]:
     server = running_server()
     wanted = [_pipeline(name, each, file) for name, each in _described(file, server).items()]
     for pipeline in wanted:
-        own_pipelines.require_unused(pipeline.name)
+        _require_unused(pipeline.name)
         own_pipelines.require_new(pipeline)
     with ExitStack() as undone:
         for pipeline in wanted:
             undone.enter_context(_served(pipeline, server))
     return wanted, server
+
+
+def _require_unused(name: str) -> None:
+    if name in pipelines.recipes():
+        raise UserError(
+            f"{name} already exists",
+            f"for a new version of it, make publish MODEL={name}; or choose another model_name",
+        )
 
 
 def _described(file: Path, server: State) -> dict[str, Any]:
