@@ -95,7 +95,9 @@ def decide(onnx: Path, precision: str, samples: Path | None = None) -> dict[str,
             return _proof(onnx, "bf16", "this CPU has bfloat16", samples)
         except UserError as refusal:
             return _proof(onnx, "fp32", refusal.cause)
-    return _proof(onnx, precision, "as asked", samples)
+    kept = described(onnx).check.get("in fp32")
+    why = f"as asked, with {len(kept)} layers in fp32" if kept else "as asked"
+    return _proof(onnx, precision, why, samples)
 
 
 def _proof(onnx: Path, precision: str, why: str, samples: Path | None = None) -> dict[str, Any]:

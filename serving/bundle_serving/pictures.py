@@ -283,11 +283,11 @@ def _resized(size: tuple[int, int], how: Transform) -> tuple[int, int]:
 
 def _resized_pixels(picture: Image.Image, how: Transform) -> NDArray[Any]:
     if how.antialias:
-        return np.asarray(_resize_and_crop(picture, how))
+        return np.asarray(resize_and_crop(picture, how))
     return _sampled(picture, *how.target)
 
 
-def _resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
+def resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
     (width, height), (crop_height, crop_width) = picture.size, how.sides
     new_width, new_height = _resized(picture.size, how)
     filter_ = Image.Resampling[how.interpolation.upper()]
