@@ -380,7 +380,7 @@ def test_a_rollout_replaces_each_and_costs_no_request(swarm: Swarm) -> None:
         assert len(names) == len({name.rpartition("-")[0] for name in names}), "no earlier ones"
 
 
-def test_another_pipeline_is_rolled_out_and_taken_away(swarm: Swarm) -> None:
+def test_another_pipeline_is_rolled_out_taken_away_and_brought_back(swarm: Swarm) -> None:
     swarm.made("scale", "REPLICAS=1")
     swarm.made("publish", f"MODEL={OTHER}", DECODE="full")
     settings = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "100"}
@@ -392,7 +392,6 @@ def test_another_pipeline_is_rolled_out_and_taken_away(swarm: Swarm) -> None:
         # Whoever asks for it has it loaded again.
         photo = swarm.project.path / "photo.jpg"
         assert swarm.made("classify", f"MODEL={OTHER}", f"IMG={photo}")
-        assert f"removed: {OTHER}" in swarm.made("remove-model", f"NAME={OTHER}")
     swarm.made("scale", "REPLICAS=3")
 
 
@@ -430,7 +429,7 @@ def test_a_slow_version_ends_as_a_canary(swarm: Swarm) -> None:
     (error,) = error_lines(refused.stderr)
     assert "MAX_P99_RATIO=2 allows" in error
     assert re.search(r"version \d rejected \(rollout\): p99", swarm.made("history"))
-    assert swarm.running() == tasks, "none of the others was replaced"
+    assert {*swarm.running()} == {*tasks}, "none of the others was replaced"
     assert "canary" not in swarm.made("status")
 
 
