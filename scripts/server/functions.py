@@ -13,7 +13,7 @@ from typing import Any
 from scripts.base import files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import folders
+from scripts.recipes import folders, pipelines
 from scripts.recipes.kinds.callable import Function, not_on_a_gpu
 from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
