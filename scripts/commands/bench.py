@@ -57,7 +57,7 @@ REPORTS = ROOT / "build" / "bench"
 ROUNDS, MOST_ROUNDS = 3, 9
 # Seconds of measuring; drawing and warming up take the rest of six minutes, or of one.
 SECONDS, QUICK_SECONDS = 290, 38
-# A quick run of few configurations ends sooner.
+# A quick run of few configurations ends sooner, and measures nothing again.
 QUICK_MOST_EACH = 1.5
 
 
@@ -87,7 +87,8 @@ def main() -> int:
         scratch = draft / "scratch"
         scratch.mkdir()
         analyzer = at_hand(server, scratch)
-        measurements = measure(configurations, analyzer, ROUNDS, MOST_ROUNDS, seconds)
+        most = ROUNDS if quick else MOST_ROUNDS
+        measurements = measure(configurations, analyzer, ROUNDS, most, seconds)
         shutil.rmtree(scratch)
         about = {
             "title": asked.title,
@@ -96,7 +97,7 @@ def main() -> int:
             **division_of,
             "sent": {inputs.name: inputs.described for inputs in pictures},
             "rounds": ROUNDS,
-            "most_rounds": MOST_ROUNDS,
+            "most_rounds": most,
             "seconds": round(seconds, 2),
             "most_spread": MOST_SPREAD,
         }
