@@ -60,7 +60,7 @@ def built(stack: Stack, pipeline: Pipeline) -> str:
     if export and version.engine is CPU:
         network = made.int8 if made.eight_bits else made.onnx
         if not engine.fits(network, pipeline.recipe.computes_in(settings), made.engine):
-            return "the engine is checked again, since OpenVINO or the processor is another one"
+            return "the engine is checked again: OpenVINO, the processor or the check has changed"
     if changed := ", ".join(_changed_programs(stack, settings, version)):
         return f"programs that changed: {changed}"
     return ""
