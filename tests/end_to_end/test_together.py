@@ -16,10 +16,14 @@ import tritonclient.http
 from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
-from bundle_serving import PIPELINE
+from bundle_serving import PIPELINE, infer, proof
+from bundle_serving.address import Address
+from bundle_serving.agreement import Bound
+from scripts.recipes import pipelines
 from scripts.steps import engine, gate
+from scripts.steps.workspace import Workspace
 from tests.conftest import everywhere
-from tests.pipelines import ask_each, not_ready, pictures_by_pytorch
+from tests.pipelines import OTHERS, ask_each, not_ready, pictures_by_pytorch
 from tests.project import Project, picture
 
 PHOTOS = ("mug.jpg", "car.jpg", "vulture.jpeg")
@@ -36,6 +40,26 @@ def ask(http: str, model: str, file: bytes, *outputs: str) -> list[Any]:
         return [answer.as_numpy(name)[0] for name in outputs]
     finally:
         client.close()
+
+
+@pytest.mark.parametrize("name", ["", *OTHERS])
+def test_each_pipeline_proves_itself(together: Project, name: str, tmp_path: Path) -> None:
+    """As on the nodes of a swarm, whatever its answers are."""
+    at, recipe = Address.of(together.http), pipelines.named(name).recipe
+    model, made = recipe.ensemble, Workspace(together.path / "build" / "versions" / name / "1")
+    questions = recipe.golden(made)
+    connection = at.connection(timeout=60)
+    answers = [infer.ask(connection, model, each) for each in questions]
+    connection.close()
+    proof.save(tmp_path / "right.npz", questions, answers, Bound(0.05))
+    assert proof.refusal(at, model, tmp_path / "right.npz") is None
+    others = [{name: otherwise(tensor) for name, tensor in each.items()} for each in answers]
+    proof.save(tmp_path / "wrong.npz", questions, others, Bound(0.05))
+    assert "otherwise" in (proof.refusal(at, model, tmp_path / "wrong.npz") or "")
+
+
+def otherwise(tensor: NDArray[Any]) -> NDArray[Any]:
+    return np.char.add(b"9", tensor) if tensor.dtype.kind == "S" else tensor + 1
 
 
 @everywhere
