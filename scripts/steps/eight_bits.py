@@ -32,7 +32,7 @@ class Quantiser:
         network: Path,
         views: Iterable[Pixels],
         folder: Path,
-        # A percentile, or the entropy, takes ten times as long or more: docs/accuracy.md.
+        # A percentile, or the entropy, takes more than ten times as long.
         method: CalibrationMethod = CalibrationMethod.MinMax,
     ) -> None:
         logging.getLogger().setLevel(logging.ERROR)  # its advice does not apply here
