@@ -64,7 +64,7 @@ def main() -> int:
     with served(LOG) as (subject, own):
         if own is None:
             console.note("the kernel does not allow mounts: no trials with a full disk or /dev/shm")
-        before = subject.numbers()
+        before = subject.wanted()
         usual = _usual(subject)
         for trial in trials(sorted(before), own, scale):
             rows.append(_tried(subject, trial, before, usual))

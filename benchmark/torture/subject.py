@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import json
 import signal
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +27,7 @@ ANSWER_S = 60
 TURNS = 8
 PICTURE = good()
 INPUT = "INPUT"
+PARTS = ("server", "door", "envoy", "keeper")
 NOT_RUNNING = psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE
 
 
@@ -46,6 +50,22 @@ class Subject:
 
     def numbers(self) -> dict[str, int]:
         return {name: len(processes) for name, processes in self.running().items()}
+
+    def wanted(self) -> dict[str, int]:
+        """The numbers that these kinds should have, by the models' configs: processes may be too
+        few just now, or too many while a reloaded model's old ones end."""
+        found = {name: self._instances(name) for name in self.numbers() if name not in PARTS}
+        return {name: count for name, count in found.items() if count} | dict.fromkeys(PARTS, 1)
+
+    def _instances(self, model: str) -> int:
+        """0 if it is being unloaded."""
+        try:
+            with urllib.request.urlopen(
+                f"http://{self.http}/v2/models/{model}/config", timeout=ANSWER_S
+            ) as answer:
+                return sum(group["count"] for group in json.load(answer)["instance_group"])
+        except urllib.error.HTTPError:
+            return 0
 
     def memory(self) -> int:
         """Bytes; what processes share is counted once."""

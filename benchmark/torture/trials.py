@@ -216,7 +216,7 @@ def _full_disk(disk: Path) -> Callable[[Subject, Progress], str]:
     """And a model's process is killed meanwhile."""
 
     def run(subject: Subject, progress: Progress) -> str:
-        before, victim = subject.numbers(), subject.running()["postprocessing"][0]
+        before, victim = subject.wanted(), subject.running()["postprocessing"][0]
         with _filled(disk):
             progress("a model's process is killed")
             harm(victim, signal.SIGKILL)

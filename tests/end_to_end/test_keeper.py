@@ -50,7 +50,7 @@ def subject(served: Project) -> Subject:
 def healed(served: Project, harmed: Callable[[], None]) -> list[Wait]:
     """What bystanders got, from the harm on."""
     server = subject(served)
-    before = wait_until(lambda: server.numbers().keys() >= KINDS and server.numbers(), "everyone")
+    before = wait_until(lambda: server.numbers().keys() >= KINDS and server.wanted(), "everyone")
     wait_until(lambda: server.is_whole(before), "the server to be whole", HEALED_S)
     with Bystanders(server) as bystanders:
         began = time.monotonic()
@@ -110,7 +110,7 @@ def test_what_was_done_is_shown(served: Project) -> None:
 def test_half_dead_and_dead(served: Project) -> None:
     """While the keeper's hands are held off: half of a model, and the whole pipeline."""
     server = subject(served)
-    before = wait_until(lambda: server.numbers().keys() >= KINDS and server.numbers(), "everyone")
+    before = wait_until(lambda: server.numbers().keys() >= KINDS and server.wanted(), "everyone")
     with hands.off(served.path / "build" / "key" / "hands-off"):
         harm(server.running()["resnet50_onnx"][0], signal.SIGKILL)
         wait_until(

@@ -169,7 +169,7 @@ def test_too_much_load(watched: Watched) -> None:
 @pytest.mark.long
 def test_half_dead_and_not_ready(watched: Watched) -> None:
     server, prometheus = watched.server, watched.prometheus
-    before = wait_until(lambda: server.asked() == 200 and server.numbers(), "an answer")
+    before = wait_until(lambda: server.asked() == 200 and server.wanted(), "an answer")
     with hands.off(watched.hands):
         harm(server.running()["resnet50_onnx"][0], signal.SIGKILL)
         prometheus.until_firing("HalfDead")
@@ -184,7 +184,7 @@ def test_half_dead_and_not_ready(watched: Watched) -> None:
 @pytest.mark.long
 def test_failing_again_and_again(watched: Watched) -> None:
     server = watched.server
-    before = wait_until(lambda: server.asked() == 200 and server.numbers(), "an answer")
+    before = wait_until(lambda: server.asked() == 200 and server.wanted(), "an answer")
     for victim in ("preprocessing", "resnet50_onnx", "postprocessing", "envoy"):
         harm(server.running()[victim][0], signal.SIGKILL)
     watched.prometheus.until_firing("KeepsFailing")
