@@ -263,6 +263,7 @@ def _judge(
 class Refused(UserError):
     def __init__(self, version: int, reason: str, remedy: str = STAYS) -> None:
         super().__init__(f"version {version} is rejected: {reason}", remedy)
+        self.reason = reason
 
 
 def _watch(stream: Stream, seconds: float, what: str) -> Figures:
@@ -340,6 +341,8 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
 def _go_back(switch: Switch | Fleet, how: str, fault: BaseException) -> None:
     if isinstance(fault, KeyboardInterrupt):
         why = history.INTERRUPTED
+    elif isinstance(fault, Refused):
+        why = fault.reason
     else:
         why = getattr(fault, "cause", None) or type(fault).__name__
     try:
