@@ -66,7 +66,7 @@ def compare(
     rates: dict[str, list[float]] = {name: [] for name in addresses}
     costs: dict[str, list[float]] = {name: [] for name in addresses}
     for number in range(options.rounds):
-        # Whoever comes second finds the machine warmer.
+        # The second one finds the machine warmer.
         for name in sorted(addresses, reverse=bool(number % 2)):
             http, grpc = addresses[name]
             connect = way(protocol, http, grpc, picture)

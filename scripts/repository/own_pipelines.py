@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from bundle_serving import NAME
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -18,11 +19,9 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.write import write
 from scripts.repository import archive, live
 
-NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-
 
 def require_a_name(name: str) -> None:
-    if not NAME.fullmatch(name):
+    if not re.fullmatch(NAME, name):
         problem = f"NAME={name} is not a valid name" if name else "no NAME given"
         raise UserError(problem, "use lower-case letters, digits and _: make add-model NAME=birds")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import keyword
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from bundle_serving import NAME
 from scripts.base import files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -32,11 +34,7 @@ HEAD = "# A function: `make ask MODEL={name} INPUTS=…`.\n"
 def written_new(name: str) -> list[Path]:
     """The template under this name, and its test beside it."""
     path = Path(name).expanduser()
-    if (
-        not own_pipelines.NAME.fullmatch(path.stem)
-        or keyword.iskeyword(path.stem)
-        or path.suffix != ".py"
-    ):
+    if not re.fullmatch(NAME, path.stem) or keyword.iskeyword(path.stem) or path.suffix != ".py":
         raise UserError(
             f"NEW={name} does not name a function",
             "use lower-case letters, digits and _: NEW=mine.py",

@@ -43,9 +43,8 @@ from bundle_door.served import Served
 from bundle_door.service import Scope, Service
 from bundle_door.steps import Steps
 from bundle_door.triton import Triton
-from bundle_serving import keeper_notes, sockets
+from bundle_serving import CHECK_HEADER, keeper_notes, sockets
 from bundle_serving.exposure import Exposure
-from bundle_serving.health import CHECK_HEADER
 
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
 # the requests in flight.

@@ -17,10 +17,9 @@ from bundle_door import documents
 from bundle_door.limits import Limits
 from bundle_door.note import CLIENT_HEADER, REQUEST_ID
 from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
-from bundle_serving import sockets
+from bundle_serving import CHECK_HEADER, sockets
 from bundle_serving.exposure import Exposure
 from bundle_serving.guard import GRPC_HEADER
-from bundle_serving.health import CHECK_HEADER
 from bundle_serving.traces import SERVICE, TRACEPARENT, Collector
 
 Config = dict[str, Any]

@@ -19,7 +19,7 @@ import msgspec
 
 from bundle_door.envoy_lines import Line
 from bundle_door.note import SANE_ID, Note, trace_id
-from bundle_serving.health import CHECK_HEADER
+from bundle_serving import CHECK_HEADER
 from bundle_serving.log_lines import stamp
 
 TEXT, JSON = FORMATS = "text", "json"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bundle_door.note import Note, is_sampled
-from bundle_serving.health import CHECK_HEADER
+from bundle_serving import CHECK_HEADER
 from bundle_serving.traces import TRACEPARENT
 
 

@@ -27,9 +27,9 @@ from pytriton.proxy.types import Request
 from pytriton.proxy.validators import TritonResultsValidator
 from tritonclient.utils import np_to_triton_dtype
 
+from bundle_serving import NAME
 from bundle_serving.values import NotAValue, Spec, anything, rows
 
-NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 TENSOR_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 MOST_CHARACTERS = 300
 
@@ -94,7 +94,7 @@ class Bindings:
         trace_config: Sequence[str] | None = None,
     ) -> None:
         """PyTriton's arguments; versions and traces are the bundle's own."""
-        if not NAME.fullmatch(model_name):
+        if not re.fullmatch(NAME, model_name):
             raise NotServed(
                 f"model_name={model_name} is not a valid name; use lower-case letters, digits and _"
             )

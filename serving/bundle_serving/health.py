@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bundle_serving import PIPELINE, guard
+from bundle_serving import CHECK_HEADER, PIPELINE, guard
 from bundle_serving.address import Address
 from bundle_serving.exposure import of_environment
 from bundle_serving.gpu import why_lost
@@ -36,13 +36,11 @@ PICTURE = bytes.fromhex(
 # A body of nothing but the input, where Triton can tell its shape by the length.
 TEXT = b"Are you there?"
 RAW = {"UINT8": PICTURE, "STRING": TEXT}
-# A parameter of a config: a request that the pipeline answers (scripts/steps/infer.py packs it).
+# A parameter of a config: a request that the pipeline answers (bundle_serving/infer.py packs it).
 EXAMPLE = "example"
 IMAGE = "image"  # BYTES of this name are a picture's
 LENGTH = "Inference-Header-Content-Length"
-# The door leaves these requests out of what it measures.
-CHECK_HEADER = "bundle-check"
-# And answers them anew.
+# The door answers these requests anew.
 COMPUTED = {"Cache-Control": "no-cache", CHECK_HEADER: "1"}
 # In a container, as long as it lives: which pipelines have.
 PROVED = Path("/run/triton/proved")

@@ -74,7 +74,7 @@ def _framed(question: Question) -> tuple[bytes, bytes]:
         }
         for name, tensor in question.items()
     ]
-    # Whoever asks here wants to know what the server computes.
+    # What the server computes is wanted, not what it remembers.
     head = {"inputs": inputs, "parameters": {"binary_data_output": True, CACHE: False}}
     return json.dumps(head).encode() + b"\n", b"".join(contents.values())
 

@@ -17,7 +17,7 @@ import pytest
 
 import docker
 from benchmark.torture.bystanders import GRACE_S, Bystanders, Wait
-from benchmark.torture.subject import Subject, harm, stands_still
+from benchmark.torture.subject import PARTS, Subject, harm, stands_still
 from bundle_serving import hands
 from bundle_serving.guard import HEADER
 from tests.project import Project, wait_until
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.long
 PIPELINE = "ensemble_python_resnet50"
 # Of these there is another one, or the door asks again until there is.
 REPLACED = {"preprocessing", "resnet50_onnx", "postprocessing"}
-KINDS = REPLACED | {"keeper", "door", "envoy", "server"}
+KINDS = REPLACED | {*PARTS}
 
 # Beyond it the machine is to blame.
 HEALED_S = 120

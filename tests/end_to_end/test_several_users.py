@@ -109,7 +109,7 @@ def test_two_users_do_not_meet(folder: Path, exported: Path) -> None:
 
 
 def test_a_group_shares_a_checkout(folder: Path, exported: Path) -> None:
-    """Whoever started the server stops it; all else each of them can do."""
+    """Only the one who started the server can stop it; all else, each of them can do."""
     ann = checkout(folder / "team", exported, UIDS["ann"], GROUP)
     subprocess.run(["chmod", "-R", "g+w", ann.path], check=True)
     subprocess.run(["find", ann.path, "-type", "d", "-exec", "chmod", "g+s", "{}", "+"], check=True)

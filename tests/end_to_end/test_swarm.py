@@ -389,7 +389,7 @@ def test_another_pipeline_is_rolled_out_taken_away_and_brought_back(swarm: Swarm
         assert "version 2 live" in swarm.made("history", f"MODEL={OTHER}")
         assert "unloaded from each" in swarm.made("unload", f"TRITON_MODEL={OTHER}")
         assert f"{OTHER} " not in swarm.made("models")
-        # Whoever asks for it has it loaded again.
+        # To ask for it loads it again.
         photo = swarm.project.path / "photo.jpg"
         assert swarm.made("classify", f"MODEL={OTHER}", f"IMG={photo}")
     swarm.made("scale", "REPLICAS=3")
