@@ -105,7 +105,7 @@ history: $(LAYER)/tools ## Show which version was live when
 bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Measure the speed and write a report (QUICK=1, MODEL=, IMAGES=, COMPARE=)
 	$(RUN) bench
 
-rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and other servers (QUICK=1, IMAGES=, ONLY=)
+rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and other servers (QUICK=1, MINUTES=5, IMAGES=, ONLY=, DRAFT=1)
 	$(PYTHON_M) benchmark.compare
 
 torture: $(LAYER)/tools ## Break a separate server in every known way and check that it recovers (QUICK=1)
@@ -193,7 +193,7 @@ check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests,
 	@$(PYTEST) tests/unit tests/client $(or $(ARGS),-m "not long")
 
 test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipeline end to end on a real server (ARGS="-k exif")
-	@$(PYTEST) $(or $(ARGS),-m "not long")
+	@$(PYTEST) $(or $(ARGS),-n 3 -m "not long")
 
 test-all: lint $(LAYER)/test $(APART) ## The same, plus the long tests: rollouts under load, S3 faults, rehearsals
 	@$(PYTEST) -n 3

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from benchmark.load import RAW, Question, measure
+from benchmark.load import Question, infer_path, measure, over_http
 from bundle_serving.embeddings import Network
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.pictures import Transform
@@ -66,7 +66,7 @@ def compare(paths: dict[str, tuple[str, str]], rows: tuple[bytes, ...], seconds:
     rates: dict[str, list[float]] = {name: [] for name in paths}
     for _ in range(ROUNDS):
         for name, (address, model) in paths.items():
-            question = Question(address, f"/v2/models/{model}/infer", RAW, rows)
+            question = Question(name, over_http(address, infer_path(model)), rows)
             round_ = measure(question, AT_ONCE, seconds)
             rates[name].append(round_.images_per_second)
             print(

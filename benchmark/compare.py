@@ -4,6 +4,8 @@
     make rivals QUICK=1                a minute's worth of it
     make rivals IMAGES=photos          on pictures of yours
     make rivals ONLY=textbook,fastapi  with some of them
+    make rivals DRAFT=1                the services decode JPEGs at reduced size, as the bundle does
+    make rivals MINUTES=15             longer, and so with narrower ranges
 
 All are up at once, and are asked in turn, round after round, by the same closed loop of clients.
 """
@@ -24,13 +26,14 @@ from typing import Any
 from rich.table import Table
 
 from benchmark import contenders
-from benchmark.contenders import SERVICES, Contender
+from benchmark.contenders import ALONE, OURS, SERVICES, WAYS, Contender
 from benchmark.load import Round, measure
 from benchmark.textbook.server import HERE
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import ROOT
 from scripts.measuring import machine, photos
+from scripts.measuring.confidence import Estimate
 from scripts.measuring.photos import Inputs
 from scripts.recipes import pipelines
 from scripts.server.running import running_server
@@ -42,7 +45,8 @@ from scripts.settings.settings import Settings
 from scripts.stacks import state
 from scripts.stacks.state import State
 
-OURS, TEXTBOOK = "bundle", "textbook"
+TEXTBOOK = "textbook"
+BESIDE = (*WAYS[1:], ALONE)  # only if ONLY names them
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ class Plan:
     warm_up: float  # seconds for each contender and photo, that count for nothing
 
 
-FULL = Plan(concurrencies=(1, 4, 8), rounds=3, seconds=255, longest=5, warm_up=1)
-QUICK = Plan(concurrencies=(4,), rounds=2, seconds=32, longest=1.5, warm_up=0.5)
+FULL = Plan(concurrencies=(1, 4, 8), rounds=5, seconds=0, longest=5, warm_up=1)
+QUICK = Plan(concurrencies=(4,), rounds=3, seconds=32, longest=1.5, warm_up=0.5)
 
 
 @dataclass(frozen=True)
@@ -69,16 +73,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Figures:
-    images_per_second: float  # the median of the rounds
-    lowest: float
-    highest: float
+    images_per_second: Estimate
     p50_ms: float
     p95_ms: float
-    bundle_is: float  # so many times as fast
-
-    @property
-    def spread(self) -> float:
-        return (self.highest - self.lowest) / self.images_per_second
+    ours: dict[str, Estimate]  # each way to ask the bundle: it is so many times as fast
 
 
 Results = dict[Cell, list[Round]]
@@ -88,19 +86,21 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
     require_known()
     options = arguments.load()
-    plan = QUICK if options.quick else FULL
+    plan = QUICK if options.quick else replace(FULL, seconds=60 * options.minutes)
     asked = wanted(options.only)
-    with our_server() as server, lock.one_at_a_time(), others(asked) as up:
-        pictures = photos.given_or_drawn(options.images)
-        ours = contenders.triton(OURS, str(server.http))
-        labels = {
-            inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (ours, *up)}
-            for inputs in pictures
-        }
-        results = measured([ours, *up], pictures, plan)
+    with our_server() as server, lock.one_at_a_time():
+        ours = [contenders.bundle(way, server) for way in WAYS if way in (OURS, *asked)]
+        with others(asked, options.draft) as up:
+            pictures = photos.given_or_drawn(options.images)
+            labels = {
+                inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (*ours, *up)}
+                for inputs in pictures
+            }
+            results = measured([*ours, *up], pictures, plan)
         about = {
             "machine": machine.machine(server),
             "served": machine.served(server, pipelines.first()),
+            "draft": options.draft,
         }
     figures = summed_up(results)
     for inputs in pictures:
@@ -115,11 +115,13 @@ def main() -> int:
 
 
 def wanted(only: str) -> list[str]:
-    known = [TEXTBOOK, *SERVICES]
-    asked = only.split(",") if only else known
+    usual = [TEXTBOOK, *SERVICES]
+    asked = only.split(",") if only else usual
     for name in asked:
-        if name not in known:
-            raise UserError(f"ONLY={name} is not known", f"choose from: {', '.join(known)}")
+        if name not in (*usual, *BESIDE):
+            raise UserError(
+                f"ONLY={name} is not known", f"choose from: {', '.join((*usual, *BESIDE))}"
+            )
     return asked
 
 
@@ -143,12 +145,17 @@ def our_server() -> Iterator[State]:
 
 
 @contextmanager
-def others(asked: list[str]) -> Iterator[list[Contender]]:
+def others(asked: list[str], draft: bool) -> Iterator[list[Contender]]:
     """All at once: one that is not asked takes no time of the processor."""
-    setup = contenders.what_is_served(served_version(), Settings.load().cores)
+    setup = contenders.what_is_served(served_version(), Settings.load().cores, draft)
     with ExitStack() as up:
         started = []
         for name in asked:
+            if name in WAYS:
+                continue
+            if name == ALONE:
+                started.append(contenders.alone())
+                continue
             with console.waiting(f"starting {name}"):
                 server = (
                     contenders.textbook()
@@ -193,14 +200,16 @@ def summed_up(results: Results) -> dict[Cell, Figures]:
     figures = {}
     for cell, rounds in results.items():
         latencies = sorted(1000 * each for one in rounds for each in one.latencies)
-        ours = median(rates[replace(cell, contender=OURS)])
+        ours = {way: replace(cell, contender=way) for way in WAYS if way != cell.contender}
         figures[cell] = Figures(
-            images_per_second=median(rates[cell]),
-            lowest=min(rates[cell]),
-            highest=max(rates[cell]),
+            images_per_second=Estimate.of(rates[cell]),
             p50_ms=median(latencies),
             p95_ms=latencies[int(0.95 * (len(latencies) - 1))],
-            bundle_is=ours / median(rates[cell]),
+            ours={
+                way: Estimate.ratio(rates[of_way], rates[cell])
+                for way, of_way in ours.items()
+                if of_way in rates
+            },
         )
     return figures
 
@@ -209,7 +218,8 @@ def table(photo: str, figures: dict[Cell, Figures]) -> Table:
     shown = Table(title=photo, title_justify="left", box=None)
     shown.add_column("at a time")
     shown.add_column("")
-    for head in ("images/s", "spread", "p50 ms", "p95 ms", "the bundle is"):
+    ways = [way for way in WAYS if any(cell.contender == way for cell in figures)]
+    for head in ("images/s", "p50 ms", "p95 ms", *(f"{way} is … times as fast" for way in ways)):
         shown.add_column(head, justify="right")
     before = 0
     for cell, found in figures.items():
@@ -218,11 +228,10 @@ def table(photo: str, figures: dict[Cell, Figures]) -> Table:
         shown.add_row(
             str(cell.concurrency) if cell.concurrency != before else "",
             cell.contender,
-            f"{found.images_per_second:.1f}",
-            f"{found.spread:.0%}",
+            f"{found.images_per_second.median:.1f}",
             f"{found.p50_ms:.0f}",
             f"{found.p95_ms:.0f}",
-            "" if cell.contender == OURS else f"{found.bundle_is:.2f} x",
+            *(str(found.ours.get(way, "")) for way in ways),
         )
         before = cell.concurrency
     return shown

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import queue
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,42 +14,42 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from benchmark.load import RAW, Question
+from benchmark.load import Ask, Connect, Question, infer_path, over_grpc, over_http
 from benchmark.services.usual import SETUP, Setup
 from benchmark.textbook import server
 from benchmark.textbook.server import HERE
-from bundle_serving import PIPELINE
 from bundle_serving.health import PICTURE
+from bundle_serving.openvino_engine import Engine
+from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.scores import softmax
 from scripts.base import files
+from scripts.base.errors import UserError
 from scripts.base.ports import free_ports
 from scripts.recipes.layout import CPU
 from scripts.repository.archive import Version
 from scripts.server.served import served_version
 from scripts.stacks import temporary
+from scripts.stacks.state import State
 
-TRITON_PATH = f"/v2/models/{PIPELINE}/infer"
+# The bundle, in the ways that it can be asked; and its own functions without any server.
+OURS, OVER_GRPC, AROUND, ALONE = "bundle", "bundle-grpc", "bundle-socket", "alone"
+WAYS = (OURS, OVER_GRPC, AROUND)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A server that is up."""
+    """What is up, and can be asked."""
 
     name: str
-    address: str
-    path: str
-    headers: dict[str, str]
+    connect: Connect
     label: Callable[[bytes], str]  # the first one of an answer
 
     def question(self, pictures: Sequence[bytes]) -> Question:
-        return Question(self.address, self.path, self.headers, pictures)
+        return Question(self.name, self.connect, pictures)
 
     def first_label(self, picture: bytes) -> str:
-        question = self.question([picture])
-        connection = question.connect()
-        try:
-            return self.label(question.ask(connection, picture))
-        finally:
-            connection.close()
+        with self.connect() as ask:
+            return self.label(ask(picture))
 
     def reason_to_wait(self) -> str | None:
         """None once a picture is answered."""
@@ -107,20 +109,59 @@ SERVICES = {
 }
 
 
-def triton(name: str, address: str) -> Contender:
+def triton(name: str, connect: Connect) -> Contender:
     labels = labels_of(served_version())
 
     def label(answer: bytes) -> str:
         probabilities = np.frombuffer(answer[-4 * len(labels) :], np.float32)
         return labels[int(probabilities.argmax())]
 
-    return Contender(name, address, TRITON_PATH, RAW, label)
+    return Contender(name, connect, label)
+
+
+def bundle(way: str, up: State) -> Contender:
+    if way == AROUND and up.flavour != "local":
+        raise UserError(
+            f"{AROUND} is Triton's own socket, which is inside the container here",
+            "use FLAVOUR=local",
+        )
+    connects = {
+        OURS: lambda: over_http(str(up.http), infer_path()),
+        OVER_GRPC: lambda: over_grpc(str(up.grpc)),
+        AROUND: lambda: over_grpc(str(up.admin)),
+    }
+    return triton(way, connects[way]())
+
+
+def alone() -> Contender:
+    """What no service can exceed on these cores: the bundle's own functions, called by the clients
+    themselves, with a network of one thread a core; one at a time has one core."""
+    version = served_version()
+    member = version.member("resnet50_onnx")
+    transform = Transform.load(version.member("preprocessing") / "transform.json")
+    engines: queue.LifoQueue[Engine] = queue.LifoQueue()
+    for _ in range(len(os.sched_getaffinity(0))):
+        engines.put(Engine(member / CPU.file, version.precision, threads=1))
+
+    def ask(picture: bytes) -> bytes:
+        engine = engines.get()
+        try:
+            scores = engine.only_output({"input": to_pixels(picture, transform)[None]})
+        finally:
+            engines.put(engine)
+        return softmax(scores.astype(np.float32)).tobytes()
+
+    @contextmanager
+    def connect() -> Iterator[Ask]:
+        yield ask
+
+    return triton(ALONE, connect)
 
 
 @contextmanager
 def textbook() -> Iterator[Contender]:
     with server.served() as (address, _):
-        yield triton("textbook", address)
+        yield triton("textbook", over_http(address, infer_path()))
 
 
 @contextmanager
@@ -131,9 +172,7 @@ def running(service: Service, setup: Setup) -> Iterator[Contender]:
     words = {"workers": str(setup.workers), "port": str(port)}
     contender = Contender(
         service.name,
-        f"127.0.0.1:{port}",
-        "/classify",
-        {"Content-Type": "image/jpeg"},
+        over_http(f"127.0.0.1:{port}", "/classify", {"Content-Type": "image/jpeg"}),
         lambda answer: str(json.loads(answer)["label"]),
     )
     with temporary.running(
@@ -146,7 +185,7 @@ def running(service: Service, setup: Setup) -> Iterator[Contender]:
         yield contender
 
 
-def what_is_served(version: Version, workers: int) -> Setup:
+def what_is_served(version: Version, workers: int, draft: bool) -> Setup:
     """The network as the bundle serves it now, for others to serve the same."""
     made = version.workspace
     transform = made.manifest.transform
@@ -157,6 +196,7 @@ def what_is_served(version: Version, workers: int) -> Setup:
         resize=transform["resize"],
         crop=transform["crop"],
         workers=workers,
+        draft=draft,
     )
 
 

@@ -16,22 +16,15 @@ import statistics
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import grpc
 import psutil
 
-from bundle_serving import PIPELINE, sockets
-from bundle_serving.kserve import pb
-
-RAW = {"Inference-Header-Content-Length": "0"}
-
-# A connection, as a function that asks one question over it.
-Ask = Callable[[], None]
-Connect = Callable[[], AbstractContextManager[Ask]]
+from benchmark.load import RAW, Connect, infer_path, over, over_grpc, over_http
+from bundle_serving import sockets
 
 
 @dataclass
@@ -47,34 +40,12 @@ class OverUnixSocket(http.client.HTTPConnection):
         self.sock.connect(self.host)
 
 
-@contextmanager
-def over_http(connection: http.client.HTTPConnection, picture: bytes) -> Iterator[Ask]:
-    def ask() -> None:
-        connection.request("POST", f"/v2/models/{PIPELINE}/infer", picture, RAW)
-        answer = connection.getresponse()
-        if len(answer.read()) < 1000 or answer.status != 200:
-            raise SystemExit(f"HTTP {answer.status}")
-
-    with closing(connection):
-        yield ask
-
-
-@contextmanager
-def over_grpc(target: str, picture: bytes) -> Iterator[Ask]:
-    tensor = pb.ModelInferRequest.InferInputTensor(
-        name="INPUT", datatype="UINT8", shape=[1, len(picture)]
-    )
-    question = pb.ModelInferRequest(
-        model_name=PIPELINE, inputs=[tensor], raw_input_contents=[picture]
-    ).SerializeToString()
-    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost")]
-    with grpc.insecure_channel(target, options) as channel:
-        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        yield lambda: call(question, timeout=60) and None
-
-
 def measured(
-    connect: Connect, concurrency: int, seconds: float, processes: list[psutil.Process]
+    connect: Connect,
+    picture: bytes,
+    concurrency: int,
+    seconds: float,
+    processes: list[psutil.Process],
 ) -> tuple[float, dict[str, float]]:
     """Requests a second, and milliseconds of processor time a request."""
     deadline = time.monotonic() + seconds
@@ -84,7 +55,7 @@ def measured(
         count = 0
         with connect() as ask:
             while time.monotonic() < deadline:
-                ask()
+                ask(picture)
                 count += 1
         counts.append(count)
 
@@ -114,7 +85,8 @@ def of_the_server(run_dir: Path) -> list[psutil.Process]:
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             own = process.pid == os.getpid()
-            if not own and any(str(run_dir) in argument for argument in process.cmdline()):
+            named = str(run_dir.absolute())
+            if not own and any(named in argument for argument in process.cmdline()):
                 found.append(process)
     return found
 
@@ -132,12 +104,14 @@ def main(argv: list[str] | None = None) -> int:
     add("--seconds", type=float, default=4)
     options = parser.parse_args(argv)
     picture = options.image.read_bytes()
-    ways = dict(ways_to(options, picture))
+    ways = dict(ways_to(options))
     processes = of_the_server(options.run_dir)
     results = {name: Measured() for name in ways}
     for _ in range(options.rounds):
         for name, connect in ways.items():
-            rate, spent = measured(connect, options.concurrency, options.seconds, processes)
+            rate, spent = measured(
+                connect, picture, options.concurrency, options.seconds, processes
+            )
             results[name].per_second.append(rate)
             for process, cost in spent.items():
                 results[name].cpu_ms[process].append(cost)
@@ -149,16 +123,12 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def ways_to(options: argparse.Namespace, picture: bytes) -> Iterator[tuple[str, Connect]]:
-    socket_of_triton = sockets.target(sockets.folder(options.run_dir))
-    yield "gRPC, around", lambda: over_grpc(socket_of_triton, picture)
-    yield "gRPC, through", lambda: over_grpc(f"localhost:{options.grpc_port}", picture)
+def ways_to(options: argparse.Namespace) -> Iterator[tuple[str, Connect]]:
+    yield "gRPC, around", over_grpc(sockets.target(sockets.folder(options.run_dir)))
+    yield "gRPC, through", over_grpc(f"localhost:{options.grpc_port}")
     if options.triton_http:
-        yield "HTTP, around", lambda: over_http(OverUnixSocket(options.triton_http), picture)
-    yield (
-        "HTTP, through",
-        lambda: over_http(http.client.HTTPConnection("localhost", options.http_port), picture),
-    )
+        yield "HTTP, around", over(lambda: OverUnixSocket(options.triton_http), infer_path(), RAW)
+    yield "HTTP, through", over_http(f"localhost:{options.http_port}", infer_path())
 
 
 if __name__ == "__main__":

@@ -6,14 +6,20 @@ threads that wait in the kernel, one kept connection each, the same bytes again 
 
 from __future__ import annotations
 
+import functools
 import http.client
 import itertools
 import statistics
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 
+import grpc
+
+from bundle_serving import PIPELINE
+from bundle_serving.kserve import pb
 from scripts.base.errors import UserError
 
 ANSWER_TIMEOUT_S = 60
@@ -21,28 +27,75 @@ ANSWER_TIMEOUT_S = 60
 # Of a question to Triton that is nothing but the bytes of a picture.
 RAW = {"Inference-Header-Content-Length": "0"}
 
+# A connection: a picture goes in, an answer comes out.
+Ask = Callable[[bytes], bytes]
+Connect = Callable[[], AbstractContextManager[Ask]]
+
 
 @dataclass(frozen=True)
 class Question:
-    address: str
-    path: str
-    headers: Mapping[str, str]
+    server: str  # for a message
+    connect: Connect
     pictures: Sequence[bytes]  # sent in turn
 
-    def ask(self, connection: http.client.HTTPConnection, picture: bytes) -> bytes:
-        connection.request("POST", self.path, picture, dict(self.headers))
-        answer = connection.getresponse()
-        body = answer.read()
-        if answer.status != 200:
-            message = body[:200].decode(errors="replace")
-            raise UserError(
-                f"http://{self.address}{self.path} answers {answer.status}: {message}",
-                "only servers that answer can be compared",
-            )
-        return body
 
-    def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection(self.address, timeout=ANSWER_TIMEOUT_S)
+def infer_path(model: str = PIPELINE) -> str:
+    return f"/v2/models/{model}/infer"
+
+
+def over_http(address: str, path: str, headers: Mapping[str, str] = RAW) -> Connect:
+    return over(
+        lambda: http.client.HTTPConnection(address, timeout=ANSWER_TIMEOUT_S), path, headers
+    )
+
+
+def over(
+    opened: Callable[[], http.client.HTTPConnection], path: str, headers: Mapping[str, str]
+) -> Connect:
+    @contextmanager
+    def connect() -> Iterator[Ask]:
+        connection = opened()
+
+        def ask(picture: bytes) -> bytes:
+            connection.request("POST", path, picture, dict(headers))
+            answer = connection.getresponse()
+            body = answer.read()
+            if answer.status != 200:
+                message = body[:200].decode(errors="replace")
+                raise UserError(
+                    f"{connection.host}{path} answers {answer.status}: {message}",
+                    "only servers that answer can be compared",
+                )
+            return body
+
+        with closing(connection):
+            yield ask
+
+    return connect
+
+
+def over_grpc(target: str) -> Connect:
+    """The main pipeline. Neither a question is made anew each time nor an answer taken apart: the
+    clients share the processor with what they measure."""
+
+    @functools.cache
+    def question(picture: bytes) -> bytes:
+        tensor = pb.ModelInferRequest.InferInputTensor(
+            name="INPUT", datatype="UINT8", shape=[1, len(picture)]
+        )
+        request = pb.ModelInferRequest(
+            model_name=PIPELINE, inputs=[tensor], raw_input_contents=[picture]
+        )
+        return bytes(request.SerializeToString())
+
+    @contextmanager
+    def connect() -> Iterator[Ask]:
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost")]
+        with grpc.insecure_channel(target, options) as channel:
+            call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+            yield lambda picture: bytes(call(question(picture), timeout=ANSWER_TIMEOUT_S))
+
+    return connect
 
 
 @dataclass(frozen=True)
@@ -68,16 +121,14 @@ def measure(question: Question, concurrency: int, seconds: float) -> Round:
     end = time.perf_counter() + seconds
 
     def client(number: int) -> None:
-        connection = question.connect()
         pictures = itertools.cycle(question.pictures)
         try:
-            while not faults and (sent := time.perf_counter()) < end:
-                question.ask(connection, next(pictures))
-                answers.append(Answer(number, sent, time.perf_counter()))
+            with question.connect() as ask:
+                while not faults and (sent := time.perf_counter()) < end:
+                    ask(next(pictures))
+                    answers.append(Answer(number, sent, time.perf_counter()))
         except Exception as fault:
             faults.append(fault)
-        finally:
-            connection.close()
 
     clients = [
         threading.Thread(target=client, args=(number,), daemon=True)
@@ -91,7 +142,7 @@ def measure(question: Question, concurrency: int, seconds: float) -> Round:
         fault = faults[0]
         if isinstance(fault, UserError):
             raise fault
-        raise UserError(f"http://{question.address} broke off under load: {fault!r}", "see its log")
+        raise UserError(f"{question.server} broke off under load: {fault!r}", "see its log")
     return summary(answers, concurrency, end)
 
 

@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from benchmark.load import RAW, Question, measure
+from benchmark.load import Question, infer_path, measure, over_http
 from benchmark.torture import pictures
 from benchmark.torture.bystanders import Bystanders
 from benchmark.torture.requests import mutants, status_of
@@ -58,8 +58,8 @@ def main(argv: list[str] | None = None) -> int:
         options.images, Transform(**up.version.workspace.manifest.transform)
     )
     rows = [row for each in sent for row in each.rows]
-    path = f"/v2/models/{up.version.pipeline.ensemble}/infer"
-    question = Question(str(up.server.http), path, RAW, rows)
+    address, path = str(up.server.http), infer_path(up.version.pipeline.ensemble)
+    question = Question(address, over_http(address, path), rows)
     began, answered = time.monotonic(), 0
     while (passed := time.monotonic() - began) < 60 * options.minutes:
         tell(subject, passed, f"{answered:,} answered")

@@ -12,13 +12,13 @@ import statistics
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
 
-from benchmark.door import Connect, measured, over_grpc, over_http
+from benchmark.door import measured
+from benchmark.load import Connect, infer_path, over_grpc, over_http
 from bundle_serving import sockets, traces
 from scripts.base.paths import ROOT
 from scripts.measuring.confidence import Estimate
@@ -69,9 +69,9 @@ def compare(
         # The second one finds the machine warmer.
         for name in sorted(addresses, reverse=bool(number % 2)):
             http, grpc = addresses[name]
-            connect = way(protocol, http, grpc, picture)
+            connect = way(protocol, http, grpc)
             rate, spent = measured(
-                connect, options.concurrency, options.seconds, processes_of(http)
+                connect, picture, options.concurrency, options.seconds, processes_of(http)
             )
             rates[name].append(rate)
             costs[name].append(sum(spent.values()))
@@ -84,11 +84,8 @@ def compare(
         )
 
 
-def way(protocol: str, http: str, grpc: str, picture: bytes) -> Connect:
-    if protocol == "gRPC":
-        return lambda: over_grpc(grpc, picture)
-    host, _, port = http.partition(":")
-    return lambda: over_http(HTTPConnection(host, int(port)), picture)
+def way(protocol: str, http: str, grpc: str) -> Connect:
+    return over_grpc(grpc) if protocol == "gRPC" else over_http(http, infer_path())
 
 
 def processes_of(http: str) -> list[psutil.Process]:

@@ -41,26 +41,28 @@ sys.dont_write_bytecode = False
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What costs most to make is made once: the files of tests that share it are run by one worker, and
-# each other file by one.
+# each other file by one. A server of processes costs little: there are two, so that two workers
+# have what to do.
+ALONE = "served alone"
 TOGETHER = {
     "test_serving.py": "served",
-    "test_containers.py": "served",
-    "test_bench.py": "served",
-    "test_guard.py": "served",
-    "test_keeper.py": "served",
-    "test_torture.py": "served",
-    "test_add_model.py": "served",
-    "test_own_models.py": "served",
+    "test_containers.py": ALONE,
+    "test_bench.py": ALONE,
+    "test_guard.py": ALONE,
+    "test_keeper.py": ALONE,
+    "test_torture.py": ALONE,
+    "test_add_model.py": ALONE,
+    "test_own_models.py": ALONE,
     "test_callables.py": "served",
-    "test_similar.py": "served",
+    "test_similar.py": ALONE,
     "test_places.py": "served",
     "test_sentiment.py": "served",
     "test_detection.py": "served",
     "test_together.py": "served",
     "test_cascade.py": "served",
     "test_kinds.py": "served",
-    "test_page_served.py": "served",
-    "test_monitoring.py": "served",
+    "test_page_served.py": ALONE,
+    "test_monitoring.py": ALONE,
     "test_lifecycle.py": "exported",
     "test_beyond_this_machine.py": "exported",
     "test_comparison.py": "exported",
@@ -77,7 +79,7 @@ REASON_CHARACTERS = 1000
 # The workers end at the same time if what takes longest begins first; and what one makes for all,
 # the others are not to wait for.
 LONGEST_FIRST = (
-    *("served", "test_gpu_rehearsal.py", "versions", "test_compose.py", "test_drawn.py"),
+    *("served", ALONE, "test_gpu_rehearsal.py", "versions", "test_compose.py", "test_drawn.py"),
     *("exported", "served by containers"),
 )
 
@@ -85,8 +87,8 @@ LONGEST_FIRST = (
 def group(nodeid: str) -> str:
     file = nodeid.partition("::")[0].rpartition("/")[2]
     name = TOGETHER.get(file, file)
-    by_containers = name == "served" and re.search(r"[\[-]cpu[-\]]", nodeid)
-    return f"{name} by containers" if by_containers else name
+    served = name in ("served", ALONE)
+    return "served by containers" if served and re.search(r"[\[-]cpu[-\]]", nodeid) else name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

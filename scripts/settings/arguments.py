@@ -70,11 +70,12 @@ class Arguments:
     quick = flag("A short run of about a minute.")
     compare = path("The results.json of an earlier run.")
     textbook = flag("Measure the textbook recipe too.")
+    draft = flag("Let the other services decode JPEGs at reduced size, as the bundle does.")
     only = text("", "Only these contenders, or packages.")
     latency_ms = number_or_none(
         "The latency that 95% of the answers must meet (make tune), or 99% (make monitoring)."
     )
-    minutes = number("5", "How long to search, in minutes.")
+    minutes = number("5", "How long to search, or to compare, in minutes.")
 
     stop = flag("Stop the running server during the search.")
 

@@ -8,9 +8,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from benchmark.compare import OURS, Cell, summed_up
+from benchmark.compare import Cell, summed_up
+from benchmark.contenders import OURS
 from benchmark.load import Answer, Round, summary
 from benchmark.textbook import layout
+from scripts.measuring.confidence import Estimate
 from scripts.steps.manifest import Manifest
 
 
@@ -29,14 +31,16 @@ def test_of_a_short_round_everything_counts() -> None:
     assert len(found.latencies) == 2
 
 
-def test_ratios_are_of_medians() -> None:
+def test_ratios_are_taken_round_by_round() -> None:
     def rounds(*rates: float) -> list[Round]:
         return [Round(rate, [1 / rate]) for rate in rates]
 
     slow = Cell("photo", 1, "textbook")
     figures = summed_up({Cell("photo", 1, OURS): rounds(90, 100, 120), slow: rounds(20, 25, 26)})
-    assert figures[slow].bundle_is == pytest.approx(4)
-    assert figures[slow].spread == pytest.approx(6 / 25)
+    assert figures[slow].images_per_second == Estimate(25, 20, 26)
+    # Round by round: 90 / 20, 100 / 25 and 120 / 26.
+    assert figures[slow].ours == {OURS: Estimate(4.5, 4, 120 / 26)}
+    assert figures[Cell("photo", 1, OURS)].ours == {}
 
 
 def test_the_textbook_gets_the_same_network_and_normalises_in_python(tmp_path: Path) -> None:
