@@ -22,8 +22,7 @@ from scripts.repository import switches
 from scripts.steps.workspace import Workspace
 
 if TYPE_CHECKING:
-    from tritonclient.grpc.model_config_pb2 import ModelConfig
-
+    from bundle_serving.messages import ModelConfig
     from scripts.recipes.recipe import Contents
 
 HEAD = "# config.pbtxt adapted to this machine. Written by the command that loads the model.\n"
@@ -187,7 +186,8 @@ def config_in_use(repository: Path, model: str, engine: Engine) -> ModelConfig:
 def _parsed(path: Path) -> ModelConfig:
     # Half a second to import, and commands that only ask read no config.
     from google.protobuf import text_format
-    from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+    from bundle_serving.messages import ModelConfig
 
     try:
         return text_format.Parse(path.read_text(), ModelConfig())

@@ -9,8 +9,8 @@ from scripts.base.errors import UserError
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-    from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+    from bundle_serving.messages import ModelConfig
     from scripts.recipes.recipe import Recipe
 
 # The rest is what the bundle itself relies on: names, tensors, versions, steps.
@@ -21,7 +21,7 @@ def require(recipe: Recipe) -> None:
     """Raises UserError if Triton's grammar has no such switches."""
     if not recipe.triton:
         return
-    from tritonclient.grpc.model_config_pb2 import ModelConfig
+    from bundle_serving.messages import ModelConfig
 
     for model, wanted in recipe.triton.items():
         if model not in recipe.members:

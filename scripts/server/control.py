@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from google.protobuf import json_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.address import Address
+from bundle_serving.messages import ModelConfig
 from scripts.base import interrupts
 from scripts.base.errors import UserError
 from scripts.server import loading

@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
-
-from tritonclient.utils import InferenceServerException
+from typing import TYPE_CHECKING, Any
 
 from bundle_serving.address import Address
 from bundle_serving.guard import GRPC_HEADER
 from scripts.base import lock
 from scripts.base.errors import UserError
-from scripts.server import triton_grpc
 from scripts.stacks import admin_key
+
+if TYPE_CHECKING:
+    from tritonclient.utils import InferenceServerException
 
 # The door's message, and that of NVIDIA's server.
 REFUSED = re.compile("the admin key|This protocol is restricted")
@@ -53,6 +53,11 @@ def in_state(state: str, address: Address | str, limit: float) -> set[str]:
 
 @contextmanager
 def _asked(address: Address | str, what: str, limit: float) -> Iterator[tuple[Any, dict[str, str]]]:
+    # A fifth of a second to import, and a server that starts often has nothing more to load.
+    from tritonclient.utils import InferenceServerException
+
+    from scripts.server import triton_grpc
+
     client = triton_grpc.client(address)
     try:
         yield client, {GRPC_HEADER: admin_key.load(), **triton_grpc.headers(address)}

@@ -34,6 +34,7 @@ from scripts.storage.shared import Shared
 
 # Seconds that the keeper gets to restore a server that does not answer.
 KEEPERS_S = 15
+ASK_AGAIN_S = 0.05
 
 
 def bring_up(settings: Settings) -> State:
@@ -188,7 +189,7 @@ def _restored(stack: Stack, known: State) -> bool:
             waiting.show(reason)
             if waiting.seconds > KEEPERS_S:
                 return False
-            time.sleep(0.2)
+            time.sleep(ASK_AGAIN_S)
     return True
 
 
@@ -209,4 +210,4 @@ def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
                     f"{version.serving} did not answer within {limit:.0f} s ({reason})",
                     "see make logs; on a slow machine, raise START_TIMEOUT",
                 )
-            time.sleep(0.2)
+            time.sleep(ASK_AGAIN_S)

@@ -1,43 +1,16 @@
-"""KServe's gRPC messages from tritonclient, without the rest of tritonclient.
+"""KServe's gRPC from tritonclient, without the rest of tritonclient (messages.py).
 
-That would import numpy and tritonclient's own clients: 14 MB and more than a second in each process
-that only passes messages on.
-
-    triton = kserve.stub(grpc.aio.insecure_channel(target))
-    await triton.ServerReady(kserve.pb.ServerReadyRequest())
+triton = kserve.stub(grpc.aio.insecure_channel(target))
+await triton.ServerReady(kserve.pb.ServerReadyRequest())
 """
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import types
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-PACKAGE = "tritonclient.grpc"
+from bundle_serving.messages import pb, without_its_init
 
-
-@contextmanager
-def _without_its_init() -> Iterator[None]:
-    """Lets the package's modules be imported; the whole package can still be imported later."""
-    spec = importlib.util.find_spec("tritonclient")
-    assert spec and spec.origin, "tritonclient is not installed"
-    stand_in = types.ModuleType(PACKAGE)
-    stand_in.__path__ = [str(Path(spec.origin).parent / "grpc")]
-    real = sys.modules.get(PACKAGE)
-    sys.modules[PACKAGE] = real or stand_in
-    try:
-        yield
-    finally:
-        if real is None:
-            del sys.modules[PACKAGE]
-
-
-with _without_its_init():
-    from tritonclient.grpc import service_pb2 as pb
+with without_its_init():
     from tritonclient.grpc import service_pb2_grpc
 
 
