@@ -55,9 +55,3 @@ class Detector:
             "labels": of_labels(self.labels, before) if self.labels else None,
             "versions": pinned(*MAKERS),
         }
-
-
-def labels_beside(weights: str) -> Path | None:
-    """street.txt beside street.pth."""
-    path = Path(weights).with_suffix(".txt") if Path(weights).name else None
-    return path if path and path.is_file() else None

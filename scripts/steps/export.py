@@ -18,7 +18,7 @@ from bundle_serving.agreement import Bound
 from scripts.base import files
 from scripts.base.errors import guarded
 from scripts.settings.architectures import DRAWN, require_known
-from scripts.steps.drawn import kept
+from scripts.steps.drawn.kept import KEPT
 from scripts.steps.manifest import Torchvision, why_export
 from scripts.steps.progress import step
 
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
 def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
     identity = wanted.identity()  # first, for it says what is not there
     if (wanted.arch, wanted.weights) == (DRAWN, "default"):
-        kept.train_while(_prepare)
+        KEPT.train_while(_prepare)
     with step(f"loading {wanted.arch}, weights {wanted.weights}"):
         from scripts.steps import checked, networks
 

@@ -173,6 +173,12 @@ def of_labels(path: Path, before: Mapping[str, Any]) -> dict[str, str]:
     return labels
 
 
+def labels_beside(weights: str) -> Path | None:
+    """street.txt beside street.pth."""
+    path = Path(weights).with_suffix(".txt") if Path(weights).name else None
+    return path if path and path.is_file() else None
+
+
 def lines_of(labels: Path | None) -> list[str]:
     """One label per line; empty if the user has no file."""
     if labels is None:

@@ -22,7 +22,8 @@ from bundle_serving.detection import Detection, Found, Rules, candidates, padded
 from bundle_serving.pictures import Transform, to_pixels_and_size
 from scripts.base.errors import UserError
 from scripts.recipes import drawn_boxes
-from scripts.steps.detector_source import Detector, labels_beside
+from scripts.steps.detector_source import Detector
+from scripts.steps.manifest import labels_beside
 
 NAMES = ("__background__", "cat", "dog")
 RULES = Rules(threshold=0.3, overlap=0.5, candidates=10, most=10)

@@ -26,8 +26,8 @@ from scripts.recipes.recipe import Contents, Export, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.detection import ANCHORS
-from scripts.steps.detector_source import Detector, labels_beside
-from scripts.steps.manifest import EXPECTED
+from scripts.steps.detector_source import Detector
+from scripts.steps.manifest import EXPECTED, labels_beside
 from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace
 

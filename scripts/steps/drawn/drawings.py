@@ -5,12 +5,9 @@ python -m scripts.steps.drawn.drawings     writes those that the network is trai
 
 from __future__ import annotations
 
-import io
 import sys
-from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
 from scripts.base.errors import guarded
@@ -25,6 +22,7 @@ from scripts.steps.drawn.things import (
     Random,
     distance,
 )
+from scripts.steps.trained_here import Drawn, send
 
 COUNT = 3360  # that the network is trained on and scored with
 SIDE = 48
@@ -33,21 +31,9 @@ SCALE = 2
 FAINT = [alpha * 35 // 100 for alpha in range(256)]
 
 
-Drawn = tuple[NDArray[np.uint8], NDArray[np.int64]]
-
-
 def main() -> int:
-    pixels, labels = many()
-    file = io.BytesIO()
-    np.savez(file, pixels=pixels, labels=labels)
-    sys.stdout.buffer.write(file.getvalue())
+    send(many())
     return 0
-
-
-def received(stream: IO[bytes]) -> Drawn:
-    """What main() wrote."""
-    with np.load(io.BytesIO(stream.read())) as file:
-        return file["pixels"], file["labels"]
 
 
 def many(count: int = COUNT, seed: int = 0) -> Drawn:
