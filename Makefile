@@ -8,7 +8,7 @@ RUN := $(PYTHON_M) scripts.commands
 PYTEST := .venv/bin/python -m pytest
 
 # Passed on as typed: make would expand a $ in a file name or text.
-$(foreach name,IMG IN OUT TEXT INPUTS,$(eval override export $(name) := $$(value $(name))))
+$(foreach name,IMG IN OUT SOUND TEXT INPUTS,$(eval override export $(name) := $$(value $(name))))
 
 # If this were set, every command would compile all its imports again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,7 +48,7 @@ version: ## Print the bundle's version
 up: $(LAYER)/tools ## Start the server; exports the network first if needed (ARCH=, WEIGHTS=)
 	$(RUN) up
 
-classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places)
+classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places); or MODEL=sounds SOUND=bell.wav
 	$(RUN) ask
 
 detect: export MODEL := $(or $(MODEL),detection)

@@ -19,7 +19,14 @@ from scripts.base import files
 from scripts.settings import arguments, settings
 from scripts.stacks.containers import why_not_docker
 from scripts.steps.drawn.drawings import many
-from tests.pipelines import CHECKPOINT, OTHERS, ask_each, checkpoint_of_places
+from tests.pipelines import (
+    CHECKPOINT,
+    OTHERS,
+    ask_each,
+    checkpoint_of_places,
+    train_for_sounds,
+    trained_for_sounds,
+)
 from tests.project import ASSETS, ROOT, Project, picture
 
 # usearch has a C++ library of its own inside. Loaded before the system's, it makes PyTorch in the
@@ -58,6 +65,7 @@ TOGETHER = {
     "test_places.py": "served",
     "test_sentiment.py": "served",
     "test_detection.py": "served",
+    "test_sounds.py": "served",
     "test_together.py": "served",
     "test_cascade.py": "served",
     "test_kinds.py": "served",
@@ -198,12 +206,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def together(served: Project, places: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+def together(
+    served: Project, places: Path, listener: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Project:
     """The same server with every pipeline in it, each brought there by its own command. What they
     export is the same whatever the flavour, and is made once."""
     weights, versions = served.settings["WEIGHTS"], served.path / "build" / "versions"
     served.settings |= {"SENTIMENT": "minilm", "PLACES": str(places), "CASCADE": weights}
     served.settings |= {"DETECTION": "random"}
+    files.place(listener, served.path / trained_for_sounds().relative_to(ROOT))
     (served.path / "noise.jpg").write_bytes(picture())
     began = served.server_began()
     with once(tmp_path_factory, "others") as kept:
@@ -215,6 +226,15 @@ def together(served: Project, places: Path, tmp_path_factory: pytest.TempPathFac
             files.link_tree(versions / name, kept / name)
     assert served.server_began() == began
     return served
+
+
+@pytest.fixture(scope="session")
+def listener(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights for SOUNDS=drawn, as they are trained by its first export."""
+    with once(tmp_path_factory, "listener.safetensors") as made:
+        if not made.exists():
+            train_for_sounds(made)
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +18,14 @@ from bundle_serving import PIPELINE
 from bundle_serving.infer import Answer
 from tests.project import ROOT, Project
 
-if TYPE_CHECKING:  # which imports PyTorch
+if TYPE_CHECKING:  # which import PyTorch, or much else
+    from bundle_serving.sounds import Hearing
+    from scripts.recipes.kinds.sound import Sound
     from scripts.steps.detectors import Whole
+    from scripts.steps.sounds.source import Listener
 
 # Beside the first one.
-OTHERS = ("places", "cascade", "sentiment", "detection")
+OTHERS = ("places", "cascade", "sentiment", "detection", "sounds")
 
 MODELS = (
     *("preprocessing", "resnet50_onnx", "postprocessing", PIPELINE),
@@ -28,8 +33,10 @@ MODELS = (
     *("sentiment_preprocessing", "sentiment_onnx", "sentiment_postprocessing"),
     *("sentiment_ensemble", "mobilenet_v2_onnx", "cascade_choice", "cascade"),
     *("detection_preprocessing", "detector_onnx", "detection_postprocessing", "detection"),
+    *("sounds_preprocessing", "listener_onnx", "sounds_postprocessing", "sounds"),
 )
 
+BELL = ROOT / "model_repository" / "sounds_preprocessing" / "warmup" / "bell.wav"
 CLASSES = 365
 CHECKPOINT = "resnet50_places365.pth.tar"
 SSDLITE = "ssdlite320_mobilenet_v3_large"
@@ -45,6 +52,7 @@ def ask_each(project: Project, photo: Path) -> dict[str, Any]:
             ("cascade", "classify", {"IMG": str(photo), "MODEL": "cascade"}),
             ("sentiment", "sentiment", {"TEXT": "I love this place!"}),
             ("detection", "detect", {"IMG": str(photo)}),
+            ("sounds", "classify", {"MODEL": "sounds", "SOUND": str(BELL)}),
         )
     }
 
@@ -158,3 +166,72 @@ def _each_box(answer: Answer) -> list[tuple[NDArray[np.float32], bytes, float]]:
     """Without those that a shorter list is padded with."""
     boxes, labels, scores = (answer[name][0] for name in ("BOXES", "LABELS", "SCORES"))
     return [each for each in zip(boxes, labels, scores, strict=True) if each[2]]
+
+
+def sounds_recipe() -> Sound:
+    from scripts.recipes.kinds.sound import Sound
+    from scripts.recipes.schema import load
+
+    recipe = load(ROOT / "recipes" / "sounds.yaml")
+    assert isinstance(recipe, Sound)
+    return recipe
+
+
+def listener_of(weights: str, **changes: Any) -> Listener:
+    from scripts.steps.sounds.source import Listener
+
+    return Listener(weights, sounds_recipe().hearing.model_dump(), **changes)
+
+
+def trained_for_sounds() -> Path:
+    """Where the first export with SOUNDS=drawn keeps them."""
+    return listener_of("drawn").trained_here.path
+
+
+def train_for_sounds(out: Path) -> None:
+    words = [*listener_of("drawn").trained_here.words, "--out", str(out)]
+    command = [sys.executable, "-m", "scripts.steps.sounds.training", *words]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def sounds_by_pytorch(weights: Path, files: list[bytes]) -> list[NDArray[np.float32]]:
+    """Each by itself, window by window: log-mel bands by torch.stft, and the mean of the
+    probabilities."""
+    import torch
+
+    from bundle_serving import sounds, wav
+    from scripts.steps.sounds import network
+
+    how, found = sounds_recipe().hearing.as_hearing, []
+    module = network.build(listener_of(str(weights))).module
+    for file in files:
+        sound = wav.read(file, how.longest)
+        windows = sounds.cut(sounds.resampled(sound.samples, sound.rate, how.rate), how)
+        heard = log_mel_by_pytorch(windows, how)
+        with torch.inference_mode():
+            found.append(module(heard[:, None].float()).softmax(1).mean(0).numpy())
+    return found
+
+
+def log_mel_by_pytorch(windows: NDArray[np.float32], how: Hearing) -> Any:
+    """The formula of torchaudio.transforms.MelSpectrogram with center=False, clamped and
+    logarithmic."""
+    import torch
+
+    spectrum = torch.stft(
+        torch.from_numpy(windows).double(),
+        how.fft,
+        how.hop,
+        window=torch.hann_window(how.fft, dtype=torch.float64),
+        center=False,
+        return_complex=True,
+    )
+    frequencies = torch.linspace(0, how.rate / 2, how.fft // 2 + 1, dtype=torch.float64)
+    ends = [2595 * np.log10(1 + hertz / 700) for hertz in (how.low, how.high)]
+    points = 700 * (10 ** (torch.linspace(*ends, how.mels + 2, dtype=torch.float64) / 2595) - 1)
+    slopes = points[None] - frequencies[:, None]
+    falling = -slopes[:, :-2] / points.diff()[:-1]
+    rising = slopes[:, 2:] / points.diff()[1:]
+    filters = torch.minimum(falling, rising).clamp(min=0)
+    power = spectrum.abs() ** 2
+    return (filters.T @ power).clamp(min=1e-6).log()

@@ -1,4 +1,4 @@
-"""Ask a triton-bundle server what is in a picture.
+"""Ask a triton-bundle server what is in a picture, a text or a sound.
 
     from bundle_client import Client
 
@@ -11,6 +11,8 @@
             print(judged.text, judged.label, judged.score)
         for box in client.detect("street.jpg").boxes:
             print(box.label, box.score, box.left, box.top, box.right, box.bottom)
+        for label in client.hear("bell.wav").labels:
+            print(label.label, label.probability)
     with Client(url="localhost:8010") as client:
         print(client.embed("mug.jpg").vector @ client.embed("cup.jpg").vector)
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         ServerBusy,
         ServerFault,
         ServerUnreachable,
+        SoundRefused,
         SourceError,
         TextRefused,
     )
@@ -60,6 +63,7 @@ __all__ = [
     "ServerBusy",
     "ServerFault",
     "ServerUnreachable",
+    "SoundRefused",
     "Source",
     "SourceError",
     "TextRefused",

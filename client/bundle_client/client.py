@@ -17,18 +17,20 @@ from .arrays import labels as labels_of_arrays
 from .boxes import MODEL as BOX_MODEL
 from .boxes import Detected, detected
 from .canary import ASK_S, Canary
-from .errors import ClientError, PictureRefused, ServerFault, TextRefused
+from .errors import ClientError, PictureRefused, ServerFault, SoundRefused, TextRefused
 from .faults import refusals, translated
 from .patience import patiently
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
-from .sources import Source, Sources, expand, name_of, named, read
+from .sources import SOUNDS, Source, Sources, expand, name_of, named, read
 from .texts import MODEL as TEXT_MODEL
 from .texts import Sentiment, sentiments
 from .transport import Connection, knock, load
 from .vectors import MODEL as VECTOR_MODEL
 from .vectors import Embedding, embedding, of_the_service
 from .wire import Label, Result, labels
+
+SOUND_MODEL = "sounds"
 
 T = TypeVar("T")
 
@@ -168,6 +170,19 @@ class Client:
             started = time.perf_counter()
             boxes = detected(self._patiently(lambda: connection.detect(model, picture)))
             return Detected(name_of(source), boxes, (time.perf_counter() - started) * 1e3)
+
+    def hear(self, source: Source, top: int = 5, model: str = SOUND_MODEL) -> Result:
+        """The `top` likeliest labels for one sound, a WAV file; raises a `ClientError`."""
+        check_positive(top=top)
+        with named(source):
+            sound = read(source, self._max_bytes, self.server.timeout, SOUNDS)
+            connection = self._connection()
+            started = time.perf_counter()
+            try:
+                answer = self._patiently(lambda: connection.infer(model, sound, top))
+            except PictureRefused as exc:
+                raise SoundRefused(exc.cause, exc.remedy) from exc
+            return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
 
     def _many(self, sources: Sources, ask: Ask[T], concurrency: int) -> Iterator[T]:
         jobs: SimpleQueue[tuple[Future[T], Source] | None] = SimpleQueue()

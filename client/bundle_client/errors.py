@@ -28,6 +28,10 @@ class TextRefused(ClientError):
     """The server rejected the text."""
 
 
+class SoundRefused(ClientError):
+    """The server rejected the sound."""
+
+
 class ModelUnavailable(ClientError):
     """The server runs, but not with this model, or the model does not take pictures."""
 
@@ -57,5 +61,5 @@ class KeyRefused(ClientError):
 CONCERNS_ALL = (ModelUnavailable, ServerUnreachable, KeyRefused)
 
 
-def too_large(max_bytes: int) -> SourceError:
-    return SourceError(f"larger than {max_bytes / 1e6:g} MB", "use a smaller picture")
+def too_large(max_bytes: int, kind: str = "picture") -> SourceError:
+    return SourceError(f"larger than {max_bytes / 1e6:g} MB", f"use a smaller {kind}")

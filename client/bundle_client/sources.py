@@ -1,10 +1,11 @@
-"""Where pictures come from: files, folders, bytes, URLs, open files and pixels."""
+"""Where pictures and sounds come from: files, folders, bytes, URLs, open files and pixels."""
 
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias, Union
 
@@ -21,18 +22,37 @@ Source: TypeAlias = Union[str, os.PathLike[str], bytes, BinaryIO, "Image", "Arra
 Sources: TypeAlias = Source | Iterable[Source]
 TAKEN = "a path or URL, the bytes of a picture, an open file, a PIL image or a numpy array"
 
-SUFFIXES = (
-    *(".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"),
-    *(".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"),
+
+@dataclass(frozen=True)
+class Kind:
+    """What files are of, and how their names end; several are asked about by another method."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    several: str
+
+    def has(self, name: str) -> bool:
+        return not name.startswith(".") and name.lower().endswith(self.suffixes)
+
+
+PICTURES = Kind(
+    "picture",
+    (
+        *(".jpg", ".png", ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg"),
+        *(".pbm", ".pgm", ".ppm", ".tif", ".tiff", ".webp"),
+    ),
+    "use classify_many for folders",
 )
+SOUNDS = Kind("sound", (".wav", ".wave"), "name the files in it")
 SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
-def expand(sources: Sources) -> Iterator[Source]:
-    """Each source in turn; a folder as its pictures, sorted by name, without subfolders."""
+def expand(sources: Sources, kind: Kind = PICTURES) -> Iterator[Source]:
+    """Each source in turn; a folder as its files of that kind, sorted by name, without
+    subfolders."""
     for source in in_turn(sources):
-        # A folder without pictures is passed on: reading it reports why.
-        yield from pictures_in(source) or [source]
+        # A folder without any is passed on: reading it reports why.
+        yield from files_in(source, kind) or [source]
 
 
 def in_turn(sources: Sources) -> Iterable[Source]:
@@ -44,11 +64,15 @@ def in_turn(sources: Sources) -> Iterable[Source]:
 
 
 def pictures_in(source: Source) -> list[Source]:
+    return files_in(source, PICTURES)
+
+
+def files_in(source: Source, kind: Kind) -> list[Source]:
     if not isinstance(source, (str, os.PathLike)) or scheme_of(source):
         return []
     try:
         with os.scandir(source) as entries:
-            names = sorted(e.name for e in entries if looks_like_picture(e.name) and e.is_file())
+            names = sorted(e.name for e in entries if kind.has(e.name) and e.is_file())
     except OSError:
         return []
     return [Path(source, name) for name in names]
@@ -57,10 +81,6 @@ def pictures_in(source: Source) -> list[Source]:
 def scheme_of(source: str | os.PathLike[str]) -> str:
     found = SCHEME.match(source) if isinstance(source, str) else None
     return found[1].lower() if found else ""
-
-
-def looks_like_picture(name: str) -> bool:
-    return not name.startswith(".") and name.lower().endswith(SUFFIXES)
 
 
 def name_of(source: Source) -> str:
@@ -87,8 +107,8 @@ def named(source: Source) -> Iterator[None]:
         raise
 
 
-def read(source: Source, max_bytes: int, timeout: float) -> bytes:
-    """The bytes of the picture, or a `SourceError`."""
+def read(source: Source, max_bytes: int, timeout: float, kind: Kind = PICTURES) -> bytes:
+    """The bytes of the file, or a `SourceError`."""
     if isinstance(source, bytes):
         picture = source
     elif is_array(source):
@@ -98,7 +118,7 @@ def read(source: Source, max_bytes: int, timeout: float) -> bytes:
     elif isinstance(source, (str, os.PathLike)):
         scheme = scheme_of(source)
         if not scheme:
-            picture = read_file(source, max_bytes)
+            picture = read_file(source, max_bytes, kind)
         elif scheme in ("http", "https"):
             from .fetch import fetch
 
@@ -110,17 +130,17 @@ def read(source: Source, max_bytes: int, timeout: float) -> bytes:
     else:
         raise TypeError(f"{type(source).__name__} cannot be used as a picture; give {TAKEN}")
     if not picture:
-        raise SourceError("it is empty", "use a picture file")
+        raise SourceError("it is empty", f"use a {kind.name} file")
     if len(picture) > max_bytes:
-        raise too_large(max_bytes)
+        raise too_large(max_bytes, kind.name)
     return picture
 
 
-def read_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+def read_file(path: str | os.PathLike[str], max_bytes: int, kind: Kind) -> bytes:
     path = Path(path)
     try:
         if path.is_dir():
-            raise folder_error(path)
+            raise folder_error(path, kind)
         with path.open("rb") as file:
             return file.read(max_bytes + 1)
     except FileNotFoundError:
@@ -130,10 +150,11 @@ def read_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
         raise SourceError(cause.lower(), "check the path and its permissions") from exc
 
 
-def folder_error(path: Path) -> SourceError:
-    if pictures_in(path):
-        return SourceError("a folder, not a picture", "use classify_many for folders")
+def folder_error(path: Path, kind: Kind) -> SourceError:
+    if files_in(path, kind):
+        return SourceError(f"a folder, not a {kind.name}", kind.several)
+    first, second, *_ = kind.suffixes
     return SourceError(
-        "no pictures in this folder",
-        "give one with files ending in .jpg, .png or the like; subfolders are not searched",
+        f"no {kind.name}s in this folder",
+        f"give one with files ending in {first}, {second} or the like; subfolders are not searched",
     )

@@ -3,6 +3,7 @@
     make classify IMG=photo.jpg              one picture, or several in quotes, a folder, a URL
     make classify IMG=photos JSON=1          one line of JSON per picture
     make classify MODEL=places IMG=…         another pipeline: places, cascade, your own
+    make classify MODEL=sounds SOUND=bell.wav    one sound, or several in quotes, a folder, a URL
     make sentiment TEXT="What a day!"        the same with MODEL=sentiment
     make ask MODEL=mine INPUTS='{"text": "What a day!"}'    a function; without INPUTS, its example
 
@@ -35,8 +36,8 @@ def main() -> int:
 
 def about(setting: str) -> list[str]:
     value = os.environ.get(setting, "")
-    if setting == "IMG":
-        return pictures.named(value)
+    if setting in pictures.EXAMPLES:
+        return pictures.named(value, setting=setting)
     if setting == "INPUTS":
         return [value] if value else []
     if not value:

@@ -46,7 +46,7 @@ ANY = Transform(resize=8, crop=8)
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Inputs sent in turn: image files, tensors of one shape, texts, or several tensors by name."""
+    """Inputs sent in turn: files, tensors of one shape, texts, or several tensors by name."""
 
     name: str
     rows: tuple[bytes, ...]
@@ -57,7 +57,7 @@ class Inputs:
     @property
     def described(self) -> str:
         kilobytes = sum(map(len, self.rows)) / len(self.rows) / 1e3
-        what = "texts" if self.texts else "requests" if self.several else "pictures"
+        what = "texts" if self.texts else "requests" if self.several else "files"
         return f"{self.name}: {len(self.rows)} {what} of {kilobytes:.1f} kB"
 
     @classmethod

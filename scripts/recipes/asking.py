@@ -3,11 +3,16 @@ faster than the pipeline kinds can be imported."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from scripts.settings import arguments
+
+if TYPE_CHECKING:
+    from bundle_client import Client, Result, Source
+    from bundle_client.sources import Kind
 
 
 class Known(TypedDict, total=False):
@@ -32,3 +37,29 @@ def about_pictures(
 ) -> int:
     options = ["--model", model, "--top", str(arguments.load(environment).top)]
     return server.client([*options, *(["--json"] if environment.get("JSON") else [])], pictures)
+
+
+def about_files(
+    server: Server,
+    files: Sequence[str],
+    environment: Mapping[str, str],
+    kind: Kind,
+    ask: Callable[[Client, Source], Result],
+) -> int:
+    """One after the other; returns the exit code."""
+    from bundle_client import Client, ClientError, Result
+    from bundle_client.show import as_error, as_json, as_table
+    from bundle_client.sources import expand, name_of
+    from scripts.base import console
+
+    failed = 0
+    with Client(**server.known) as client:
+        for source in expand(files, kind):
+            try:
+                found = ask(client, source)
+            except ClientError as fault:
+                failed += 1
+                print(as_error(Result(name_of(source), error=fault)), file=sys.stderr)
+                continue
+            print(as_json(found) if environment.get("JSON") else as_table(found, console.out))
+    return 1 if failed else 0

@@ -97,10 +97,17 @@ def onnx(
 
 
 def ensemble(
-    comment: str, name: str, most: int, taken: Tensor, given: Sequence[Tensor], *each: Step
+    comment: str,
+    name: str,
+    most: int,
+    taken: Tensor,
+    given: Sequence[Tensor],
+    *each: Step,
+    parameters: str = "",
 ) -> str:
-    tensors = inputs(taken), outputs(*given)
-    return config(comment, name, platform("ensemble"), most, *tensors, NEWEST_VERSION, steps(*each))
+    head = (inputs(taken), outputs(*given), NEWEST_VERSION, steps(*each))
+    others = filter(None, [parameters])
+    return config(comment, name, platform("ensemble"), most, *head, *others)
 
 
 def backend(name: str) -> str:

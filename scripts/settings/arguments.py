@@ -40,6 +40,7 @@ class Arguments:
     img = text("", "A picture, several in quotes, a folder, or a URL.")
     in_ = text("", "The folder of pictures to index, or to compare with.")
     text_ = text("", "The text to classify.")
+    sound = text("", "A sound, several in quotes, a folder, or a URL.")
     inputs = text("", "The inputs of a function, as JSON. Empty: its example.")
     top = whole(5, "How many labels, boxes or pictures to show.")
     out = path("A picture to write, with what was found drawn in it.")

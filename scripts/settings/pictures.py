@@ -1,4 +1,4 @@
-"""The pictures that IMG= names, however they are quoted."""
+"""The pictures that IMG= names, or the sounds that SOUND= names, however they are quoted."""
 
 # os.path returns False, or the text unchanged, where pathlib would raise.
 # ruff: noqa: PTH110, PTH111, PTH121, PTH207
@@ -11,11 +11,17 @@ import shlex
 
 from scripts.base.errors import UserError
 
+EXAMPLES = {
+    "IMG": ("picture", "IMG=photo.jpg"),
+    "SOUND": ("sound", "MODEL=sounds SOUND=bell.wav"),
+}
 
-def named(text: str, command: str = "classify") -> list[str]:
+
+def named(text: str, command: str = "classify", setting: str = "IMG") -> list[str]:
     """Paths and URLs. ~ and * inside quotes are expanded as the shell would."""
     if not text:
-        raise UserError("no picture given", f"try: make {command} IMG=photo.jpg")
+        what, example = EXAMPLES[setting]
+        raise UserError(f"no {what} given", f"try: make {command} {example}")
     whole = os.path.expanduser(text)
     if os.path.exists(whole):
         return [whole]
@@ -23,9 +29,9 @@ def named(text: str, command: str = "classify") -> list[str]:
         words = shlex.split(text)
     except ValueError:
         raise UserError(
-            f"IMG={text} has a quote that is not closed", "close it, or check the path"
+            f"{setting}={text} has a quote that is not closed", "close it, or check the path"
         ) from None
-    return [name for word in words for name in _matching(os.path.expanduser(word))]
+    return [name for word in words for name in _matching(os.path.expanduser(word), setting)]
 
 
 def one(text: str, command: str) -> str:
@@ -43,9 +49,9 @@ def is_same(path: str, picture: str) -> bool:
         return False
 
 
-def _matching(word: str) -> list[str]:
+def _matching(word: str, setting: str) -> list[str]:
     if "://" in word or not glob.has_magic(word) or os.path.exists(word):
         return [word]
     if found := sorted(glob.glob(word, recursive=True)):
         return found
-    raise UserError(f"IMG={word} matches no file", "check the path and the pattern")
+    raise UserError(f"{setting}={word} matches no file", "check the path and the pattern")

@@ -160,6 +160,13 @@ class Served(Group):
         a file, fine-tuned or not, with the names of its classes in a .txt beside it.""",
         EXTRA,
     )
+    sounds = path_or(
+        ("drawn",),
+        """The weights of `make classify MODEL=sounds`: drawn, a small network that is trained here
+        in seconds, on sounds that are drawn up too; or a file of that network, trained further,
+        with the names of its classes in a .txt beside it.""",
+        EXTRA,
+    )
     embeddings = path_or(
         ("default", "random"),
         "The weights of `make similar`, a mobilenet_v2; values as for WEIGHTS.",

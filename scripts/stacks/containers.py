@@ -112,6 +112,7 @@ class DockerStack:
     places: ClassVar[Mapping[str, str]] = {
         "adopt": "export",
         "detection": "export",
+        "sounds.export": "export",
         "places": "export",
         "quantise": "export",
         "gate": "engine",
@@ -199,7 +200,7 @@ class DockerStack:
             raise AlreadyReported(ran.returncode)
 
     def prepare_step(self, step: str) -> None:
-        if step in ("export", "adopt", "detection", "places", "quantise"):
+        if self.places.get(step, step) == "export":
             _fetch_torch()
             self.build("export")
 

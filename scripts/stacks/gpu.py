@@ -34,6 +34,7 @@ class GpuStack(DockerStack):
     places: ClassVar[Mapping[str, str]] = {
         "adopt": "export",
         "detection": "export",
+        "sounds.export": "export",
         "places": "export",
         "plan": "engine",
     }
@@ -97,7 +98,7 @@ class GpuStack(DockerStack):
         return versions[-1]
 
     def prepare_step(self, step: str) -> None:
-        if step in ("export", "adopt", "detection", "places", "plan"):
+        if step == "plan" or self.places.get(step, step) == "export":
             self.build("export")
 
     def prepare_sdk(self) -> None:

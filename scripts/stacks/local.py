@@ -41,6 +41,7 @@ PROGRAMS = (".py", ".html", ".css", ".js", ".svg", ".yaml")
 LAYERS = {
     "export": "export",
     "detection": "export",
+    "sounds.export": "export",
     "places": "export",
     "adopt": "export",
     "quantise": "export",

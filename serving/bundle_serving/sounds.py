@@ -1,5 +1,5 @@
-"""The bytes of a sound -> what a network hears of it: windows of mel bands. Pure functions: no Triton
-here."""
+"""The bytes of a sound -> what a network hears of it: windows of mel bands. Pure functions: no
+Triton here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_OF_A_REQUEST = 10
 # A resampling filter reaches over so many zeros of its sine on either side; beyond this share of
 # the lower rate's highest frequency it begins to fade. (librosa's "kaiser_fast".)
 ZEROS, ROLL_OFF, KAISER = 16, 0.85, 8.555504641634386
-# At most so many places between two samples: of odd rates the ratio is then a millionth off.
+# At most so many places between two samples: of odd rates the pitch is then a thousandth off.
 MOST_PLACES = 1000
 
 
@@ -67,8 +67,8 @@ class Hearing:
 
 
 def to_windows(files: Sequence[Any], how: Hearing) -> dict[str, NDArray[np.float32]]:
-    """Each file's windows [files, windows, mels, frames], and the share that each has in the answer;
-    0 where a shorter sound than the longest is filled up."""
+    """Each file's windows [files, windows, mels, frames], and each one's share of the answer;
+    0 where what is shorter than the longest is filled up."""
     heard = [wav.read(file, how.longest) for file in files]
     seconds = sum(len(each.samples) / each.rate for each in heard)
     if seconds > (most := MOST_OF_A_REQUEST * how.longest):
@@ -98,8 +98,8 @@ def log_mel(windows: Samples, how: Hearing) -> NDArray[np.float32]:
     MelSpectrogram with center=False, clamped at SILENCE."""
     frames = sliding_window_view(windows, how.fft, axis=1)[:, :: how.hop]
     power = np.abs(np.fft.rfft(frames * _hann(how.fft))) ** 2
-    bands = np.maximum(power @ _filters(how), SILENCE)
-    return np.log(bands).transpose(0, 2, 1).astype(np.float32)
+    bands: NDArray[np.float64] = np.log(np.maximum(power @ _filters(how), SILENCE))
+    return bands.transpose(0, 2, 1).astype(np.float32)
 
 
 @cache
@@ -135,7 +135,7 @@ def resampled(samples: Samples, rate: int, wanted: int) -> Samples:
     # Every up-th of the new samples lies at the same place between two of the old ones.
     for phase in range(min(up, count)):
         begin, several = phase * down // up, len(range(phase, count, up))
-        found[phase::up] = around[begin :: down][:several] @ bank[phase]
+        found[phase::up] = around[begin::down][:several] @ bank[phase]
     return found
 
 

@@ -1,5 +1,5 @@
-"""The bytes of a WAV file -> samples. Pure functions: no Triton here. The bytes come from strangers:
-every size is checked before anything is made of it."""
+"""The bytes of a WAV file -> samples. Pure functions: no Triton here. The bytes come from
+strangers: every size is checked before anything is made of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONVERT = "convert it: ffmpeg -i FILE -c:a pcm_s16le sound.wav"
 
 
 class SoundError(ValueError):
-    """The caller's bytes cannot be turned into samples; the message says why and what would work."""
+    """The caller's bytes are not a usable sound; the message says why and what would work."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,12 @@ class _Format:
 
 def read(data: bytes | memoryview | NDArray[np.uint8], most_seconds: float) -> Sound:
     """Whatever follows the samples in the file is not read."""
-    raw = memoryview(data).cast("B")
+    raw = memoryview(bytes(data))
     if not raw:
         raise SoundError("the sound is empty (0 bytes); send the bytes of a WAV file")
-    if raw[:4] != b"RIFF" or raw[8:12] != b"WAVE":
-        raise SoundError(f"not a WAV file (it begins with {bytes(raw[:12])!r}); {CONVERT}")
+    begins = bytes(raw[:12])
+    if begins[:4] != b"RIFF" or begins[8:] != b"WAVE":
+        raise SoundError(f"not a WAV file (it begins with {begins!r}); {CONVERT}")
     how, content = _found(raw)
     count = len(content) // how.bytes_each
     if not count:
@@ -130,9 +131,11 @@ def _samples(content: memoryview, how: _Format) -> Samples:
         wide = np.zeros((len(numbers) // 3, 4), np.uint8)
         wide[:, 1:] = numbers.reshape(-1, 3)
         numbers = wide.view("<i4")
-    found = numbers.reshape(-1, how.channels).astype(np.float32)
+    with np.errstate(over="ignore"):  # infinity, which is refused
+        found = numbers.reshape(-1, how.channels).astype(np.float32)
     if not np.isfinite(found).all():
         raise SoundError("the sound contains NaN or infinity; send samples from -1 to 1")
     if how.bits == 8:  # the only ones without a sign
         found -= largest
-    return (found / np.float32(largest)).clip(-1, 1).mean(axis=1, dtype=np.float32)
+    samples: Samples = (found / np.float32(largest)).clip(-1, 1).mean(axis=1)
+    return samples

@@ -16,6 +16,7 @@ from bundle_serving import infer
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.recipes import schema
 from scripts.recipes.recipe import Recipe
+from tests.pipelines import BELL
 from tests.project import ROOT, Project, picture
 
 SUM = '''"""Image files -> the sum of their pixels."""
@@ -115,6 +116,7 @@ PROGRAMS = {
     "places": "postprocess",
     "cascade": "cascade_choice",
     "detection": "detection_postprocessing",
+    "sounds": "sounds_preprocessing",
 }
 
 
@@ -139,7 +141,8 @@ def test_rollouts_lose_no_request(together: Project, name: str) -> None:
 
 @contextmanager
 def nobody_waits_in_vain(project: Project, recipe: Recipe) -> Iterator[None]:
-    source = {"IMG": picture(), "TEXT": b"I love this place!"}[recipe.asked_about]
+    sources = {"IMG": picture(), "TEXT": b"I love this place!", "SOUND": BELL.read_bytes()}
+    source = sources[recipe.asked_about]
     stop, answers, faults = threading.Event(), [], []
 
     def ask() -> None:

@@ -23,7 +23,7 @@ from scripts.recipes import pipelines
 from scripts.steps import engine, gate
 from scripts.steps.workspace import Workspace
 from tests.conftest import everywhere
-from tests.pipelines import OTHERS, ask_each, not_ready, pictures_by_pytorch
+from tests.pipelines import BELL, OTHERS, ask_each, not_ready, pictures_by_pytorch
 from tests.project import Project, picture
 
 PHOTOS = ("mug.jpg", "car.jpg", "vulture.jpeg")
@@ -65,7 +65,7 @@ def otherwise(tensor: NDArray[Any]) -> NDArray[Any]:
 @everywhere
 def test_all_are_ready_and_answer_at_once(together: Project) -> None:
     """What a pipeline was made with once stays, without naming it again."""
-    unnamed = dict.fromkeys(("SENTIMENT", "PLACES", "CASCADE", "DETECTION"), "")
+    unnamed = dict.fromkeys(("SENTIMENT", "PLACES", "CASCADE", "DETECTION", "SOUNDS"), "")
     assert not_ready(together) == set()
     photo = together.path / "noise.jpg"
     began = together.server_began()
@@ -74,6 +74,7 @@ def test_all_are_ready_and_answer_at_once(together: Project) -> None:
         ("classify", {"IMG": str(photo), "MODEL": "places"}),
         ("classify", {"IMG": str(photo), "MODEL": "cascade"}),
         ("detect", {"IMG": str(photo)}),
+        ("classify", {"MODEL": "sounds", "SOUND": str(BELL)}),
         ("sentiment", {"TEXT": "I hate this place!"}),
     ):
         again = together.make(command, **asked, **unnamed)

@@ -117,6 +117,10 @@ def test_detection(tmp_path: Path) -> None:
     assert types_of(graph, recipe.shapes(Workspace(tmp_path), settings)) == {"HALF"}
 
 
+def test_sounds(listener: Path, tmp_path: Path) -> None:
+    assert types_after_its_step("sounds", Workspace(tmp_path), SOUNDS=str(listener)) == {"HALF"}
+
+
 @pytest.mark.skipif(not (VENV / "minilm").is_dir(), reason="minilm is not installed")
 def test_the_classifier_of_texts(tmp_path: Path) -> None:
     assert types_after_its_step("sentiment", Workspace(tmp_path), SENTIMENT="minilm") == {"HALF"}

@@ -40,6 +40,8 @@ MADE_HERE = (
     "mobilenet_v2_trt",
     "detector_onnx",
     "detector_trt",
+    "listener_onnx",
+    "listener_trt",
 )
 CLASSIFIERS = [name for name in MADE_HERE if name.startswith(("resnet", "class", "mobile"))]
 ASKS_OTHERS = ("cascade_choice",)  # which are warm
@@ -51,6 +53,7 @@ ENSEMBLES = [
     REPOSITORY / "sentiment_ensemble" / "configs" / "cpu.pbtxt",
     REPOSITORY / "cascade" / "configs" / "cpu.pbtxt",
     REPOSITORY / "detection" / "configs" / "cpu.pbtxt",
+    REPOSITORY / "sounds" / "configs" / "cpu.pbtxt",
 ]
 
 
@@ -136,8 +139,12 @@ def test_networks_of_pictures_tell_upstreams_image_clients_enough(model: str) ->
         assert network.output[0].label_filename == "labels.txt", path
 
 
-def test_the_warmup_picture_is_as_long_as_its_config_says() -> None:
-    for model, name in (("preprocessing", "INPUT_0"), ("detection_preprocessing", "FILE")):
+def test_the_warmup_file_is_as_long_as_its_config_says() -> None:
+    for model, name in (
+        ("preprocessing", "INPUT_0"),
+        ("detection_preprocessing", "FILE"),
+        ("sounds_preprocessing", "FILE"),
+    ):
         tensor = config(REPOSITORY / model / "config.pbtxt").model_warmup[0].inputs[name]
         picture = REPOSITORY / model / "warmup" / tensor.input_data_file
         assert list(tensor.dims) == [picture.stat().st_size]

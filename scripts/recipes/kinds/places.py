@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.infer import Answer, Question
-from scripts.base import console
 from scripts.recipes import pbtxt
+from scripts.recipes.asking import about_files
 from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
@@ -25,6 +24,9 @@ from scripts.settings.settings import Settings
 from scripts.steps.places import Checkpoint, categories_beside
 from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace
+
+if TYPE_CHECKING:
+    from bundle_client import Client, Result, Source
 
 ANSWERS = "post_output"
 
@@ -87,26 +89,20 @@ class Places(Recipe):
         return of_pixels("input_0", self.pictures.side, self.batch.optimal, self.batch.max)
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        from bundle_client import Client, ClientError, Result
+        from bundle_client import Result
         from bundle_client.settings import MAX_BYTES, TIMEOUT_S
-        from bundle_client.show import as_error, as_json, as_table
-        from bundle_client.sources import expand, name_of, named, read
+        from bundle_client.sources import PICTURES, name_of, named, read
 
-        failed, top = 0, arguments.load(environment).top
-        with Client(**server.known) as client:
-            for source in expand(asked):
-                try:
-                    with named(source):
-                        pixels = decoded(read(source, MAX_BYTES, TIMEOUT_S))
-                        began = time.perf_counter()
-                        found = client.place(pixels, self.ensemble)[:top]
-                except ClientError as fault:
-                    failed += 1
-                    print(as_error(Result(name_of(source), error=fault)), file=sys.stderr)
-                    continue
-                result = Result(name_of(source), found, (time.perf_counter() - began) * 1e3)
-                print(as_json(result) if environment.get("JSON") else as_table(result, console.out))
-        return 1 if failed else 0
+        top = arguments.load(environment).top
+
+        def place(client: Client, source: Source) -> Result:
+            with named(source):
+                pixels = decoded(read(source, MAX_BYTES, TIMEOUT_S))
+                began = time.perf_counter()
+                found = client.place(pixels, self.ensemble)[:top]
+                return Result(name_of(source), found, (time.perf_counter() - began) * 1e3)
+
+        return about_files(server, asked, environment, PICTURES, place)
 
     def question(self, source: bytes) -> Question:
         return {"INPUT": decoded(source).astype(np.float32)[None]}

@@ -1,7 +1,8 @@
 """The eight sounds, varied in pitch, length, loudness and background.
 
-    python -m scripts.steps.sounds.drawings --to FOLDER     writes one of each, as WAV files
-    python -m scripts.steps.sounds.drawings --hearing '{"rate": 16000, …}'     what a network is trained on
+    python -m scripts.steps.sounds.drawings --to FOLDER      one of each, as WAV files
+
+With --hearing '{"rate": 16000, …}', it writes what a network is trained on to stdout.
 """
 
 from __future__ import annotations

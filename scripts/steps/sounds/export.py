@@ -106,9 +106,7 @@ def _compared(module: Any, how: Hearing, out: Path) -> Agreement:
     from scripts.steps.sounds.network import SCORES, Averaged
 
     original = Averaged(module).eval()
-    session = onnxruntime.InferenceSession(
-        out / "model.onnx", providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
     sounds = list(one_of_each(how.seconds).values())
     longer = list(one_of_each(LONGER * how.seconds, seed=1).values())[:2]
     expected, actual = [], []

@@ -46,8 +46,8 @@ class Listener:
             if not weights:
                 raise NoWeights(
                     f"there is no weights file at {self.weights}",
-                    "give a .pth or .safetensors file (SOUNDS=street.pth), or take the network that "
-                    "is trained here (SOUNDS=drawn)",
+                    "give a .pth or .safetensors file (SOUNDS=street.pth), or take the network "
+                    "that is trained here (SOUNDS=drawn)",
                 )
         return {
             "arch": "listener",

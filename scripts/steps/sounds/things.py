@@ -13,6 +13,7 @@ Wave = NDArray[np.float64]
 Random = np.random.Generator
 
 PURE: Mapping[float, float] = {1: 1}
+SQUARE: Mapping[float, float] = {1: 1, 3: 1 / 3, 5: 1 / 5}
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,10 @@ class Pen:
         """Of the frequencies between, with a soft edge, and of loudness 1."""
         spectrum = np.fft.rfft(self.random.standard_normal(len(self.t)))
         frequency = np.fft.rfftfreq(len(self.t), 1 / self.rate)
-        below, above = np.minimum(frequency / low, 1), np.minimum(high / np.maximum(frequency, 1), 1)
-        found = np.fft.irfft(spectrum * below**2 * above**2, len(self.t))
-        return found / max(found.std(), 1e-9)
+        edges = np.minimum(frequency / low, 1) * np.minimum(high / np.maximum(frequency, 1), 1)
+        found = np.fft.irfft(spectrum * edges**2, len(self.t))
+        noise: Wave = found / max(found.std(), 1e-9)
+        return noise
 
     def struck(self, at: float, decay: float) -> Wave:
         """Sudden, and then fading."""
@@ -87,7 +89,11 @@ def bell(pen: Pen) -> Wave:
 def siren(pen: Pen) -> Wave:
     low = pen.pitch(350, 800)
     high, place = low * pen.pick(1.3, 2.2), (pen.t / pen.pick(0.5, 2.5) + pen.pick(0, 1)) % 1
-    smooth, two, straight = 0.5 - 0.5 * np.cos(2 * np.pi * place), place < 0.5, 1 - abs(2 * place - 1)
+    smooth, two, straight = (
+        0.5 - 0.5 * np.cos(2 * np.pi * place),
+        place < 0.5,
+        1 - abs(2 * place - 1),
+    )
     shape = (smooth, two, straight)[pen.count(0, 2)]
     return pen.tone(low + (high - low) * shape, pen.partials((1, 2, 3, 4, 5), 1))
 
@@ -134,14 +140,14 @@ def bird(pen: Pen) -> Wave:
     own = pen.random.uniform(0.92, 1.08, int(call[-1]) + 1)[call.astype(int)]
     trill = 1 + 0.04 * np.sin(40 * place)
     sweep = pen.pick(-0.5, 0.5)
-    return pen.tone(pitch * own * trill * np.exp(sweep * (place - 0.5))) * np.sin(np.pi * place)
+    calling: Wave = np.sin(np.pi * place)
+    return pen.tone(pitch * own * trill * np.exp(sweep * (place - 0.5))) * calling
 
 
 def beep(pen: Pen) -> Wave:
     on = (pen.t / pen.pick(0.12, 0.7) + pen.pick(0, 0.3)) % 1 < pen.pick(0.35, 0.65)
     edge = np.ones(round(0.004 * pen.rate))
-    square = {1: 1, 3: 1 / 3, 5: 1 / 5}
-    tone = pen.tone(pen.pitch(450, 3200), square if pen.chance(0.5) else PURE)
+    tone = pen.tone(pen.pitch(450, 3200), SQUARE if pen.chance(0.5) else PURE)
     return tone * np.convolve(on, edge / len(edge), "same")
 
 

@@ -1,0 +1,19 @@
+"""A network's scores in, probabilities out: bundle_serving.scores, on whichever side they lie."""
+
+from bundle_serving.scores import READINGS
+from bundle_serving.step_reports import reported
+from bundle_serving.triton import answer, compile_for_gpus, parameter, stays_on_gpu, tensor
+
+
+@reported
+class TritonPythonModel:
+    def initialize(self, args):
+        self.read = READINGS[parameter(args, "answers")]
+        if stays_on_gpu(args):
+            compile_for_gpus(self.read)
+
+    def execute(self, requests):
+        return [answer(self.probabilities, request) for request in requests]
+
+    def probabilities(self, request):
+        return self.read(tensor(request, "INPUT_0"))

@@ -1,0 +1,120 @@
+"""The pipeline of sounds, held against plain PyTorch; and what it refuses."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bundle_client import Client, SoundRefused
+from bundle_client.server import Protocol
+from bundle_serving import wav
+from bundle_serving.infer import ask
+from scripts.steps.sounds import drawings
+from scripts.steps.sounds.things import NAMES
+from tests.pipelines import BELL, sounds_by_pytorch
+from tests.project import Project, error_lines
+from tests.wav_files import made
+
+CODINGS = ((wav.PCM, 16), (wav.PCM, 24), (wav.FLOAT, 32), (wav.PCM, 8))
+
+
+def varied() -> list[bytes]:
+    """Twenty sounds, of which hardly two are recorded alike."""
+    random, files = np.random.default_rng(7), []
+    for number in range(20):
+        rate = (8000, 16_000, 22_050, 44_100, 48_000)[number % 5]
+        seconds = (0.4, 2, 3.1, 7)[number % 4]
+        samples = drawings.drawing(number % len(NAMES), random, seconds, rate)
+        coding, bits = CODINGS[number % len(CODINGS)]
+        files.append(made(samples.astype(float), coding, bits, 1 + number % 2, rate))
+    return files
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_answers_match_pytorch(together: Project, listener: Path, protocol: Protocol) -> None:
+    """Each by itself, at the same time."""
+    files = varied()
+    expected = sounds_by_pytorch(listener, files)
+    with Client(getattr(together, protocol), protocol) as client, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda file: client.hear(file, top=len(NAMES)), files))
+    for found, known in zip(answers, expected, strict=True):
+        likely = {label.index: label.probability for label in found.labels}
+        assert found.labels[0].label == f"drawn {NAMES[found.labels[0].index]}"
+        assert np.abs([likely[n] - known[n] for n in range(len(NAMES))]).max() < 0.01
+
+
+def test_several_sounds_in_one_request(together: Project, listener: Path) -> None:
+    """Padded to the longest file, and to the longest sound."""
+    files = varied()[:6]
+    longest = max(map(len, files))
+    sent = np.array([list(file.ljust(longest, b"\0")) for file in files], np.uint8)
+    connection = http.client.HTTPConnection(together.http, timeout=60)
+    answer = ask(connection, "sounds", {"INPUT": sent})["OUTPUT"]
+    assert np.abs(answer - sounds_by_pytorch(listener, files)).max() < 0.01
+
+
+def post(project: Project, path: str, body: bytes, **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(project.http, timeout=60)
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("POST", path, body, sent)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+BAD = {
+    "text.wav": (b"What a day, is it not?", "not a WAV file"),
+    "header.wav": (BELL.read_bytes()[:30], "its format is cut off"),
+    "nothing.wav": (made(np.zeros(0)), "the sound has no samples"),
+    "long.wav": (made(np.zeros(600 * 4000), wav.PCM, 8, rate=4000), "takes 600.0 s, more than"),
+    "nan.wav": (made(np.array([0.1, np.nan] * 500), wav.FLOAT, 32), "contains NaN or infinity"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_usable_sound_is_the_callers_fault(together: Project, name: str) -> None:
+    file, cause = BAD[name]
+    status, body = post(together, "/classify?model=sounds", file)
+    assert status == 400 and cause in json.loads(body)["error"]["cause"]
+    raw = {"Inference_Header_Content_Length": "0"}
+    status, body = post(together, "/v2/models/sounds/infer", file, **raw)
+    assert status == 400 and cause in json.loads(body)["error"] and "Traceback" not in body
+    with Client(together.http) as client, pytest.raises(SoundRefused, match=cause):
+        client.hear(file)
+
+
+def test_curl_takes_sounds_too(together: Project) -> None:
+    status, body = post(together, "/classify?model=sounds&top=2", BELL.read_bytes())
+    labels = json.loads(body)["labels"]
+    assert status == 200 and len(labels) == 2 and labels[0]["label"] == "drawn bell"
+
+
+def test_the_command_answers_what_it_can_and_refuses_the_rest(
+    together: Project, tmp_path: Path
+) -> None:
+    drawings.main(["--to", str(tmp_path)])
+    (tmp_path / "notes.txt").touch()
+    model = {"MODEL": "sounds"}
+    told = together.made("classify", SOUND=str(tmp_path), JSON="1", TOP="2", **model)
+    answers = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    assert [Path(each["source"]).stem for each in answers] == sorted(NAMES)
+    assert {len(each["labels"]) for each in answers} == {2}
+    right = [each["labels"][0]["label"] == f"drawn {Path(each['source']).stem}" for each in answers]
+    assert sum(right) >= 7
+    for name, (file, _) in BAD.items():
+        (tmp_path / name).write_bytes(file)
+    (tmp_path / "empty.wav").touch()
+    named = " ".join(str(tmp_path / name) for name in ("bell.wav", *BAD, "empty.wav", "gone.wav"))
+    done = together.make("classify", SOUND=named, **model)
+    assert done.returncode and "drawn bell" in done.stdout
+    refused = error_lines(done.stderr)
+    assert len(refused) == len(BAD) + 2
+    for line, cause in zip(
+        refused, [*(cause for _, cause in BAD.values()), "it is empty", "no such file"], strict=True
+    ):
+        assert cause in line and "; " in line
+    assert "no sound given" in together.make("classify", **model).stderr

@@ -1,0 +1,68 @@
+"""What is heard of sounds, held against PyTorch's own transforms; and the network that tells them
+apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bundle_serving.scores import softmax
+from bundle_serving.sounds import log_mel
+from scripts.base.errors import NoWeights, UserError
+from scripts.steps.manifest import Manifest, why_export
+from scripts.steps.sounds import drawings, export, network
+from scripts.steps.sounds.things import NAMES
+from tests.pipelines import listener_of, log_mel_by_pytorch, sounds_recipe
+
+UNSEEN = 12345
+
+
+def test_log_mel_bands_are_those_of_pytorch() -> None:
+    how, random = sounds_recipe().hearing.as_hearing, np.random.default_rng(0)
+    each = [drawings.placed(label, random, how.seconds, how.rate) for label in range(len(NAMES))]
+    windows = np.stack([*each, np.zeros(how.samples, np.float32)])
+    found, expected = log_mel(windows, how), log_mel_by_pytorch(windows, how).numpy()
+    assert found.shape == expected.shape == (len(windows), how.mels, how.frames)
+    assert np.abs(found - expected).max() < 1e-4
+
+
+def test_it_knows_sounds_that_it_has_not_heard_and_how_sure_it_may_be(listener: Path) -> None:
+    how = sounds_recipe().hearing.as_hearing
+    heard, labels = drawings.many(how, 400, UNSEEN)
+    module = network.build(listener_of(str(listener))).module
+    with torch.inference_mode():
+        scores = module(torch.from_numpy(heard)[:, None]).numpy()
+    right = (scores.argmax(1) == labels).mean()
+    assert right >= 0.95
+    assert abs(softmax(scores).max(1).mean() - right) < 0.05
+
+
+def test_a_half_precise_network_is_near_enough_for_a_gpu(listener: Path, tmp_path: Path) -> None:
+    spec = listener_of(str(listener), precision="fp16")
+    words = [*map(str, spec.words), "--out", str(tmp_path / "made")]
+    assert export.main(words) == 0
+    made = Manifest.load(tmp_path / "made" / "manifest.json")
+    assert made and made.check["max_difference"] < 0.01 and not made.untrained
+    assert why_export(tmp_path / "made", spec) is None
+    assert why_export(tmp_path / "made", listener_of(str(listener))) == "precision: fp16 -> fp32"
+
+
+def test_weights_of_the_users_own(tmp_path: Path) -> None:
+    """As many classes as the file has, called what stands beside it."""
+    weights, labels = tmp_path / "street.pth", tmp_path / "street.txt"
+    torch.save(network.network(3).state_dict(), weights)
+    assert network.build(listener_of(str(weights))).labels == ["class 0", "class 1", "class 2"]
+    labels.write_text("tram\ncar\nhorn\n")
+    named = network.build(listener_of(str(weights), labels=labels))
+    assert named.labels == ["tram", "car", "horn"]
+    labels.write_text("tram\ncar\n")
+    with pytest.raises(UserError, match=r"has 2 labels, and street.pth 3 classes"):
+        network.build(listener_of(str(weights), labels=labels))
+    torch.save({"fc.weight": torch.zeros(3, 3)}, weights)
+    with pytest.raises(UserError, match="has no weights of this network"):
+        network.build(listener_of(str(weights)))
+    with pytest.raises(NoWeights, match=r"no weights file at gone\.pth"):
+        listener_of("gone.pth").identity()
