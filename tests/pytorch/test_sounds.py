@@ -3,6 +3,7 @@ apart."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 import torch
 
 from bundle_serving.scores import softmax
-from bundle_serving.sounds import log_mel
+from bundle_serving.sounds import LOG_MEL, log_mel, to_windows
+from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 from scripts.steps.manifest import Manifest, why_export
 from scripts.steps.sounds import drawings, export, network
 from scripts.steps.sounds.things import NAMES
 from tests.pipelines import listener_of, log_mel_by_pytorch, sounds_recipe
+from tests.project import ROOT
 
 UNSEEN = 12345
 
@@ -66,3 +69,21 @@ def test_weights_of_the_users_own(tmp_path: Path) -> None:
         network.build(listener_of(str(weights)))
     with pytest.raises(NoWeights, match=r"no weights file at gone\.pth"):
         listener_of("gone.pth").identity()
+
+
+def test_what_the_documents_teach_it_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (program,) = re.findall(
+        r"```python\n(from pathlib.*?)```", (ROOT / "docs" / "sounds.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    for seed in range(8):
+        for name, file in drawings.one_of_each(seed=seed).items():
+            if name in ("beep", "rain"):
+                files.write_bytes(tmp_path / "street" / name / f"{seed}.wav", file)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "teach.py", "exec"), {})
+    built = network.build(listener_of("street.pth", labels=Path("street.txt")))
+    assert built.labels == ["beep", "rain"]
+    asked = to_windows([drawings.one_of_each(seed=9)["rain"]], sounds_recipe().hearing.as_hearing)
+    with torch.inference_mode():
+        assert built.module(torch.from_numpy(asked[LOG_MEL][0, :1])[None]).argmax() == 1
