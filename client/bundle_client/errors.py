@@ -61,5 +61,5 @@ class KeyRefused(ClientError):
 CONCERNS_ALL = (ModelUnavailable, ServerUnreachable, KeyRefused)
 
 
-def too_large(max_bytes: int, kind: str = "picture") -> SourceError:
-    return SourceError(f"larger than {max_bytes / 1e6:g} MB", f"use a smaller {kind}")
+def too_large(max_bytes: int) -> SourceError:
+    return SourceError(f"larger than {max_bytes / 1e6:g} MB", "use a smaller file")

@@ -107,7 +107,7 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
             "set BUNDLE_API_KEY to one from the server's operator (`make keys`)",
         )
     if status in ("413", "RESOURCE_EXHAUSTED"):
-        return PictureRefused("larger than the server takes", "use a smaller picture")
+        return PictureRefused("larger than the server takes", "use a smaller file")
     if not message or message.startswith(FOREIGN):
         return ServerFault(
             f"{url} answers HTTP {status}, but not as Triton does",

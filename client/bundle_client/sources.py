@@ -132,7 +132,7 @@ def read(source: Source, max_bytes: int, timeout: float, kind: Kind = PICTURES) 
     if not picture:
         raise SourceError("it is empty", f"use a {kind.name} file")
     if len(picture) > max_bytes:
-        raise too_large(max_bytes, kind.name)
+        raise too_large(max_bytes)
     return picture
 
 

@@ -106,8 +106,8 @@ def ensemble(
     parameters: str = "",
 ) -> str:
     head = (inputs(taken), outputs(*given), NEWEST_VERSION, steps(*each))
-    others = filter(None, [parameters])
-    return config(comment, name, platform("ensemble"), most, *head, *others)
+    own = [parameters] if parameters else []
+    return config(comment, name, platform("ensemble"), most, *head, *own)
 
 
 def backend(name: str) -> str:
