@@ -17,6 +17,7 @@ from PIL import Image
 from bundle_serving import PIPELINE
 from bundle_serving.infer import Answer
 from tests.project import ROOT, Project
+from tests.wav_files import BELL
 
 if TYPE_CHECKING:  # which import PyTorch, or much else
     from bundle_serving.sounds import Hearing
@@ -36,7 +37,6 @@ MODELS = (
     *("sounds_preprocessing", "listener_onnx", "sounds_postprocessing", "sounds"),
 )
 
-BELL = ROOT / "model_repository" / "sounds_preprocessing" / "warmup" / "bell.wav"
 CLASSES = 365
 CHECKPOINT = "resnet50_places365.pth.tar"
 SSDLITE = "ssdlite320_mobilenet_v3_large"

@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving import wav
+from tests.project import ROOT
 
 Wave = NDArray[np.float64]
+
+BELL = ROOT / "model_repository" / "sounds_preprocessing" / "warmup" / "bell.wav"
 
 
 def sine(hertz: float, rate: int, seconds: float = 1) -> Wave:

@@ -16,8 +16,8 @@ from bundle_serving import infer
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.recipes import schema
 from scripts.recipes.recipe import Recipe
-from tests.pipelines import BELL
 from tests.project import ROOT, Project, picture
+from tests.wav_files import BELL
 
 SUM = '''"""Image files -> the sum of their pixels."""
 

@@ -16,9 +16,9 @@ from bundle_serving import wav
 from bundle_serving.infer import ask
 from scripts.steps.sounds import drawings
 from scripts.steps.sounds.things import NAMES
-from tests.pipelines import BELL, sounds_by_pytorch
+from tests.pipelines import sounds_by_pytorch
 from tests.project import Project, error_lines
-from tests.wav_files import made
+from tests.wav_files import BELL, made
 
 CODINGS = ((wav.PCM, 16), (wav.PCM, 24), (wav.FLOAT, 32), (wav.PCM, 8))
 

@@ -23,8 +23,9 @@ from scripts.recipes import pipelines
 from scripts.steps import engine, gate
 from scripts.steps.workspace import Workspace
 from tests.conftest import everywhere
-from tests.pipelines import BELL, OTHERS, ask_each, not_ready, pictures_by_pytorch
+from tests.pipelines import OTHERS, ask_each, not_ready, pictures_by_pytorch
 from tests.project import Project, picture
+from tests.wav_files import BELL
 
 PHOTOS = ("mug.jpg", "car.jpg", "vulture.jpeg")
 SMALL, LARGE = b"mobilenet_v2_onnx", b"resnet50_onnx"

@@ -16,8 +16,7 @@ from scripts.settings import pictures
 from scripts.steps.sounds import drawings
 from scripts.steps.sounds.source import Listener
 from scripts.steps.sounds.things import NAMES
-from tests.pipelines import BELL
-from tests.wav_files import chunk, encoded, form, made, riff, sine
+from tests.wav_files import BELL, chunk, encoded, form, made, riff, sine
 
 HOW = Hearing(16_000, 2, 60, 1024, 320, 64, 50, 8000)
 
