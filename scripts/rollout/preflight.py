@@ -43,17 +43,29 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
     for model in (*new.models, new.pipeline.ensemble):
         model_folders.config_in_use(live.REPOSITORY, model, engine)
         model_folders.config(folders.model_folder(model))  # what make up would use
-    takes, serves = (_network_takes(version) for version in (new, old))
+    require_same_shapes(old, new)
+
+
+def require_same_shapes(old: Version, new: Version) -> None:
+    """Both are loaded at once, with the same configs."""
+    takes, serves = (_onnx(version, "input") for version in (new, old))
     if takes != serves:
         raise UserError(
             f"{new.named} takes pictures of {takes}, but the pipeline serves {serves}",
             f"{STAYS}; another size needs a restart: {_brought_up(new)}",
         )
+    gives, served = (_onnx(version, "classes") for version in (new, old))
+    if gives != served:
+        raise UserError(
+            f"{new.named} has {gives} classes, but the pipeline serves {served}",
+            f"{STAYS}; another number takes its place without a comparison: {_brought_up(new)}",
+        )
 
 
-def _network_takes(version: Version) -> object:
+def _onnx(version: Version, name: str) -> object:
+    """What is known of its network."""
     made = version.workspace
-    return made.manifest.onnx.get("input") if made.onnx.is_dir() else None
+    return made.manifest.onnx.get(name) if made.onnx.is_dir() else None
 
 
 def require_trained(old: Version, new: Version) -> None:

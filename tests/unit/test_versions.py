@@ -16,7 +16,7 @@ from scripts.recipes import pipelines
 from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
 from scripts.repository.history import BEGINS, PUBLISHED, REMOVED, SERVES, STAYED, Event
-from scripts.rollout.preflight import require_trained
+from scripts.rollout.preflight import require_same_shapes, require_trained
 from scripts.rollout.stream import Answer
 from scripts.rollout.verdict import Agreement, Figures, objection, undecided
 from scripts.server.control import pinned, serving_both
@@ -125,6 +125,17 @@ def test_labels_must_agree_on_enough_pictures() -> None:
     assert found.enough(20) and not found.enough(21)
     assert Agreement.of(["mug"] * 5, ["pen"] * 5).enough(0)
     assert Figures.of([]).p99 == float("inf")
+
+
+def test_another_number_of_classes_is_not_rolled_out(here: Path) -> None:
+    old, new = kept(None, "a network"), kept(None, "another")
+    for version, classes in ((old, 8), (new, 3)):
+        manifest = Manifest({"arch": "listener"}, False, {}, {"classes": classes}, {})
+        files.write(version.workspace.onnx / "manifest.json", manifest.dump())
+    require_same_shapes(old, old)
+    with pytest.raises(UserError, match=r"version 2 has 3 classes, .* serves 8") as refused:
+        require_same_shapes(old, new)
+    assert "make up" in refused.value.remedy
 
 
 def test_untrained_weights_do_not_follow_trained_ones(here: Path) -> None:
