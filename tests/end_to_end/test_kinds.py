@@ -6,9 +6,11 @@ from __future__ import annotations
 import http.client
 import shutil
 import threading
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+import psutil
 import pytest
 from PIL import Image
 
@@ -120,23 +122,60 @@ PROGRAMS = {
 }
 
 
+QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
+
+
 @pytest.mark.long
 @locally
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_rollouts_lose_no_request(together: Project, name: str) -> None:
-    recipe = schema.load(ROOT / "recipes" / f"{name}.yaml")
-    program = together.path / "model_repository" / PROGRAMS[name] / "1" / "model.py"
+    with published(together, name), nobody_waits_in_vain(together, recipe_of(name)):
+        assert "; 0 of " in together.made("rollout", MODEL=name, **QUICK)
+        assert "; 0 of " in together.made("rollback", MODEL=name, **QUICK)
+    assert "rolled back to version" in together.made("history", MODEL=name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("served", ["cpu"], indirect=True)
+def test_all_are_asked_at_once_while_each_is_rolled_out(together: Project) -> None:
+    """In a container, with the memory that it has by default."""
+    began, restored = together.server_began(), sum(measured(together, "bundle_restored_total"))
+    with ExitStack() as asked:
+        for name in ("resnet50", *PROGRAMS):
+            asked.enter_context(nobody_waits_in_vain(together, recipe_of(name)))
+        for name in PROGRAMS:
+            with published(together, name):
+                assert "; 0 of " in together.made("rollout", MODEL=name, **QUICK)
+            (used,) = measured(together, "bundle_memory_used_bytes")
+            (limit,) = measured(together, "bundle_memory_limit_bytes")
+            assert used < limit < psutil.virtual_memory().total
+    assert together.server_began() == began
+    assert sum(measured(together, "bundle_restored_total")) == restored
+
+
+def recipe_of(name: str) -> Recipe:
+    return schema.load(ROOT / "recipes" / f"{name}.yaml")
+
+
+@contextmanager
+def published(project: Project, name: str) -> Iterator[None]:
+    """A version whose program differs from the live one's."""
+    program = project.path / "model_repository" / PROGRAMS[name] / "1" / "model.py"
     kept = program.read_text()
     program.write_text(kept + "# the same, otherwise\n")
-    quick = {"MODEL": name, "WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
     try:
-        assert f"published: {name} version" in together.made("publish", MODEL=name)
-        with nobody_waits_in_vain(together, recipe):
-            assert "; 0 of " in together.made("rollout", **quick)
-            assert "; 0 of " in together.made("rollback", **quick)
-        assert "rolled back to version" in together.made("history", MODEL=name)
+        assert f"published: {name} version" in project.made("publish", MODEL=name)
+        yield
     finally:
         program.write_text(kept)
+
+
+def measured(project: Project, metric: str) -> list[float]:
+    url = f"http://localhost:{project.settings['METRICS_PORT']}/metrics"
+    with urllib.request.urlopen(url) as answer:
+        lines = answer.read().decode().splitlines()
+    named = (line for line in lines if line.partition("{")[0].partition(" ")[0] == metric)
+    return [float(line.rpartition(" ")[2]) for line in named]
 
 
 @contextmanager
