@@ -103,9 +103,12 @@ async def serve(settings: Settings) -> None:
         stack.callback(reports.close)
         log = RequestLog(settings.log_format)
         served = Served(triton, settings.repository)
-        service = service_of(settings, triton, folder, stop.is_set, observed, served, steps, log)
+        keys = keys_of(settings)
+        service = service_of(
+            settings, triton, folder, stop.is_set, observed, served, steps, log, keys
+        )
         http = await stack.enter_async_context(http_server(service, folder / sockets.HTTP))
-        handed_on = streams.server(triton.channel, folder / sockets.STREAMS, settings.limits)
+        handed_on = streams.server(triton.channel, folder / sockets.STREAMS, settings.limits, keys)
         await handed_on.start()
         stack.push_async_callback(handed_on.stop, grace=0)
         listeners = log.of_envoy, over_grpc(observed, served)
@@ -142,12 +145,9 @@ def service_of(
     served: Served,
     steps: Steps,
     log: RequestLog,
+    keys: Keys | None,
 ) -> Service:
     api = Api(triton, settings.limits)
-    keys = (
-        Keys(settings.exposure.api_keys, settings.admin_key) if settings.exposure.api_keys else None
-    )
-
     load = Load(settings.limits)
     measures = Metrics(
         folder,
@@ -206,6 +206,11 @@ def service_of(
         answered,
         keys=keys is not None,
     )
+
+
+def keys_of(settings: Settings) -> Keys | None:
+    file = settings.exposure.api_keys
+    return Keys(file, settings.admin_key) if file else None
 
 
 def key_metrics(keys: Keys | None) -> bytes:

@@ -6,6 +6,7 @@ restart.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -60,6 +61,14 @@ class Keys:
         self.requests[client.name] += 1
         return Answer(headers={CLIENT_HEADER: client.name})
 
+    async def admit(self, authorization: str) -> None:
+        """A message of a stream that is open; one that comes too fast waits. A `Refused` if the key
+        was revoked meanwhile."""
+        client = self._client(authorization)
+        while client.per_second is not None and (wait_s := self._wait_s(client, client.per_second)):
+            await asyncio.sleep(wait_s)
+        self.requests[client.name] += 1
+
     def _client(self, authorization: str) -> Client:
         self._read_again()
         if authorization[: len(SCHEME)].lower() == SCHEME:
@@ -74,14 +83,16 @@ class Keys:
         )
 
     def _check_rate(self, client: Client, per_second: float) -> None:
-        now = time.monotonic()
-        bucket = self._buckets.setdefault(client.name, Bucket(per_second, now))
-        if wait_s := bucket.wait_s(now):
+        if wait_s := self._wait_s(client, per_second):
             raise Refused(
                 429,
                 f"{client.name} may send {per_second:g} requests a second; wait",
                 {"retry-after": str(int(wait_s) + 1)},
             )
+
+    def _wait_s(self, client: Client, per_second: float) -> float:
+        now = time.monotonic()
+        return self._buckets.setdefault(client.name, Bucket(per_second, now)).wait_s(now)
 
     def _read_again(self) -> None:
         found = self._file.stat()

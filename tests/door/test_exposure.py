@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import queue
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
+import tritonclient.grpc
 
 from bundle_door import certificate
 from bundle_door.key_file import BadKeys, Client, add, hashed, read, revoke
@@ -21,7 +24,7 @@ from bundle_door.keys import Bucket
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
 from bundle_serving.kserve import pb, stub
 from tests.door.servers import KEY, Behind, behind_the_door
-from tests.project import ROOT
+from tests.project import ROOT, picture
 
 PAGE = "https://app.example.org"
 
@@ -139,6 +142,42 @@ def test_keys_come_and_go_without_a_restart(exposed: Behind, folder: Path) -> No
     assert ask(exposed, "/v2", key) == 200
     revoke(folder / "api.keys", "fay")
     assert ask(exposed, "/v2", key) == 401
+
+
+def test_a_stream_ends_with_its_key_and_each_message_counts(exposed: Behind, folder: Path) -> None:
+    """Those beyond the rate wait. What follows the key's end is not answered."""
+    key, answers = add(folder / "api.keys", Client("gil", 20.0)), queue.Queue[Any]()
+    file = np.frombuffer(picture(), np.uint8)[None]
+    tensor = tritonclient.grpc.InferInput("INPUT", list(file.shape), "UINT8")
+    tensor.set_data_from_numpy(file)
+    with grpc_client(exposed) as client:
+        client.start_stream(
+            lambda result, error: answers.put(error or result), headers=authorized(key)
+        )
+        for _ in range(25):
+            client.async_stream_infer("picture", [tensor])
+        found = [answers.get(timeout=60) for _ in range(25)]
+        assert [str(each) for each in found if isinstance(each, Exception)] == []
+        connection = exposed.connection(exposed.metrics_port)
+        headers = authorized("key-of-ann")
+        counted = exposed.ask("GET", "/metrics", headers=headers, connection=connection)[2]
+        assert b'door_requests_total{client="gil"} 25' in counted
+        revoke(folder / "api.keys", "gil")
+        client.async_stream_infer("picture", [tensor])
+        refused = answers.get(timeout=60)
+        assert refused.status() == "StatusCode.UNAUTHENTICATED"
+        assert "no valid API key" in refused.message()
+        client.stop_stream(cancel_requests=True)
+
+
+@contextlib.contextmanager
+def grpc_client(server: Behind) -> Iterator[Any]:
+    target = f"localhost:{server.grpc_port}"
+    certificates = str(server.tls)
+    with tritonclient.grpc.InferenceServerClient(
+        target, ssl=True, root_certificates=certificates
+    ) as client:
+        yield client
 
 
 def test_metrics_know_the_client(exposed: Behind) -> None:
