@@ -39,6 +39,9 @@ LIBB64_REMEDY = "apt-get install libb64-0d"
 WINDOWS = 3
 CONTENT = ["--stability-percentage", "999", "--max-trials", str(WINDOWS)]
 
+# As many sequences at once as there are requests: each has one at a time.
+SEQUENCES = ["--sequence-length", "20"]
+
 # It reads the server's statistics around each window, which requires the admin key; it takes that
 # only as an argument.
 HIDING = ["python3", "-m", "bundle_serving.hidden_arguments"]
@@ -121,6 +124,7 @@ class PerfAnalyzer:
             *("--input-data", str(data)),
             *("--measurement-interval", str(round(seconds * 1000 / WINDOWS))),
             *CONTENT,
+            *(SEQUENCES if configuration.target.in_sequences else ()),
             *("--verbose-csv", "-f", str(report)),
         ]
         try:

@@ -30,6 +30,7 @@ class Target:
     # Where each counts what it answered; empty: at `http`, because it is one.
     servers: Mapping[str, Address] = field(default_factory=dict, compare=False)
     metrics: Address | None = None  # if it tells what its processes spend
+    in_sequences: bool = False  # a step keeps requests of a sequence together
 
     @classmethod
     def asked(
@@ -45,7 +46,9 @@ class Target:
         steps = config.get("ensemble_scheduling", {}).get("step", [])
         names = tuple(step["model_name"] for step in steps) or (model,)
         takes = config["input"][0]["name"]
-        return cls(label, model, http, grpc, takes, names, servers, metrics)
+        of_steps = (triton_api.get(http, f"/models/{name}/config") for name in names)
+        in_sequences = any("sequence_batching" in each for each in of_steps)
+        return cls(label, model, http, grpc, takes, names, servers, metrics, in_sequences)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Server:
 
     known: Known
     client: Callable[[Sequence[str], Sequence[str]], int]  # the client's program: options, pictures
+    watch: Callable[[str, str, Mapping[str, str]], int]  # the model, the video, the environment
 
 
 def about_pictures(

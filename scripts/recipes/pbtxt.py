@@ -46,6 +46,29 @@ def batches_form_themselves(most: int = MOST_TOGETHER) -> str:
     return f"dynamic_batching {{\n  preferred_batch_size: [ {size} ]\n{QUEUE_ENDS}}}"
 
 
+# Names of the inputs by which a model is told where a sequence begins and ends.
+BEGINS, ENDS = "BEGINS", "ENDS"
+
+
+def sequences(idle_s: float, most: int) -> str:
+    """Requests of one sequence come to the model in their order; those of several, together. No
+    CORRID: Triton copies a client's sequence_id that is a text into that tensor, whatever its
+    length, and past the end of a number's."""
+    flags = {BEGINS: "START", ENDS: "END"}
+    controls = [
+        f'    {{ name: "{name}" control [ {{ kind: CONTROL_SEQUENCE_{kind}'
+        " int32_false_true: [ 0, 1 ] } ] }"
+        for name, kind in flags.items()
+    ]
+    return (
+        "sequence_batching {\n"
+        f"  max_sequence_idle_microseconds: {round(idle_s * 1_000_000)}\n"
+        "  control_input [\n" + ",\n".join(controls) + "\n  ]\n"
+        f"  oldest {{ max_candidate_sequences: {most} }}\n"
+        "}"
+    )
+
+
 LABELS = "labels.txt"
 
 

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.infer import Question
+from scripts.base.errors import UserError
 from scripts.recipes.asking import Server, about_pictures
 from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.recipe import Recipe
+from scripts.settings.settings import Settings
 from scripts.steps.manifest import EXPECTED
 from scripts.steps.workspace import Workspace
 
@@ -37,6 +39,15 @@ class OfPictures(Recipe):
         path = of_files if of_files.exists() else made.onnx / "reference.npz"
         scores: NDArray[Any] = np.load(path)["scores"]
         return scores[-len(made.pictures) :]
+
+
+def require_pillow(settings: Settings, what: str) -> None:
+    """That the main pipeline's preprocessing, which this one uses, is there."""
+    if settings.preprocess == "dali":
+        raise UserError(
+            f"{what} decodes pictures on the CPU, but the server runs with PREPROCESS=dali",
+            "serve with PREPROCESS=python: make up PREPROCESS=python",
+        )
 
 
 def labels_of(made: Workspace) -> str:

@@ -124,6 +124,11 @@ class Recipe(Part):
         """The labels.txt of the models whose configs name one: ensemble and network."""
         return None
 
+    @property
+    def labelled_like(self) -> str:
+        """The ensemble of another pipeline whose labels it has, whichever they are."""
+        return ""
+
     # version
 
     @property

@@ -133,6 +133,7 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
 
     recipe = pipeline.recipe
     write_labels(pipeline, made, layout.engine, repository)
+    write_labels_alike(pipeline, made, repository)
     for model in sorted({*recipe.members, recipe.ensemble}):
         folder = repository / model
         if variant := recipe.variant(model, layout):
@@ -156,6 +157,14 @@ def write_labels(pipeline: Pipeline, made: Workspace, engine: Engine, repository
 
 def write_ensemble_labels(pipeline: Pipeline, made: Workspace, repository: Path) -> bool:
     return _write_labels(pipeline.ensemble, pipeline, made, repository)
+
+
+def write_labels_alike(pipeline: Pipeline, made: Workspace, repository: Path) -> list[str]:
+    """Those of other ensembles that have this one's and are laid out; returns the ensembles whose
+    labels changed."""
+    alike = (each for each in pipelines.others() if each.recipe.labelled_like == pipeline.ensemble)
+    there = (each for each in alike if (repository / each.ensemble / LABELS).exists())
+    return [each.ensemble for each in there if write_ensemble_labels(each, made, repository)]
 
 
 def _write_labels(model: str, pipeline: Pipeline, made: Workspace, repository: Path) -> bool:

@@ -95,10 +95,12 @@ class Switch:
         live.leave_only(version)
         made = version.workspace
         model_folders.write_labels(version.pipeline, made, self.engine, live.REPOSITORY)
+        alike = model_folders.write_labels_alike(version.pipeline, made, live.REPOSITORY)
         self.shared.push_live()
         with suppress(UserError):  # it may not be loaded yet
             self.control.unload(self.candidate)
-        as_committed(self.control, self.engine, [*self.changed, self.pipeline])
+        alike = self.control.in_use(self._config(self.pipeline), alike)
+        as_committed(self.control, self.engine, [*self.changed, self.pipeline, *alike])
 
     def _config(self, model: str) -> ModelConfig:
         return model_folders.config_in_use(live.REPOSITORY, model, self.engine)

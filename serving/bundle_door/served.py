@@ -27,7 +27,7 @@ OTHER = "other"
 
 PICTURES, TEXT, PIXELS, VECTORS = "pictures", "text", "pixels", "vectors"
 BOXES = "boxes"  # of pictures
-VALUES = "values"  # of a function of the user's own
+VALUES = "values"  # with an example of its own: a function, frames of a video
 
 
 class Network(msgspec.Struct):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import random
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,6 +32,9 @@ TYPES = {
 NUMPY = {name: np.dtype(kind) for kind, name in TYPES.items()}
 LENGTH = "Inference-Header-Content-Length"
 NONE: Mapping[str, str] = {}
+NOTHING: Mapping[str, Any] = {}
+# Numbers of sequences, as far as every reader of JSON keeps them exact.
+MOST_SEQUENCES = 2**53
 
 
 def ask(
@@ -40,7 +44,7 @@ def ask(
     headers: Mapping[str, str] = NONE,
 ) -> Answer:
     """Raises ValueError with the server's message if there is no answer."""
-    head, contents = _framed(question)
+    head, contents = _framed(question, alone(random.randrange(1, MOST_SEQUENCES)))
     length = {LENGTH: str(len(head))}
     connection.request("POST", f"/v2/models/{model}/infer", head + contents, length | dict(headers))
     answer = connection.getresponse()
@@ -52,9 +56,15 @@ def ask(
     return _tensors(json.loads(content[:at])["outputs"], content[at:])
 
 
-def packed(question: Question) -> str:
+def alone(sequence: int) -> Mapping[str, Any]:
+    """The parameters of a request that is a whole sequence, for models that keep sequences apart;
+    all others ignore them."""
+    return {"sequence_id": sequence, "sequence_start": True, "sequence_end": True}
+
+
+def packed(question: Question, parameters: Mapping[str, Any] = NOTHING) -> str:
     """A whole request in one word, for a config; bundle_serving.health sends it."""
-    return base64.b64encode(b"".join(_framed(question))).decode()
+    return base64.b64encode(b"".join(_framed(question, parameters))).decode()
 
 
 def unpacked(text: str) -> Question:
@@ -62,7 +72,7 @@ def unpacked(text: str) -> Question:
     return _tensors(json.loads(head)["inputs"], contents)
 
 
-def _framed(question: Question) -> tuple[bytes, bytes]:
+def _framed(question: Question, parameters: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """Its JSON, which a line's end follows, and its tensors."""
     contents = {name: _encoded(tensor) for name, tensor in question.items()}
     inputs = [
@@ -75,7 +85,8 @@ def _framed(question: Question) -> tuple[bytes, bytes]:
         for name, tensor in question.items()
     ]
     # What the server computes is wanted, not what it remembers.
-    head = {"inputs": inputs, "parameters": {"binary_data_output": True, CACHE: False}}
+    computed = {"binary_data_output": True, CACHE: False}
+    head = {"inputs": inputs, "parameters": computed | dict(parameters)}
     return json.dumps(head).encode() + b"\n", b"".join(contents.values())
 
 

@@ -92,6 +92,7 @@ def answer(
     *arguments: Any,
     output: str = "OUTPUT_0",
     callers_faults: tuple[type[Exception], ...] = (),
+    busy: tuple[type[Exception], ...] = (),
 ) -> Any:
     """The response to one request; an exception from compute affects only this request. For several
     outputs, compute returns a mapping by name."""
@@ -100,7 +101,8 @@ def answer(
         return _response(result if isinstance(result, Mapping) else {output: result})
     except Exception as fault:
         # Its traceback leads to the future that holds it: both would stay, and the picture.
-        return failure(fault.with_traceback(None), isinstance(fault, callers_faults))
+        alone = fault.with_traceback(None)
+        return failure(alone, isinstance(fault, callers_faults), isinstance(fault, busy))
 
 
 def _response(named: Mapping[str, Any]) -> Any:
@@ -201,6 +203,7 @@ def _goes(request: Any, taken: str, given: str) -> bool:
     return sent == [taken] and given in request.requested_output_names()
 
 
-def failure(fault: Exception, callers_fault: bool) -> Any:
+def failure(fault: Exception, callers_fault: bool, busy: bool = False) -> Any:
     code = pb.TritonError.INVALID_ARG if callers_fault else pb.TritonError.INTERNAL
+    code = pb.TritonError.UNAVAILABLE if busy else code
     return pb.InferenceResponse(error=pb.TritonError(str(fault), code))

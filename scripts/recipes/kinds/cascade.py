@@ -17,7 +17,7 @@ from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
 from scripts.recipes.parts import Batch, Count, Ensemble, Name, Part
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, batches_form_themselves, share
-from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of
+from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of, require_pillow
 from scripts.recipes.recipe import Export
 from scripts.settings.settings import Settings
 from scripts.steps.manifest import Manifest, Torchvision
@@ -110,11 +110,7 @@ class Cascade(OfPictures):
         """Both networks must get the same pixels."""
         from bundle_serving.pictures import Transform  # which loads Pillow
 
-        if settings.preprocess == "dali":
-            raise UserError(
-                "the cascade decodes pictures on the CPU, but the server runs with PREPROCESS=dali",
-                "serve with PREPROCESS=python: make up PREPROCESS=python",
-            )
+        require_pillow(settings, "the cascade")
         crops = {self.crop, made.manifest.transform["crop"]}
         served = (repository / self.models.preprocessing).glob("[0-9]*/transform.json")
         crops |= {Transform.load(path).crop for path in served}
