@@ -8,13 +8,13 @@ RUN := $(PYTHON_M) scripts.commands
 PYTEST := .venv/bin/python -m pytest
 
 # Passed on as typed: make would expand a $ in a file name or text.
-$(foreach name,IMG IN OUT SOUND TEXT INPUTS,$(eval override export $(name) := $$(value $(name))))
+$(foreach name,IMG IN OUT SOUND TEXT INPUTS VIDEO,$(eval override export $(name) := $$(value $(name))))
 
 # If this were set, every command would compile all its imports again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help version demo doctor up classify ask add-model add-callable remove-model detect sentiment \
+.PHONY: help version demo doctor up classify ask add-model add-callable remove-model detect watch sentiment \
 	similar index bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
 	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
@@ -53,6 +53,10 @@ classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSO
 
 detect: export MODEL := $(or $(MODEL),detection)
 detect: $(LAYER)/tools ## Find what is where in a picture: IMG=street.jpg (OUT=drawn.png, TOP=5, JSON=1)
+	$(RUN) ask
+
+watch: export MODEL := $(or $(MODEL),video)
+watch: $(LAYER)/tools ## Tell what a video shows, smoothed over time: VIDEO=clip.mp4 (OUT=labelled.mp4, LIVE=1, TOP=5, JSON=1)
 	$(RUN) ask
 
 sentiment: export MODEL := $(or $(MODEL),sentiment)

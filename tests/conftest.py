@@ -71,6 +71,7 @@ TOGETHER = {
     "test_kinds.py": "served",
     "test_page_served.py": ALONE,
     "test_monitoring.py": ALONE,
+    "test_video.py": ALONE,
     "test_lifecycle.py": "exported",
     "test_beyond_this_machine.py": "exported",
     "test_comparison.py": "exported",

@@ -13,6 +13,9 @@
             print(box.label, box.score, box.left, box.top, box.right, box.bottom)
         for label in client.hear("bell.wav").labels:
             print(label.label, label.probability)
+    with Client(url="localhost:8001", protocol="grpc") as client:
+        for watched in client.watch(frames):
+            print(watched.number, watched.labels[0].label)
     with Client(url="localhost:8010") as client:
         print(client.embed("mug.jpg").vector @ client.embed("cup.jpg").vector)
 
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
         SourceError,
         TextRefused,
     )
+    from .frames import Watched
     from .sources import Source
     from .texts import Sentiment
     from .vectors import Embedding
@@ -67,6 +71,7 @@ __all__ = [
     "Source",
     "SourceError",
     "TextRefused",
+    "Watched",
 ]
 
 # Imported at first use: a synchronous program can do without asyncio, and the command line is
@@ -81,6 +86,7 @@ HOMES = {
     "Result": "wire",
     "Sentiment": "texts",
     "Source": "sources",
+    "Watched": "frames",
 }
 
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +19,8 @@ from .boxes import Detected, detected
 from .canary import ASK_S, Canary
 from .errors import ClientError, PictureRefused, ServerFault, SoundRefused, TextRefused
 from .faults import refusals, translated
+from .frames import MODEL as VIDEO_MODEL
+from .frames import Sequence, Watched
 from .patience import patiently
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
@@ -183,6 +185,29 @@ class Client:
             except PictureRefused as exc:
                 raise SoundRefused(exc.cause, exc.remedy) from exc
             return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
+
+    def watch(
+        self, frames: Iterable[Source], top: int = 5, model: str = VIDEO_MODEL
+    ) -> Iterator[Watched]:
+        """The likeliest labels at each frame of a video, smoothed over time; raises a
+        `ClientError`. A frame is taken from `frames` once the one before it is answered."""
+        check_positive(top=top)
+        if self.server.protocol != "grpc":
+            raise ValueError('frames are sent as a stream, over gRPC: Client(…, protocol="grpc")')
+        return self._watched(frames, Sequence(self.server, model, top))
+
+    def _watched(self, frames: Iterable[Source], sequence: Sequence) -> Iterator[Watched]:
+        knock(self.server)
+        try:
+            for number, frame in enumerate(frames, 1):
+                with named(frame):
+                    picture = read(frame, self._max_bytes, self.server.timeout)
+                    started = time.perf_counter()
+                    labels, smoothed = self._patiently(partial(sequence.ask, picture))
+                    ms = (time.perf_counter() - started) * 1e3
+                yield Watched(number, labels, smoothed, ms)
+        finally:
+            sequence.end()
 
     def _many(self, sources: Sources, ask: Ask[T], concurrency: int) -> Iterator[T]:
         jobs: SimpleQueue[tuple[Future[T], Source] | None] = SimpleQueue()

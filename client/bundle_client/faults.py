@@ -36,6 +36,8 @@ SIGNATURE = re.compile(
     r"unexpected inference (in|out)put|inference input '[^']*' data-type"
     r"|expected \d+ inputs but got|unexpected shape for input"
 )
+# The same of a frame that is sent as if it were a picture.
+NO_SEQUENCE = "must specify a non-zero or non-empty correlation ID"
 # What tritonclient says of an error that is not worded as Triton does it.
 FOREIGN = ("an exception occurred in the client", "client received an empty response")
 HUNG_UP = re.compile(
@@ -119,6 +121,10 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
         cause, _, remedy = message.partition("; ")
         return ServerBusy(cause, remedy or "try again later", seconds=seconds(exc))
     if status in ("400", "INVALID_ARGUMENT"):
+        if NO_SEQUENCE in message:
+            return ModelUnavailable(
+                f"{url}: the model takes frames of a sequence, not pictures", "use watch"
+            )
         if SIGNATURE.search(message):
             return ModelUnavailable(
                 f"{url}: {message}", "name a model that takes a picture as INPUT"

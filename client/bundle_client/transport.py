@@ -83,6 +83,12 @@ def trace_headers() -> dict[str, str]:
     return headers
 
 
+def sent_along(server: Server) -> dict[str, str]:
+    """With each request: the key, and the trace that it belongs to."""
+    key = {"authorization": f"Bearer {server.api_key}"} if server.api_key else {}
+    return {**key, **trace_headers()}
+
+
 def over_grpc(home: ModuleType, server: Server) -> Any:
     options: list[tuple[str, Any]] = [*GRPC_OPTIONS]
     if server.server_name:
@@ -97,7 +103,7 @@ class Connection:
 
     def __init__(self, server: Server, *, asynchronous: bool) -> None:
         self._protocol = server.protocol
-        self._key = {"authorization": f"Bearer {server.api_key}"} if server.api_key else {}
+        self._server = server
         self._timeout: dict[str, float] = {}
         self._as_json: dict[str, Any] = {}
         self._stub: Any
@@ -122,7 +128,7 @@ class Connection:
 
     @property
     def _limits(self) -> dict[str, Any]:
-        headers = {**self._key, **trace_headers()}
+        headers = sent_along(self._server)
         return {**self._timeout, **({"headers": headers} if headers else {})}
 
     @property

@@ -5,6 +5,7 @@
     make classify MODEL=places IMG=…         another pipeline: places, cascade, your own
     make classify MODEL=sounds SOUND=bell.wav    one sound, or several in quotes, a folder, a URL
     make sentiment TEXT="What a day!"        the same with MODEL=sentiment
+    make watch VIDEO=clip.mp4                the frames of a video, with MODEL=video
     make ask MODEL=mine INPUTS='{"text": "What a day!"}'    a function; without INPUTS, its example
 
 Settings given here that differ from the running server's restart it with them.
@@ -20,6 +21,11 @@ from scripts.recipes.asking import about_pictures
 from scripts.server import ask
 from scripts.server.running import running, running_server
 from scripts.settings import pictures
+
+MISSING = {
+    "TEXT": ("no text given", 'try: make sentiment TEXT="What a day!"'),
+    "VIDEO": ("no video given", "try: make watch VIDEO=clip.mp4, or VIDEO=0 for a camera"),
+}
 
 
 def main() -> int:
@@ -41,5 +47,5 @@ def about(setting: str) -> list[str]:
     if setting == "INPUTS":
         return [value] if value else []
     if not value:
-        raise UserError("no text given", 'try: make sentiment TEXT="What a day!"')
+        raise UserError(*MISSING[setting])
     return [value]

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from bundle_serving.address import Address
+from scripts import bootstrap
 from scripts.base import interrupts
 from scripts.base.streams import all_output_on_stderr
 from scripts.recipes.asking import Known, Server
+from scripts.settings import arguments
 from scripts.stacks import client_side, exposure
 from scripts.stacks.state import State
 
 
 def of(server: State) -> Server:
-    return Server(known(server.http), partial(_client, server))
+    return Server(known(server.http), partial(_client, server), partial(_watch, server))
 
 
-def known(address: Address) -> Known:
-    found = Known(url=address.url)
+def known(address: Address, protocol: str = "http") -> Known:
+    encrypted = "s" if address.certificate else ""
+    found = Known(url=f"{protocol}{encrypted}://{address}")
     if address.api_key:
         found["api_key"] = address.api_key
     if address.certificate:
@@ -36,3 +39,22 @@ def _client(server: State, options: Sequence[str], pictures: Sequence[str]) -> i
         return side.run(program, reads=pictures, variables=variables).returncode
     except KeyboardInterrupt:  # the client got it too, and has reported it
         return interrupts.INTERRUPTED
+
+
+def _watch(server: State, model: str, video: str, environment: Mapping[str, str]) -> int:
+    """On this machine, where cameras and files are."""
+    bootstrap.ensure("video")
+    from bundle_client import Client
+    from bundle_client.watching import watch
+
+    wanted = arguments.load(environment)
+    with Client(**known(server.grpc, "grpc"), protocol="grpc") as client:
+        return watch(
+            client,
+            video,
+            model,
+            wanted.top,
+            live=wanted.live,
+            as_json=wanted.json,
+            out=wanted.out,
+        )

@@ -41,9 +41,11 @@ class Arguments:
     in_ = text("", "The folder of pictures to index, or to compare with.")
     text_ = text("", "The text to classify.")
     sound = text("", "A sound, several in quotes, a folder, or a URL.")
+    video = text("", "A video: a file, the number of a camera, or an rtsp:// address.")
+    live = flag("Watch a file at its own speed; frames that come too late are dropped.")
     inputs = text("", "The inputs of a function, as JSON. Empty: its example.")
     top = whole(5, "How many labels, boxes or pictures to show.")
-    out = path("A picture to write, with what was found drawn in it.")
+    out = path("A picture or video to write, with what was found drawn in it.")
     json = flag("Print one line of JSON per answer.")
 
     triton_model = text("", "A model, by its name in Triton.")

@@ -1,0 +1,114 @@
+"""Frames of a video over a gRPC stream, and their labels."""
+
+import random
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from .errors import ServerBusy
+from .pixels import array_file
+from .server import Server
+from .transport import load, over_grpc, sent_along
+from .wire import Label, labels, not_understood, question
+
+MODEL = "video"
+MOST_SEQUENCES = 2**53
+# The server answers a fault with its status, instead of its text alone, and ends the stream.
+WITH_STATUS = {"triton_grpc_error": "true"}
+# Of a server that does not know the sequence: a new version has come, or its process was replaced.
+UNKNOWN_SEQUENCE = "must specify the START flag"
+# Of one whose process has died. Requests are asked again by the door, messages of a stream are not.
+DEAD_PROCESS = "Stub process '"
+REPLACED = "its keeper starts another one; try again in a few seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a video shows at one of its frames: labels, likeliest first, smoothed over `frames`
+    frames. Where that is 1 again, the server has begun anew."""
+
+    number: int
+    labels: tuple[Label, ...]
+    frames: int
+    ms: float
+
+
+def nothing() -> bytes:
+    """The smallest picture."""
+    import numpy as np
+
+    return array_file(np.zeros((1, 1), np.uint8))
+
+
+class Sequence:
+    """The frames of one video, each sent when the one before it is answered: an ensemble's steps
+    do not keep the order of what they work on at once."""
+
+    def __init__(self, server: Server, model: str, top: int) -> None:
+        self._server, self._model, self._top = server, model, top
+        self._stub: Any = None  # None: no stream is open
+        self._answers: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._number = random.randrange(1, MOST_SEQUENCES)
+        self._begun = False
+
+    def ask(self, picture: bytes) -> tuple[tuple[Label, ...], int]:
+        """Its labels, and how many frames are in them; raises what the connection raises."""
+        try:
+            answer = self._ask(picture)
+        except Exception as fault:
+            if not self._begun or UNKNOWN_SEQUENCE not in str(fault):
+                raise
+            self._begin()
+            answer = self._ask(picture)
+        frames = answer.as_numpy("FRAMES")
+        if frames is None or frames.size != 1:
+            raise not_understood("no number of frames in it")
+        return labels(answer), int(frames.item())
+
+    def _ask(self, picture: bytes) -> Any:
+        self._send(picture, sequence_start=not self._begun)
+        try:
+            answer, fault = self._answers.get(timeout=self._server.timeout)
+        except Empty:
+            self._hang_up()
+            raise TimeoutError from None
+        if fault:
+            self._hang_up()
+            if DEAD_PROCESS in str(fault):
+                raise ServerBusy("a process of the server has died", REPLACED) from fault
+            raise fault
+        self._begun = True
+        return answer
+
+    def _send(self, picture: bytes, **flags: bool) -> None:
+        tensors = load("grpc")
+        if self._stub is None:
+            self._stub = over_grpc(tensors, self._server)
+            answers: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
+            self._answers = answers
+            self._stub.start_stream(
+                lambda result, error: answers.put((result, error)),
+                headers={**sent_along(self._server), **WITH_STATUS},
+            )
+        asked = question(tensors, self._model, picture, self._top)
+        asked["outputs"].append(tensors.InferRequestedOutput("FRAMES"))
+        self._stub.async_stream_infer(**asked, sequence_id=self._number, **flags)
+
+    def _hang_up(self) -> None:
+        stub, self._stub = self._stub, None
+        stub.stop_stream(cancel_requests=True)
+        stub.close()
+
+    def end(self) -> None:
+        """Gives its place on the server back, with a picture that nobody asks about. Otherwise the
+        server does so when no frame has come for a while."""
+        if self._stub is None:
+            return
+        with suppress(Exception):  # it does so then
+            self._send(nothing(), sequence_start=not self._begun, sequence_end=True)
+            self._answers.get(timeout=self._server.timeout)
+        self._hang_up()

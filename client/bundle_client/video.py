@@ -1,0 +1,192 @@
+"""The frames of a video: of a file, a camera, or an address."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from .errors import SourceError
+from .sources import scheme_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Frames of a file that are decoded while one is being answered.
+AHEAD = 2
+# Larger frames are sent smaller: most networks see less, and pixels take long to send.
+SHORT_SIDE = 512
+CAMERA, CAMERA_FORMAT = "/dev/video", "v4l2"
+OPEN_S = 10
+ANOTHER = "give a file that FFmpeg reads, such as .mp4, .mkv or .webm"
+
+
+@dataclass(frozen=True)
+class Frame:
+    number: int  # in the video, from 1
+    seconds: float  # since its first frame
+    image: Any  # PyAV's
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height, upright."""
+        sides = self.image.width, self.image.height
+        return sides if self.image.rotation % 180 == 0 else sides[::-1]
+
+    def pixels(self, short_side: int | None = None) -> "NDArray[np.uint8]":
+        """Upright, as RGB; smaller if its short side is longer than this."""
+        import numpy as np
+
+        width, height = self.image.width, self.image.height
+        scale = min(1.0, (short_side or min(width, height)) / min(width, height))
+        pixels = self.image.to_ndarray(
+            format="rgb24", width=round(width * scale), height=round(height * scale)
+        )
+        return np.ascontiguousarray(np.rot90(pixels, self.image.rotation // 90))
+
+
+def is_live(source: str) -> bool:
+    return source.isdecimal() or scheme_of(source) in ("rtsp", "rtsps")
+
+
+def require(source: str) -> None:
+    """Raises a `SourceError` if it is a file that is no video."""
+    if not is_live(source):
+        with opened(source):
+            pass
+
+
+@contextmanager
+def opened(source: str) -> Iterator[Any]:
+    """PyAV's stream of pictures."""
+    av = ffmpeg()
+    name, options = source, {}
+    if source.isdecimal():
+        name, options = f"{CAMERA}{source}", {"format": CAMERA_FORMAT}
+    elif not scheme_of(source) and Path(source).is_dir():
+        raise SourceError("a folder, not a video", ANOTHER)
+    try:
+        container = av.open(name, timeout=OPEN_S, **options)
+    except OSError as fault:  # av.error.FFmpegError is one, and a ValueError at times
+        raise unreadable(source, fault) from None
+    except ValueError as fault:
+        raise unreadable(source, fault) from None
+    with container:
+        if not container.streams.video:
+            raise SourceError("there is no video in it", ANOTHER)
+        stream = container.streams.video[0]
+        stream.thread_type = "AUTO"
+        yield stream
+
+
+def ffmpeg() -> Any:
+    try:
+        import av
+    except ImportError:
+        raise SourceError(
+            "reading a video needs PyAV", "pip install 'triton-bundle-client[video]'"
+        ) from None
+    return av
+
+
+def unreadable(source: str, fault: Exception) -> SourceError:
+    if isinstance(fault, FileNotFoundError):
+        if source.isdecimal():
+            return SourceError(f"there is no camera {CAMERA}{source}", "see /dev/video*")
+        return SourceError("no such file", "check the path")
+    reason = getattr(fault, "strerror", None) or str(fault)
+    if scheme_of(source) or source.isdecimal():
+        return SourceError(f"it does not open ({reason.lower()})", "check the address")
+    return SourceError(f"it is not a video ({reason.lower()})", ANOTHER)
+
+
+class Frames:
+    """All frames of a file, in order; of a live source, at each time the newest."""
+
+    def __init__(self, source: str, live: bool = False) -> None:
+        self._source = source
+        self._live = live or is_live(source)
+        self._paced = live and not is_live(source)
+        self._ready: deque[Frame] = deque()
+        self._changed = threading.Condition()
+        self._ended = self._closed = False
+        self._fault: Exception | None = None
+        self.seen = self.dropped = 0
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._read, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def __iter__(self) -> Iterator[Frame]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ready or self._ended)
+                if not self._ready:
+                    break
+                frame = self._ready.popleft()
+                self._changed.notify_all()
+            yield frame
+        if self._fault:
+            raise self._fault
+        if not self.seen:
+            raise SourceError("there is no frame in it", ANOTHER)
+
+    def _read(self) -> None:
+        try:
+            with opened(self._source) as stream:
+                for frame in self._decoded(stream):
+                    if not self._taken(frame):
+                        break
+        except Exception as fault:
+            self._fault = fault
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _decoded(self, stream: Any) -> Iterator[Frame]:
+        began, first = time.monotonic(), None
+        for image in images(stream):
+            at = image.time if image.time is not None else time.monotonic() - began
+            first = at if first is None else first
+            frame = Frame(self.seen + 1, at - first, image)
+            if self._paced:
+                time.sleep(max(0, began + frame.seconds - time.monotonic()))
+            yield frame
+
+    def _taken(self, frame: Frame) -> bool:
+        """False if nobody wants more."""
+        with self._changed:
+            if not self._live:
+                self._changed.wait_for(lambda: len(self._ready) < AHEAD or self._closed)
+            elif self._ready:
+                self._ready.clear()
+                self.dropped += 1
+            self.seen += 1
+            self._ready.append(frame)
+            self._changed.notify_all()
+            return not self._closed
+
+
+def images(stream: Any) -> Iterator[Any]:
+    """What can be decoded: a damaged part is left out."""
+    damaged = ffmpeg().error.InvalidDataError
+    for packet in stream.container.demux(stream):
+        try:
+            yield from packet.decode()
+        except damaged:
+            continue

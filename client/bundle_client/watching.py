@@ -1,0 +1,117 @@
+"""Prints what a video shows, as it goes."""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from .annotated import writing
+from .client import Client
+from .errors import ClientError, ServerUnreachable
+from .frames import Watched
+from .show import percent, printable, title
+from .sources import Source
+from .video import SHORT_SIDE, Frame, Frames
+from .wire import Label
+
+WATCHED, FAILED, UNREACHABLE, INTERRUPTED = 0, 1, 3, 130
+# To the beginning of the line, which is then empty.
+AFRESH = "\r\033[K"
+
+Show = Callable[[Frame, Watched], None]
+
+
+def watch(
+    client: Client,
+    source: str,
+    model: str,
+    top: int,
+    *,
+    live: bool = False,
+    as_json: bool = False,
+    out: Path | None = None,
+) -> int:
+    """Returns the exit code."""
+    show: Show = each_as_json if as_json else Changes()
+    if sys.stdout.isatty() and not as_json:
+        show = OneLine()
+    code, ended = WATCHED, "\n" if isinstance(show, OneLine) else ""
+    try:
+        with writing(out) as write, Frames(source, live) as frames:
+            began = time.monotonic()
+            try:
+                for frame, watched in together(client, frames, model, top):
+                    show(frame, watched)
+                    write(frame, said(watched))
+            except KeyboardInterrupt:
+                code = INTERRUPTED
+            print(ended + summary(frames, time.monotonic() - began), file=sys.stderr)
+    except ClientError as fault:
+        fault.source = source
+        code = UNREACHABLE if isinstance(fault, ServerUnreachable) else FAILED
+        print(ended + printable(f"error: {fault}"), file=sys.stderr)
+    return code
+
+
+def together(
+    client: Client, frames: Frames, model: str, top: int
+) -> Iterator[tuple[Frame, Watched]]:
+    asked: list[Frame] = []
+
+    def sent() -> Iterator[Source]:
+        for frame in frames:
+            asked.append(frame)
+            yield frame.pixels(SHORT_SIDE)
+
+    for watched in client.watch(sent(), top, model):
+        yield asked.pop(), watched
+
+
+def each_as_json(frame: Frame, watched: Watched) -> None:
+    labels = [
+        {"index": each.index, "label": each.label, "probability": each.probability}
+        for each in watched.labels
+    ]
+    about = {"frame": frame.number, "seconds": round(frame.seconds, 3), "labels": labels}
+    about |= {"smoothed": watched.frames, "ms": round(watched.ms, 1)}
+    print(json.dumps(about), flush=True)
+
+
+class OneLine:
+    """On a terminal: the labels of now, in the place of those before."""
+
+    def __call__(self, frame: Frame, watched: Watched) -> None:
+        room = shutil.get_terminal_size().columns - 1
+        shown = ", ".join(f"{title(each)} {percent(each).strip()}" for each in watched.labels)
+        print(AFRESH + f"{clock(frame)}  {shown}"[:room], end="", flush=True)
+
+
+class Changes:
+    """Elsewhere: a line whenever the likeliest label is another one."""
+
+    def __init__(self) -> None:
+        self._label: Label | None = None
+
+    def __call__(self, frame: Frame, watched: Watched) -> None:
+        best = watched.labels[0]
+        if self._label is None or best.index != self._label.index:
+            print(f"{clock(frame)}  {said(watched)}", flush=True)
+        self._label = best
+
+
+def said(watched: Watched) -> str:
+    best = watched.labels[0]
+    return f"{title(best)} {percent(best).strip()}"
+
+
+def clock(frame: Frame) -> str:
+    minutes, seconds = divmod(frame.seconds, 60)
+    return f"{minutes:2.0f}:{seconds:04.1f}"
+
+
+def summary(frames: Frames, seconds: float) -> str:
+    count = frames.seen - frames.dropped
+    rate = count / seconds if seconds else 0
+    return f"{frames.seen} frames seen, {frames.dropped} dropped, {rate:.1f} a second answered"
