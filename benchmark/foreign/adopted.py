@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmark.foreign.case import Array, Case
+from bundle_serving.networks import network_in
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.scores import READINGS
@@ -63,8 +64,8 @@ def taken_in(words: dict[str, str], out: Path) -> dict[str, str]:
     if not (wanted := words.pop("FROM", "")):
         return words
     source, weights = sources.found(wanted), words.pop("WEIGHTS", "default")
-    if source.onnx:
-        return words | {"ONNX": str(source.onnx)}
+    if source.network:
+        return words | {"ONNX": str(source.network)}
     from scripts.steps import intake
 
     size = custom.size(words.get("SIZE", ""))
@@ -78,7 +79,7 @@ def answers(recipe: Image, made: Workspace, files: list[bytes]) -> Array:
     """Decoded, resized, computed and read as the served models do it, with DECODE=full: to the
     pixel, since random weights make much of a level."""
     transform = Transform(**made.manifest.transform, decode="full")
-    network = Engine(made.onnx / "model.onnx", "fp32", 1)
+    network = Engine(network_in(made.onnx), "fp32", 1)
     pixels = (to_pixels(file, transform)[None] for file in files)
     scores = [network({"input": each}, ["output"])["output"].copy() for each in pixels]
     return READINGS[recipe.reading](np.concatenate(scores).astype(np.float32))

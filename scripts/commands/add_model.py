@@ -2,6 +2,7 @@
 
     make add-model NAME=birds ONNX=birds.onnx LABELS=birds.txt
     make add-model NAME=birds ARCH=resnet18 WEIGHTS=birds.pth LABELS=birds.txt
+    make add-model NAME=birds FROM=birds.xml LABELS=birds.txt     OpenVINO's, birds.bin beside it
     make add-model NAME=light ARCH=mobilenet_v3_small          torchvision's own weights and labels
     make add-model NAME=vit FROM=google/vit-base-patch16-224   a hub's, or another file or folder
 
@@ -69,7 +70,7 @@ def added(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
 
 
 def taken_in(name: str) -> dict[str, str]:
-    """The user's words; what FROM= names is an ONNX file by then."""
+    """The user's words; what FROM= names is a file with a network by then."""
     given = dict(os.environ)
     if not (wanted := given.pop("FROM", "").strip()):
         return given
@@ -77,8 +78,8 @@ def taken_in(name: str) -> dict[str, str]:
         raise UserError("FROM= already names a network", "omit ONNX and ARCH, or omit FROM")
     source = sources.found(wanted)
     weights = given.pop("WEIGHTS", "") or "default"
-    if source.onnx:
-        return given | {"ONNX": str(source.onnx)}
+    if source.network:
+        return given | {"ONNX": str(source.network)}
     folder = folders.own().networks / name
     words: list[str | Path] = ["--source", source.other, "--weights", weights, "--out", folder]
     if size := custom.size(given.get("SIZE", "")):
@@ -108,7 +109,7 @@ def tried(pipeline: Pipeline, server: State) -> Pipeline:
                 found.recipe.require(draft, settings, archive.home(pipeline))
         finally:
             shutil.rmtree(archive.home(pipeline))
-    if not recipe.answers:  # an ONNX file, which does not say how it was trained
+    if not recipe.answers:  # a file that does not say how it was trained
         assert isinstance(found.recipe, Image)
         console.note(f"pictures: {found.recipe.pictures}; otherwise: PICTURES=")
     return found

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bundle_serving.networks import IR, ONNX
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -74,7 +75,7 @@ class Version:
     @property
     def needed(self) -> list[str]:
         """The members that its ensemble needs: in one step, the network."""
-        networks = [model for model, has in self.hashes.items() if CPU.file in has]
+        networks = [model for model, has in self.hashes.items() if {ONNX, IR} & {*has}]
         return networks if self.one_step else [*self.models]
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bundle_serving.networks import files_of, network_in
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
@@ -58,7 +59,7 @@ def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
         }
     network = made.int8 if made.eight_bits else made.onnx
     return {
-        engine.file: network / engine.file,
+        **{path.name: path for path in files_of(network_in(network))},
         "manifest.json": network / "manifest.json",
         "engine.json": made.engine / "engine.json",
     }

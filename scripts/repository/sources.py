@@ -9,17 +9,19 @@ from typing import Any
 import yaml
 
 from scripts.base.errors import UserError
+from scripts.recipes.kinds.image import WHOLE
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
 TAKEN = (
-    "name an .onnx, TorchScript or torch.export file, a folder of Hugging Face, timm or MLflow, "
+    "name an .onnx file, an .xml of OpenVINO, a TorchScript or torch.export file, "
+    "a folder of Hugging Face, timm or MLflow, "
     "timm/NAME, or a name on Hugging Face's hub"
 )
 
 
 @dataclass(frozen=True)
 class Source:
-    onnx: Path | None = None  # as it is
+    network: Path | None = None  # as it is
     other: str = ""  # what has to be exported first
 
 
@@ -29,7 +31,7 @@ def found(name: str) -> Source:
         return _in_folder(path.resolve())
     if path.is_file():
         return _of_file(path.resolve())
-    if path.suffix in (".onnx", *TORCH) or name.startswith((".", "/", "~")):
+    if path.suffix in (*WHOLE, *TORCH) or name.startswith((".", "/", "~")):
         raise UserError(f"FROM={name} does not exist", TAKEN)
     if name.count("/") > 1 or name.startswith("-"):
         raise UserError(f"FROM={name} is neither a file nor a name on a hub", TAKEN)
@@ -37,7 +39,7 @@ def found(name: str) -> Source:
 
 
 def _of_file(path: Path) -> Source:
-    if path.suffix == ".onnx":
+    if path.suffix in WHOLE:
         return Source(path)
     if path.suffix in TORCH:
         return Source(other=str(path))
@@ -48,6 +50,7 @@ def _in_folder(folder: Path) -> Source:
     if (folder / "MLmodel").is_file():
         return _of_mlflow(folder)
     networks = [*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")]
+    networks = networks or [*folder.glob("*.xml")]
     for path in (folder / "model.onnx", folder / "onnx" / "model.onnx"):
         if path in networks:
             return Source(path)

@@ -1,4 +1,4 @@
-"""A user's ONNX model -> one that takes uint8 pixels as ours do, checked against the original.
+"""A user's network -> one that takes uint8 pixels as ours do, checked against the original.
 
     python -m scripts.steps.adopt --network birds.onnx --labels birds.txt \
         --pictures '{"resize": 256, "crop": 224, …}' --out build/onnx
@@ -61,28 +61,29 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
 
         from scripts.steps import checked
         from scripts.steps.conversion import Conversion, convert
-        from scripts.steps.original import Original, scores, serialised
+        from scripts.steps.forms import read
+        from scripts.steps.original import Original, scores
         from scripts.steps.reading import ends_bounded, judged
-        from scripts.steps.signature import Hints, signature, whole
+        from scripts.steps.signature import Hints, signature
 
         identity = wanted.identity()
         data = external_data(wanted.network) if wanted.data is None else wanted.data
-        model = whole(wanted.network, {path.name: path for path in data})
+        form = read(wanted.network, {path.name: path for path in data})
         labels = lines_of(wanted.labels)
         hints = Hints(sides(how["crop"]), output=wanted.output, classes=len(labels))
-        facts = signature(wanted.network, hints, model)
+        facts = signature(wanted.network, hints, form.model)
         transform = {key: how[key] for key in ("resize", "crop", "interpolation", "fit", "pad")}
     with step(f"asking {name} itself"):
-        original = Original(serialised(model, name), name, facts, how)
+        original = Original(form.runnable, name, facts, how)
         shown = checked.shown(samples, transform)
         seen = [pixels.transpose(1, 2, 0) for pixels in shown.pixels]
         numbers = original.numbers(seen)
-        bounded = ends_bounded(model.graph, facts.output)
+        bounded = ends_bounded(form.model.graph, facts.output)
         reading = judged(name, numbers, original.wild(seen[:WILD]), bounded, wanted.gives)
         reference = scores(numbers, reading)
     print(f"  {name} gives {reading.gives}: {reading.why}")
     labels = labels_for(labels, reference.shape[1], wanted.labels, name)
-    conversion = Conversion(model, facts, how, reading, shown.pixels, reference)
+    conversion = Conversion(form, facts, how, reading, shown.pixels, reference)
     with files.whole_folder(out) as draft:
         made = checked.Made(
             identity=identity,
@@ -92,7 +93,7 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
             weights={"source": name, "sha256": identity["sha256"]},
             called="the original",
             answers=reading.answers,
-            together=convert(conversion, draft / "model.onnx"),
+            together=convert(conversion, draft),
         )
         answered = checked.finish(draft, made, shown, reference, BOUND)
         with step("preparing the pictures in another way"):

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.agreement import Bound, compare
+from bundle_serving.networks import network_in
 from bundle_serving.pictures import Transform
-from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps.manifest import Manifest
+from scripts.steps.manifest import Manifest, digest
 from scripts.steps.original import rows, session
 from scripts.steps.progress import step
 from scripts.steps.samples import noise, pictures
@@ -71,14 +71,14 @@ def finish(
     draft: Path, made: Made, asked: Shown, reference: NDArray[Any], bound: Bound
 ) -> NDArray[Any]:
     """Returns the ONNX file's scores."""
-    path = draft / "model.onnx"
-    with step(f"comparing ONNX with {made.called}"):
+    path = network_in(draft)
+    with step(f"comparing the converted network with {made.called}"):
         scores = rows(session(path, "the exported network"), asked.pixels, made.together)
         agreement = compare(reference, scores, made.answers)
     print(f"  {agreement}")
     if not agreement.within(bound):
         raise UserError(
-            f"the ONNX graph disagrees with {made.called} ({agreement}; {bound})",
+            f"the converted network disagrees with {made.called} ({agreement}; {bound})",
             "nothing was changed; this network cannot be converted faithfully",
         )
     # The reference's last rows belong to the pictures, in this order.
@@ -92,7 +92,7 @@ def finish(
         untrained=made.untrained,
         transform=made.transform,
         onnx={
-            "sha256": files.sha256(path),
+            "sha256": digest(path),
             "input": [asked.pixels.dtype.name, *asked.pixels.shape[1:]],
             "classes": len(made.labels),
             "answers": made.answers,

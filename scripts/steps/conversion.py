@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bundle_serving.agreement import Bound, compare
 from scripts.base.errors import UserError
-from scripts.steps.foreign import adopted, opened
-from scripts.steps.original import rows, serialised, session
+from scripts.steps.forms import Form, Runnable, save
+from scripts.steps.original import rows, session
 from scripts.steps.reading import Reading
 from scripts.steps.signature import Signature
 
@@ -24,18 +24,17 @@ TOGETHER = 3
 
 @dataclass(frozen=True)
 class Conversion:
-    model: Any
+    original: Form
     facts: Signature
     how: Mapping[str, Any]
     reading: Reading
     pixels: NDArray[Any]
     reference: NDArray[Any]  # what the original says of them
 
-    def network(self, model: Any, facts: Signature, one_by_one: bool) -> bytes:
-        graph = adopted(model, facts, self.how, self.reading, one_by_one)
-        return serialised(graph, "the converted network")
+    def network(self, form: Form, facts: Signature, one_by_one: bool) -> Runnable:
+        return form.adopted(facts, self.how, self.reading, one_by_one)
 
-    def agrees(self, network: bytes) -> bool:
+    def agrees(self, network: Runnable) -> bool:
         try:
             asked = session(network, "the converted network")
             found = rows(asked, self.pixels[:TOGETHER], together=True)
@@ -47,24 +46,24 @@ class Conversion:
         return compare(known, found, self.reading.answers).within(BOUND)
 
 
-def convert(wanted: Conversion, path: Path) -> bool:
+def convert(wanted: Conversion, folder: Path) -> bool:
     """Writes it; returns whether it takes several pictures at once. A fixed batch is opened, if
     that is proved; else pictures come one by one."""
     for network in _for_several(wanted):
         if wanted.agrees(network):
-            path.write_bytes(network)
+            save(network, folder)
             return True
     print("  it takes pictures one by one")
-    path.write_bytes(wanted.network(wanted.model, _fixed(wanted.facts), True))
+    save(wanted.network(wanted.original, _fixed(wanted.facts), True), folder)
     return False
 
 
-def _for_several(wanted: Conversion) -> Iterator[bytes]:
+def _for_several(wanted: Conversion) -> Iterator[Runnable]:
     """A file may also say any batch, and compute one."""
     if wanted.facts.batch is None:
-        yield wanted.network(wanted.model, wanted.facts, False)
+        yield wanted.network(wanted.original, wanted.facts, False)
     fixed = _fixed(wanted.facts)
-    yield wanted.network(opened(wanted.model, fixed), fixed, False)
+    yield wanted.network(wanted.original.opened(fixed), fixed, False)
 
 
 def _fixed(facts: Signature) -> Signature:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.infer import Question
+from bundle_serving.networks import network_in
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.settings.precision import PRECISIONS
@@ -105,7 +106,7 @@ def _proof(onnx: Path, precision: str, why: str, samples: Path | None = None) ->
     if precision == "bf16":
         asked += by_float32(onnx, samples)
     expected = np.concatenate([each for _, each in asked])
-    found = _asked(onnx / "model.onnx", precision, [inputs for inputs, _ in asked])
+    found = _asked(network_in(onnx), precision, [inputs for inputs, _ in asked])
     agreement = compare(expected, np.concatenate(found), answers(onnx))
     bound = bound_of(onnx, precision)
     if not agreement.within(bound):
@@ -134,7 +135,7 @@ def by_float32(onnx: Path, samples: Path | None) -> list[tuple[Question, NDArray
     if kind != "uint8":
         return []
     shown: list[Question] = [{"input": each[None]} for each in _pictures(made, shape, samples)]
-    return list(zip(shown, _asked(onnx / "model.onnx", "fp32", shown), strict=True))
+    return list(zip(shown, _asked(network_in(onnx), "fp32", shown), strict=True))
 
 
 def _pictures(made: Manifest, shape: list[int], folder: Path | None) -> NDArray[np.uint8]:

@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from bundle_serving.networks import files_of, network_in
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.steps.ir import is_ir
 
 SCHEMA = 1
 # More photos say nothing new about the arithmetic, and cost seconds.
@@ -99,7 +101,7 @@ class Foreign:
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         network = of_file(self.network, before)
         if not network:
-            raise UserError(f"no network at {self.network}", "name an .onnx file")
+            raise UserError(f"no network at {self.network}", "name an .onnx or .xml file")
         weights = self.data
         if weights is None and self.network.is_file():
             weights = tuple(external_data(self.network))
@@ -124,8 +126,10 @@ LOCATION = re.compile(rb"\n\x08location\x12(?:([\x01-\x7f])|([\x80-\xff])([\x01-
 
 
 def external_data(network: Path) -> list[Path]:
-    """The files beside an ONNX file that it keeps its weights in. What reads it whole is not at
-    hand; whether one is missing shows when its weights are read."""
+    """The files beside a network that it keeps its weights in. What reads it whole is not at hand;
+    whether one is missing shows when its weights are read."""
+    if is_ir(network):
+        return [path] if (path := network.with_suffix(".bin")).is_file() else []
     content = network.read_bytes()
     names: dict[str, None] = {}
     for found in LOCATION.finditer(content):
@@ -243,12 +247,18 @@ def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str
     }
     changes = differences(before, identity)
     if not changes:
-        onnx = artefact / "model.onnx"
-        if not onnx.exists():
-            changes = ["model.onnx is missing"]
-        elif files.sha256(onnx) != manifest.onnx["sha256"]:
-            changes = ["model.onnx is not the file that was checked"]
+        network = network_in(artefact)
+        if missing := [path.name for path in files_of(network) if not path.exists()]:
+            changes = [f"{missing[0]} is missing"]
+        elif digest(network) != manifest.onnx["sha256"]:
+            changes = [f"{network.name} is not the file that was checked"]
     return "; ".join(changes) or None
+
+
+def digest(network: Path) -> str:
+    """Of all its files."""
+    first, *others = map(files.sha256, files_of(network))
+    return hashlib.sha256("".join([first, *others]).encode()).hexdigest() if others else first
 
 
 def differences(old: Any, new: Any, name: str = "") -> list[str]:

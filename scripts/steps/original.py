@@ -1,10 +1,10 @@
-"""The user's own network in ONNX Runtime, as they would run it themselves."""
+"""The user's own network in ONNX Runtime, or OpenVINO, as they would run it themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnxruntime
@@ -12,30 +12,49 @@ from numpy.typing import NDArray
 
 from bundle_serving.scores import softmax
 from scripts.base.errors import UserError
-from scripts.steps import plain
+from scripts.steps import ir, plain
+from scripts.steps.forms import Runnable
 from scripts.steps.reading import Reading
 from scripts.steps.signature import Signature
 
-REMEDY = "check that it runs in ONNX Runtime by itself, or export it again"
+REMEDY = "check that it runs by itself, or export it again"
 # How far from usual inputs a network is probed: scores leave any interval there, and
 # probabilities do not.
 WILD = (30.0, 1000.0)
 
 
-def session(network: bytes | Path, name: str) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what is wrong comes as an exception
-    # onnxruntime 1.31 crashes with more optimisations on vit_b_16 in half precision.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+class Session(Protocol):
+    def run(
+        self, outputs: Sequence[str] | None, inputs: Mapping[str, NDArray[Any]]
+    ) -> Sequence[NDArray[Any]]: ...
+
+
+def session(network: Runnable | Path, name: str) -> Session:
+    is_onnx = not ir.is_ir(network) if isinstance(network, Path) else isinstance(network, bytes)
     try:
-        return onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])
+        return _in_onnxruntime(network) if is_onnx else _in_openvino(network)
     except Exception as fault:  # ONNX Runtime's exceptions have no common base class
         raise refused(name, fault) from None
 
 
-def rows(
-    asked: onnxruntime.InferenceSession, pixels: NDArray[np.uint8], together: bool
-) -> NDArray[np.float32]:
+def _in_openvino(network: Any) -> Session:
+    from scripts.steps.openvino_ir import InOpenVino
+
+    return InOpenVino(network)
+
+
+def _in_onnxruntime(network: bytes | Path) -> Session:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what is wrong comes as an exception
+    # onnxruntime 1.31 crashes with more optimisations on vit_b_16 in half precision.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    found: Session = onnxruntime.InferenceSession(
+        network, options, providers=["CPUExecutionProvider"]
+    )
+    return found
+
+
+def rows(asked: Session, pixels: NDArray[np.uint8], together: bool) -> NDArray[np.float32]:
     """The scores of an exported network, which takes several pictures at once or one by one."""
     parts = [pixels] if together else [pixels[at : at + 1] for at in range(len(pixels))]
     try:
@@ -45,20 +64,14 @@ def rows(
         raise refused("the converted network", fault) from None
 
 
-def serialised(model: Any, name: str) -> bytes:
-    try:
-        content: bytes = model.SerializeToString()
-        return content
-    except Exception:  # protobuf's exceptions have no common base class
-        raise UserError(f"{name} is larger than 2 GB", "serve a smaller network") from None
-
-
 def refused(name: str, fault: Exception) -> UserError:
     return UserError(f"{name} cannot be run: {' '.join(str(fault).split())[:300]}", REMEDY)
 
 
 class Original:
-    def __init__(self, network: bytes, name: str, facts: Signature, how: Mapping[str, Any]) -> None:
+    def __init__(
+        self, network: Runnable, name: str, facts: Signature, how: Mapping[str, Any]
+    ) -> None:
         self._session = session(network, name)
         self._name, self._facts, self._how = name, facts, how
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.base.errors import UserError
+from scripts.steps import ir
 
 HOW = "export it with torch.onnx.export, pixels [batch, 3, height, width]"
 # Other numbers of channels are not pictures that anyone sends.
@@ -70,12 +71,16 @@ def signature(path: Path, hints: Hints = NOTHING, model: Any = None) -> Signatur
 
 def read(path: Path) -> Any:
     """The network, without what it keeps in other files."""
+    if ir.is_ir(path):
+        return ir.outline(path)
     import onnx
 
     try:
         model = onnx.load(path, load_external_data=False)
     except OSError as fault:
-        raise UserError(f"no network at {path} ({fault.strerror})", "name an .onnx file") from None
+        raise UserError(
+            f"no network at {path} ({fault.strerror})", "name an .onnx or .xml file"
+        ) from None
     except Exception:  # protobuf's errors have no common base class
         model = None
     if model is None or not model.graph.node:  # a short text parses as an empty network

@@ -1,4 +1,4 @@
-"""An ONNX file as a callable on the CPU, with OpenVINO. No Triton here."""
+"""A network as a callable on the CPU, with OpenVINO. No Triton here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 # If this package is found, OpenVINO reports each import to its makers. Prevented here.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 
-import openvino  # noqa: E402
+import openvino as openvino  # noqa: E402
 
 TYPES = {
     **{"boolean": "BOOL", "u8": "UINT8", "i8": "INT8", "i16": "INT16", "i32": "INT32"},
@@ -47,9 +47,10 @@ def read(onnx: Path) -> Any:
 
 
 class Engine:
-    def __init__(self, onnx: Path, precision: str, threads: int) -> None:
+    def __init__(self, network: Any, precision: str, threads: int) -> None:
+        """`network`: a file, or a model of OpenVINO's."""
         self._network = openvino.Core().compile_model(
-            onnx,
+            network,
             "CPU",
             {
                 "INFERENCE_PRECISION_HINT": HINTS[precision],

@@ -15,6 +15,7 @@ import yaml
 from benchmark.foreign import graphs
 from benchmark.foreign.case import same
 from bundle_client import Client
+from bundle_serving.openvino_engine import openvino
 from bundle_serving.pictures import Transform, to_pixels
 from tests.project import Project, error_lines, picture
 
@@ -182,6 +183,27 @@ def test_independent_labels_one_picture_at_a_time(own: Project, tmp_path: Path) 
     for label in found:
         assert np.isclose(label.probability, expected[label.index], atol=0.01)
     own.made("remove-model", NAME="birds")
+
+
+def test_an_ir_of_openvino_and_then_an_onnx_file(own: Project, tmp_path: Path) -> None:
+    """Versions of one pipeline, in the form that each came in."""
+    first, second = (export(tmp_path / f"birds{seed}.onnx", seed) for seed in (0, 1))
+    openvino.save_model(openvino.convert_model(first), tmp_path / "birds.xml")
+    labels = str(tmp_path / "birds.txt")
+    weights = (tmp_path / "birds.bin").rename(tmp_path / "kept.bin")
+    options = {"NAME": "birds", "FROM": str(tmp_path / "birds.xml"), "LABELS": labels}
+    (line,) = error_lines(own.make("add-model", **options).stderr)
+    assert "birds.bin, which is not beside it" in line and files_of(own) == []
+    weights.rename(tmp_path / "birds.bin")
+    output = own.made("add-model", **options)
+    assert "birds, serving birds.xml" in output and "answers as birds.xml itself" in output
+    answered(own, first)
+    own.made("publish", MODEL="birds", WEIGHTS=str(second))
+    output = own.made("rollout", MODEL="birds", WATCH_SECONDS="1", MAX_P99_RATIO="20", ANYWAY="1")
+    assert "birds version 2 is live; 0 of" in output
+    answered(own, second)
+    own.made("rollback", MODEL="birds", WATCH_SECONDS="1", MAX_P99_RATIO="20")
+    answered(own, first)
 
 
 def test_what_cannot_be_served_leaves_nothing(own: Project, tmp_path: Path) -> None:

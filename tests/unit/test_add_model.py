@@ -141,7 +141,7 @@ def test_how_pictures_are_given(network: Path) -> None:
 
 
 def test_where_networks_come_from(network: Path, tmp_path: Path) -> None:
-    assert found(str(network)).onnx == found(str(network.parent)).onnx == network
+    assert found(str(network)).network == found(str(network.parent)).network == network
     for name in ("timm/resnet18", "google/vit-base-patch16-224", "gpt2"):
         assert found(name).other == name
     (torch := tmp_path / "net.pt").touch()

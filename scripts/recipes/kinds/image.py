@@ -22,11 +22,13 @@ from scripts.recipes.pictures import OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import CHECK, VERSION, Settings, names
+from scripts.steps.ir import is_ir
 from scripts.steps.manifest import Foreign, Torchvision, external_data
 from scripts.steps.shapes import of_pixels, sides
 from scripts.steps.workspace import Workspace
 
 TORCHVISION = "torchvision/"
+WHOLE = (".onnx", ".xml")  # files with networks, and not with weights alone
 # Triton's parameter that decides whether a Python model's inputs are copied to the host.
 STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
 PREPROCESSING = ROOT / "model_repository" / "preprocessing"
@@ -84,7 +86,7 @@ class Image(OfPictures):
 
     kind: Literal["image"]
     models: Models
-    source: str  # torchvision/ARCH, or the path of an .onnx file
+    source: str  # torchvision/ARCH, or the path of an .onnx or .xml file
     weights: str = "default"
     labels: str = ""  # torchvision, or a file's path; empty: an ONNX file's classes are numbered
     classes: Count
@@ -192,7 +194,7 @@ class Image(OfPictures):
         return names(VERSION)
 
     def defaults(self) -> dict[str, str]:
-        if self.source.endswith(".onnx"):
+        if self.source.endswith(WHOLE):
             network = {"ARCH": "", "WEIGHTS": str(self.beside(self.source))}
         else:
             named = self.weights in ("default", "random")
@@ -206,17 +208,19 @@ class Image(OfPictures):
         return None if self.labels in ("torchvision", "") else self.beside(self.labels)
 
     def export(self, settings: Settings, engine: Engine) -> Export:
-        """An .onnx file as weights is the user's own network, whatever ARCH says."""
+        """A whole network as weights is the user's own, whatever ARCH says."""
         labels = self.labels_file
         words: list[str | Path] = ["--labels", labels] if labels else []
         samples = settings.photos("SAMPLES")
         if samples:
             words += ["--samples", samples]
         as_before = Settings.weights.name not in settings.given
-        if not settings.weights.endswith(".onnx"):
+        if not settings.weights.endswith(WHOLE):
             spec = Torchvision(settings.arch, settings.weights, engine.export, labels, samples)
             return Export("export", [*words, *spec.words], spec, as_before)
         network, how = Path(settings.weights), self.pictures.model_dump(mode="json")
+        if is_ir(network):
+            _require_for_ir(network.name, settings.precision, engine)
         words += ["--network", network, "--pictures", json.dumps(how)]
         words += [f"--output={self.output}"] if self.output else []
         words += ["--gives", self.gives] if self.gives else []
@@ -294,6 +298,19 @@ class Image(OfPictures):
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         row: NDArray[Any] = answer["OUTPUT"][0]
         return np.nan_to_num(row, nan=np.inf)
+
+
+def _require_for_ir(name: str, precision: str, engine: Engine) -> None:
+    if engine is GPU:
+        raise UserError(
+            f"{name} is OpenVINO's, and TensorRT reads ONNX alone",
+            "give the .onnx file that it was made from, or serve with FLAVOUR=cpu or FLAVOUR=local",
+        )
+    if precision == "int8":
+        raise UserError(
+            f"{name} is OpenVINO's, and PRECISION=int8 quantises ONNX alone",
+            "give the .onnx file that it was made from, or quantise it with NNCF yourself",
+        )
 
 
 def configs(recipe: Image, warmup_bytes: int) -> dict[str, str]:

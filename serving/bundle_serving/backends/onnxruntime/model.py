@@ -1,9 +1,11 @@
-"""The backend "onnxruntime" for servers without Triton's own: runs model.onnx with OpenVINO."""
+"""The backend "onnxruntime" for servers without Triton's own: runs model.onnx with OpenVINO,
+or model.xml, its own."""
 
 import json
 from functools import partial
 
 from bundle_serving.identity import identity
+from bundle_serving.networks import network_in
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.repeated import Repeated, may_be_repeated
 from bundle_serving.step_reports import remark_scores, reported, rows_of
@@ -17,10 +19,12 @@ class TritonPythonModel:
         self.inputs = [tensor["name"] for tensor in config["input"]]
         self.outputs = [tensor["name"] for tensor in config["output"]]
         self.batched = config["max_batch_size"] > 0
-        name = config.get("default_model_filename") or "model.onnx"
         threads = int(parameter(args, "threads", "0"))
         folder = version_folder(args)
-        self.engine = Engine.beside(folder / name, threads)
+        # Triton names model.onnx where the config names nothing.
+        named = folder / (config.get("default_model_filename") or "")
+        network = named if named.is_file() else network_in(folder)
+        self.engine = Engine.beside(network, threads)
         self.engine.require(config)
         self.repeated = Repeated()
         # What its answers are reported with.

@@ -1,0 +1,76 @@
+"""A user's network in the form that it came in: run as it is, and made into one that is served."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from scripts.base.errors import UserError
+from scripts.steps import foreign, ir, signature
+from scripts.steps.reading import Reading
+from scripts.steps.signature import Signature
+
+# One that can be run: an ONNX file's content, or a model of OpenVINO.
+Runnable: TypeAlias = Any
+
+
+class Form(Protocol):
+    @property
+    def model(self) -> Any:
+        """As ONNX, perhaps without weights."""
+
+    @property
+    def runnable(self) -> Runnable: ...
+
+    def opened(self, facts: Signature) -> Form:
+        """As foreign.opened."""
+
+    def adopted(
+        self, facts: Signature, how: Mapping[str, Any], reading: Reading, one_by_one: bool
+    ) -> Runnable:
+        """As foreign.adopted."""
+
+
+def read(path: Path, data: Mapping[str, Path]) -> Form:
+    """With what it keeps in other files."""
+    if not ir.is_ir(path):
+        return _OfOnnx(signature.whole(path, data), path.name)
+    from scripts.steps.openvino_ir import OfOpenVino
+
+    return OfOpenVino.read(path, ir.weights(path, data))
+
+
+def save(network: Runnable, folder: Path) -> None:
+    if isinstance(network, bytes):
+        (folder / "model.onnx").write_bytes(network)
+        return
+    from scripts.steps import openvino_ir
+
+    openvino_ir.save(network, folder / "model.xml")
+
+
+class _OfOnnx:
+    def __init__(self, model: Any, name: str) -> None:
+        self._name, self.model = name, model
+
+    @property
+    def runnable(self) -> bytes:
+        return _serialised(self.model, self._name)
+
+    def opened(self, facts: Signature) -> Form:
+        return _OfOnnx(foreign.opened(self.model, facts), self._name)
+
+    def adopted(
+        self, facts: Signature, how: Mapping[str, Any], reading: Reading, one_by_one: bool
+    ) -> bytes:
+        model = foreign.adopted(self.model, facts, how, reading, one_by_one)
+        return _serialised(model, "the converted network")
+
+
+def _serialised(model: Any, name: str) -> bytes:
+    try:
+        content: bytes = model.SerializeToString()
+        return content
+    except Exception:  # protobuf's exceptions have no common base class
+        raise UserError(f"{name} is larger than 2 GB", "serve a smaller network") from None

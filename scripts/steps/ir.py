@@ -1,0 +1,120 @@
+"""OpenVINO's IR: a graph in an .xml file, and its weights in a .bin beside it.
+
+What it takes and gives is read off the .xml alone, as an ONNX graph of the same operators without
+weights: OpenVINO is not on every machine that is asked to add one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from scripts.base.errors import UserError
+
+# What the two call differently, of what tells how an output is to be read.
+OPERATORS = {
+    **{"SoftMax": "Softmax", "Clamp": "Clip", "Divide": "Div", "Minimum": "Min"},
+    **{"Convert": "Cast", "Maximum": "Max", "FakeQuantize": "QuantizeLinear"},
+}
+KINDS = {"FP64": "DOUBLE", "FP32": "FLOAT", "FP16": "FLOAT16", "BF16": "BFLOAT16"}
+
+Port = tuple[str, str]  # of a layer: the numbers of both
+
+
+def is_ir(path: Path) -> bool:
+    return path.suffix == ".xml"
+
+
+def outline(path: Path) -> Any:
+    from onnx import helper
+
+    net = _parsed(path)
+    layers = [*net.iterfind("layers/layer")]
+    outputs = dict(each for layer in layers for each in _outputs(layer))
+    sources = {(edge[2], edge[3]): (edge[0], edge[1]) for edge in _edges(net)}
+    names = {port: _name(port, described) for port, described in outputs.items()}
+    taken, given, nodes = [], [], []
+    for layer in layers:
+        from_ports = (sources.get((layer.get("id", ""), port)) for port in _inputs(layer))
+        inputs = [port for port in from_ports if port in outputs]
+        own = [port for port, _ in _outputs(layer)]
+        match layer.get("type", ""):
+            case "Parameter":
+                taken += [_tensor(names[port], outputs[port]) for port in own]
+            case "Result":
+                given += [_tensor(names[port], outputs[port]) for port in inputs]
+            case kind:
+                taking, giving = ([names[port] for port in ports] for ports in (inputs, own))
+                nodes.append(helper.make_node(OPERATORS.get(kind, kind), taking, giving))
+    return helper.make_model(helper.make_graph(nodes, path.stem, taken, given))
+
+
+def weights(path: Path, data: Mapping[str, Path]) -> Path:
+    """Its .bin, which `data` has by its name, and which must be whole."""
+    name = path.with_suffix(".bin").name
+    if name not in data:
+        raise UserError(
+            f"{path.name} keeps its weights in {name}, which is not beside it",
+            "put it there, or save both again: openvino.save_model",
+        )
+    constants = _parsed(path).iterfind("layers/layer[@type='Const']/data")
+    try:
+        ends = [int(each.get("offset", 0)) + int(each.get("size", 0)) for each in constants]
+    except ValueError:
+        raise _unreadable(path) from None
+    if max(ends, default=0) > data[name].stat().st_size:
+        raise UserError(f"{name} is too short for {path.name}", "copy both again")
+    return data[name]
+
+
+def _parsed(path: Path) -> ElementTree.Element:
+    try:
+        net = ElementTree.parse(path).getroot()
+        if net.tag == "net" and net.find("layers/layer") is not None:
+            return net
+    except OSError as fault:
+        raise UserError(f"no network at {path} ({fault.strerror})", "name an .xml file") from None
+    except (ElementTree.ParseError, ValueError):  # the latter of its encoding
+        pass
+    raise _unreadable(path)
+
+
+def _unreadable(path: Path) -> UserError:
+    return UserError(
+        f"{path} cannot be read as OpenVINO's IR", "name the .xml that openvino.save_model wrote"
+    )
+
+
+def _edges(net: ElementTree.Element) -> Iterator[tuple[str, ...]]:
+    ends = ("from-layer", "from-port", "to-layer", "to-port")
+    for edge in net.iterfind("edges/edge"):
+        yield tuple(edge.get(end, "") for end in ends)
+
+
+def _inputs(layer: ElementTree.Element) -> list[str]:
+    return [port.get("id", "") for port in layer.iterfind("input/port")]
+
+
+def _outputs(layer: ElementTree.Element) -> list[tuple[Port, ElementTree.Element]]:
+    ports = layer.iterfind("output/port")
+    return [((layer.get("id", ""), port.get("id", "")), port) for port in ports]
+
+
+def _name(port: Port, described: ElementTree.Element) -> str:
+    """The first that it has, in which a comma stands behind a backslash; old files have none."""
+    first = re.split(r"(?<!\\),", described.get("names", ""))[0]
+    return first.replace("\\,", ",") or "/".join(port)
+
+
+def _tensor(name: str, port: ElementTree.Element) -> Any:
+    from onnx import TensorProto, helper
+
+    kind = port.get("precision", "")
+    whole = re.sub(r"^I(?=\d)", "INT", re.sub(r"^U(?=\d)", "UINT", kind))
+    known = dict(TensorProto.DataType.items())
+    sizes = [dim.text or "" for dim in port.iterfind("dim")]
+    shape = [int(size) if size.isdecimal() else None for size in sizes]  # -1 is any
+    return helper.make_tensor_value_info(name, known.get(KINDS.get(kind, whole), 0), shape)
