@@ -6,6 +6,8 @@
     make add-model NAME=light ARCH=mobilenet_v3_small          torchvision's own weights and labels
     make add-model NAME=vit FROM=google/vit-base-patch16-224   a hub's, or another file or folder
 
+    make add-model NAME=flowers FROM=flowers.json              XGBoost's, or another of tables
+
 What cannot be served is refused before anything is written. Then: make classify MODEL=birds IMG=…,
 and up, publish, rollout, rollback, history and bench with MODEL=birds.
 """
@@ -24,6 +26,7 @@ from scripts.recipes import folders
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
+from scripts.recipes.recipe import Recipe
 from scripts.repository import archive, custom, own_pipelines, sources
 from scripts.server import agreeing, ask, engines, removal, up
 from scripts.server.running import running_server
@@ -34,7 +37,10 @@ from scripts.stacks.state import State
 from scripts.steps import picture
 
 PICTURE = ROOT / "build" / "mug.jpg"
-HEAD = "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n"
+HEADS = {
+    "IMG": "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n",
+    "IN": "# Rows of numbers -> classes or values: `make ask MODEL={name} IN=rows.csv`.\n",
+}
 
 
 def main() -> int:
@@ -47,18 +53,19 @@ def main() -> int:
     except BaseException:  # Ctrl-C too
         shutil.rmtree(folders.own().networks / name, ignore_errors=True)
         raise
-    if not samples:
+    shown = [str(path) for path, _ in samples]
+    if pipeline.recipe.asked_about == "IMG" and not samples:
         picture.main(["--out", str(PICTURE)])
-    shown = [str(path) for path, _ in samples] or [str(PICTURE.relative_to(ROOT))]
+        shown = [str(PICTURE.relative_to(ROOT))]
     return pipeline.recipe.ask(ask.of(server), shown, os.environ)
 
 
 def added(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
-    wanted = Pipeline(name, custom.recipe(name, taken_in(name)))
+    wanted = Pipeline(name, recipe_of(name, samples))
     own_pipelines.require_new(wanted)
     server = running_server(up.of_the_server(wanted))
     pipeline = tried(wanted, server)
-    with own_pipelines.written(pipeline, HEAD.format(name=name)):
+    with own_pipelines.written(pipeline, HEADS[pipeline.recipe.asked_about].format(name=name)):
         up.bring_up_beside(pipeline, server)
         try:
             agreeing.require(pipeline, server)
@@ -69,14 +76,22 @@ def added(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
     return pipeline, server
 
 
-def taken_in(name: str) -> dict[str, str]:
-    """The user's words; what FROM= names is a file with a network by then."""
+def recipe_of(name: str, samples: list[agreeing.Sample]) -> Recipe:
     given = dict(os.environ)
     if not (wanted := given.pop("FROM", "").strip()):
-        return given
+        return custom.recipe(name, given)
     if given.get("ONNX") or given.get("ARCH"):
         raise UserError("FROM= already names a network", "omit ONNX and ARCH, or omit FROM")
     source = sources.found(wanted)
+    if not source.table:
+        return custom.recipe(name, taken_in(name, source, given))
+    if samples:
+        raise UserError(f"SAMPLE= is a picture, and {source.table.name} takes none", "omit it")
+    return custom.of_table(name, source.table, given)
+
+
+def taken_in(name: str, source: sources.Source, given: dict[str, str]) -> dict[str, str]:
+    """The user's words; what FROM= names is a file with a network by then."""
     weights = given.pop("WEIGHTS", "") or "default"
     if source.network:
         return given | {"ONNX": str(source.network)}
@@ -95,7 +110,6 @@ def tried(pipeline: Pipeline, server: State) -> Pipeline:
     """Exports and checks it, which later steps find done. Returns the pipeline with what the export
     found out."""
     recipe = pipeline.recipe
-    assert isinstance(recipe, Image)
     settings = up.settings_of(pipeline, server.settings, None)
     stack = flavour.stack(server.flavour, settings)
     with lock.one_at_a_time():
@@ -109,7 +123,7 @@ def tried(pipeline: Pipeline, server: State) -> Pipeline:
                 found.recipe.require(draft, settings, archive.home(pipeline))
         finally:
             shutil.rmtree(archive.home(pipeline))
-    if not recipe.answers:  # a file that does not say how it was trained
-        assert isinstance(found.recipe, Image)
+    # Of a file that does not say how it was trained.
+    if isinstance(recipe, Image) and isinstance(found.recipe, Image) and not recipe.answers:
         console.note(f"pictures: {found.recipe.pictures}; otherwise: PICTURES=")
     return found

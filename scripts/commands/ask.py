@@ -7,6 +7,7 @@
     make sentiment TEXT="What a day!"        the same with MODEL=sentiment
     make watch VIDEO=clip.mp4                the frames of a video, with MODEL=video
     make ask MODEL=mine INPUTS='{"text": "What a day!"}'    a function; without INPUTS, its example
+    make ask MODEL=flowers IN=rows.csv       a model of tables; without IN, a row of zeros
 
 Settings given here that differ from the running server's restart it with them.
 """
@@ -44,7 +45,7 @@ def about(setting: str) -> list[str]:
     value = os.environ.get(setting, "")
     if setting in pictures.EXAMPLES:
         return pictures.named(value, setting=setting)
-    if setting == "INPUTS":
+    if setting in ("INPUTS", "IN"):
         return [value] if value else []
     if not value:
         raise UserError(*MISSING[setting])

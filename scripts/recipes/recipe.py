@@ -164,6 +164,10 @@ class Recipe(Part):
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         """Raises UserError if it cannot be served together with what is in this repository."""
 
+    def as_found(self, made: Workspace) -> Self:
+        """With what the export of a network of the user's own found out about it."""
+        return self
+
     # answers
 
     def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.kinds.image import TORCHVISION, Image, Pictures
+from scripts.recipes.kinds.table import Networked, Table
 from scripts.recipes.pbtxt import LABELS
 from scripts.settings.architectures import require_known
 from scripts.steps.manifest import lines_of
@@ -23,6 +24,8 @@ from scripts.steps.reading import GIVES
 if TYPE_CHECKING:
     from scripts.steps.signature import Signature
 
+# Of a table, in one request.
+MOST_ROWS = 1024
 PICTURES = (
     'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
 )
@@ -45,6 +48,20 @@ def recipe(name: str, given: Any) -> Image:
     except ValidationError as fault:
         raise _refused(fault) from None
     return recipe.lying_in(folders.own().recipes)
+
+
+def of_table(name: str, model: Path, given: Any) -> Table:
+    """What its file says, the export finds out."""
+    labels = _labels(given)
+    made = Table(
+        kind="table",
+        models=Networked(ensemble=name, network=name),
+        source=_beside_recipes(model),
+        labels=_beside_recipes(labels) if labels else "",
+        most_rows=MOST_ROWS,
+        instances=1,
+    )
+    return made.lying_in(folders.own().recipes)
 
 
 def _refused(fault: ValidationError) -> UserError:

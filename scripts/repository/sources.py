@@ -10,18 +10,33 @@ import yaml
 
 from scripts.base.errors import UserError
 from scripts.recipes.kinds.image import WHOLE
+from scripts.steps.tables.originals import MAKERS
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
 TAKEN = (
     "name an .onnx file, an .xml of OpenVINO, a TorchScript or torch.export file, "
     "a folder of Hugging Face, timm or MLflow, "
+    "a model of scikit-learn (.skops), XGBoost (.json, .ubj) or LightGBM (.txt), "
     "timm/NAME, or a name on Hugging Face's hub"
+)
+
+
+PICKLED = (".pkl", ".pickle", ".joblib")
+OTHER = {
+    **{".keras": "a model of Keras", ".h5": "a model of Keras", ".pb": "a graph of TensorFlow"},
+    **{".tflite": "a model of TensorFlow Lite", ".mlmodel": "a model of Core ML"},
+    ".mlpackage": "a model of Core ML",
+}
+AS_ONNX = (
+    "save it as ONNX: model.export('net.onnx', format='onnx') in Keras, "
+    "python -m tf2onnx.convert --saved-model FOLDER --output net.onnx for TensorFlow"
 )
 
 
 @dataclass(frozen=True)
 class Source:
     network: Path | None = None  # as it is
+    table: Path | None = None  # a model of tables
     other: str = ""  # what has to be exported first
 
 
@@ -43,10 +58,28 @@ def _of_file(path: Path) -> Source:
         return Source(path)
     if path.suffix in TORCH:
         return Source(other=str(path))
+    if path.suffix in PICKLED:
+        raise UserError(
+            f"FROM={path.name} is a pickle, which runs code when it is read",
+            "read it yourself and save it otherwise: skops.io.dump(model, 'model.skops')",
+        )
+    if path.suffix in MAKERS and (path.suffix != ".txt" or _begins(path, b"tree")):
+        return Source(table=path)
+    if path.suffix in OTHER:
+        raise UserError(f"FROM={path.name} is {OTHER[path.suffix]}", AS_ONNX)
     raise UserError(f"FROM={path.name} is no file of a known kind", TAKEN)
 
 
+def _begins(path: Path, content: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(content)) == content
+
+
 def _in_folder(folder: Path) -> Source:
+    if folder.suffix in OTHER:
+        raise UserError(f"FROM={folder.name} is {OTHER[folder.suffix]}", AS_ONNX)
+    if (folder / "saved_model.pb").is_file():
+        raise UserError(f"{folder} has a SavedModel of TensorFlow", AS_ONNX)
     if (folder / "MLmodel").is_file():
         return _of_mlflow(folder)
     networks = [*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")]

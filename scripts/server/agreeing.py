@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from bundle_serving import agreement
+from bundle_serving.agreement import Agreement
 from scripts.base import console
 from scripts.base.errors import UserError
+from scripts.recipes import tensors
 from scripts.recipes.layout import precision_of
 from scripts.recipes.pictures import OfPictures, labels_of
 from scripts.recipes.pipelines import Pipeline
@@ -17,6 +19,7 @@ from scripts.server import ask
 from scripts.server.served import served_version
 from scripts.stacks.state import State
 from scripts.steps import gate
+from scripts.steps.workspace import Workspace
 
 # The door gives no more labels for one picture.
 MOST_LABELS = 1000
@@ -25,16 +28,32 @@ Sample = tuple[Path, str]
 
 
 def require(pipeline: Pipeline, server: State) -> None:
-    """Labels and probabilities, through the whole pipeline, on the pictures of its check."""
+    """Through the whole pipeline, on the requests of its check."""
+    recipe, version = pipeline.recipe, served_version(pipeline)
+    made = version.workspace
+    if isinstance(recipe, OfPictures):
+        found = _labelled(recipe, made, server)
+    else:
+        found = recipe.judge(
+            made, tensors.asked(ask.of(server), recipe.ensemble, recipe.golden(made))
+        )
+    bound = gate.for_the_ensemble(gate.BOUNDS[precision_of(made, version.engine)], found.pictures)
+    console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
+    if not found.within(bound):
+        raise UserError(
+            f"the server answers otherwise than the network itself ({found}; {bound})",
+            "nothing was added; try PRECISION=fp32, or please report this as a bug",
+        )
+
+
+def _labelled(recipe: OfPictures, made: Workspace, server: State) -> Agreement:
+    """Labels and probabilities, as a client gets them."""
     from bundle_client import Client
 
-    recipe, version = pipeline.recipe, served_version(pipeline)
-    assert isinstance(recipe, OfPictures)
-    made = version.workspace
     names = labels_of(made).splitlines()
     expected = recipe.expected(made)
     answered = np.full(expected.shape, np.nan, np.float32)
-    with Client(**ask.known(server.http), model=pipeline.ensemble) as client:
+    with Client(**ask.known(server.http), model=recipe.ensemble) as client:
         for row, path in zip(answered, made.pictures, strict=True):
             for label in client.classify(path.read_bytes(), min(len(names), MOST_LABELS)).labels:
                 if label.label != names[label.index]:
@@ -44,14 +63,7 @@ def require(pipeline: Pipeline, server: State) -> None:
                         "nothing was added; please report this as a bug",
                     )
                 row[label.index] = label.probability
-    found = agreement.compared(expected, answered, recipe.reading)
-    bound = gate.for_the_ensemble(gate.BOUNDS[precision_of(made, version.engine)], found.pictures)
-    console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
-    if not found.within(bound):
-        raise UserError(
-            f"the server answers otherwise than the network itself ({found}; {bound})",
-            "nothing was added; try PRECISION=fp32, or please report this as a bug",
-        )
+    return agreement.compared(expected, answered, recipe.reading)
 
 
 def samples(text: str) -> list[Sample]:

@@ -83,7 +83,8 @@ def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace)
     if precision == "int8":
         _quantise(stack, settings, pipeline, made)
     network = made.int8 if precision == "int8" else made.onnx
-    samples = settings.photos("SAMPLES")
+    takes_pictures = pipeline.recipe.asked_about == "IMG"
+    samples = settings.photos("SAMPLES") if takes_pictures else None
     words: list[str | Path] = ["--onnx", network, "--precision", precision]
     words += ["--samples", samples] if samples else []
     _step(

@@ -155,10 +155,14 @@ def scores(network: Path, pixels: NDArray[np.uint8], precision: str = "int8") ->
 
 
 def _asked(network: Path, precision: str, shown: Sequence[Question]) -> list[NDArray[Any]]:
-    from bundle_serving.openvino_engine import Engine
+    from bundle_serving import onnxruntime_engine, openvino_engine
 
     try:
-        engine = Engine(network, precision, threads=0)
+        engine = (
+            onnxruntime_engine.Engine(network, threads=0)
+            if onnxruntime_engine.runs(network)
+            else openvino_engine.Engine(network, precision, threads=0)
+        )
         return [engine.only_output(inputs) for inputs in shown]
     except RuntimeError as fault:  # an unknown operator
         message = " ".join(str(fault).split())[:300]

@@ -15,6 +15,7 @@ from bundle_serving.infer import Answer
 from bundle_serving.scores import READINGS
 
 DETECTION = "detection"  # of a network that answers with a row for each of its anchors
+TABLE = "table"  # of a model that answers a row of numbers with numbers of any size
 
 # Two classes this close in the reference are a tie: their order means nothing.
 TIE = 0.02
@@ -55,6 +56,14 @@ class Agreement:
         return asdict(self) | {"bound": asdict(bound)}
 
 
+class OfRows(Agreement):
+    def __str__(self) -> str:
+        return (
+            f"equal on {self.top1_equal} of {self.pictures} rows, numbers within "
+            f"{self.max_difference:.2g}"
+        )
+
+
 def compare(
     reference: NDArray[Any], scores: NDArray[Any], answers: str = "single-label"
 ) -> Agreement:
@@ -63,6 +72,8 @@ def compare(
         return Agreement(len(reference), 0, float("inf"))
     if answers == DETECTION:
         return _compare_rows(reference, scores)
+    if answers == TABLE:
+        return of_rows(reference, scores)
     expected, actual = READINGS[answers](reference), READINGS[answers](scores)
     chosen = np.take_along_axis(expected, actual.argmax(axis=1, keepdims=True), axis=1)[:, 0]
     equal = expected.max(axis=1) - chosen <= TIE
@@ -76,6 +87,11 @@ def _compare_rows(reference: NDArray[Any], rows: NDArray[Any]) -> Agreement:
     found = compare(expected, actual, "multi-label")
     moved = float(np.abs((reference[..., :BOX] - rows[..., :BOX]) / UNITS).max())
     return replace(found, max_difference=max(found.max_difference, moved))
+
+
+def of_rows(reference: NDArray[Any], rows: NDArray[Any]) -> Agreement:
+    expected, actual = ([{"": row} for row in numbers] for numbers in (reference, rows))
+    return OfRows(**asdict(of_answers(expected, actual)))
 
 
 def compared(

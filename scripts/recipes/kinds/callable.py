@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,13 +12,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bundle_serving import infer
-from bundle_serving.address import Address
 from bundle_serving.agreement import Agreement
 from bundle_serving.health import EXAMPLE
 from bundle_serving.infer import Answer, Question
 from bundle_serving.values import NotAValue, Spec, rows
 from scripts.base.errors import UserError
-from scripts.recipes import pbtxt
+from scripts.recipes import pbtxt, tensors
 from scripts.recipes.layout import GPU, Layout
 from scripts.recipes.parts import Count, Ensemble, Name, Part
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
@@ -33,7 +30,6 @@ PROGRAM = '''\
 
 from bundle_serving.callable_model import TritonPythonModel as TritonPythonModel
 '''
-TIMEOUT_S = 60
 DESCRIBED = {"inputs", "outputs", "batch", "several_answers", "instances", "request"}
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
@@ -121,14 +117,7 @@ class Function(Recipe):
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         question = self.question(asked[0].encode()) if asked else infer.unpacked(self.request)
-        connection = _address(server).connection(TIMEOUT_S)
-        try:
-            answer = infer.ask(connection, self.ensemble, question)
-        except (OSError, ValueError, http.client.HTTPException) as fault:
-            reason = str(fault) or type(fault).__name__
-            raise UserError(f"{self.ensemble} does not answer: {reason}", "see make logs") from None
-        finally:
-            connection.close()
+        (answer,) = tensors.asked(server, self.ensemble, [question])
         for each in self._answers(answer):
             print(json.dumps({name: _shown(tensor) for name, tensor in each.items()}))
         return 0
@@ -212,13 +201,6 @@ def _tensors(recipe: Function) -> tuple[str, str]:
         pbtxt.inputs(*(each.tensor for each in recipe.inputs)),
         pbtxt.outputs(*(each.tensor for each in recipe.outputs)),
     )
-
-
-def _address(server: Server) -> Address:
-    known = server.known
-    certificate = Path(known["ca_file"]) if "ca_file" in known else None
-    found = Address.of(known["url"])
-    return replace(found, certificate=certificate, api_key=known.get("api_key", ""))
 
 
 def _shown(tensor: NDArray[Any]) -> Any:

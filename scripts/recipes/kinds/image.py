@@ -282,7 +282,6 @@ class Image(OfPictures):
             )
 
     def as_found(self, made: Workspace) -> Self:
-        """With what the export found out about the network."""
         found = made.manifest.onnx
         pictures = Pictures.model_validate(self.pictures.model_dump() | made.manifest.transform)
         one_by_one = {"max": 1, "optimal": 1, "preferred": (1,)}

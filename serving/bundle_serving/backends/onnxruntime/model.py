@@ -6,7 +6,7 @@ from functools import partial
 
 from bundle_serving.identity import identity
 from bundle_serving.networks import network_in
-from bundle_serving.openvino_engine import Engine
+from bundle_serving.onnxruntime_engine import beside
 from bundle_serving.repeated import Repeated, may_be_repeated
 from bundle_serving.step_reports import remark_scores, reported, rows_of
 from bundle_serving.triton import answer_each, answer_together, parameter, version_folder
@@ -24,7 +24,7 @@ class TritonPythonModel:
         # Triton names model.onnx where the config names nothing.
         named = folder / (config.get("default_model_filename") or "")
         network = named if named.is_file() else network_in(folder)
-        self.engine = Engine.beside(network, threads)
+        self.engine = beside(network, threads)
         self.engine.require(config)
         self.repeated = Repeated()
         # What its answers are reported with.

@@ -1,0 +1,206 @@
+"""Rows of numbers -> their classes, or values: models of scikit-learn, XGBoost and LightGBM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bundle_serving import agreement, infer
+from bundle_serving.agreement import Agreement
+from bundle_serving.health import EXAMPLE
+from bundle_serving.infer import Answer, Question
+from scripts.base.errors import UserError
+from scripts.base.text import printable
+from scripts.recipes import pbtxt, tensors
+from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.parts import Count, Ensemble, Name
+from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
+from scripts.recipes.recipe import Export, Recipe, Server
+from scripts.settings.settings import Settings
+from scripts.steps.tables import rows
+from scripts.steps.tables.export import Table as Source
+from scripts.steps.workspace import Workspace
+
+
+class Networked(Ensemble):
+    network: Name
+
+
+class Table(Recipe):
+    """A row of numbers -> the probability of each class, or a value."""
+
+    kind: Literal["table"]
+    models: Networked
+    source: str  # the model's file
+    labels: str = ""  # a file; empty: as the model calls its classes
+    width: Count = 1  # how many numbers a row has
+    columns: tuple[str, ...] = ()  # what they are called, if the model knows
+    classes: tuple[str, ...] = ()  # none: it gives values
+    values: Count = 1  # how many numbers an answer has
+    most_rows: Count
+    instances: Count
+
+    example: ClassVar[str] = "table"
+    asked_about: ClassVar[str] = "IN"
+
+    def files(self) -> dict[str, str]:
+        return {
+            f"{self.network_model(CPU)}/config.pbtxt": network(self),
+            f"{self.ensemble}/config.pbtxt": ensemble(self),
+        }
+
+    def programs(self, layout: Layout) -> list[str]:
+        return []
+
+    def network_model(self, engine: Engine) -> str:
+        return f"{self.models.network}_{CPU.ending}"
+
+    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
+        if member.name != self.network_model(CPU):
+            return False
+        share(member, layout.network)
+        return True
+
+    def label_lines(self, made: Workspace, repository: Path) -> str | None:
+        return (made.onnx / pbtxt.LABELS).read_text() if self.classes else None
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        return (Settings.weights.name, Settings.samples.name)
+
+    def deciding(self) -> tuple[str, ...]:
+        return (Settings.weights.name,)
+
+    def defaults(self) -> dict[str, str]:
+        return {Settings.weights.name: str(self.beside(self.source)), Settings.samples.name: ""}
+
+    def export(self, settings: Settings, engine: Engine) -> Export:
+        source = Path(settings.weights)
+        if engine is GPU:
+            raise UserError(
+                f"{source.name} is a model of tables, which TensorRT does not read",
+                "serve it with FLAVOUR=cpu or FLAVOUR=local",
+            )
+        labels = self.beside(self.labels) if self.labels else None
+        spec = Source(source, labels, settings.samples)
+        as_before = Settings.weights.name not in settings.given
+        return Export("tables.export", spec.words, spec, as_before, ("tables",))
+
+    def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
+        found, name = made.manifest.onnx, made.manifest.describe()
+        if self.values == 1 and not self.classes and self.width == 1 and not self.columns:
+            return  # as the model is
+        has = {"columns": (self.width, found["input"][1])}
+        has |= {"classes": (len(self.classes), len(found["classes"]))}
+        for what, (serves, gives) in has.items():
+            if serves != gives:
+                raise UserError(
+                    f"{name} has {gives} {what}, and the pipeline serves {serves}",
+                    "give it a pipeline of its own: make add-model NAME=…",
+                )
+
+    def as_found(self, made: Workspace) -> Self:
+        found = made.manifest.onnx
+        width = found["input"][1]
+        update = {name: tuple(found[name]) for name in ("columns", "classes")}
+        return self.model_copy(update={**update, "width": width, "values": found["values"]})
+
+    def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._questions(asked)
+
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
+        answers = tensors.asked(server, self.ensemble, self._questions(asked))
+        given = [row for answer in answers for row in answer["OUTPUT"]]
+        for line in self._as_json(given) if environment.get("JSON") else self._as_table(given):
+            print(line)
+        return 0
+
+    def _questions(self, asked: Sequence[str]) -> list[Question]:
+        if not asked:
+            return [self._example]
+        read = rows.read(Path(asked[0]).expanduser(), self.columns, self.width)
+        parts = range(0, len(read), self.most_rows)
+        return [{"INPUT": read[at : at + self.most_rows]} for at in parts]
+
+    @property
+    def _example(self) -> Question:
+        return {"INPUT": np.zeros((1, self.width), np.float32)}
+
+    @property
+    def _names(self) -> Sequence[str]:
+        numbered = [f"value {number}" for number in range(1, self.values + 1)]
+        return self.classes or (numbered if self.values > 1 else ["value"])
+
+    def _as_json(self, given: Sequence[NDArray[Any]]) -> Iterator[str]:
+        for row in given:
+            numbers = dict(zip(self._names, map(float, row), strict=True))
+            if self.classes:
+                yield json.dumps({"label": self.classes[row.argmax()], "probabilities": numbers})
+            else:
+                yield json.dumps(numbers)
+
+    def _as_table(self, given: Sequence[NDArray[Any]]) -> Iterator[str]:
+        head = [*(["label"] if self.classes else []), *map(printable, self._names)]
+        lines = [head]
+        for row in given:
+            numbers = [f"{each:.2%}" if self.classes else f"{each:g}" for each in row]
+            first = [printable(self.classes[row.argmax()])] if self.classes else []
+            lines.append([*first, *numbers])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for cells in lines:
+            aligned = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+            yield "  ".join(aligned)
+
+    def question(self, source: bytes) -> Question:
+        values = np.array(json.loads(source), np.float32)
+        return {"INPUT": values.reshape(1, self.width)}
+
+    def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
+        given = np.concatenate([answer["OUTPUT"] for answer in answers])
+        return agreement.of_rows(self.expected(made), given)
+
+    def gist(self, answer: Answer) -> Hashable:
+        return int(answer["OUTPUT"].argmax()) if self.classes else answer["OUTPUT"].shape
+
+
+def _row(name: str, recipe: Table) -> Tensor:
+    return Tensor(name, "FP32", [recipe.width])
+
+
+def _answer(name: str, recipe: Table) -> Tensor:
+    labels = pbtxt.LABELS if recipe.classes else ""
+    return Tensor(name, "FP32", [recipe.values], labels=labels)
+
+
+def network(recipe: Table) -> str:
+    row = _row("input", recipe)
+    return pbtxt.onnx(
+        "A row of numbers -> the probability of each class, or a value. ONNX Runtime runs it.",
+        recipe.network_model(CPU),
+        recipe.most_rows,
+        (pbtxt.inputs(row), pbtxt.outputs(_answer("output", recipe))),
+        recipe.instances,
+        pbtxt.warmup("zeros", pbtxt.zeros(row)),
+        threads=1,
+    )
+
+
+def ensemble(recipe: Table) -> str:
+    step = Step(recipe.network_model(CPU), {"input": "INPUT"}, {"output": "OUTPUT"})
+    return pbtxt.config(
+        f"The model in {Path(recipe.source).name}: rows of numbers in, "
+        f"{'probabilities' if recipe.classes else 'values'} out.",
+        recipe.ensemble,
+        pbtxt.platform("ensemble"),
+        recipe.most_rows,
+        pbtxt.inputs(_row("INPUT", recipe)),
+        pbtxt.outputs(_answer("OUTPUT", recipe)),
+        NEWEST_VERSION,
+        pbtxt.steps(step),
+        pbtxt.parameter(EXAMPLE, infer.packed(recipe._example), "A request that it answers."),
+    )

@@ -1,0 +1,1 @@
+"""Models of tables, such as scikit-learn's, XGBoost's and LightGBM's."""

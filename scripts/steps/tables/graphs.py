@@ -1,0 +1,47 @@
+"""What the converters make of a model -> a graph with one input and one output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnx import TensorProto, helper, numpy_helper
+
+from scripts.base.errors import UserError
+from scripts.steps.tables.originals import INPUT as INPUT
+from scripts.steps.tables.originals import Original
+
+OUTPUT = "output"
+
+
+def converted(original: Original, name: str) -> Any:
+    try:
+        return original.as_onnx()
+    except Exception as fault:  # of three libraries, each with its own
+        message = " ".join(str(fault).split())[:200]
+        raise UserError(
+            f"{name} cannot be converted to ONNX: {message}",
+            "serve a model of numbers alone, without parts of your own",
+        ) from None
+
+
+def with_one_output(model: Any, width: int) -> Any:
+    """The last one: a classifier's probabilities come after its label."""
+    import numpy as np
+
+    graph, last = model.graph, model.graph.output[-1].name
+    graph.initializer.append(numpy_helper.from_array(np.array([-1, width]), "bundle/shape"))
+    graph.node.append(helper.make_node("Reshape", [last, "bundle/shape"], ["bundle/rows"]))
+    graph.node.append(helper.make_node("Cast", ["bundle/rows"], [OUTPUT], to=TensorProto.FLOAT))
+    needed: set[str] = {OUTPUT}
+    kept: list[Any] = []
+    for node in reversed(graph.node):
+        if needed & {*node.output}:
+            kept.insert(0, node)
+            needed |= {*node.input}
+    for field, values in (
+        (graph.node, kept),
+        (graph.output, [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None, width])]),
+    ):
+        del field[:]
+        field.extend(values)
+    return model

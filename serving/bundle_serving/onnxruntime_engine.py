@@ -1,0 +1,62 @@
+"""A model of tables as a callable, with ONNX Runtime: OpenVINO has none of their operators."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+# In a manifest.json beside a network: what runs it, if that is not OpenVINO.
+NAME = "onnxruntime"
+
+
+def runs(network: Path) -> bool:
+    try:
+        described = json.loads(network.with_name("manifest.json").read_text())
+        return bool(described["onnx"].get("engine") == NAME)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+class Engine:
+    def __init__(self, network: Path, threads: int) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 4  # what is wrong comes as an exception
+        self._session = onnxruntime.InferenceSession(
+            network, options, providers=["CPUExecutionProvider"]
+        )
+
+    def require(self, config: Mapping[str, Any]) -> None:
+        """Its tensors are those of a Triton config."""
+        session = self._session
+        for what, has in (("input", session.get_inputs()), ("output", session.get_outputs())):
+            found = {each.name: each.shape[1:] for each in has}
+            wanted = {each["name"]: [*map(int, each["dims"])] for each in config[what]}
+            if found != wanted:
+                raise ValueError(f"the network's {what} is {found}, but the pipeline's is {wanted}")
+
+    def __call__(
+        self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
+    ) -> dict[str, NDArray[np.generic]]:
+        return dict(zip(outputs, self._session.run(outputs, dict(inputs)), strict=True))
+
+    whole = __call__  # of tensors without a batch
+
+    def only_output(self, inputs: Mapping[str, NDArray[np.generic]]) -> NDArray[np.generic]:
+        found: NDArray[np.generic] = self._session.run(None, dict(inputs))[0]
+        return found
+
+
+def beside(network: Path, threads: int) -> Any:
+    """What runs it: this, or OpenVINO."""
+    if runs(network):
+        return Engine(network, threads)
+    from bundle_serving import openvino_engine
+
+    return openvino_engine.Engine.beside(network, threads)

@@ -1,0 +1,89 @@
+"""A model of a table, from its framework's file to answers, and to its next version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xgboost
+from numpy.typing import NDArray
+
+from tests.project import Project, error_lines
+
+NAMES = ["petal", "sepal", "weight"]
+
+
+def trained(path: Path, seed: int) -> xgboost.Booster:
+    """Three flowers, told apart by three numbers of which some are missing."""
+    random = np.random.default_rng(seed)
+    kinds = random.integers(0, 3, 300)
+    rows = random.standard_normal((300, 3)) + kinds[:, None]
+    rows[random.random(rows.shape) < 0.1] = np.nan
+    data = xgboost.DMatrix(rows, kinds, feature_names=NAMES)
+    booster = xgboost.train({"objective": "multi:softprob", "num_class": 3}, data, 5)
+    booster.save_model(path)
+    return booster
+
+
+@pytest.fixture
+def own(served: Project) -> Iterator[Project]:
+    settings = {
+        name: served.settings[name] for name in served.settings.keys() - {"ARCH", "WEIGHTS"}
+    }
+    project = replace(served, settings=settings)
+    yield project
+    project.make("remove-model", NAME="flowers")
+
+
+def asked(own: Project, path: Path) -> NDArray[np.float64]:
+    output = own.made("ask", MODEL="flowers", IN=str(path), JSON="1")
+    answers = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    for answer in answers:
+        numbers = answer["probabilities"]
+        assert numbers[answer["label"]] == max(numbers.values())
+    return np.array([[*answer["probabilities"].values()] for answer in answers])
+
+
+def test_from_a_file_of_xgboost_to_an_answer_and_to_the_next(own: Project, tmp_path: Path) -> None:
+    first, second = (trained(tmp_path / f"flowers{seed}.json", seed) for seed in (0, 1))
+    (tmp_path / "labels.txt").write_text("rose\ntulip\nlily\n")
+    rows = tmp_path / "rows.csv"
+    # Columns in another order, and one more; a number that is missing.
+    rows.write_text("weight,colour,petal,sepal\n1.5,red,0.5,-1\n,blue,2.5,2\n0,red,0,0.25\n")
+    sent = xgboost.DMatrix([[0.5, -1, 1.5], [2.5, 2, np.nan], [0, 0.25, 0]], feature_names=NAMES)
+    options = {"NAME": "flowers", "FROM": str(tmp_path / "flowers0.json")}
+    output = own.made(
+        "add-model", **options, LABELS=str(tmp_path / "labels.txt"), SAMPLES=str(rows)
+    )
+    assert "flowers, serving flowers0.json" in output and "answers as flowers0.json" in output
+    assert np.allclose(asked(own, rows), first.predict(sent), atol=1e-5)
+    table = own.made("ask", MODEL="flowers", IN=str(rows))
+    assert "label" in table and "tulip" in table and "%" in table
+
+    own.made("publish", MODEL="flowers", WEIGHTS=str(tmp_path / "flowers1.json"))
+    rolled = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20", "ANYWAY": "1"}
+    output = own.made("rollout", MODEL="flowers", **rolled)
+    assert "flowers version 2 is live; 0 of" in output
+    assert np.allclose(asked(own, rows), second.predict(sent), atol=1e-5)
+    assert "version 2 live (rollout)" in own.made("history", MODEL="flowers")
+    assert "removed: flowers" in own.made("remove-model", NAME="flowers")
+
+
+def test_what_cannot_be_served_leaves_nothing(own: Project, tmp_path: Path) -> None:
+    trained(tmp_path / "flowers.json", 0)
+    (tmp_path / "few.csv").write_text("1,2\n")
+    (tmp_path / "model.pkl").touch()
+    for given, cause in (
+        ({"FROM": "model.pkl"}, "is a pickle, which runs code"),
+        ({"FROM": "flowers.json", "SAMPLES": str(tmp_path / "few.csv")}, "line 1: 2 numbers"),
+    ):
+        words = given | {"FROM": str(tmp_path / given["FROM"])}
+        done = own.make("add-model", NAME="flowers", **words)
+        (line,) = error_lines(done.stderr + done.stdout)
+        assert done.returncode and cause in line
+    assert not (own.path / "own" / "recipes" / "flowers.yaml").exists()
+    assert not (own.path / "build" / "versions" / "flowers").exists()

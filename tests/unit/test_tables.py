@@ -1,0 +1,164 @@
+"""Models of tables: their rows, the graph that is served, and what is asked of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, save
+
+from bundle_serving import onnxruntime_engine
+from bundle_serving.agreement import TABLE, Bound, compare
+from scripts.base.errors import UserError
+from scripts.recipes.kinds.table import Table
+from scripts.recipes.layout import CPU, GPU
+from scripts.repository import custom, sources
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.steps.tables import graphs, rows
+
+COLUMNS = ("petal", "sepal")
+
+
+def csv(folder: Path, text: str) -> Path:
+    path = folder / "rows.csv"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("1,2\n3,4.5\n", COLUMNS, [[1, 2], [3, 4.5]]),
+        ("sepal,colour,petal\n2,red,1\n\n4,blue,3\n", COLUMNS, [[1, 2], [3, 4]]),
+        ("a,b\n1,2\n", (), [[1, 2]]),
+        ("1,\nNA,nan\n", COLUMNS, [[1, np.nan], [np.nan, np.nan]]),
+        ("\ufeffpetal,sepal\n1,2e3\n", COLUMNS, [[1, 2000]]),
+    ],
+)
+def test_rows_that_are_read(
+    tmp_path: Path, text: str, columns: tuple[str, ...], expected: list[list[float]]
+) -> None:
+    np.testing.assert_array_equal(rows.read(csv(tmp_path, text), columns, 2), expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("", "has no rows"),
+        ("petal,sepal\n", "has no rows"),
+        ("petal,colour\n1,2\n", "has no column sepal"),
+        ("1,2\n3\n", "line 2: 1 numbers"),
+        ("1,2,3\n", "line 1: 3 numbers"),
+        ("petal,sepal\n1,red\n", "line 2: could not convert string to float: 'red'"),
+    ],
+)
+def test_rows_that_are_none(tmp_path: Path, text: str, cause: str) -> None:
+    with pytest.raises(UserError, match=re.escape(cause)):
+        rows.read(csv(tmp_path, text), COLUMNS, 2)
+    with pytest.raises(UserError, match="cannot read"):
+        rows.read(tmp_path / "none.csv", COLUMNS, 2)
+
+
+def tree() -> Any:
+    """Column 1 below 5, or not: probabilities of two classes, after a label, as converters write
+    it."""
+    node = helper.make_node(
+        "TreeEnsembleClassifier",
+        ["input"],
+        ["label", "probabilities"],
+        domain="ai.onnx.ml",
+        nodes_treeids=[0, 0, 0],
+        nodes_nodeids=[0, 1, 2],
+        nodes_featureids=[1, 0, 0],
+        nodes_modes=["BRANCH_LT", "LEAF", "LEAF"],
+        nodes_values=[5.0, 0.0, 0.0],
+        nodes_truenodeids=[1, 0, 0],
+        nodes_falsenodeids=[2, 0, 0],
+        nodes_missing_value_tracks_true=[0, 0, 0],
+        class_treeids=[0, 0, 0, 0],
+        class_nodeids=[1, 1, 2, 2],
+        class_ids=[0, 1, 0, 1],
+        class_weights=[0.75, 0.25, 0.125, 0.875],
+        classlabels_int64s=[0, 1],
+        post_transform="NONE",
+    )
+    taken = helper.make_tensor_value_info("input", TensorProto.FLOAT, [None, 2])
+    given = [
+        helper.make_tensor_value_info("label", TensorProto.INT64, [None]),
+        helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, [None, 2]),
+    ]
+    versions = [helper.make_opsetid("", 15), helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = helper.make_graph([node], "tree", [taken], given)
+    return helper.make_model(graph, opset_imports=versions, ir_version=8)
+
+
+def test_the_graph_that_is_served(tmp_path: Path) -> None:
+    drawn = rows.drawn(tree().graph, 2, 64, some_missing=True)
+    missing = np.isnan(drawn).any(axis=1)
+    # On both sides of the threshold, and not on it.
+    assert missing.any() and {*drawn[~missing][:, 1]} == {2.5, 7.5}
+    path = tmp_path / "model.onnx"
+    save(graphs.with_one_output(tree(), 2), path)
+    assert not onnxruntime_engine.runs(path)
+    (tmp_path / "manifest.json").write_text('{"onnx": {"engine": "onnxruntime"}}')
+    assert onnxruntime_engine.runs(path)
+    engine = onnxruntime_engine.beside(path, 1)
+    given = engine.only_output({"input": np.array([[9, 4], [9, 6]], np.float32)})
+    np.testing.assert_allclose(given, [[0.75, 0.25], [0.125, 0.875]])
+    config = {"input": [{"name": "input", "dims": ["2"]}], "output": [{"name": "output"}]}
+    config["output"][0]["dims"] = ["2"]
+    engine.require(config)
+    config["input"][0]["dims"] = ["3"]
+    with pytest.raises(ValueError, match="the network's input is"):
+        engine.require(config)
+
+
+def test_values_are_compared_by_their_size() -> None:
+    values = np.array([[2e6], [0.5], [-3e4]], np.float32)
+    near = compare(values, values * np.float32(1.0001), TABLE)
+    assert near.within(Bound(0.001)) and "3 of 3 rows" in str(near)
+    assert not compare(values, values * np.float32(1.01), TABLE).within(Bound(0.001))
+    assert not compare(values, values * np.nan, TABLE).within(Bound(0.001))
+
+
+def recipe(**more: Any) -> Table:
+    made = custom.of_table("flowers", Path("flowers.json"), {})
+    return made.model_copy(update={"width": 2, "columns": COLUMNS, **more})
+
+
+def test_a_recipe_of_a_table(tmp_path: Path) -> None:
+    made = recipe(classes=("rose", "lily"), values=2)
+    settings = Settings(DEFAULTS | made.defaults())
+    export = made.export(settings, CPU)
+    assert export.layers == ("tables",) and "--source" in export.words
+    with pytest.raises(UserError, match="TensorRT does not read"):
+        made.export(settings, GPU)
+    assert 'label_filename: "labels.txt"' in made.files()["flowers/config.pbtxt"]
+    assert "label_filename" not in recipe().files()["flowers/config.pbtxt"]
+    made.require_asked([str(csv(tmp_path, "1,2\n"))], {})
+    with pytest.raises(UserError, match="3 numbers"):
+        made.require_asked([str(csv(tmp_path, "1,2,3\n"))], {})
+
+
+def test_where_models_of_tables_come_from(tmp_path: Path) -> None:
+    for name in ("a.json", "a.ubj", "a.skops"):
+        (tmp_path / name).touch()
+        assert sources.found(str(tmp_path / name)).table == tmp_path / name
+    (trees := tmp_path / "a.txt").write_text("tree\nversion=v4\n")
+    assert sources.found(str(trees)).table == trees
+    for name, cause in (
+        ("a.pkl", "is a pickle, which runs code"),
+        ("a.joblib", "is a pickle, which runs code"),
+        ("a.keras", "is a model of Keras"),
+        ("a.mlmodel", "is a model of Core ML"),
+    ):
+        (tmp_path / name).touch()
+        with pytest.raises(UserError, match=cause):
+            sources.found(str(tmp_path / name))
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "saved_model.pb").touch()
+    with pytest.raises(UserError, match="SavedModel of TensorFlow"):
+        sources.found(str(tmp_path / "saved"))
