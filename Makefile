@@ -63,7 +63,7 @@ sentiment: export MODEL := $(or $(MODEL),sentiment)
 sentiment: $(LAYER)/tools ## Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
 	$(RUN) ask
 
-ask: $(LAYER)/tools ## Ask a function of yours: MODEL=mine INPUTS='{"text": "What a day!"}' (without INPUTS: its example)
+ask: $(LAYER)/tools ## Ask a function of yours: MODEL=mine INPUTS='{"text": "What a day!"}' (without INPUTS: its example), or a table: IN=rows.csv
 	$(RUN) ask
 
 similar: $(LAYER)/tools ## Find similar pictures in the index, or a folder: IMG=photo.jpg (IN=photos, TOP=5, JSON=1)

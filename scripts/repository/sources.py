@@ -22,15 +22,16 @@ TAKEN = (
 
 
 PICKLED = (".pkl", ".pickle", ".joblib")
+KERAS = "a model of Keras", "save it as ONNX: model.export('net.onnx', format='onnx')"
+CORE_ML = "a model of Core ML", "export the network that it was made from: ONNX=net.onnx"
+# What they are, and the way to ONNX.
 OTHER = {
-    **{".keras": "a model of Keras", ".h5": "a model of Keras", ".pb": "a graph of TensorFlow"},
-    **{".tflite": "a model of TensorFlow Lite", ".mlmodel": "a model of Core ML"},
-    ".mlpackage": "a model of Core ML",
+    **{".keras": KERAS, ".h5": KERAS, ".mlmodel": CORE_ML, ".mlpackage": CORE_ML},
+    ".tflite": (
+        "a model of TensorFlow Lite",
+        "make it ONNX: python -m tf2onnx.convert --tflite net.tflite --output net.onnx",
+    ),
 }
-AS_ONNX = (
-    "save it as ONNX: model.export('net.onnx', format='onnx') in Keras, "
-    "python -m tf2onnx.convert --saved-model FOLDER --output net.onnx for TensorFlow"
-)
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,14 @@ def _of_file(path: Path) -> Source:
         )
     if path.suffix in MAKERS and (path.suffix != ".txt" or _begins(path, b"tree")):
         return Source(table=path)
-    if path.suffix in OTHER:
-        raise UserError(f"FROM={path.name} is {OTHER[path.suffix]}", AS_ONNX)
+    _require_known(path)
     raise UserError(f"FROM={path.name} is no file of a known kind", TAKEN)
+
+
+def _require_known(path: Path) -> None:
+    if path.suffix in OTHER:
+        what, remedy = OTHER[path.suffix]
+        raise UserError(f"FROM={path.name} is {what}", remedy)
 
 
 def _begins(path: Path, content: bytes) -> bool:
@@ -76,10 +82,12 @@ def _begins(path: Path, content: bytes) -> bool:
 
 
 def _in_folder(folder: Path) -> Source:
-    if folder.suffix in OTHER:
-        raise UserError(f"FROM={folder.name} is {OTHER[folder.suffix]}", AS_ONNX)
+    _require_known(folder)
     if (folder / "saved_model.pb").is_file():
-        raise UserError(f"{folder} has a SavedModel of TensorFlow", AS_ONNX)
+        raise UserError(
+            f"{folder} has a SavedModel of TensorFlow",
+            f"make it ONNX: python -m tf2onnx.convert --saved-model {folder} --output net.onnx",
+        )
     if (folder / "MLmodel").is_file():
         return _of_mlflow(folder)
     networks = [*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")]

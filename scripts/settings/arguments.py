@@ -38,7 +38,10 @@ class Arguments:
 
     model = text("", "The pipeline. Empty: the main one.")
     img = text("", "A picture, several in quotes, a folder, or a URL.")
-    in_ = text("", "The folder of pictures to index, or to compare with.")
+    in_ = text(
+        "",
+        "The folder of pictures to index, or to compare with; rows for a model of tables, as CSV.",
+    )
     text_ = text("", "The text to classify.")
     sound = text("", "A sound, several in quotes, a folder, or a URL.")
     video = text("", "A video: a file, the number of a camera, or an rtsp:// address.")

@@ -108,12 +108,10 @@ def test_the_graph_that_is_served(tmp_path: Path) -> None:
     engine = onnxruntime_engine.beside(path, 1)
     given = engine.only_output({"input": np.array([[9, 4], [9, 6]], np.float32)})
     np.testing.assert_allclose(given, [[0.75, 0.25], [0.125, 0.875]])
-    config = {"input": [{"name": "input", "dims": ["2"]}], "output": [{"name": "output"}]}
-    config["output"][0]["dims"] = ["2"]
-    engine.require(config)
-    config["input"][0]["dims"] = ["3"]
+    output = {"name": "output", "dims": ["2"]}
+    engine.require({"input": [{"name": "input", "dims": ["2"]}], "output": [output]})
     with pytest.raises(ValueError, match="the network's input is"):
-        engine.require(config)
+        engine.require({"input": [{"name": "input", "dims": ["3"]}], "output": [output]})
 
 
 def test_values_are_compared_by_their_size() -> None:

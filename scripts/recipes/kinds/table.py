@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from bundle_serving import agreement, infer
 from bundle_serving.agreement import Agreement
@@ -38,7 +39,7 @@ class Table(Recipe):
     models: Networked
     source: str  # the model's file
     labels: str = ""  # a file; empty: as the model calls its classes
-    width: Count = 1  # how many numbers a row has
+    width: Annotated[int, Field(ge=0)] = 0  # how many numbers a row has; 0: as the model is
     columns: tuple[str, ...] = ()  # what they are called, if the model knows
     classes: tuple[str, ...] = ()  # none: it gives values
     values: Count = 1  # how many numbers an answer has
@@ -92,23 +93,23 @@ class Table(Recipe):
         return Export("tables.export", spec.words, spec, as_before, ("tables",))
 
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
-        found, name = made.manifest.onnx, made.manifest.describe()
-        if self.values == 1 and not self.classes and self.width == 1 and not self.columns:
-            return  # as the model is
-        has = {"columns": (self.width, found["input"][1])}
-        has |= {"classes": (len(self.classes), len(found["classes"]))}
-        for what, (serves, gives) in has.items():
-            if serves != gives:
-                raise UserError(
-                    f"{name} has {gives} {what}, and the pipeline serves {serves}",
-                    "give it a pipeline of its own: make add-model NAME=…",
-                )
+        found = self.as_found(made)
+        differ = [
+            name
+            for name in ("width", "columns", "classes", "values")
+            if getattr(found, name) != getattr(self, name)
+        ]
+        if self.width and differ:
+            raise UserError(
+                f"{made.manifest.describe()} has other {differ[0]} than the pipeline",
+                "give it a pipeline of its own: make add-model NAME=…",
+            )
 
     def as_found(self, made: Workspace) -> Self:
         found = made.manifest.onnx
-        width = found["input"][1]
         update = {name: tuple(found[name]) for name in ("columns", "classes")}
-        return self.model_copy(update={**update, "width": width, "values": found["values"]})
+        width = {"width": found["input"][1], "values": found["values"]}
+        return self.model_copy(update=update | width)
 
     def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
         self._questions(asked)

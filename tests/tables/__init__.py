@@ -1,0 +1,1 @@
+"""Tests that need the libraries of models of tables, and no server."""
