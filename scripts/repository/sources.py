@@ -10,7 +10,7 @@ import yaml
 
 from scripts.base.errors import UserError
 from scripts.recipes.kinds.image import WHOLE
-from scripts.steps.tables.originals import MAKERS
+from scripts.steps.tables import MAKERS
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
 TAKEN = (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from bundle_serving.networks import is_ir
 from scripts.base.errors import UserError
 from scripts.steps import foreign, ir, signature
 from scripts.steps.reading import Reading
@@ -34,7 +35,7 @@ class Form(Protocol):
 
 def read(path: Path, data: Mapping[str, Path]) -> Form:
     """With what it keeps in other files."""
-    if not ir.is_ir(path):
+    if not is_ir(path):
         return _OfOnnx(signature.whole(path, data), path.name)
     from scripts.steps.openvino_ir import OfOpenVino
 

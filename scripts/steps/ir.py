@@ -24,10 +24,6 @@ KINDS = {"FP64": "DOUBLE", "FP32": "FLOAT", "FP16": "FLOAT16", "BF16": "BFLOAT16
 Port = tuple[str, str]  # of a layer: the numbers of both
 
 
-def is_ir(path: Path) -> bool:
-    return path.suffix == ".xml"
-
-
 def outline(path: Path) -> Any:
     from onnx import helper
 

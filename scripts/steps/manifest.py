@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from bundle_serving.networks import files_of, network_in
+from bundle_serving.networks import files_of, is_ir, network_in
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps.ir import is_ir
 
 SCHEMA = 1
 # More photos say nothing new about the arithmetic, and cost seconds.

@@ -10,9 +10,10 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from bundle_serving.networks import is_ir
 from bundle_serving.scores import softmax
 from scripts.base.errors import UserError
-from scripts.steps import ir, plain
+from scripts.steps import plain
 from scripts.steps.forms import Runnable
 from scripts.steps.reading import Reading
 from scripts.steps.signature import Signature
@@ -30,7 +31,7 @@ class Session(Protocol):
 
 
 def session(network: Runnable | Path, name: str) -> Session:
-    is_onnx = not ir.is_ir(network) if isinstance(network, Path) else isinstance(network, bytes)
+    is_onnx = not is_ir(network) if isinstance(network, Path) else isinstance(network, bytes)
     try:
         return _in_onnxruntime(network) if is_onnx else _in_openvino(network)
     except Exception as fault:  # ONNX Runtime's exceptions have no common base class

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundle_serving.networks import is_ir
 from scripts.base.errors import UserError
 from scripts.steps import ir
 
@@ -71,7 +72,7 @@ def signature(path: Path, hints: Hints = NOTHING, model: Any = None) -> Signatur
 
 def read(path: Path) -> Any:
     """The network, without what it keeps in other files."""
-    if ir.is_ir(path):
+    if is_ir(path):
         return ir.outline(path)
     import onnx
 

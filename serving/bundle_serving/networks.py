@@ -7,6 +7,10 @@ from pathlib import Path
 ONNX, IR, WEIGHTS = "model.onnx", "model.xml", "model.bin"
 
 
+def is_ir(network: Path) -> bool:
+    return network.suffix == ".xml"
+
+
 def network_in(folder: Path) -> Path:
     found = folder / IR
     return found if found.exists() else folder / ONNX

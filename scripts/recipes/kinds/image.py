@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from bundle_serving.infer import Answer
+from bundle_serving.networks import is_ir
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders, pbtxt
@@ -22,7 +23,6 @@ from scripts.recipes.pictures import OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import CHECK, VERSION, Settings, names
-from scripts.steps.ir import is_ir
 from scripts.steps.manifest import Foreign, Torchvision, external_data
 from scripts.steps.shapes import of_pixels, sides
 from scripts.steps.workspace import Workspace

@@ -83,7 +83,7 @@ def export(spec: Table, out: Path) -> None:
 
         from bundle_serving import golden, onnxruntime_engine
         from bundle_serving.agreement import compare
-        from scripts.steps.tables import graphs, originals, rows
+        from scripts.steps.tables import INPUT, graphs, originals, rows
 
         original = originals.load(spec.source)
     classes = labels_for(lines_of(spec.labels), original.classes, spec)
@@ -99,7 +99,7 @@ def export(spec: Table, out: Path) -> None:
         path = draft / "model.onnx"
         onnx.save(graphs.with_one_output(model, answers.shape[1]), path)
         with step("comparing the converted model with the original"):
-            found = onnxruntime_engine.Engine(path, threads=1).only_output({graphs.INPUT: asked})
+            found = onnxruntime_engine.Engine(path, threads=1).only_output({INPUT: asked})
             agreement = compare(answers, found, TABLE)
         print(f"  {agreement}")
         if not agreement.within(BOUND):
@@ -108,7 +108,7 @@ def export(spec: Table, out: Path) -> None:
                 "nothing was changed; this model cannot be converted faithfully",
             )
         (draft / "labels.txt").write_text("".join(f"{label}\n" for label in classes))
-        np.savez_compressed(draft / "reference.npz", scores=answers, **{graphs.INPUT: asked})
+        np.savez_compressed(draft / "reference.npz", scores=answers, **{INPUT: asked})
         questions = [{"INPUT": row[None]} for row in asked[:GOLDEN]]
         golden.save(draft / "golden.npz", questions, scores=answers[:GOLDEN])
         manifest = Manifest(

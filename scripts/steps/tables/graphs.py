@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts.base.errors import UserError
-from scripts.steps.tables.originals import INPUT as INPUT
-from scripts.steps.tables.originals import Original
+
+if TYPE_CHECKING:  # which imports all of their libraries
+    from scripts.steps.tables.originals import Original
 
 OUTPUT = "output"
 
@@ -28,7 +29,11 @@ def with_one_output(model: Any, width: int) -> Any:
     """The last one: a classifier's probabilities come after its label."""
     import numpy as np
 
-    graph, last = model.graph, model.graph.output[-1].name
+    graph = model.graph
+    last = _own(graph.output[-1].name)
+    for names in (each for node in graph.node for each in (node.input, node.output)):
+        for place, name in enumerate(names):
+            names[place] = _own(name)
     graph.initializer.append(numpy_helper.from_array(np.array([-1, width]), "bundle/shape"))
     graph.node.append(helper.make_node("Reshape", [last, "bundle/shape"], ["bundle/rows"]))
     graph.node.append(helper.make_node("Cast", ["bundle/rows"], [OUTPUT], to=TensorProto.FLOAT))
@@ -45,3 +50,8 @@ def with_one_output(model: Any, width: int) -> Any:
         del field[:]
         field.extend(values)
     return model
+
+
+def _own(name: str) -> str:
+    """A name of the converter's that is none of ours."""
+    return f"own/{name}" if name == OUTPUT else name

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.base.errors import UserError
+from scripts.steps.tables import INPUT, MAKERS
 
 # The newest that onnxmltools writes.
 OPSET = 15
-INPUT = "input"
 # Data alone, which skops nevertheless takes only if it is told to: a forged tree can crash its
 # reader, and do no more.
 OF_DATA = (
@@ -182,7 +182,6 @@ KINDS: dict[str, Callable[[Path], Original]] = {
     ".txt": OfLightgbm,
     ".skops": OfScikitLearn,
 }
-MAKERS = {".json": "XGBoost", ".ubj": "XGBoost", ".txt": "LightGBM", ".skops": "scikit-learn"}
 
 
 def answers(original: Original, rows: NDArray[np.float32], name: str) -> NDArray[np.float32]:
