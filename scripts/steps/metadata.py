@@ -32,7 +32,8 @@ class Found:
 def beside(network: Path, properties: Mapping[str, str]) -> Found:
     """`properties`: what the ONNX file says of itself."""
     homes = (network.parent, *(network.parents[1:2] if network.parent.name == "onnx" else ()))
-    for found in (*map(in_folder, homes), of_ultralytics(properties)):
+    beside_it = _properties(network.with_name("metadata.yaml"))
+    for found in (*map(in_folder, homes), *map(of_ultralytics, (properties, beside_it))):
         if found.source:
             return found
     return Found()
@@ -160,6 +161,19 @@ def _filter(resample: int | str) -> str:
 
 def _levels(values: float | Sequence[float], channels: int) -> list[float]:
     return [float(each) for each in values] if isinstance(values, Sequence) else [values] * channels
+
+
+def _properties(path: Path) -> dict[str, str]:
+    """What Ultralytics writes beside files that have no room for it."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    return (
+        {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    )
 
 
 def of_ultralytics(properties: Mapping[str, str]) -> Found:

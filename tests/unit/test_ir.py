@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from benchmark.foreign.adopted import adopted, outcome
 from benchmark.foreign.case import Case, Truth, pictures
-from benchmark.foreign.graphs import CASES
+from benchmark.foreign.graphs import CASES, CLASSES, SIDE
 from bundle_serving.openvino_engine import openvino
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU, GPU
@@ -49,6 +50,19 @@ def test_it_is_served_as_what_it_was_made_of(case: Case, tmp_path: Path) -> None
         assert case.refused in found.refusal and "\n" not in found.refusal
     else:
         assert not found.refusal and found.difference < NEAR
+
+
+def test_what_ultralytics_writes_beside_it(tmp_path: Path) -> None:
+    (known,) = (case for case in CASES if case.name == "metadata of Ultralytics")
+
+    def make(folder: Path) -> Truth:
+        truth = as_ir(known).make(folder)
+        about = {"task": "classify", "names": dict.fromkeys(range(CLASSES), "thing")}
+        (folder / "metadata.yaml").write_text(yaml.safe_dump(about | {"imgsz": [SIDE, SIDE]}))
+        return truth
+
+    found = outcome(replace(as_ir(known), make=make), tmp_path, pictures(4))
+    assert not found.refusal and found.difference < NEAR
 
 
 @pytest.fixture
