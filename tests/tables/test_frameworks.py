@@ -94,6 +94,7 @@ SERVED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("save", "values"), SERVED.values(), ids=SERVED)
 def test_it_answers_as_in_its_framework(save: Saved, values: int, tmp_path: Path) -> None:
     spec, out = Table(save(tmp_path)), tmp_path / "out"
@@ -130,7 +131,7 @@ REFUSED = {
         of_scikit_learn(
             ensemble.RandomForestClassifier(2), np.stack([KINDS == 1, KINDS == 2], axis=1)
         ),
-        "",
+        "cannot be converted to ONNX",
     ),
     "code of the user's own": (
         of_scikit_learn(
