@@ -64,11 +64,12 @@ def test_from_a_file_of_xgboost_to_an_answer_and_to_the_next(own: Project, tmp_p
     table = own.made("ask", MODEL="flowers", IN=str(rows))
     assert "label" in table and "tulip" in table and "%" in table
 
-    other = xgboost.train({"objective": "reg:squarederror"}, xgboost.DMatrix([[1, 2]], [3]), 1)
+    narrow = xgboost.DMatrix(np.eye(3)[:, :2], [0, 1, 2])
+    other = xgboost.train({"objective": "multi:softprob", "num_class": 3}, narrow, 1)
     other.save_model(tmp_path / "other.json")
     done = own.make("publish", MODEL="flowers", WEIGHTS=str(tmp_path / "other.json"))
     (line,) = error_lines(done.stderr + done.stdout)
-    assert done.returncode and "other.json" in line and "than the pipeline" in line
+    assert done.returncode and "other.json has other width than the pipeline" in line
 
     own.made("publish", MODEL="flowers", WEIGHTS=str(tmp_path / "flowers1.json"))
     rolled = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20", "ANYWAY": "1"}
