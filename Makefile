@@ -14,7 +14,7 @@ $(foreach name,IMG IN OUT SOUND TEXT INPUTS VIDEO,$(eval override export $(name)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help version demo doctor up classify ask add-model add-callable remove-model detect watch sentiment \
+.PHONY: help version demo doctor up classify ask add-model add-callable remove-model detect segment watch sentiment \
 	similar index bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
 	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
@@ -53,6 +53,10 @@ classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSO
 
 detect: export MODEL := $(or $(MODEL),detection)
 detect: $(LAYER)/tools ## Find what is where in a picture: IMG=street.jpg (OUT=drawn.png, TOP=5, JSON=1)
+	$(RUN) ask
+
+segment: export MODEL := $(or $(MODEL),segmentation)
+segment: $(LAYER)/tools ## Colour each class in a picture: IMG=street.jpg (OUT=coloured.png, TOP=5, JSON=1)
 	$(RUN) ask
 
 watch: export MODEL := $(or $(MODEL),video)

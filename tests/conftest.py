@@ -66,6 +66,7 @@ TOGETHER = {
     "test_sentiment.py": "served",
     "test_detection.py": "served",
     "test_sounds.py": "served",
+    "test_segmentation.py": "served",
     "test_together.py": "served",
     "test_cascade.py": "served",
     "test_kinds.py": "served",
@@ -214,7 +215,7 @@ def together(
     export is the same whatever the flavour, and is made once."""
     weights, versions = served.settings["WEIGHTS"], served.path / "build" / "versions"
     served.settings |= {"SENTIMENT": "minilm", "PLACES": str(places), "CASCADE": weights}
-    served.settings |= {"DETECTION": "random"}
+    served.settings |= {"DETECTION": "random", "SEGMENTATION": "random"}
     files.place(listener, served.path / trained_for_sounds().relative_to(ROOT))
     (served.path / "noise.jpg").write_bytes(picture())
     began = served.server_began()

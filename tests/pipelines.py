@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import subprocess
@@ -23,10 +22,11 @@ if TYPE_CHECKING:  # which import PyTorch, or much else
     from bundle_serving.sounds import Hearing
     from scripts.recipes.kinds.sound import Sound
     from scripts.steps.detectors import Whole
+    from scripts.steps.segmenters import Whole as WholeSegmenter
     from scripts.steps.sounds.source import Listener
 
 # Beside the first one.
-OTHERS = ("places", "cascade", "sentiment", "detection", "sounds")
+OTHERS = ("places", "cascade", "sentiment", "detection", "segmentation", "sounds")
 
 MODELS = (
     *("preprocessing", "resnet50_onnx", "postprocessing", PIPELINE),
@@ -35,11 +35,14 @@ MODELS = (
     *("sentiment_ensemble", "mobilenet_v2_onnx", "cascade_choice", "cascade"),
     *("detection_preprocessing", "detector_onnx", "detection_postprocessing", "detection"),
     *("sounds_preprocessing", "listener_onnx", "sounds_postprocessing", "sounds"),
+    *("segmentation_preprocessing", "segmenter_onnx", "segmentation_postprocessing"),
+    "segmentation",
 )
 
 CLASSES = 365
 CHECKPOINT = "resnet50_places365.pth.tar"
 SSDLITE = "ssdlite320_mobilenet_v3_large"
+LRASPP = "lraspp_mobilenet_v3_large"
 
 
 def ask_each(project: Project, photo: Path) -> dict[str, Any]:
@@ -53,6 +56,7 @@ def ask_each(project: Project, photo: Path) -> dict[str, Any]:
             ("sentiment", "sentiment", {"TEXT": "I love this place!"}),
             ("detection", "detect", {"IMG": str(photo)}),
             ("sounds", "classify", {"MODEL": "sounds", "SOUND": str(BELL)}),
+            ("segmentation", "segment", {"IMG": str(photo)}),
         )
     }
 
@@ -132,12 +136,12 @@ SIZES = (
 
 def of_mixed_sizes(folder: Path) -> list[Path]:
     """The drawn mug, each time seen otherwise."""
-    from scripts.steps.samples import varied
+    from scripts.steps.samples import of_sizes
 
     photos = []
-    for number, (file, size) in enumerate(zip(varied(), SIZES, strict=False)):
+    for number, file in enumerate(of_sizes(SIZES)):
         photos.append(folder / f"{number}.png")
-        Image.open(io.BytesIO(file)).resize(size).save(photos[-1])
+        photos[-1].write_bytes(file)
     return photos
 
 
@@ -147,6 +151,19 @@ def boxes_by_torchvision(detector: Whole, photos: list[Path]) -> list[Answer]:
     counts = [len(each["SCORES"][0]) for each in expected]
     assert min(counts) > 0 and len(set(counts)) > 3, counts
     return expected
+
+
+def of_mixed_shapes(folder: Path) -> list[Path]:
+    """Some of them, without those that are refused for being too long."""
+    photos = zip(of_mixed_sizes(folder), SIZES, strict=True)
+    return [photo for photo, size in photos if max(size) <= 3 * min(size)][:6]
+
+
+def masks_by_torchvision(segmenter: WholeSegmenter, photos: list[Path]) -> list[NDArray[np.uint8]]:
+    """By its own code from the picture to the classes, with enough of them to tell something."""
+    masks = [segmenter.see(Image.open(photo)) for photo in photos]
+    assert all(np.bincount(mask.ravel()).max() < 0.95 * mask.size for mask in masks)
+    return masks
 
 
 def assert_same_boxes(expected: Answer, found: Answer, threshold: float) -> None:

@@ -16,6 +16,8 @@
     with Client(url="localhost:8001", protocol="grpc") as client:
         for watched in client.watch(frames):
             print(watched.number, watched.labels[0].label)
+        for area in client.segment("street.jpg").areas:
+            print(area.label, area.share)
     with Client(url="localhost:8010") as client:
         print(client.embed("mug.jpg").vector @ client.embed("cup.jpg").vector)
 
@@ -46,12 +48,14 @@ if TYPE_CHECKING:
         TextRefused,
     )
     from .frames import Watched
+    from .masks import Area, Segmented
     from .sources import Source
     from .texts import Sentiment
     from .vectors import Embedding
     from .wire import Label, Result
 
 __all__ = [
+    "Area",
     "AsyncClient",
     "Box",
     "Client",
@@ -63,6 +67,7 @@ __all__ = [
     "ModelUnavailable",
     "PictureRefused",
     "Result",
+    "Segmented",
     "Sentiment",
     "ServerBusy",
     "ServerFault",
@@ -77,6 +82,7 @@ __all__ = [
 # Imported at first use: a synchronous program can do without asyncio, and the command line is
 # ready for Ctrl-C before anything large is imported.
 HOMES = {
+    "Area": "masks",
     "AsyncClient": "aio",
     "Box": "boxes",
     "Client": "client",
@@ -84,6 +90,7 @@ HOMES = {
     "Embedding": "vectors",
     "Label": "wire",
     "Result": "wire",
+    "Segmented": "masks",
     "Sentiment": "texts",
     "Source": "sources",
     "Watched": "frames",

@@ -31,17 +31,6 @@ class Detected:
     ms: float = 0.0
 
 
-def question(tensors: Any, model: str, picture: bytes) -> dict[str, Any]:
-    """The arguments of `infer`, for tritonclient.http as for tritonclient.grpc."""
-    import numpy as np
-
-    array = np.frombuffer(picture, np.uint8)[np.newaxis]
-    tensor = tensors.InferInput("INPUT", list(array.shape), "UINT8")
-    tensor.set_data_from_numpy(array)
-    outputs = [tensors.InferRequestedOutput(name) for name in OUTPUTS]
-    return {"model_name": model, "inputs": [tensor], "outputs": outputs}
-
-
 def detected(answer: Any) -> tuple[Box, ...]:
     boxes, labels, scores = map(answer.as_numpy, OUTPUTS)
     if boxes is None or labels is None or scores is None or not len(boxes) == 1:

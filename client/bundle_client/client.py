@@ -15,12 +15,16 @@ from typing import Any, Self, TypeAlias, TypeVar
 from .arrays import MODEL as ARRAY_MODEL
 from .arrays import labels as labels_of_arrays
 from .boxes import MODEL as BOX_MODEL
+from .boxes import OUTPUTS as BOX_OUTPUTS
 from .boxes import Detected, detected
 from .canary import ASK_S, Canary
 from .errors import ClientError, PictureRefused, ServerFault, SoundRefused, TextRefused
 from .faults import refusals, translated
 from .frames import MODEL as VIDEO_MODEL
 from .frames import Sequence, Watched
+from .masks import MODEL as MASK_MODEL
+from .masks import OUTPUTS as MASK_OUTPUTS
+from .masks import Segmented, segmented
 from .patience import patiently
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
@@ -166,12 +170,22 @@ class Client:
     def detect(self, source: Source, model: str = BOX_MODEL) -> Detected:
         """What is where in a picture; raises a `ClientError`."""
         with named(source):
-            picture = read(source, self._max_bytes, self.server.timeout)
-            connection = self._connection()
-            load(self.server.protocol)  # not part of the answer's time
-            started = time.perf_counter()
-            boxes = detected(self._patiently(lambda: connection.detect(model, picture)))
-            return Detected(name_of(source), boxes, (time.perf_counter() - started) * 1e3)
+            answer, ms = self._find(source, model, BOX_OUTPUTS)
+            return Detected(name_of(source), detected(answer), ms)
+
+    def segment(self, source: Source, model: str = MASK_MODEL) -> Segmented:
+        """What each pixel of a picture belongs to; raises a `ClientError`."""
+        with named(source):
+            answer, ms = self._find(source, model, MASK_OUTPUTS)
+            return Segmented(name_of(source), *segmented(answer), ms)
+
+    def _find(self, source: Source, model: str, outputs: tuple[str, ...]) -> tuple[Any, float]:
+        picture = read(source, self._max_bytes, self.server.timeout)
+        connection = self._connection()
+        load(self.server.protocol)  # not part of the answer's time
+        started = time.perf_counter()
+        answer = self._patiently(lambda: connection.find(model, picture, outputs))
+        return answer, (time.perf_counter() - started) * 1e3
 
     def hear(self, source: Source, top: int = 5, model: str = SOUND_MODEL) -> Result:
         """The `top` likeliest labels for one sound, a WAV file; raises a `ClientError`."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .boxes import Box, Detected
 from .errors import ClientError
+from .masks import Segmented
 from .wire import Label, Result
 
 if TYPE_CHECKING:
@@ -76,6 +77,21 @@ def boxes_as_table(found: Detected, console: "Console") -> str:
         for box in found.boxes
     ]
     return rendered(console, *lines, *(() if found.boxes else (Text("  nothing found"),)))
+
+
+def areas_as_json(found: Segmented) -> str:
+    """One line with `areas` and `ms`."""
+    areas = [
+        {"index": area.index, "label": area.label, "share": round(area.share, 6)}
+        for area in found.areas
+    ]
+    return json.dumps({"source": found.source, "areas": areas, "ms": round(found.ms, 1)})
+
+
+def areas_as_table(found: Segmented, console: "Console") -> str:
+    """As labels, with shares in the place of probabilities."""
+    labels = tuple(Label(area.index, area.label, area.share) for area in found.areas)
+    return as_table(Result(found.source, labels, found.ms), console)
 
 
 def corners(box: Box) -> tuple[float, float, float, float]:

@@ -9,13 +9,12 @@ from types import ModuleType
 from typing import Any
 
 from .arrays import question as arrays_question
-from .boxes import question as boxes_question
 from .faults import unreachable
 from .plain_http import PlainHttp
 from .server import Protocol, Server
 from .texts import question as texts_question
 from .vectors import question as vectors_question
-from .wire import question
+from .wire import question, question_for
 
 CONNECT_S = 5.0
 INT32_MAX = 2**31 - 1
@@ -146,8 +145,9 @@ class Connection:
     def place(self, model: str, pixels: Any) -> Any:
         return self._stub.infer(**arrays_question(self.tensors, model, pixels), **self._limits)
 
-    def detect(self, model: str, picture: bytes) -> Any:
-        return self._stub.infer(**boxes_question(self.tensors, model, picture), **self._limits)
+    def find(self, model: str, picture: bytes, outputs: Sequence[str]) -> Any:
+        asked = question_for(self.tensors, model, picture, outputs)
+        return self._stub.infer(**asked, **self._limits)
 
     def embed(self, model: str, picture: bytes) -> Any:
         return self._stub.infer(**vectors_question(self.tensors, model, picture), **self._limits)

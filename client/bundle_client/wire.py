@@ -1,5 +1,6 @@
 """Requests and answers on the wire; nothing here opens a connection."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,14 +35,26 @@ def question(tensors: Any, model: str, picture: bytes, top: int) -> dict[str, An
     `tensors` is tritonclient.http or tritonclient.grpc, each with input and output classes of
     its own.
     """
+    # With a class count, Triton sends the labels themselves, so no label file is needed here.
+    output = tensors.InferRequestedOutput("OUTPUT", class_count=top)
+    return _of_picture(tensors, model, picture, [output])
+
+
+def question_for(
+    tensors: Any, model: str, picture: bytes, outputs: Sequence[str]
+) -> dict[str, Any]:
+    """The same for answers that are no labels."""
+    wanted = [tensors.InferRequestedOutput(name) for name in outputs]
+    return _of_picture(tensors, model, picture, wanted)
+
+
+def _of_picture(tensors: Any, model: str, picture: bytes, outputs: list[Any]) -> dict[str, Any]:
     import numpy as np
 
     array = np.frombuffer(picture, dtype=np.uint8)[np.newaxis]
     tensor = tensors.InferInput("INPUT", list(array.shape), "UINT8")
     tensor.set_data_from_numpy(array)
-    # With a class count, Triton sends the labels themselves, so no label file is needed here.
-    output = tensors.InferRequestedOutput("OUTPUT", class_count=top)
-    return {"model_name": model, "inputs": [tensor], "outputs": [output]}
+    return {"model_name": model, "inputs": [tensor], "outputs": outputs}
 
 
 def labels(answer: Any) -> tuple[Label, ...]:

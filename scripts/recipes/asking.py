@@ -47,20 +47,33 @@ def about_files(
     kind: Kind,
     ask: Callable[[Client, Source], Result],
 ) -> int:
-    """One after the other; returns the exit code."""
-    from bundle_client import Client, ClientError, Result
-    from bundle_client.show import as_error, as_json, as_table
-    from bundle_client.sources import expand, name_of
+    """One after the other, for labels; returns the exit code."""
+    from bundle_client.show import as_json, as_table
     from scripts.base import console
+
+    def shown(client: Client, source: Source) -> str:
+        found = ask(client, source)
+        return as_json(found) if environment.get("JSON") else as_table(found, console.out)
+
+    return about_each(server, files, kind, shown)
+
+
+def about_each(
+    server: Server, files: Sequence[str], kind: Kind, ask: Callable[[Client, Source], str]
+) -> int:
+    """And prints what is to be said of the answer."""
+    from bundle_client import Client, ClientError, Result
+    from bundle_client.show import as_error
+    from bundle_client.sources import expand, name_of
 
     failed = 0
     with Client(**server.known) as client:
         for source in expand(files, kind):
             try:
-                found = ask(client, source)
+                shown = ask(client, source)
             except ClientError as fault:
                 failed += 1
                 print(as_error(Result(name_of(source), error=fault)), file=sys.stderr)
-                continue
-            print(as_json(found) if environment.get("JSON") else as_table(found, console.out))
+            else:
+                print(shown)
     return 1 if failed else 0

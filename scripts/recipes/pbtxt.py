@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scripts.recipes.layout import Share
+from scripts.recipes.parts import Batch
 
 NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
 EVERY_VERSION = "version_policy { all { } }"
@@ -117,6 +118,15 @@ def onnx(
     head = (*tensors, NEWEST_VERSION, instances(count, "CPU"), batches_form_themselves(most), warm)
     own = parameter("threads", str(threads))
     return config(comment, name, backend("onnxruntime"), most, *head, own)
+
+
+def plan(
+    comment: str, name: str, batch: Batch, tensors: Sequence[str], count: int, warm: str
+) -> str:
+    """A network on a GPU."""
+    formed = preferred_batches(batch.preferred, batch.max_delay_us)
+    head = (*tensors, NEWEST_VERSION, instances(count, "GPU"), formed, warm)
+    return config(comment, name, platform("tensorrt_plan"), batch.max, *head)
 
 
 def ensemble(

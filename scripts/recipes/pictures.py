@@ -13,6 +13,7 @@ from scripts.base.errors import UserError
 from scripts.recipes.asking import Server, about_pictures
 from scripts.recipes.pbtxt import LABELS
 from scripts.recipes.recipe import Recipe
+from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.manifest import EXPECTED
 from scripts.steps.workspace import Workspace
@@ -48,6 +49,11 @@ def require_pillow(settings: Settings, what: str) -> None:
             f"{what} decodes pictures on the CPU, but the server runs with PREPROCESS=dali",
             "serve with PREPROCESS=python: make up PREPROCESS=python",
         )
+
+
+def best(environment: Mapping[str, str]) -> int | None:
+    """How many of what was found to show; all, unless TOP says."""
+    return arguments.load(environment).top if environment.get("TOP") else None
 
 
 def labels_of(made: Workspace) -> str:

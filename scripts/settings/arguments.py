@@ -47,7 +47,7 @@ class Arguments:
     video = text("", "A video: a file, the number of a camera, or an rtsp:// address.")
     live = flag("Watch a file at its own speed; frames that come too late are dropped.")
     inputs = text("", "The inputs of a function, as JSON. Empty: its example.")
-    top = whole(5, "How many labels, boxes or pictures to show.")
+    top = whole(5, "How many labels, boxes, classes or pictures to show.")
     out = path("A picture or video to write, with what was found drawn in it.")
     json = flag("Print one line of JSON per answer.")
 

@@ -167,6 +167,12 @@ class Served(Group):
         with the names of its classes in a .txt beside it.""",
         EXTRA,
     )
+    segmentation = path_or(
+        ("default", "random"),
+        """The weights of `make segment`, an lraspp_mobilenet_v3_large: torchvision's, random, or a
+        file, fine-tuned or not, with the names of its classes in a .txt beside it.""",
+        EXTRA,
+    )
     embeddings = path_or(
         ("default", "random"),
         "The weights of `make similar`, a mobilenet_v2; values as for WEIGHTS.",

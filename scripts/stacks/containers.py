@@ -113,6 +113,7 @@ class DockerStack:
         "adopt": "export",
         "detection": "export",
         "sounds.export": "export",
+        "segmentation": "export",
         "places": "export",
         "quantise": "export",
         "gate": "engine",

@@ -35,6 +35,7 @@ class GpuStack(DockerStack):
         "adopt": "export",
         "detection": "export",
         "sounds.export": "export",
+        "segmentation": "export",
         "places": "export",
         "plan": "engine",
     }

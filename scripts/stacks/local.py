@@ -42,6 +42,7 @@ LAYERS = {
     "export": "export",
     "detection": "export",
     "sounds.export": "export",
+    "segmentation": "export",
     "places": "export",
     "adopt": "export",
     "quantise": "export",

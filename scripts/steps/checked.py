@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving.agreement import Bound, compare
+from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.networks import network_in
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
@@ -22,6 +22,9 @@ from scripts.steps.manifest import Manifest, digest
 from scripts.steps.original import rows, session
 from scripts.steps.progress import step
 from scripts.steps.samples import noise, pictures
+
+if TYPE_CHECKING:
+    from scripts.steps.networks import Network
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,27 @@ class Made:
     called: str
     answers: str = "single-label"
     together: bool = True  # whether it takes several pictures at once
+
+    @classmethod
+    def of(
+        cls,
+        network: Network,
+        identity: dict[str, Any],
+        untrained: bool,
+        answers: str = "single-label",
+    ) -> Self:
+        """Of PyTorch's."""
+        from scripts.steps.networks import digest_of  # which loads PyTorch
+
+        return cls(
+            identity=identity,
+            untrained=untrained,
+            transform=network.transform,
+            labels=network.labels,
+            weights=network.weights | {"loaded_sha256": digest_of(network.module)},
+            called="PyTorch",
+            answers=answers,
+        )
 
 
 @dataclass(frozen=True)
@@ -67,6 +91,15 @@ def compared(
     finish(draft, made, asked, reference, bound)
 
 
+def require(agreement: Agreement, bound: Bound, called: str) -> None:
+    print(f"  {agreement}")
+    if not agreement.within(bound):
+        raise UserError(
+            f"the converted network disagrees with {called} ({agreement}; {bound})",
+            "nothing was changed; this network cannot be converted faithfully",
+        )
+
+
 def finish(
     draft: Path, made: Made, asked: Shown, reference: NDArray[Any], bound: Bound
 ) -> NDArray[Any]:
@@ -75,12 +108,7 @@ def finish(
     with step(f"comparing the converted network with {made.called}"):
         scores = rows(session(path, "the exported network"), asked.pixels, made.together)
         agreement = compare(reference, scores, made.answers)
-    print(f"  {agreement}")
-    if not agreement.within(bound):
-        raise UserError(
-            f"the converted network disagrees with {made.called} ({agreement}; {bound})",
-            "nothing was changed; this network cannot be converted faithfully",
-        )
+    require(agreement, bound, made.called)
     # The reference's last rows belong to the pictures, in this order.
     np.savez_compressed(draft / "reference.npz", pixels=asked.pixels, scores=reference)
     (draft / "pictures").mkdir()

@@ -10,7 +10,6 @@ pictures/, expected.npz (what torchvision finds in those) and manifest.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from bundle_serving.agreement import DETECTION, Bound
 from scripts.base import files
 from scripts.base.errors import guarded
 from scripts.steps.detector_source import Detector
+from scripts.steps.fine_tuned import parser
 from scripts.steps.manifest import EXPECTED, why_export
 from scripts.steps.progress import step
 
@@ -27,14 +27,9 @@ BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--arch", required=True)
-    parser.add_argument("--weights", required=True, help="default, random, or a file")
-    parser.add_argument("--boxes", type=json.loads, required=True, help="which boxes count")
-    parser.add_argument("--labels", type=Path, help="one per line, without the background")
-    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
-    parser.add_argument("--out", type=Path, required=True)
-    options = vars(parser.parse_args(argv))
+    taken = parser(__doc__, BOUNDS)
+    taken.add_argument("--boxes", type=json.loads, required=True, help="which boxes count")
+    options = vars(taken.parse_args(argv))
     out = options.pop("out")
     spec = Detector(**options)
     if why_export(out, spec) is None:
@@ -55,15 +50,7 @@ def export(spec: Detector, out: Path) -> None:
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             detectors.to_onnx(model, network.transform["crop"], draft / "model.onnx")
-        made = checked.Made(
-            identity=identity,
-            untrained=spec.untrained,
-            transform=network.transform,
-            labels=network.labels,
-            weights=network.weights | {"loaded_sha256": networks.digest_of(network.module)},
-            called="PyTorch",
-            answers=DETECTION,
-        )
+        made = checked.Made.of(network, identity, spec.untrained, DETECTION)
         original = networks.asked(networks.Pixels(network).eval())
         checked.compared(draft, made, None, original, BOUNDS[spec.precision])
         detector.save_anchors(draft / ANCHORS)

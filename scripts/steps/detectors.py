@@ -14,14 +14,11 @@ from torch import nn
 
 from bundle_serving import golden
 from bundle_serving.infer import Answer
-from bundle_serving.pictures import Transform, to_pixels
-from scripts.base import files
-from scripts.base.errors import UserError
-from scripts.steps.detector_source import WAYS_OUT, Detector
-from scripts.steps.manifest import lines_of
-from scripts.steps.networks import Network, downloaded, read_state
+from bundle_serving.pictures import Transform
+from scripts.steps.detector_source import Detector
+from scripts.steps.networks import Network, downloaded, filled, origin_of, read_state
 from scripts.steps.onnx_file import BATCH, save
-from scripts.steps.samples import RANDOM_PICTURES, noise, varied
+from scripts.steps.untrained import set_to_pictures
 from scripts.steps.vision import torchvision
 
 BACKGROUND = "__background__"
@@ -109,12 +106,12 @@ def _loaded(spec: Detector, entry: Any) -> tuple[nn.Module, list[str], dict[str,
         return _untrained(spec.arch, len(published)), published, {"source": "random, seed 0"}
     if not spec.is_file:
         module = _module(spec.arch, len(published))
-        module.load_state_dict(downloaded(spec.arch, entry, WAYS_OUT))
+        module.load_state_dict(downloaded(spec.arch, entry, spec.ways_out))
         return module, published, {"source": f"torchvision {entry}", "url": entry.url}
     path = Path(spec.weights)
     module, classes = _of_file(spec.arch, path)
-    origin = {"source": path.name, "sha256": files.sha256(path)}
-    return module, _labels(spec, classes, published), origin
+    names = spec.names(classes - 1, published[1:], " besides the background")
+    return module, [BACKGROUND, *names], origin_of(path)
 
 
 def _module(arch: str, classes: int) -> nn.Module:
@@ -129,41 +126,16 @@ def _of_file(arch: str, path: Path) -> tuple[nn.Module, int]:
     anchors = _module(arch, 1).state_dict()[SCORES].shape[0]
     scores = len(state[SCORES]) if SCORES in state else 0
     module = _module(arch, max(1, scores // anchors))
-    try:
-        module.load_state_dict(state)
-    except RuntimeError as fault:
-        detail = " ".join(str(fault).split())[:160]
-        raise UserError(
-            f"{path.name} has no weights of {arch} ({detail}…)",
-            "give the state dict of one that torchvision made, fine-tuned or not",
-        ) from None
-    return module, scores // anchors
-
-
-def _labels(spec: Detector, classes: int, published: list[str]) -> list[str]:
-    named = lines_of(spec.labels)
-    if not named and classes == len(published):
-        return published
-    labels = [BACKGROUND, *(named or [f"class {number}" for number in range(1, classes)])]
-    if len(labels) != classes:
-        raise UserError(
-            f"{spec.labels} has {len(named)} labels, and {Path(spec.weights).name} "
-            f"{classes - 1} classes besides the background",
-            "give one label per line, in the order of the training",
-        )
-    return labels
+    return filled(module, state, arch, path), scores // anchors
 
 
 def _untrained(arch: str, classes: int) -> nn.Module:
     torch.manual_seed(0)
-    module = _module(arch, classes).train()
-    for each in module.modules():
-        if isinstance(each, nn.BatchNorm2d):
-            each.momentum = None  # the mean of what it sees
+    module = _module(arch, classes)
+    rows, normalize = Rows(module), module.transform.normalize
     how = Transform(**_transform(module), decode="full")
-    seen = [*noise(how), *(to_pixels(file, how) for file in varied()[:RANDOM_PICTURES])]
+    set_to_pictures(module, lambda pixels: rows(normalize(pixels)), how)
     with torch.no_grad():
-        Rows(module)(module.transform.normalize(torch.from_numpy(np.stack(seen)) / 255))
         for block in module.head.classification_head.module_list:
             block[-1].weight *= LOUDER
             block[-1].bias.view(-1, classes)[:, 0] += ABOVE

@@ -61,14 +61,7 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             to_onnx(model, network.transform["crop"], draft / "model.onnx")
-        made = checked.Made(
-            identity=identity,
-            untrained=wanted.untrained,
-            transform=network.transform,
-            labels=network.labels,
-            weights=network.weights | {"loaded_sha256": networks.digest_of(network.module)},
-            called="PyTorch",
-        )
+        made = checked.Made.of(network, identity, wanted.untrained)
         bound = BOUNDS[wanted.precision]
         checked.compared(draft, made, samples, networks.asked(original), bound)
 

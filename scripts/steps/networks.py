@@ -82,7 +82,7 @@ def _of_drawings(wanted: Torchvision) -> Network:
     if not wanted.untrained:
         weights = training.at_hand() if wanted.weights == "default" else Path(wanted.weights)
         module.load_state_dict(read_state(weights))
-        origin = {"source": weights.name, "sha256": files.sha256(weights)}
+        origin = origin_of(weights)
     return Network(
         module=module.eval(),
         transform={"resize": SIDE, "crop": SIDE, "interpolation": "bilinear"},
@@ -195,6 +195,23 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
             "save it with torch.save(model.state_dict(), path)",
         )
     return {name.removeprefix("module."): tensor for name, tensor in inner.items()}
+
+
+def filled(module: nn.Module, state: dict[str, torch.Tensor], arch: str, path: Path) -> nn.Module:
+    """With the weights of a file."""
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as fault:
+        detail = " ".join(str(fault).split())[:160]
+        raise UserError(
+            f"{path.name} has no weights of {arch} ({detail}…)",
+            "give the state dict of one that torchvision made, fine-tuned or not",
+        ) from None
+    return module
+
+
+def origin_of(path: Path) -> dict[str, str]:
+    return {"source": path.name, "sha256": files.sha256(path)}
 
 
 def digest_of(module: nn.Module) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,16 @@ def varied() -> list[bytes]:
     square = Transform(DRAWN_SIDE, DRAWN_SIDE)
     images += [Image.fromarray(pixels.transpose(1, 2, 0)) for pixels in noise(square)]
     return [_file(image) for image in images]
+
+
+def of_sizes(sizes: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Of these, each of its own width and height."""
+    found = []
+    for file, size in zip(varied(), sizes, strict=False):
+        content = io.BytesIO()
+        Image.open(io.BytesIO(file)).resize(size).save(content, "PNG")
+        found.append(content.getvalue())
+    return found
 
 
 def _shot(drawing: Image.Image, random: np.random.Generator) -> Image.Image:

@@ -105,11 +105,16 @@ def check_not_empty(content: Sequence[bytes]) -> None:
         raise Refused(400, "the body is empty; send a file: curl --data-binary @photo.jpg")
 
 
+# By its first output: what a pipeline answers with instead.
+NO_LABELS = {"BOXES": ("boxes", "make detect"), "MASK": ("areas", "make segment")}
+
+
 def check_takes_pictures(model: str, signature: Signature) -> None:
     if (signature.datatype, signature.dims) != ("UINT8", (-1,)):
         raise Refused(400, f"{model} does not accept picture files; choose another model")
-    if signature.output == "BOXES":
-        raise Refused(400, f"{model} finds boxes, not labels; ask it by make detect, or by infer")
+    if signature.output in NO_LABELS:
+        what, command = NO_LABELS[signature.output]
+        raise Refused(400, f"{model} finds {what}, not labels; ask it by {command}, or by infer")
 
 
 def label(entry: str) -> dict[str, Any]:

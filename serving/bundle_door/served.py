@@ -26,7 +26,8 @@ MANIFEST = "manifest.json"
 OTHER = "other"
 
 PICTURES, TEXT, PIXELS, VECTORS = "pictures", "text", "pixels", "vectors"
-BOXES = "boxes"  # of pictures
+# Of pictures, by an output that others lack.
+BY_OUTPUT = {"BOXES": "boxes", "MASK": "masks"}
 VALUES = "values"  # with an example of its own: a function, frames of a video
 
 
@@ -161,8 +162,9 @@ def kind_of(config: Any) -> str | None:
         return VECTORS
     if not config.ensemble_scheduling.step:
         return None
+    given = {each.name for each in config.output}
     if datatype == "UINT8" and tuple(tensor.dims) == (-1,):
-        return BOXES if any(each.name == "BOXES" for each in config.output) else PICTURES
+        return next((kind for name, kind in BY_OUTPUT.items() if name in given), PICTURES)
     if datatype == "FP32" and tuple(tensor.dims) == (-1, -1, -1):
         return PIXELS
     return TEXT if datatype == "STRING" else None

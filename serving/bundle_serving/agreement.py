@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from bundle_serving.scores import READINGS
 
 DETECTION = "detection"  # of a network that answers with a row for each of its anchors
 TABLE = "table"  # of a model that answers a row of numbers with numbers of any size
+SEGMENTATION = "segmentation"  # of one that answers with the number of a class for each pixel
 
 # Two classes this close in the reference are a tie: their order means nothing.
 TIE = 0.02
@@ -64,6 +65,16 @@ class OfRows(Agreement):
         )
 
 
+class OfMasks(Agreement):
+    """Its difference is the share of a picture's pixels that are of another class."""
+
+    def __str__(self) -> str:
+        return (
+            f"{SAME_PIXELS:.0%} of the pixels equal on {self.top1_equal} of {self.pictures} "
+            f"pictures, at most {self.max_difference:.2%} of them another class"
+        )
+
+
 def compare(
     reference: NDArray[Any], scores: NDArray[Any], answers: str = "single-label"
 ) -> Agreement:
@@ -74,6 +85,8 @@ def compare(
         return _compare_rows(reference, scores)
     if answers == TABLE:
         return of_rows(reference, scores)
+    if answers == SEGMENTATION:
+        return of_masks(reference, scores)
     expected, actual = READINGS[answers](reference), READINGS[answers](scores)
     chosen = np.take_along_axis(expected, actual.argmax(axis=1, keepdims=True), axis=1)[:, 0]
     equal = expected.max(axis=1) - chosen <= TIE
@@ -136,11 +149,27 @@ def _same_boxes(expected: Answer, actual: Answer) -> tuple[NDArray[np.bool_], fl
     return np.array(found, np.bool_), max(moved)
 
 
+# So many of a picture's pixels are of the same class again.
+SAME_PIXELS = 0.99
+
+
+def of_masks(reference: Iterable[NDArray[Any]], masks: Iterable[NDArray[Any]]) -> OfMasks:
+    """Compares the classes of pixels with the reference's, picture by picture."""
+    others = [
+        float(np.mean(expected != mask)) if expected.shape == mask.shape else 1.0
+        for expected, mask in zip(reference, masks, strict=True)
+    ]
+    equal = sum(share <= 1 - SAME_PIXELS for share in others)
+    return OfMasks(len(others), equal, max(others))
+
+
 def of_answers(reference: Sequence[Answer], answers: Sequence[Answer]) -> Agreement:
     """Compares whole answers, whatever pipeline gave them, with the same one's elsewhere. A
     difference is between numbers of answers that say the same, and a share of those above 1."""
     if reference and reference[0].keys() >= {"BOXES", "LABELS", "SCORES"}:
         return of_boxes(reference, answers)
+    if reference and "MASK" in reference[0]:
+        return of_masks(*([each["MASK"] for each in side] for side in (reference, answers)))
     found = [_moved(*each) for each in zip(reference, answers, strict=True)]
     moved = [each for each in found if each is not None]
     return Agreement(len(found), len(moved), max(moved, default=0.0))

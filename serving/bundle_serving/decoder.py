@@ -58,4 +58,9 @@ def gather(pending: Pending) -> NDArray[np.uint8]:
 def gather_with_sizes(pending: Pending) -> dict[str, NDArray[Any]]:
     """Heights and widths as well."""
     found = [picture.result() for picture in pending]
+    if len({each[PIXELS].shape for each in found}) > 1:
+        raise PictureError(
+            "the pictures of this request differ in shape, and so do their answers; send each in a "
+            "request of its own"
+        )
     return {name: np.concatenate([each[name] for each in found]) for name in (PIXELS, SIZE)}

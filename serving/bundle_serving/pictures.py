@@ -75,10 +75,13 @@ class Transform:
     interpolation: str = "bilinear"
     decode: str = "reduced"  # or "full": slower, and to the pixel what torchvision answers
     max_megapixels: float = 50.0
-    fit: str = "crop"  # or "squash": whatever its shape; or "letterbox": all of it, with borders
+    # Or "squash": whatever its shape; "letterbox": all of it, with borders; "whole": all of it, as
+    # it is, of which the crop says nothing.
+    fit: str = "crop"
     pad: int = 0  # the level of the borders
     # If not, few of a large picture's pixels are looked at, and what is between is not rounded.
     antialias: bool = True
+    longest: int | None = None  # of a whole one's sides, once it is resized
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -296,6 +299,13 @@ def resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
         place = (crop_width - new_width) // 2, (crop_height - new_height) // 2
         framed.paste(picture.resize((new_width, new_height), filter_), place)
         return framed
+    if how.fit == "whole":
+        if how.longest and max(new_width, new_height) > how.longest:
+            raise PictureError(
+                f"the picture has {width}x{height} pixels, and its long side may have at most "
+                f"{how.longest / how.resize:g} times as many as its short one; send a part of it"
+            )
+        return picture.resize((new_width, new_height), filter_)
     left = round((new_width - crop_width) / 2)
     top = round((new_height - crop_height) / 2)
     right, bottom = left + crop_width, top + crop_height

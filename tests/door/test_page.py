@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,24 +35,8 @@ ensemble_scheduling {{ step [ {{
 }} ] }}
 {more}
 """
-BOXES = """
-name: "detection"
-platform: "ensemble"
-max_batch_size: 16
-input [ { name: "INPUT" data_type: TYPE_UINT8 dims: [ -1 ] } ]
-output [
-  { name: "BOXES" data_type: TYPE_FP32 dims: [ -1, 4 ] },
-  { name: "LABELS" data_type: TYPE_STRING dims: [ -1 ] },
-  { name: "SCORES" data_type: TYPE_FP32 dims: [ -1 ] }
-]
-ensemble_scheduling { step [ {
-  model_name: "boxes" model_version: -1
-  input_map { key: "INPUT" value: "INPUT" }
-  output_map { key: "BOXES" value: "BOXES" }
-  output_map { key: "LABELS" value: "LABELS" }
-  output_map { key: "SCORES" value: "SCORES" }
-} ] }
-"""
+# Pipelines that find something, by their one step.
+FINDERS = {"detection": "boxes", "segmentation": "areas"}
 SHARE = """
 parameters { key: "share" value { string_value: "10" } }
 parameters { key: "version" value { string_value: "7" } }
@@ -68,8 +53,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (repository / name / "1").mkdir(parents=True)
         (repository / name / "config.pbtxt").write_text(ENSEMBLE.format(name=name, more=more))
         shutil.copy(MODELS / "picture" / "labels.txt", repository / name)
-    (repository / "detection" / "1").mkdir(parents=True)
-    (repository / "detection" / "config.pbtxt").write_text(BOXES)
+    for name, step in FINDERS.items():
+        (repository / name / "1").mkdir(parents=True)
+        (repository / name / "config.pbtxt").write_text(of_one_step(name, step))
     manifest = json.dumps({**MANIFEST, "untrained": True})
     (repository / "picture" / "1" / "manifest.json").write_text(manifest)
     served = {"time": "2026-01-02T03:04:05+00:00", "what": "serves", "version": 3, "how": "up"}
@@ -79,10 +65,27 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return repository
 
 
+def of_one_step(name: str, step: str) -> str:
+    """The config of an ensemble that answers as its step."""
+    _, _, rest = (MODELS / step / "config.pbtxt").read_text().partition("max_batch_size")
+    tensors, _, _ = rest.partition("instance_group")
+    outputs = re.findall(r'name: "(\w+)"', tensors)[1:]
+    maps = "".join(f'output_map {{ key: "{each}" value: "{each}" }} ' for each in outputs)
+    return f"""
+name: "{name}"
+platform: "ensemble"
+max_batch_size{tensors}
+ensemble_scheduling {{ step [ {{
+  model_name: "{step}" model_version: -1
+  input_map {{ key: "INPUT" value: "INPUT" }} {maps}
+}} ] }}
+"""
+
+
 @pytest.fixture(scope="module")
 def page(repository: Path) -> Iterator[Behind]:
     options = ["--repository", str(repository)]
-    models = [PIPELINE, CANDIDATE, "detection"]
+    models = [PIPELINE, CANDIDATE, *FINDERS]
     with behind_the_door(repository.parent / "run", repository, models, options) as server:
         yield server
 
@@ -141,9 +144,9 @@ def test_what_is_copied(tab: Tab, page: Behind, tmp_path: Path) -> None:
     assert tab.text(".copies pre") == f"curl --data-binary @'high.jpg' '{url}'"
 
 
-def detect(tab: Tab, *files: Path) -> None:
-    tab.run("""{ const select = document.getElementById('pipeline');
-                 select.value = 'detection'; select.dispatchEvent(new Event('change')); }""")
+def find(tab: Tab, *files: Path, by: str = "detection") -> None:
+    tab.run(f"""{{ const select = document.getElementById('pipeline');
+                 select.value = '{by}'; select.dispatchEvent(new Event('change')); }}""")
     tab.drop(*files)
     tab.until("document.querySelector('#spoken').innerText && !document.querySelector('.busy')")
 
@@ -151,7 +154,7 @@ def detect(tab: Tab, *files: Path) -> None:
 def test_boxes_are_drawn_and_listed(tab: Tab, tmp_path: Path) -> None:
     street = tmp_path / "street.jpg"
     street.write_bytes(picture((200, 100)))
-    detect(tab, street)
+    find(tab, street)
     tab.until("document.querySelector('.frame')?.style.left")
     assert tab.text(".answer h3") == "Detection, version 1"
     assert (
@@ -179,14 +182,45 @@ def test_boxes_are_drawn_and_listed(tab: Tab, tmp_path: Path) -> None:
     assert tab.console == []
 
 
+def test_areas_are_coloured_and_listed(tab: Tab, tmp_path: Path) -> None:
+    street = tmp_path / "street.jpg"
+    street.write_bytes(picture((200, 100)))
+    find(tab, street, by="segmentation")
+    assert tab.text(".answer h3") == "Segmentation, version 1"
+    assert tab.text("#spoken") == (
+        "street.jpg: __background__, 50 percent; car, 38 percent; <b>dog</b>, 13 percent"
+    )
+    listed = tab.run("[...document.querySelectorAll('.labels li')].map(each => each.innerText)")
+    assert [each.split() for each in listed][1:] == [
+        ["car", "37.5", "%"],
+        ["<b>dog</b>", "12.5", "%"],
+    ]
+    marks = tab.run("""[...document.querySelectorAll('.mark')].map(each =>
+        getComputedStyle(each).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number))""")
+    pixels = tab.run("""{ const canvas = document.querySelector('.scene canvas');
+        [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data] }""")
+    drawn = [pixels[at : at + 4] for at in range(0, 4 * 8, 4)]
+    nothing, car, dog = [0, 0, 0, 0], [*marks[1], 255], [*marks[2], 255]
+    assert drawn == [nothing, nothing, dog, car, nothing, nothing, car, car]
+    seen = json.loads(
+        tab.run("""JSON.stringify(['.scene img', '.scene canvas'].map(each =>
+        document.querySelector(each).getBoundingClientRect()))""")
+    )
+    assert seen[0] == seen[1] and seen[0]["width"] == 2 * seen[0]["height"]
+    tab.run("document.querySelector('.copies button').click()")
+    assert 'client.segment("street.jpg", "segmentation").areas' in tab.text(".copies pre")
+    assert axe.violations(tab, axe.script()) == []
+    assert tab.console == []
+
+
 def test_boxes_keep_nobody_out(tab: Tab, tmp_path: Path) -> None:
     street, empty = tmp_path / "street.jpg", tmp_path / "empty.png"
     street.write_bytes(picture((200, 100)))
     empty.write_bytes(picture((200, 100), "PNG"))
-    detect(tab, empty)
+    find(tab, empty)
     assert tab.text("#spoken") == "empty.png: nothing found"
     assert tab.text(".answer .empty") == "Nothing found."
-    detect(tab, street)
+    find(tab, street)
     tab.until("document.querySelector('.frame')?.style.left")
     for dark in (False, True):
         tab.look(dark=dark)

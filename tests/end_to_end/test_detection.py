@@ -44,7 +44,7 @@ def test_boxes_are_those_of_torchvision(together: Project, tmp_path: Path) -> No
     recipe = load(ROOT / "recipes" / "detection.yaml")
     assert isinstance(recipe, Detection)
     photos = of_mixed_sizes(tmp_path)
-    detector = detectors.build(Detector(SSDLITE, "random", recipe.boxes.model_dump()))
+    detector = detectors.build(Detector(SSDLITE, "random", boxes=recipe.boxes.model_dump()))
     expected = boxes_by_torchvision(detector, photos)
     files = [photo.read_bytes() for photo in photos]
     with ThreadPoolExecutor(len(files)) as pool:

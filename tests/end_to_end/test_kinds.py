@@ -119,6 +119,7 @@ PROGRAMS = {
     "cascade": "cascade_choice",
     "detection": "detection_postprocessing",
     "sounds": "sounds_preprocessing",
+    "segmentation": "segmentation_postprocessing",
 }
 
 

@@ -66,7 +66,8 @@ def otherwise(tensor: NDArray[Any]) -> NDArray[Any]:
 @everywhere
 def test_all_are_ready_and_answer_at_once(together: Project) -> None:
     """What a pipeline was made with once stays, without naming it again."""
-    unnamed = dict.fromkeys(("SENTIMENT", "PLACES", "CASCADE", "DETECTION", "SOUNDS"), "")
+    own = ("SENTIMENT", "PLACES", "CASCADE", "DETECTION", "SEGMENTATION", "SOUNDS")
+    unnamed = dict.fromkeys(own, "")
     assert not_ready(together) == set()
     photo = together.path / "noise.jpg"
     began = together.server_began()
@@ -76,6 +77,7 @@ def test_all_are_ready_and_answer_at_once(together: Project) -> None:
         ("classify", {"IMG": str(photo), "MODEL": "cascade"}),
         ("detect", {"IMG": str(photo)}),
         ("classify", {"MODEL": "sounds", "SOUND": str(BELL)}),
+        ("segment", {"IMG": str(photo)}),
         ("sentiment", {"TEXT": "I hate this place!"}),
     ):
         again = together.make(command, **asked, **unnamed)

@@ -30,7 +30,7 @@ def recipe() -> Recipe:
 
 @pytest.fixture(scope="module")
 def whole(recipe: Recipe) -> Whole:
-    return detectors.build(Detector(SSDLITE, "random", recipe.boxes.model_dump()))
+    return detectors.build(Detector(SSDLITE, "random", boxes=recipe.boxes.model_dump()))
 
 
 @pytest.fixture
@@ -80,14 +80,14 @@ def test_weights_of_the_users_own(recipe: Recipe, tmp_path: Path) -> None:
     boxes = recipe.boxes.model_dump()
     weights, labels = tmp_path / "street.pth", tmp_path / "street.txt"
     torch.save(detectors._module(SSDLITE, 4).state_dict(), weights)
-    numbered = detectors.build(Detector(SSDLITE, str(weights), boxes)).network
+    numbered = detectors.build(Detector(SSDLITE, str(weights), boxes=boxes)).network
     assert numbered.labels == ["__background__", "class 1", "class 2", "class 3"]
     labels.write_text("bicycle\ncar\ntram\n")
-    named = detectors.build(Detector(SSDLITE, str(weights), boxes, labels=labels)).network
+    named = detectors.build(Detector(SSDLITE, str(weights), boxes=boxes, labels=labels)).network
     assert named.labels[1:] == ["bicycle", "car", "tram"]
     labels.write_text("bicycle\ncar\n")
     with pytest.raises(UserError, match=r"has 2 labels, and street.pth 3 classes besides"):
-        detectors.build(Detector(SSDLITE, str(weights), boxes, labels=labels))
+        detectors.build(Detector(SSDLITE, str(weights), boxes=boxes, labels=labels))
     torch.save({"fc.weight": torch.zeros(3, 3)}, weights)
     with pytest.raises(UserError, match=f"has no weights of {SSDLITE}"):
-        detectors.build(Detector(SSDLITE, str(weights), boxes))
+        detectors.build(Detector(SSDLITE, str(weights), boxes=boxes))

@@ -17,9 +17,10 @@ from scripts.recipes.layout import GPU
 from scripts.recipes.recipe import Export, Recipe
 from scripts.recipes.schema import load
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.steps import detectors, networks
+from scripts.steps import detectors, networks, segmenters
 from scripts.steps.detector_source import Detector
 from scripts.steps.export import to_onnx
+from scripts.steps.fine_tuned import Segmenter
 from scripts.steps.manifest import Manifest, Torchvision
 from scripts.steps.shapes import OPTIONS, of_pixels
 from scripts.steps.workspace import Workspace
@@ -119,6 +120,15 @@ def test_detection(tmp_path: Path) -> None:
 
 def test_sounds(listener: Path, tmp_path: Path) -> None:
     assert types_after_its_step("sounds", Workspace(tmp_path), SOUNDS=str(listener)) == {"HALF"}
+
+
+def test_segmentation(tmp_path: Path) -> None:
+    """The graph alone, of any height and width: untrained, it is not sure of many a pixel."""
+    recipe, settings, export = by_its_recipe("segmentation", SEGMENTATION="random")
+    assert isinstance(export.spec, Segmenter)
+    network, graph = segmenters.build(export.spec).network, tmp_path / "model.onnx"
+    segmenters.to_onnx(segmenters.Classes(network, export.spec.precision).eval(), graph)
+    assert types_of(graph, recipe.shapes(Workspace(tmp_path), settings)) == {"HALF"}
 
 
 @pytest.mark.skipif(not (VENV / "minilm").is_dir(), reason="minilm is not installed")

@@ -21,7 +21,7 @@ from bundle_serving.agreement import DETECTION, compare, of_boxes
 from bundle_serving.detection import Detection, Found, Rules, candidates, padded, survivors
 from bundle_serving.pictures import Transform, to_pixels_and_size
 from scripts.base.errors import UserError
-from scripts.recipes import drawn_boxes
+from scripts.recipes import drawing
 from scripts.steps.detector_source import Detector
 from scripts.steps.manifest import labels_beside
 
@@ -141,7 +141,7 @@ def test_labels_lie_beside_the_weights(tmp_path: Path) -> None:
     weights.write_bytes(b"weights")
     assert labels_beside(str(weights)) is None and labels_beside("default") is None
     (tmp_path / "street.txt").write_text("bicycle\ncar\n")
-    spec = Detector("ssd", str(weights), {}, labels=labels_beside(str(weights)))
+    spec = Detector("ssd", str(weights), labels=labels_beside(str(weights)), boxes={})
     assert spec.words[-2:] == ["--labels", tmp_path / "street.txt"]
     known = spec.identity()
     (tmp_path / "street.txt").write_text("bicycle\ntram\n")
@@ -155,11 +155,11 @@ def test_labels_lie_beside_the_weights(tmp_path: Path) -> None:
 BOXES = (Box("cat", 0.9, 20, 30, 90, 95), Box("a tram with a long name", 0.4, 150, 0, 199, 50))
 
 
-@pytest.mark.parametrize("ending", drawn_boxes.ENDINGS)
+@pytest.mark.parametrize("ending", drawing.ENDINGS)
 def test_boxes_are_drawn_into_the_picture(ending: str, tmp_path: Path) -> None:
     file, out = io.BytesIO(), tmp_path / f"drawn{ending}"
     Image.new("RGB", (200, 100), "white").save(file, "PNG")
-    drawn_boxes.save(file.getvalue(), BOXES, out)
+    drawing.save(file.getvalue(), out, lambda picture: drawing.boxes(picture, BOXES))
     drawn = np.asarray(Image.open(out).convert("RGB")).astype(int)
     assert drawn.shape == (100, 200, 3)
     changed = np.abs(drawn - 255).sum(axis=2) > 60
@@ -173,8 +173,8 @@ def test_what_cannot_be_drawn_is_refused_before_it_is_asked(tmp_path: Path) -> N
         (tmp_path / "drawn.png", 2, "OUT= takes one picture, and there are 2"),
     ):
         with pytest.raises(UserError, match=message):
-            drawn_boxes.require(out, pictures)
-    drawn_boxes.require(None, 2)
+            drawing.require(["a.png"] * pictures, out)
+    drawing.require(["a.png", "b.png"], None)
 
 
 def test_the_door_classifies_nothing_with_a_detector() -> None:

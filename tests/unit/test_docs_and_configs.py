@@ -43,6 +43,8 @@ MADE_HERE = (
     "detector_trt",
     "listener_onnx",
     "listener_trt",
+    "segmenter_onnx",
+    "segmenter_trt",
 )
 CLASSIFIERS = [name for name in MADE_HERE if name.startswith(("resnet", "class", "mobile"))]
 NOT_WARMED = (
@@ -59,6 +61,7 @@ ENSEMBLES = [
     REPOSITORY / "detection" / "configs" / "cpu.pbtxt",
     REPOSITORY / "sounds" / "configs" / "cpu.pbtxt",
     REPOSITORY / "video" / "configs" / "cpu.pbtxt",
+    REPOSITORY / "segmentation" / "configs" / "cpu.pbtxt",
 ]
 
 
@@ -153,6 +156,7 @@ def test_the_warmup_file_is_as_long_as_its_config_says() -> None:
     for model, name in (
         ("preprocessing", "INPUT_0"),
         ("detection_preprocessing", "FILE"),
+        ("segmentation_preprocessing", "INPUT_0"),
         ("sounds_preprocessing", "FILE"),
     ):
         tensor = config(REPOSITORY / model / "config.pbtxt").model_warmup[0].inputs[name]

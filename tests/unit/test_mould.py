@@ -50,9 +50,9 @@ def test_what_a_person_reads_says_the_same_to_triton() -> None:
 
 def test_plans_take_the_shapes_that_the_recipes_say(tmp_path: Path) -> None:
     made = Workspace(tmp_path)  # which they do not ask
-    texts, of_places, small, boxes, sounds = (
+    texts, of_places, small, boxes, masks, sounds = (
         load(RECIPES / f"{name}.yaml").shapes(made, Settings(DEFAULTS))
-        for name in ("sentiment", "places", "cascade", "detection", "sounds")
+        for name in ("sentiment", "places", "cascade", "detection", "segmentation", "sounds")
     )
     assert texts == {
         "minShapes": "INPUT_IDS:1x8,ATTENTION_MASK:1x8",
@@ -62,6 +62,11 @@ def test_plans_take_the_shapes_that_the_recipes_say(tmp_path: Path) -> None:
     assert of_places["maxShapes"] == "input_0:100x3x256x256"
     assert small["minShapes"] == "input:1x3x224x224"
     assert boxes["maxShapes"] == "input:64x3x320x320"
+    assert masks == {
+        "minShapes": "input:1x3x520x520",
+        "optShapes": "input:4x3x520x693",
+        "maxShapes": "input:4x3x1560x1560",
+    }
     assert sounds == {
         "minShapes": "LOG_MEL:1x1x64x97,SHARES:1x1",
         "optShapes": "LOG_MEL:16x2x64x97,SHARES:16x2",

@@ -218,14 +218,11 @@ def first(recipe: Cascade) -> str:
 
 def first_on_gpu(recipe: Cascade) -> str:
     pixels = _pixels("input", recipe)
-    return pbtxt.config(
+    return pbtxt.plan(
         "The cascade's small network on a GPU: a TensorRT plan, pixels -> scores.",
         f"{recipe.models.first}_{GPU.ending}",
-        pbtxt.platform("tensorrt_plan"),
-        recipe.batch.max,
-        *pbtxt.picture_network(pixels, _scores("output", recipe)),
-        NEWEST_VERSION,
-        pbtxt.instances(recipe.instances.first_on_gpu, "GPU"),
-        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
+        recipe.batch,
+        pbtxt.picture_network(pixels, _scores("output", recipe)),
+        recipe.instances.first_on_gpu,
         pbtxt.warmup("black", pbtxt.zeros(pixels)),
     )

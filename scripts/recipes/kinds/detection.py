@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,21 +16,21 @@ from bundle_serving.detection import BOX
 from bundle_serving.infer import Answer
 from scripts.base import console
 from scripts.base.paths import ROOT
-from scripts.recipes import drawn_boxes, pbtxt
+from scripts.recipes import drawing, pbtxt
+from scripts.recipes.finding import Finds
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
-from scripts.recipes.parts import Batch, Count, Instances, Models, Part
-from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
-from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of
+from scripts.recipes.parts import Count, Part
+from scripts.recipes.pbtxt import Step, Tensor, share
+from scripts.recipes.pictures import UNTRAINED, best, labels_of
 from scripts.recipes.recipe import Contents, Export, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.detection import ANCHORS
 from scripts.steps.detector_source import Detector
-from scripts.steps.manifest import EXPECTED, labels_beside
+from scripts.steps.manifest import EXPECTED
 from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace
 
-TORCHVISION = "torchvision/"
 WARM = ROOT / "model_repository" / "detection_preprocessing" / "warmup" / "mug.jpg"
 
 SIZE = Tensor("SIZE", "INT64", [2])
@@ -51,19 +50,13 @@ class Boxes(Part):
     most: Count
 
 
-class Detection(OfPictures):
+class Detection(Finds):
     """An image file -> boxes, each with a label and a score."""
 
     kind: Literal["detection"]
-    models: Models
-    source: str
-    weights: str = "default"
     classes: Count
-    side: Count
     anchors: Count
     boxes: Boxes
-    batch: Batch
-    instances: Instances
 
     example: ClassVar[str] = "detection.yaml"
 
@@ -77,20 +70,9 @@ class Detection(OfPictures):
             "detection_postprocessing": models.postprocessing,
         }
 
-    def programs(self, layout: Layout) -> list[str]:
-        return [self.models.preprocessing, self.models.postprocessing]
-
-    def network_model(self, engine: Engine) -> str:
-        return f"{self.models.network}_{engine.ending}"
-
     def additions(self, made: Workspace, layout: Layout) -> Contents:
-        from bundle_serving.pictures import Transform  # which loads Pillow
-
-        # Decoded in full: from fewer pixels come other boxes.
-        megapixels = layout.decoding.max_megapixels
-        how = Transform(**made.manifest.transform, decode="full", max_megapixels=megapixels)
         return {
-            self.models.preprocessing: {"transform.json": how.dump()},
+            self.models.preprocessing: {"transform.json": self.transform(made, layout)},
             self.models.postprocessing: {
                 ANCHORS: made.onnx / ANCHORS,
                 pbtxt.LABELS: labels_of(made),
@@ -113,48 +95,27 @@ class Detection(OfPictures):
         return True
 
     def export(self, settings: Settings, engine: Engine) -> Export:
-        weights = str(settings.value(self.setting)) if self.setting else self.weights
-        spec = Detector(
-            self.source.removeprefix(TORCHVISION),
-            weights,
-            self.boxes.model_dump(),
-            engine.export,
-            labels_beside(weights),
-        )
-        return Export("detection", spec.words, spec, self.setting not in settings.given)
+        rules = self.boxes.model_dump()
+        return self.of_torchvision("detection", Detector, settings, engine, boxes=rules)
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return of_pixels("input", self.side, self.batch.optimal, self.batch.max)
 
-    def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
-        from bundle_client.sources import expand
-
-        drawn_boxes.require(arguments.load(environment).out, len(list(expand(asked))))
-
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        from bundle_client import Client, ClientError, Result
-        from bundle_client.settings import MAX_BYTES, TIMEOUT_S
-        from bundle_client.show import as_error, boxes_as_json, boxes_as_table
-        from bundle_client.sources import expand, name_of, named, read
+        from bundle_client import Client
+        from bundle_client.show import boxes_as_json, boxes_as_table
 
-        failed, wanted = 0, arguments.load(environment)
-        with Client(**server.known) as client:
-            for source in expand(asked):
-                try:
-                    with named(source):
-                        file = read(source, MAX_BYTES, TIMEOUT_S)
-                        found = client.detect(file, self.ensemble)
-                except ClientError as fault:
-                    failed += 1
-                    print(as_error(Result(name_of(source), error=fault)), file=sys.stderr)
-                    continue
-                boxes = found.boxes[: wanted.top] if environment.get("TOP") else found.boxes
-                shown = replace(found, source=name_of(source), boxes=boxes)
-                as_json = environment.get("JSON")
-                print(boxes_as_json(shown) if as_json else boxes_as_table(shown, console.out))
-                if wanted.out:
-                    drawn_boxes.save(file, boxes, wanted.out)
-        return 1 if failed else 0
+        out, top = arguments.load(environment).out, best(environment)
+
+        def ask(client: Client, file: bytes, name: str) -> str:
+            found = client.detect(file, self.ensemble)
+            shown = replace(found, source=name, boxes=found.boxes[:top])
+            if out:
+                drawing.save(file, out, lambda picture: drawing.boxes(picture, shown.boxes))
+            as_json = environment.get("JSON")
+            return boxes_as_json(shown) if as_json else boxes_as_table(shown, console.out)
+
+        return self.about(server, asked, ask)
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         mark = (UNTRAINED if made.manifest.untrained else "").encode()
@@ -226,16 +187,13 @@ def network(recipe: Detection) -> str:
 
 
 def network_on_gpu(recipe: Detection) -> str:
-    return pbtxt.config(
+    return pbtxt.plan(
         "The network on a GPU: a TensorRT plan, pixels -> for each anchor how its box is shifted,"
         " and its scores.",
         f"{recipe.models.network}_{GPU.ending}",
-        pbtxt.platform("tensorrt_plan"),
-        recipe.batch.max,
-        *_signature(recipe),
-        NEWEST_VERSION,
-        pbtxt.instances(recipe.instances.network_on_gpu, "GPU"),
-        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
+        recipe.batch,
+        _signature(recipe),
+        recipe.instances.network_on_gpu,
         pbtxt.warmup("black", pbtxt.zeros(_pixels("input", recipe))),
     )
 

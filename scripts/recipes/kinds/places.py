@@ -17,7 +17,7 @@ from scripts.recipes import pbtxt
 from scripts.recipes.asking import about_files
 from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
-from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
+from scripts.recipes.pbtxt import Step, Tensor
 from scripts.recipes.recipe import Contents, Export, Recipe, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
@@ -184,15 +184,12 @@ def network(recipe: Places) -> str:
 
 
 def network_on_gpu(recipe: Places) -> str:
-    return pbtxt.config(
+    return pbtxt.plan(
         "The network on a GPU: a TensorRT plan, pixels -> scores.",
         recipe.models.network,
-        pbtxt.platform("tensorrt_plan"),
-        recipe.batch.max,
-        *_signature(recipe),
-        NEWEST_VERSION,
-        pbtxt.instances(recipe.instances.network_on_gpu, "GPU"),
-        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
+        recipe.batch,
+        _signature(recipe),
+        recipe.instances.network_on_gpu,
         pbtxt.warmup("grey", pbtxt.zeros(_square("input_0", recipe))),
     )
 

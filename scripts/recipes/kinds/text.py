@@ -20,7 +20,7 @@ from scripts.base.text import printable
 from scripts.recipes import pbtxt
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Batch, Count, Instances, Models, Part
-from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
+from scripts.recipes.pbtxt import Step, Tensor
 from scripts.recipes.recipe import Contents, Export, Recipe, Server
 from scripts.settings.settings import Settings
 from scripts.steps.shapes import profile
@@ -184,17 +184,13 @@ def network(recipe: Text) -> str:
 
 
 def network_on_gpu(recipe: Text) -> str:
-    return pbtxt.config(
+    return pbtxt.plan(
         "The network on a GPU: a TensorRT plan, tokens -> scores. Requests of one length share a"
         " batch.",
         f"{recipe.models.network}_{GPU.ending}",
-        pbtxt.platform("tensorrt_plan"),
-        recipe.batch.max,
-        pbtxt.inputs(IDS, MASK),
-        pbtxt.outputs(_scores("SCORES", recipe)),
-        NEWEST_VERSION,
-        pbtxt.instances(recipe.instances.network_on_gpu, "GPU"),
-        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
+        recipe.batch,
+        (pbtxt.inputs(IDS, MASK), pbtxt.outputs(_scores("SCORES", recipe))),
+        recipe.instances.network_on_gpu,
         _warm_padding(),
     )
 

@@ -1,6 +1,7 @@
 // An answer as people read it: labels with bars, where the time went, what answered.
 import { bar } from "./bars.js";
 import { drawn } from "./boxes.js";
+import { coloured } from "./masks.js";
 import { element } from "./elements.js";
 import { snippets } from "./snippets.js";
 
@@ -37,9 +38,15 @@ export function waiting(pipeline) {
 export function answered(place, pipeline, found, question) {
   place.replaceChildren(
     element("h3", {}, titleOf(pipeline)), facts(pipeline),
-    ...(found.boxes ? drawn(found.boxes, question.file) : [element("ol", { className: "labels" }, ...found.labels.map(bar))]),
+    ...shown(found, question.file),
     ...(found.timings ? [waterfall(found)] : [onlyTotal(found)]),
     copies(pipeline, question));
+}
+
+function shown(found, file) {
+  if (found.boxes) return drawn(found.boxes, file);
+  if (found.areas) return coloured(found, file);
+  return [element("ol", { className: "labels" }, ...found.labels.map(bar))];
 }
 
 export function refused(place, pipeline, fault) {

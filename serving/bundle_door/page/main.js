@@ -11,7 +11,7 @@ import { watch } from "./live.js";
 const AT_ONCE = 4;
 const TITLES = {
   ensemble_python_resnet50: "ImageNet", places_ensemble: "Places",
-  cascade: "Cascade", detection: "Detection", sentiment_ensemble: "Sentiment",
+  cascade: "Cascade", detection: "Detection", segmentation: "Segmentation", sentiment_ensemble: "Sentiment",
 };
 const CANDIDATE = /_candidate$/;
 const nameOf = model => CANDIDATE.test(model) ? `${nameOf(model.replace(CANDIDATE, ""))} (candidate)` : TITLES[model] ?? model.replace(/_ensemble$/, "").replaceAll("_", " ");
@@ -96,7 +96,7 @@ async function askOne(place, pipeline, question) {
   try {
     const found = await answerOf(pipeline, question);
     answered(place, pipeline, found, question);
-    byId("spoken").textContent = `${called}: ${told(found.boxes ?? found.labels.slice(0, 1))}`;
+    byId("spoken").textContent = `${called}: ${told(found.boxes ?? found.areas ?? found.labels.slice(0, 1))}`;
   } catch (fault) {
     refused(place, pipeline, fault);
     byId("spoken").textContent = `${called}: ${fault.message}`;

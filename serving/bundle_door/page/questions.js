@@ -1,4 +1,4 @@
-// One question to one pipeline, and its answer in one form: {labels or boxes, timings, browser_ms}.
+// One question to one pipeline, and its answer in one form: {labels, boxes or areas, timings, browser_ms}.
 import { ask, refusalOf } from "./server.js";
 
 // Longer than any network here looks at; a larger one would only be sent and shrunk.
@@ -38,6 +38,18 @@ const KINDS = {
       const [left, top, right, bottom] = corners.slice(4 * number, 4 * number + 4);
       return { label, probability: scores[number], left, top, right, bottom };
     }) };
+  },
+
+  async masks(pipeline, { file }) {
+    const found = await infer(pipeline, "UINT8", [1, file.size], file, file.size);
+    const [mask, labels, shares] = ["MASK", "LABELS", "SHARES"].map(
+      name => found.find(output => output.name === name));
+    const areas = labels.data.map((label, index) => ({ label, index, probability: shares.data[index] }));
+    const [, height, width] = mask.shape;
+    return {
+      mask: { height, width, classes: mask.data },
+      areas: areas.filter(each => each.probability).sort((one, other) => other.probability - one.probability),
+    };
   },
 };
 

@@ -15,13 +15,16 @@ const client = (more = "") =>
 
 function ofPicture(pipeline, name) {
   if (pipeline.kind === "pixels") return {};
-  const asked = pipeline.kind === "boxes"
-    ? [client(), `    for box in client.detect(${JSON.stringify(name)}, ${JSON.stringify(pipeline.model)}).boxes:`,
-       "        print(box.label, box.score, box.left, box.top, box.right, box.bottom)"]
-    : [client(`, model=${JSON.stringify(pipeline.model)}`), `    for label in client.classify(${JSON.stringify(name)}).labels:`,
-       "        print(label.label, label.probability)"];
+  const words = `${JSON.stringify(name)}, ${JSON.stringify(pipeline.model)}`;
+  const asked = {
+    boxes: [client(), `    for box in client.detect(${words}).boxes:`,
+      "        print(box.label, box.score, box.left, box.top, box.right, box.bottom)"],
+    masks: [client(), `    for area in client.segment(${words}).areas:`, "        print(area.label, area.share)"],
+    pictures: [client(`, model=${JSON.stringify(pipeline.model)}`), `    for label in client.classify(${JSON.stringify(name)}).labels:`,
+      "        print(label.label, label.probability)"],
+  }[pipeline.kind];
   const python = ["from bundle_client import Client  # pip install ./client", "", ...asked, ""].join("\n");
-  if (pipeline.kind === "boxes") return { Python: python };
+  if (pipeline.kind !== "pictures") return { Python: python };
   const url = `${base()}/classify?model=${encodeURIComponent(pipeline.model)}`;
   return {
     curl: `curl${curlKey()} --data-binary @${quoted(name)} ${quoted(url)}`,

@@ -1,0 +1,72 @@
+"""What pipelines that say what is where in a picture have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from scripts.recipes import drawing
+from scripts.recipes.asking import Server, about_each
+from scripts.recipes.layout import Engine, Layout
+from scripts.recipes.parts import Batch, Count, Instances, Models
+from scripts.recipes.pictures import OfPictures
+from scripts.recipes.recipe import Export
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+from scripts.steps.fine_tuned import FineTuned
+from scripts.steps.manifest import labels_beside
+from scripts.steps.workspace import Workspace
+
+if TYPE_CHECKING:
+    from bundle_client import Client, Source
+
+TORCHVISION = "torchvision/"
+
+
+class Finds(OfPictures):
+    """By one of torchvision's networks."""
+
+    models: Models
+    source: str
+    weights: str = "default"
+    side: Count
+    batch: Batch
+    instances: Instances
+
+    def programs(self, layout: Layout) -> list[str]:
+        return [self.models.preprocessing, self.models.postprocessing]
+
+    def network_model(self, engine: Engine) -> str:
+        return f"{self.models.network}_{engine.ending}"
+
+    def transform(self, made: Workspace, layout: Layout, **more: Any) -> str:
+        """Decoded in full: from fewer pixels, something else is found."""
+        from bundle_serving.pictures import Transform  # which loads Pillow
+
+        megapixels = layout.decoding.max_megapixels
+        how = Transform(**made.manifest.transform, decode="full", max_megapixels=megapixels, **more)
+        return how.dump()
+
+    def of_torchvision(
+        self, step: str, kind: type[FineTuned], settings: Settings, engine: Engine, **more: Any
+    ) -> Export:
+        weights = str(settings.value(self.setting)) if self.setting else self.weights
+        arch = self.source.removeprefix(TORCHVISION)
+        spec = kind(arch, weights, engine.export, labels_beside(weights), **more)
+        return Export(step, spec.words, spec, self.setting not in settings.given)
+
+    def about(
+        self, server: Server, asked: Sequence[str], ask: Callable[[Client, bytes, str], str]
+    ) -> int:
+        """`ask`: the bytes of a picture, and its name -> what is printed of the answer."""
+        from bundle_client.settings import MAX_BYTES, TIMEOUT_S
+        from bundle_client.sources import PICTURES, name_of, named, read
+
+        def of_file(client: Client, source: Source) -> str:
+            with named(source):
+                return ask(client, read(source, MAX_BYTES, TIMEOUT_S), name_of(source))
+
+        return about_each(server, asked, PICTURES, of_file)
+
+    def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
+        drawing.require(asked, arguments.load(environment).out)

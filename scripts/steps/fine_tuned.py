@@ -1,0 +1,89 @@
+"""A network of torchvision's that is no classifier: its architecture, weights and labels."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from scripts.base.errors import NoWeights, UserError
+from scripts.steps.manifest import MAKERS, NOTHING, lines_of, of_file, of_labels, pinned
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    arch: str
+    weights: str  # "default" (torchvision's own), "random", or a file
+    precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
+    labels: Path | None = None  # of a file's classes
+
+    setting: ClassVar[str]  # names the weights
+
+    @property
+    def untrained(self) -> bool:
+        return self.weights == "random"
+
+    @property
+    def is_file(self) -> bool:
+        return self.weights not in ("default", "random")
+
+    @property
+    def words(self) -> list[str | Path]:
+        """The step's arguments."""
+        weights = Path(self.weights) if self.is_file else self.weights
+        words = ["--arch", self.arch, "--weights", weights, "--precision", self.precision]
+        return [*words, *(("--labels", self.labels) if self.labels else ())]
+
+    @property
+    def ways_out(self) -> str:
+        return (
+            f"give a .pth or .safetensors file ({self.setting}=street.pth), or try it untrained "
+            f"({self.setting}=random)"
+        )
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        weights = {"source": self.weights}
+        if self.is_file:
+            weights = of_file(Path(self.weights), before.get("weights"))
+            if not weights:
+                raise NoWeights(f"there is no weights file at {self.weights}", self.ways_out)
+        return {
+            "arch": self.arch,
+            "weights": weights,
+            "precision": self.precision,
+            "labels": of_labels(self.labels, before) if self.labels else None,
+            "versions": pinned(*MAKERS),
+        }
+
+    def names(self, classes: int, published: list[str], besides: str = "") -> list[str]:
+        """Of a file's classes."""
+        named = lines_of(self.labels)
+        if not named and classes == len(published):
+            return published
+        if named and len(named) != classes:
+            raise UserError(
+                f"{self.labels} has {len(named)} labels, and {Path(self.weights).name} "
+                f"{classes} classes{besides}",
+                "give one label per line, in the order of the training",
+            )
+        return named or [f"class {number}" for number in range(1, classes + 1)]
+
+
+@dataclass(frozen=True)
+class Segmenter(FineTuned):
+    """Its labels are by the number of the class, the background's too."""
+
+    setting: ClassVar[str] = "SEGMENTATION"
+
+
+def parser(about: str, precisions: Iterable[str]) -> argparse.ArgumentParser:
+    """Of a step that exports one."""
+    made = argparse.ArgumentParser(description=about.splitlines()[0])
+    made.add_argument("--arch", required=True)
+    made.add_argument("--weights", required=True, help="default, random, or a file")
+    made.add_argument("--labels", type=Path, help="one per line")
+    made.add_argument("--precision", choices=precisions, default="fp32")
+    made.add_argument("--out", type=Path, required=True)
+    return made

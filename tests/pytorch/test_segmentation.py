@@ -1,0 +1,60 @@
+"""The class of each pixel, held against torchvision's own network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bundle_serving.agreement import of_masks
+from bundle_serving.pictures import Transform, to_pixels
+from scripts.base.errors import UserError
+from scripts.recipes.kinds.segmentation import Segmentation
+from scripts.recipes.schema import load
+from scripts.steps import segmenters
+from scripts.steps.fine_tuned import Segmenter
+from scripts.steps.segmenters import Classes, Whole
+from tests.pipelines import LRASPP, masks_by_torchvision, of_mixed_shapes
+from tests.project import ROOT
+
+
+@pytest.fixture(scope="module")
+def whole() -> Whole:
+    return segmenters.build(Segmenter(LRASPP, "random"))
+
+
+def test_pixels_are_of_torchvisions_classes(whole: Whole, tmp_path: Path) -> None:
+    recipe = load(ROOT / "recipes" / "segmentation.yaml")
+    assert isinstance(recipe, Segmentation)
+    assert whole.network.transform["resize"] == recipe.side
+    how = Transform(**whole.network.transform, decode="full", longest=recipe.longest)
+    photos, classes = of_mixed_shapes(tmp_path), Classes(whole.network).eval()
+    with torch.inference_mode():
+        found = [
+            classes(torch.from_numpy(to_pixels(photo.read_bytes(), how)[None])).numpy()
+            for photo in photos
+        ]
+    agreement = of_masks(masks_by_torchvision(whole, photos), found)
+    assert agreement.top1_equal == len(photos) and agreement.max_difference < 0.001
+
+
+def test_weights_of_the_users_own(tmp_path: Path) -> None:
+    """As many classes as the file has, called what stands beside it."""
+    weights, labels = tmp_path / "street.pth", tmp_path / "street.txt"
+    torch.save(segmenters._module(LRASPP, 3).state_dict(), weights)
+    numbered = segmenters.build(Segmenter(LRASPP, str(weights))).network
+    assert numbered.labels == ["class 1", "class 2", "class 3"]
+    labels.write_text("road\npavement\nsky\n")
+    named = segmenters.build(Segmenter(LRASPP, str(weights), labels=labels)).network
+    assert named.labels == ["road", "pavement", "sky"]
+    labels.write_text("road\nsky\n")
+    with pytest.raises(UserError, match=r"has 2 labels, and street.pth 3 classes"):
+        segmenters.build(Segmenter(LRASPP, str(weights), labels=labels))
+    torch.save({"fc.weight": torch.zeros(3, 3)}, weights)
+    with pytest.raises(UserError, match=f"has no weights of {LRASPP}"):
+        segmenters.build(Segmenter(LRASPP, str(weights)))
+    torch.save({segmenters.SCORES: np.zeros(257).tolist()}, weights)
+    with pytest.raises(UserError, match="has 257 classes, and a mask at most 256"):
+        segmenters.build(Segmenter(LRASPP, str(weights)))
