@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scripts.recipes.layout import Share
-from scripts.recipes.parts import Batch
+
+if TYPE_CHECKING:  # which loads pydantic, and commands that only ask read no recipe
+    from scripts.recipes.parts import Batch
 
 NEWEST_VERSION = "version_policy { latest { num_versions: 1 } }"
 EVERY_VERSION = "version_policy { all { } }"

@@ -78,8 +78,9 @@ def test_what_keda_asks_is_how_many_requests_are_in_flight(served: Project, tmp_
         watching(served, tmp_path / "data") as prometheus,
         clients(served.http, served.grpc, AT_A_TIME),
     ):
-        # Half of them ask over HTTP, half over gRPC.
-        wait_until(lambda: in_flight() > 0.7 * AT_A_TIME, "all of them to count", 120)
+        # Half of them ask over HTTP, half over gRPC: one half alone is not enough. On a busy
+        # machine the clients too take their time between two questions.
+        wait_until(lambda: in_flight() > 0.55 * AT_A_TIME, "all of them to count", 120)
         assert in_flight() < 1.2 * AT_A_TIME
 
 

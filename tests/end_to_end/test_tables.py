@@ -31,10 +31,8 @@ def trained(path: Path, seed: int) -> xgboost.Booster:
 
 @pytest.fixture
 def own(served: Project) -> Iterator[Project]:
-    settings = {
-        name: served.settings[name] for name in served.settings.keys() - {"ARCH", "WEIGHTS"}
-    }
-    project = replace(served, settings=settings)
+    kept = served.settings.keys() - {"ARCH", "WEIGHTS", "SAMPLES"}
+    project = replace(served, settings={name: served.settings[name] for name in kept})
     yield project
     project.make("remove-model", NAME="flowers")
 

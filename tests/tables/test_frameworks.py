@@ -131,7 +131,7 @@ REFUSED = {
         of_scikit_learn(
             ensemble.RandomForestClassifier(2), np.stack([KINDS == 1, KINDS == 2], axis=1)
         ),
-        "cannot be converted to ONNX",
+        "gives 4 numbers for 2 classes",
     ),
     "code of the user's own": (
         of_scikit_learn(
