@@ -201,7 +201,7 @@ check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests,
 	@$(PYTEST) tests/unit tests/client $(or $(ARGS),-m "not long")
 
 test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipeline end to end on a real server (ARGS="-k exif")
-	@$(PYTEST) $(or $(ARGS),-n 3 -m "not long")
+	@$(PYTEST) $(or $(ARGS),-m "not long")
 
 test-all: lint $(LAYER)/test $(APART) ## The same, plus the long tests: rollouts under load, S3 faults, rehearsals
 	@$(PYTEST) -n 3
