@@ -36,15 +36,15 @@ def main() -> int:
     from scripts.recipes import pipelines
 
     pipeline = pipelines.asked()
-    asked = about(pipeline.recipe.asked_about)
+    asked = about(pipeline.recipe.asked_about, f"classify MODEL={pipeline.name}")
     pipeline.recipe.require_asked(asked, os.environ)
     return pipeline.recipe.ask(ask.of(running(pipeline)), asked, os.environ)
 
 
-def about(setting: str) -> list[str]:
+def about(setting: str, command: str = "classify") -> list[str]:
     value = os.environ.get(setting, "")
     if setting in pictures.EXAMPLES:
-        return pictures.named(value, setting=setting)
+        return pictures.named(value, command, setting)
     if setting in ("INPUTS", "IN"):
         return [value] if value else []
     if not value:

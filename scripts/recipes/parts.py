@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from scripts.recipes.layout import CPU, GPU
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 Count = Annotated[int, Field(ge=1)]
@@ -26,6 +29,24 @@ class Models(Ensemble):
     preprocessing: Name
     network: Name
     postprocessing: Name
+
+    def configs(
+        self,
+        preprocessing: str,
+        network: str,
+        network_on_gpu: str,
+        postprocessing: str,
+        ensemble: Callable[[str], str],
+    ) -> dict[str, str]:
+        """Path in the repository -> text, where each engine has a network of its own."""
+        return {
+            f"{self.preprocessing}/config.pbtxt": preprocessing,
+            f"{self.network}_{CPU.ending}/config.pbtxt": network,
+            f"{self.network}_{GPU.ending}/config.pbtxt": network_on_gpu,
+            f"{self.postprocessing}/config.pbtxt": postprocessing,
+            f"{self.ensemble}/config.pbtxt": ensemble(GPU.ending),
+            f"{self.ensemble}/configs/cpu.pbtxt": ensemble(CPU.ending),
+        }
 
 
 class Batch(Part):

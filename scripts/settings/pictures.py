@@ -13,7 +13,7 @@ from scripts.base.errors import UserError
 
 EXAMPLES = {
     "IMG": ("picture", "IMG=photo.jpg"),
-    "SOUND": ("sound", "MODEL=sounds SOUND=bell.wav"),
+    "SOUND": ("sound", "SOUND=bell.wav"),
 }
 
 

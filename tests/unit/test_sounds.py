@@ -174,7 +174,7 @@ def test_how_sounds_are_heard_is_part_of_what_is_trained() -> None:
 
 def test_what_sound_may_be(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no sound given") as refused:
-        pictures.named("", setting="SOUND")
+        pictures.named("", "classify MODEL=sounds", "SOUND")
     assert "MODEL=sounds SOUND=bell.wav" in refused.value.remedy
     with pytest.raises(UserError, match=r"SOUND=.*\*.wav matches no file"):
         pictures.named(f"{tmp_path}/*.wav", setting="SOUND")

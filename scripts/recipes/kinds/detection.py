@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -132,17 +133,15 @@ class Detection(Finds):
 
 def configs(recipe: Detection) -> dict[str, str]:
     """Path in the repository -> text."""
-    models = recipe.models
     rules = json.dumps(recipe.boxes.model_dump(), indent=2) + "\n"
-    return {
-        f"{models.preprocessing}/config.pbtxt": preprocessing(recipe),
-        f"{models.network}_{CPU.ending}/config.pbtxt": network(recipe),
-        f"{models.network}_{GPU.ending}/config.pbtxt": network_on_gpu(recipe),
-        f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
-        f"{models.postprocessing}/1/rules.json": rules,
-        f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
-        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
-    }
+    usual = recipe.models.configs(
+        preprocessing(recipe),
+        network(recipe),
+        network_on_gpu(recipe),
+        postprocessing(recipe),
+        partial(ensemble, recipe),
+    )
+    return usual | {f"{recipe.models.postprocessing}/1/rules.json": rules}
 
 
 def _file(length: int = -1) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -315,15 +316,16 @@ def _require_for_ir(name: str, precision: str, engine: Engine) -> None:
 def configs(recipe: Image, warmup_bytes: int) -> dict[str, str]:
     """Path in the repository -> text."""
     models = recipe.models
-    return {
-        f"{models.preprocessing}/config.pbtxt": preprocessing(recipe, warmup_bytes),
+    usual = recipe.models.configs(
+        preprocessing(recipe, warmup_bytes),
+        network(recipe),
+        network_on_gpu(recipe),
+        postprocessing(recipe),
+        partial(ensemble, recipe),
+    )
+    return usual | {
         f"{models.preprocessing}_dali/config.pbtxt": preprocessing_on_gpu(recipe, warmup_bytes),
-        f"{models.network}_{CPU.ending}/config.pbtxt": network(recipe),
         f"{models.network}_{CPU.ending}/configs/{ONE_STEP}.pbtxt": one_step(recipe, warmup_bytes),
-        f"{models.network}_{GPU.ending}/config.pbtxt": network_on_gpu(recipe),
-        f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
-        f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
-        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
         f"{models.ensemble}/configs/{ONE_STEP}.pbtxt": ensemble_of_one_step(recipe),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from bundle_serving import golden
@@ -112,15 +113,13 @@ class Segmentation(Finds):
 
 def configs(recipe: Segmentation) -> dict[str, str]:
     """Path in the repository -> text."""
-    models = recipe.models
-    return {
-        f"{models.preprocessing}/config.pbtxt": preprocessing(recipe),
-        f"{models.network}_{CPU.ending}/config.pbtxt": network(recipe),
-        f"{models.network}_{GPU.ending}/config.pbtxt": network_on_gpu(recipe),
-        f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
-        f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
-        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
-    }
+    return recipe.models.configs(
+        preprocessing(recipe),
+        network(recipe),
+        network_on_gpu(recipe),
+        postprocessing(recipe),
+        partial(ensemble, recipe),
+    )
 
 
 def _file(length: int = -1) -> Tensor:

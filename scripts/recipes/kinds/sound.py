@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -159,15 +160,13 @@ class Sound(Recipe):
 
 def configs(recipe: Sound) -> dict[str, str]:
     """Path in the repository -> text."""
-    models = recipe.models
-    return {
-        f"{models.preprocessing}/config.pbtxt": preprocessing(recipe),
-        f"{models.network}_{CPU.ending}/config.pbtxt": network(recipe),
-        f"{models.network}_{GPU.ending}/config.pbtxt": network_on_gpu(recipe),
-        f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
-        f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
-        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
-    }
+    return recipe.models.configs(
+        preprocessing(recipe),
+        network(recipe),
+        network_on_gpu(recipe),
+        postprocessing(recipe),
+        partial(ensemble, recipe),
+    )
 
 
 def _file(length: int = -1) -> Tensor:

@@ -7,6 +7,7 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -128,16 +129,17 @@ class Text(Recipe):
 
 def configs(recipe: Text) -> dict[str, str]:
     """Path in the repository -> text."""
-    models = recipe.models
-    return {
-        f"{models.preprocessing}/config.pbtxt": preprocessing(recipe),
-        f"{models.preprocessing}/1/{RECIPE_FILE}": how_to_tokenise(recipe),
-        f"{models.preprocessing}/warmup/text": serialised(recipe.warmup),
-        f"{models.network}_{CPU.ending}/config.pbtxt": network(recipe),
-        f"{models.network}_{GPU.ending}/config.pbtxt": network_on_gpu(recipe),
-        f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
-        f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
-        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
+    first = recipe.models.preprocessing
+    usual = recipe.models.configs(
+        preprocessing(recipe),
+        network(recipe),
+        network_on_gpu(recipe),
+        postprocessing(recipe),
+        partial(ensemble, recipe),
+    )
+    return usual | {
+        f"{first}/1/{RECIPE_FILE}": how_to_tokenise(recipe),
+        f"{first}/warmup/text": serialised(recipe.warmup),
     }
 
 
