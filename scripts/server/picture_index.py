@@ -86,7 +86,9 @@ class PictureIndex:
         first = max(self._paths, default=-1) + 1
         keys = range(first, first + len(pictures))
         if keys:
-            self._graph.add(np.array(keys, np.uint64), vectors)
+            # By one thread: of what several add at once, some is never found again. To make the
+            # vectors takes far longer.
+            self._graph.add(np.array(keys, np.uint64), vectors, threads=1)
         for key, (path, its) in zip(keys, pictures.items(), strict=True):
             self._know(key, path, its)
 
