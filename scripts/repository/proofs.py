@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bundle_serving import proof
-from bundle_serving.infer import Answer
 from scripts.base import files
 from scripts.base.paths import ROOT
 from scripts.repository.archive import Version
-from scripts.steps import gate
+
+if TYPE_CHECKING:
+    from bundle_serving.infer import Answer
 
 FOLDER = ROOT / "build" / "swarm" / "proofs"
 # Docker's configs have at most 500 kB.
@@ -26,6 +27,9 @@ def path(ensemble: str, version: int) -> Path:
 def write(version: Version, answers: Sequence[Answer]) -> None:
     """The smallest requests, as many as go in. What a borrowed network answered is proved in its
     own pipeline."""
+    from bundle_serving import proof  # which loads numpy, as gate does
+    from scripts.steps import gate
+
     recipe = version.pipeline.recipe
     questions = recipe.golden(version.workspace)
     own = [

@@ -21,6 +21,7 @@ ENVOY_ADMIN = "envoy-admin"
 STEPS, STEPS_VARIABLE = "steps", "BUNDLE_STEP_REPORTS"
 TRITONS_HTTP = "triton-http"  # for the gate, which checks a candidate alone
 
+USUAL = "sockets"
 # Names the sockets' folder, if its path in `run_dir` would be too long.
 ELSEWHERE = "sockets.path"
 
@@ -34,7 +35,7 @@ class NotPrivate(RuntimeError):
 
 def folder(run_dir: Path) -> Path:
     """The folder with the sockets of the server in `run_dir`, created if missing."""
-    usual = run_dir.absolute() / "sockets"
+    usual = run_dir.absolute() / USUAL
     if _fits(usual):
         usual.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _private(usual)
@@ -42,7 +43,9 @@ def folder(run_dir: Path) -> Path:
 
 
 def forget(run_dir: Path) -> None:
-    """Removes the folder if it is outside of `run_dir`; no server runs there any more."""
+    """Removes the folder; no server runs there any more. What is in `run_dir` may be given to
+    another user, under whom a container runs."""
+    shutil.rmtree(run_dir / USUAL, ignore_errors=True)
     note = run_dir / ELSEWHERE
     if note.exists():
         shutil.rmtree(note.read_text(), ignore_errors=True)

@@ -52,6 +52,13 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
         sockets.folder(tmp_path)
 
 
+def test_the_folder_goes_with_its_server(tmp_path: Path) -> None:
+    """A later one may be of another user."""
+    (sockets.folder(tmp_path) / sockets.METRICS).touch()
+    sockets.forget(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_short_folder_goes_with_its_server(
     deep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
