@@ -75,7 +75,8 @@ def wait_until(true: Callable[[], Any], what: str, seconds: float = 300) -> Any:
 
 
 def default_settings() -> dict[str, str]:
-    """A small network; with real weights where there are some."""
+    """A small network; with real weights where there are some. Three steps, so that each can be
+    asked, harmed and replaced by itself; test_one_step.py has one."""
     http, grpc, metrics = free_ports(3)
     weights = ASSETS / "weights" / "mobilenet_v2_imagenet.safetensors" if ASSETS else "random"
     return {
@@ -85,6 +86,7 @@ def default_settings() -> dict[str, str]:
         "HTTP_PORT": str(http),
         "GRPC_PORT": str(grpc),
         "METRICS_PORT": str(metrics),
+        "STEPS": "3",
         "CA_BUNDLE": os.environ.get("CA_BUNDLE", ""),
     }
 

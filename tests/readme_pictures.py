@@ -40,6 +40,7 @@ def main() -> int:
         ports = {"HTTP_PORT": "8000", "GRPC_PORT": "8001", "METRICS_PORT": "8002"}
         project = Project.copy(Path(scratch) / "triton-bundle", FLAVOUR="local", **ports)
         weights = Path(project.settings.pop("WEIGHTS"))
+        del project.settings["STEPS"]  # as a user has it
         shutil.copy(weights, project.path / "mobilenet_v2.safetensors")
         shutil.copy(ASSETS / "images" / "vulture.jpeg", project.path)
         try:

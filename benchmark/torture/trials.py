@@ -21,7 +21,7 @@ import grpc
 from benchmark.torture import flood, messages, pictures
 from benchmark.torture.own_server import Own
 from benchmark.torture.requests import HARMLESS, RAW, Hostile, attacks, mutants, status_of
-from benchmark.torture.subject import Subject, harm
+from benchmark.torture.subject import PARTS, Subject, harm
 
 SEED = 15
 TRIAL_S = 5
@@ -216,7 +216,8 @@ def _full_disk(disk: Path) -> Callable[[Subject, Progress], str]:
     """And a model's process is killed meanwhile."""
 
     def run(subject: Subject, progress: Progress) -> str:
-        before, victim = subject.wanted(), subject.running()["postprocessing"][0]
+        before, running = subject.wanted(), subject.running()
+        victim = next(running[name][0] for name in running if name not in PARTS)
         with _filled(disk):
             progress("a model's process is killed")
             harm(victim, signal.SIGKILL)

@@ -26,7 +26,7 @@ from scripts.base.paths import ROOT
 from scripts.measuring import photos
 from scripts.measuring.perf_analyzer import at_hand, require
 from scripts.recipes import pipelines
-from scripts.recipes.layout import CPU, Share
+from scripts.recipes.layout import CPU, Share, in_one_step
 from scripts.repository.model_folders import lay_out
 from scripts.server import engines
 from scripts.server.layouts import layout
@@ -121,7 +121,7 @@ def tune(stack: Stack, settings: Settings, goal: Goal, seconds: float) -> int:
             console.note(f"{max(0, left):.0f} s of the search left")
             return left > arena.duel_seconds * (1 + FINAL_ROUNDS / ROUNDS)
 
-        search = axes(settings.cores, list(made), settings.steps == "1")
+        search = axes(settings.cores, list(made), in_one_step(settings.steps, CPU))
         best = descend(start, search, arena.beats, time_is_left)
         if best != start:
             console.note(f"final comparison: {best} against the current settings")

@@ -67,11 +67,19 @@ class Layout:
     one_step: bool = False  # of an image pipeline: the network's model does all
 
 
+def in_one_step(steps: str, engine: Engine) -> bool:
+    """Whether STEPS has an image pipeline's pictures go through one model: on a GPU, the network is
+    a step of its own."""
+    return steps == "1" or (steps == "auto" and engine is CPU)
+
+
 def precision_of(made: Workspace, engine: Engine) -> str:
     """The precision that a network computes in."""
     if not made.onnx.is_dir():
         return "fp32"
     if engine is not GPU:
         return str(made.decision["precision"])
+    if made.forest:
+        return "fp32"
     # TensorRT's default for float32.
     return "tf32" if made.manifest.identity["precision"] == "fp32" else "fp16"

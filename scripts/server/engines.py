@@ -34,7 +34,7 @@ TIMING_CACHE = CACHE / "timing.cache"
 CANDIDATE = ROOT / "build" / "candidate"
 # What the result of a step takes, with its draft, for a network of 25 million weights.
 STEP_MB = 300
-GATE = "gate.txt"  # beside a plan: which combinations have passed the gate
+GATE = "gate.txt"  # beside a plan, or trees: which combinations have passed the gate
 
 
 def of(stack: Stack) -> Engine:
@@ -53,7 +53,8 @@ def make(
         return
     if of(stack) is GPU:
         on_gpu = cast("GpuStack", stack)
-        _build_plan(on_gpu, settings, layout, pipeline, made)
+        if not made.forest:
+            _build_plan(on_gpu, settings, layout, pipeline, made)
         _pass_the_gate(on_gpu, settings, layout, pipeline, made)
     else:
         prove(stack, settings, pipeline, made)
@@ -169,27 +170,33 @@ def _build_plan(
 def _pass_the_gate(
     stack: GpuStack, settings: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
 ) -> None:
-    """Serves the plan from a separate repository and compares its answers. A plan that has passed
-    is not checked again."""
+    """Serves it from a separate repository and compares its answers. What has passed is not checked
+    again."""
     if has_passed(made, layout):
         return
-    console.note("accuracy gate: the plan and the whole ensemble against PyTorch")
+    console.note("accuracy gate: the network and the whole ensemble against the original")
     lay_out = partial(model_folders.lay_out, pipeline, made, layout)
     prove_served(stack, settings.start_timeout, layout, pipeline, made, lay_out)
     note_passed(made, layout)
 
 
 def has_passed(made: Workspace, layout: Layout) -> bool:
-    passed = made.plan / GATE
+    passed = _passed(made)
     return passed.exists() and passed.read_text() == _asked(made, layout)
 
 
 def note_passed(made: Workspace, layout: Layout) -> None:
-    files.write(made.plan / GATE, _asked(made, layout))
+    files.write(_passed(made), _asked(made, layout))
+
+
+def _passed(made: Workspace) -> Path:
+    return (made.onnx if made.forest else made.plan) / GATE
 
 
 def _asked(made: Workspace, layout: Layout) -> str:
     """What the gate checks: this plan together with these steps."""
+    if made.forest:
+        return str(made.manifest.onnx["forest"])
     plan_hash = json.loads((made.plan / "manifest.json").read_text())["plan"]["sha256"]
     after = " before scores that stay" if layout.scores_stay else ""
     return f"{plan_hash} behind {layout.decoding.step}{after}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.layout import CPU, Decoding, Engine, Layout, Share
+from scripts.recipes.layout import CPU, Decoding, Engine, Layout, Share, in_one_step
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import live, model_folders
 from scripts.repository.archive import Version
@@ -20,7 +20,7 @@ from scripts.stacks import admin_key, exposure
 from scripts.stacks.flavour import Stack
 
 # The network's hash is in the manifest beside it.
-NOT_HASHED = (".onnx", ".plan", ".pyc")
+NOT_HASHED = (".onnx", ".plan", ".tl", ".pyc")
 
 
 def lay_out(version: Version, how: Layout, target: Path) -> None:
@@ -37,7 +37,7 @@ def layout(settings: Settings, engine: Engine) -> Layout:
     decoding = Decoding(settings.preprocess, settings.decode, settings.max_megapixels)
     if engine is CPU:
         shares = preprocessing, Share.network(settings)
-        return Layout(engine, decoding, *shares, one_step=settings.steps == "1")
+        return Layout(engine, decoding, *shares, one_step=in_one_step(settings.steps, engine))
     if settings.steps == "1":
         raise UserError(
             "STEPS=1 is for a CPU: on a GPU the network is a step of its own", "use STEPS=3"

@@ -126,9 +126,9 @@ class Served(Group):
         EMBEDDINGS,
     )
     steps = choice(
-        ("3", "1"),
+        ("auto", "1", "3"),
         """3: pictures are decoded, computed and turned into probabilities by three models. 1: by
-        one, which is faster on a CPU; see docs/tuning.md.""",
+        one, which is faster on a CPU; see docs/tuning.md. auto: 1 on a CPU, 3 on a GPU.""",
         VERSION,
     )
     samples = path(

@@ -5,7 +5,7 @@ The numbers are estimates, on the safe side of what `make torture` measures.
 
 from __future__ import annotations
 
-from scripts.recipes.layout import Share
+from scripts.recipes.layout import CPU, Share, in_one_step
 from scripts.settings.settings import Settings
 
 # Server, door and keeper at rest, with a few pipelines.
@@ -22,7 +22,7 @@ BYTES_A_PIXEL, SMALL_MB = 16, 100
 
 def limit_mb(settings: Settings) -> int:
     decoding = BYTES_A_PIXEL * settings.max_megapixels + SMALL_MB
-    one_step = settings.steps == "1"
+    one_step = in_one_step(settings.steps, CPU)
     decoders = (Share.network if one_step else Share.preprocessing)(settings).instances
     remembering = Share.network(settings).instances + (0 if one_step else decoders)
     return round(

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.long
 
 # Somebody's who is not root, and none of this machine's.
 OWNER = 12_345
-SMALL = {"ARCH": "squeezenet1_1", "WEIGHTS": "random"}
+SMALL = {"ARCH": "squeezenet1_1", "WEIGHTS": "random", "STEPS": "auto"}
 
 
 @pytest.fixture(scope="module", autouse=True)

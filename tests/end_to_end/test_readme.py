@@ -29,7 +29,7 @@ def blocks(heading: str, page: str = README) -> list[str]:
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A fresh copy with nothing installed, no setting but free ports, and no Docker."""
     project = Project.bare(tmp_path_factory.mktemp("newcomer"), FLAVOUR="local")
-    for name in ("ARCH", "WEIGHTS", "SAMPLES", "CA_BUNDLE"):
+    for name in ("ARCH", "WEIGHTS", "SAMPLES", "CA_BUNDLE", "STEPS"):
         project.settings.pop(name)
     yield project
     if (project.path / ".venv").exists():

@@ -17,7 +17,6 @@ from bundle_serving.decoder import Decoder
 from bundle_serving.one_step import COMPUTE, DECODE, READ, OneStep
 from bundle_serving.pictures import PictureError, Transform, to_pixels
 from bundle_serving.scores import ScoresError, softmax
-from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, GPU
@@ -28,8 +27,6 @@ from scripts.rollout.preflight import require_sound
 from scripts.server import layouts
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks.memory import limit_mb
-from scripts.steps.manifest import Manifest
-from scripts.steps.workspace import Workspace
 from tests.project import ROOT, picture
 
 HOW = Transform(resize=8, crop=8)
@@ -152,7 +149,10 @@ def test_the_one_step_is_the_ensembles() -> None:
 
 def test_a_gpu_keeps_its_three_steps() -> None:
     settings = Settings(DEFAULTS | {"STEPS": "1"})
-    assert layouts.layout(settings, CPU).one_step
+    assert (
+        layouts.layout(settings, CPU).one_step and layouts.layout(Settings(DEFAULTS), CPU).one_step
+    )
+    assert not layouts.layout(Settings(DEFAULTS), GPU).one_step
     with pytest.raises(UserError, match="STEPS=1 is for a CPU"):
         layouts.layout(settings, GPU)
 
@@ -173,16 +173,14 @@ def test_folders_of_an_earlier_release_are_to_be_written_again(
     monkeypatch.setenv("OWN", str(tmp_path))
     recipe = custom.recipe("birds", {"ARCH": "resnet18", "WEIGHTS": "random"})
     write(recipe, tmp_path / "model_repository")
-    made = Workspace(tmp_path / "made")
-    onnx = {"classes": recipe.classes, "together": True}
-    manifest = Manifest({"arch": "resnet18"}, True, {"crop": 224}, onnx, check={})
-    files.write(made.onnx / "manifest.json", manifest.dump())
-    one = Settings(DEFAULTS | {"STEPS": "1"})
-    recipe.require(made, one, tmp_path)
+    one, three = (
+        layouts.layout(Settings(DEFAULTS | {"STEPS": steps}), CPU) for steps in ("auto", "3")
+    )
+    assert recipe.variant("birds_onnx", one) == "one_step"
     (tmp_path / "model_repository" / "birds_onnx" / "configs" / "one_step.pbtxt").unlink()
-    recipe.require(made, Settings(DEFAULTS), tmp_path)
+    assert recipe.variant("birds_onnx", three) != "one_step"
     with pytest.raises(UserError, match="birds_onnx was written by an earlier release") as refused:
-        recipe.require(made, one, tmp_path)
+        recipe.variant("birds_onnx", one)
     assert "scripts.recipes.write" in str(refused.value.remedy)
 
 

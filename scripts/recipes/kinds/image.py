@@ -144,9 +144,15 @@ class Image(OfPictures):
 
     def variant(self, model: str, layout: Layout) -> str:
         both = (self.ensemble, self.network_model(CPU))
-        if layout.one_step and model in both:
-            return ONE_STEP
-        return super().variant(model, layout)
+        if not (layout.one_step and model in both):
+            return super().variant(model, layout)
+        if not (folders.model_folder(model) / "configs" / f"{ONE_STEP}.pbtxt").exists():
+            raise UserError(
+                f"{model} was written by an earlier release, without what STEPS=1 needs",
+                "use STEPS=3, or write it again: .venv/bin/python -m scripts.recipes.write "
+                f"--recipe own/recipes/{self.ensemble}.yaml --out own/model_repository",
+            )
+        return ONE_STEP
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
         pixels = [3, *sides(made.manifest.transform["crop"])]
@@ -259,17 +265,6 @@ class Image(OfPictures):
             )
         if settings.preprocess == "dali":
             self._require_dali(name)
-        if settings.steps == "1":
-            self._require_one_step()
-
-    def _require_one_step(self) -> None:
-        folder = folders.model_folder(self.network_model(CPU))
-        if folder.is_dir() and not (folder / "configs" / f"{ONE_STEP}.pbtxt").exists():
-            raise UserError(
-                f"{folder.name} was written by an earlier release, without what STEPS=1 needs",
-                "write it again: .venv/bin/python -m scripts.recipes.write "
-                f"--recipe own/recipes/{self.ensemble}.yaml --out own/model_repository",
-            )
 
     def _require_dali(self, name: str) -> None:
         how = self.pictures
