@@ -12,7 +12,7 @@ import argparse
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -21,12 +21,13 @@ import numpy as np
 
 from benchmark.foreign import graphs
 from benchmark.foreign.adopted import Outcome, outcome
-from benchmark.foreign.case import Case, pictures
-from bundle_client import Client
+from benchmark.foreign.case import Boxes, Case, Truth, farthest, pictures
+from bundle_client import Box, Client
 from scripts import bootstrap
 from scripts.base import files
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
+from scripts.recipes.kinds.detection import Detection
 from scripts.recipes.kinds.image import Image
 from scripts.server import ask
 from scripts.server.running import running_server
@@ -63,9 +64,9 @@ def main() -> int:
 
 
 def chosen(only: list[str]) -> Iterator[Case]:
-    from benchmark.foreign import libraries
+    from benchmark.foreign import detectors, libraries
 
-    for case in (*graphs.CASES, *libraries.CASES):
+    for case in (*graphs.CASES, *libraries.CASES, *detectors.CASES):
         if not only or any(part in f"{case.origin} {case.name}" for part in only):
             yield case
 
@@ -82,6 +83,8 @@ def served(case: Case, folder: Path, asked: list[bytes], server: State) -> Outco
         return Outcome(errors[0].removeprefix("error: "))
     try:
         recipe = pipelines.named(NAME).recipe
+        if isinstance(recipe, Detection):
+            return found_in(asked, truth, recipe, server)
         assert isinstance(recipe, Image)
         expected = np.stack([truth(file) for file in asked])
         answered = np.full(expected.shape, np.nan)
@@ -93,6 +96,23 @@ def served(case: Case, folder: Path, asked: list[bytes], server: State) -> Outco
         return Outcome("", difference, recipe.answers, recipe.batch.max > 1)
     finally:
         make("remove-model", NAME=NAME)
+
+
+def found_in(asked: list[bytes], truth: Truth, recipe: Detection, server: State) -> Outcome:
+    with Client(**ask.known(server.http), model=NAME) as client:
+        answers = [boxes(client.detect(file).boxes) for file in asked]
+    threshold = recipe.boxes.threshold
+    pairs = zip(map(truth, asked), answers, strict=True)
+    return Outcome("", max(farthest(*pair, threshold) for pair in pairs), "boxes")
+
+
+def boxes(found: Sequence[Box]) -> Boxes:
+    corners = [(box.left, box.top, box.right, box.bottom) for box in found]
+    return {
+        "BOXES": np.array([corners], np.float32),
+        "LABELS": np.array([[box.label.encode() for box in found]]),
+        "SCORES": np.array([[box.score for box in found]]),
+    }
 
 
 def make(command: str, **words: str) -> subprocess.CompletedProcess[str]:

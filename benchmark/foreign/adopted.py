@@ -4,22 +4,29 @@ what the pipeline's steps then answer."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmark.foreign.case import Array, Case
+from benchmark.foreign.case import Array, Boxes, Case, Truth, farthest
+from bundle_serving import detection
+from bundle_serving.detection import Rules
 from bundle_serving.networks import network_in
 from bundle_serving.openvino_engine import Engine
-from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.pictures import Transform, to_pixels, to_pixels_and_size
 from bundle_serving.scores import READINGS
 from scripts.base.errors import UserError
+from scripts.recipes.kinds.detection import Detection
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU
+from scripts.recipes.pbtxt import LABELS
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps import adopt, engine, metadata
+from scripts.steps.detection import ANCHORS
+from scripts.steps.detr.source import Detr
 from scripts.steps.manifest import Foreign
 from scripts.steps.workspace import Workspace
 
@@ -40,11 +47,39 @@ def outcome(case: Case, folder: Path, files: list[bytes]) -> Outcome:
     """Any exception but a refusal is a fault of ours, and passes."""
     truth = case.make(folder)
     try:
+        if case.finds:
+            return _of_detector(case.words(folder), folder, files, truth)
         recipe, made = adopted(case.words(folder), folder)
     except UserError as fault:
         return Outcome(f"{fault.cause}; {fault.remedy}")
     difference = float(np.abs(answers(recipe, made, files) - np.stack([*map(truth, files)])).max())
     return Outcome("", difference, recipe.answers, recipe.batch.max > 1)
+
+
+def _of_detector(words: dict[str, str], folder: Path, files: list[bytes], truth: Truth) -> Outcome:
+    from scripts.steps.detr.export import export  # which loads PyTorch
+
+    source = sources.found(words["FROM"])
+    assert source.detector
+    recipe = custom.of_detector("foreign", source.detector, words)
+    wanted = recipe.export(Settings(DEFAULTS | recipe.defaults()), CPU).spec
+    assert isinstance(wanted, Detr)
+    made = Workspace(folder / "made")
+    export(wanted, made.onnx)
+    assert engine.decide(made.onnx, "fp32")["precision"] == "fp32"
+    pairs = zip(map(truth, files), boxes(recipe.as_found(made), made, files), strict=True)
+    return Outcome("", max(farthest(*pair, wanted.threshold) for pair in pairs), "boxes")
+
+
+def boxes(recipe: Detection, made: Workspace, files: list[bytes]) -> Iterator[Boxes]:
+    """As the served models do it."""
+    network, transform = Engine(network_in(made.onnx), "fp32", 1), made.manifest.transform
+    labels, rules = (made.onnx / LABELS).read_text().splitlines(), recipe.boxes.model_dump()
+    read = detection.Detection(recipe.side, np.load(made.onnx / ANCHORS), labels, Rules(**rules))
+    for file in files:
+        pixels, size = to_pixels_and_size(file, Transform(**transform, decode="full"))
+        rows = network({"input": pixels[None]}, ["output"])["output"]
+        yield read.answer(rows.astype(np.float32), np.array([size]))
 
 
 def adopted(words: dict[str, str], folder: Path) -> tuple[Image, Workspace]:

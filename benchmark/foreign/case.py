@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 Array = NDArray[Any]
+Boxes = Mapping[str, Array]  # a detector's answer for one picture
 BILINEAR = Image.Resampling.BILINEAR
-# The bytes of an image file -> the probability of each label.
-Truth = Callable[[bytes], Array]
+# The bytes of an image file -> the probability of each label, or its boxes.
+Truth = Callable[[bytes], Any]
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Case:
     make: Callable[[Path], Truth]
     options: Mapping[str, str] = field(default_factory=dict)  # {folder} is the folder
     refused: str = ""  # a part of the reason, if it cannot be served
+    finds: bool = False  # boxes
 
     def words(self, folder: Path) -> dict[str, str]:
         network = {"ONNX": "{folder}/model.onnx"} if "FROM" not in self.options else {}
@@ -68,6 +70,28 @@ def middle(
     image = image.resize(size, filter_)
     left, top = round((image.width - width) / 2), round((image.height - height) / 2)
     return image.crop((left, top, left + width, top + height))
+
+
+def farthest(expected: Boxes, found: Boxes, threshold: float) -> float:
+    """Between the scores of boxes within a pixel; of one that only one of both has, how far it is
+    above the threshold."""
+    pairs = [[*each_box(boxes)] for boxes in (expected, found)]
+    furthest = 0.0
+    for known, others in (pairs, pairs[::-1]):
+        for box, label, score in known:
+            near = [
+                abs(score - another)
+                for side, name, another in others
+                if name == label and np.abs(box - side).max() <= 1
+            ]
+            furthest = max(furthest, min(near, default=score - threshold))
+    return furthest
+
+
+def each_box(answer: Boxes) -> Iterator[tuple[Array, bytes, float]]:
+    """Without those that a shorter list is padded with."""
+    boxes, labels, scores = (answer[name][0] for name in ("BOXES", "LABELS", "SCORES"))
+    return (each for each in zip(boxes, labels, scores, strict=True) if each[2])
 
 
 def softmax(scores: Array) -> Array:

@@ -12,8 +12,9 @@ from bundle_serving.agreement import Agreement
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes import tensors
+from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import precision_of
-from scripts.recipes.pictures import OfPictures, labels_of
+from scripts.recipes.pictures import labels_of
 from scripts.recipes.pipelines import Pipeline
 from scripts.server import ask
 from scripts.server.served import served_version
@@ -31,7 +32,7 @@ def require(pipeline: Pipeline, server: State) -> None:
     """Through the whole pipeline, on the requests of its check."""
     recipe, version = pipeline.recipe, served_version(pipeline)
     made = version.workspace
-    if isinstance(recipe, OfPictures):
+    if isinstance(recipe, Image):
         found = _labelled(recipe, made, server)
     else:
         found = recipe.judge(
@@ -46,7 +47,7 @@ def require(pipeline: Pipeline, server: State) -> None:
         )
 
 
-def _labelled(recipe: OfPictures, made: Workspace, server: State) -> Agreement:
+def _labelled(recipe: Image, made: Workspace, server: State) -> Agreement:
     """Labels and probabilities, as a client gets them."""
     from bundle_client import Client
 

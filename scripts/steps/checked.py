@@ -7,7 +7,7 @@ pictures/ and manifest.json.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +18,7 @@ from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.networks import network_in
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
-from scripts.steps.manifest import Manifest, digest
+from scripts.steps.manifest import NOTHING, Manifest, digest
 from scripts.steps.original import rows, session
 from scripts.steps.progress import step
 from scripts.steps.samples import noise, pictures
@@ -39,6 +39,7 @@ class Made:
     called: str
     answers: str = "single-label"
     together: bool = True  # whether it takes several pictures at once
+    more: Mapping[str, Any] = field(default_factory=dict)  # what else is known of the network
 
     @classmethod
     def of(
@@ -47,6 +48,7 @@ class Made:
         identity: dict[str, Any],
         untrained: bool,
         answers: str = "single-label",
+        more: Mapping[str, Any] = NOTHING,
     ) -> Self:
         """Of PyTorch's."""
         from scripts.steps.networks import digest_of  # which loads PyTorch
@@ -59,6 +61,7 @@ class Made:
             weights=network.weights | {"loaded_sha256": digest_of(network.module)},
             called="PyTorch",
             answers=answers,
+            more=more,
         )
 
 
@@ -126,6 +129,7 @@ def finish(
             "answers": made.answers,
             "together": made.together,
             "weights": made.weights,
+            **made.more,
         },
         check=agreement.record(bound),
     )

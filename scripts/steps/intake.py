@@ -56,9 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    quieten()
     size = tuple(options.size) if options.size else None
     with files.whole_folder(options.out) as draft:
         taken = take(
@@ -66,6 +64,13 @@ def main(argv: list[str] | None = None) -> int:
         )
         (draft / metadata.ABOUT).write_text(json.dumps(asdict(taken), indent=2) + "\n")
     return 0
+
+
+def quieten() -> None:
+    """What other people's libraries remark helps nobody here."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 def take(source: str, weights: str, size: Size | None, pictures_given: bool, path: Path) -> Taken:
@@ -159,7 +164,7 @@ def _no_network(source: Path) -> UserError:
 
 def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path) -> Taken:
     with step(f"loading timm's {shown}"):
-        _ready(is_local=weights != "default" or name.startswith("local-dir:"))
+        ready(is_local=weights != "default" or name.startswith("local-dir:"))
         import timm
         from timm.data import ImageNetInfo
 
@@ -196,7 +201,7 @@ def _of_hugging_face(
     source: str, shown: str, size: Size | None, pictures_given: bool, path: Path
 ) -> Taken:
     with step(f"loading {shown}"):
-        _ready(is_local=Path(source).is_dir())
+        ready(is_local=Path(source).is_dir())
         import torch
         from huggingface_hub.utils import logging as hub_logging
         from transformers import AutoConfig, AutoModelForImageClassification
@@ -206,7 +211,14 @@ def _of_hugging_face(
         transformers_logging.disable_progress_bar()
         try:
             config = AutoConfig.from_pretrained(source)
+            if metadata.of_a_detector(config.to_dict()):
+                raise UserError(
+                    f"{shown} is a detector, which is taken from a folder alone",
+                    "save it and its processor to one: save_pretrained(folder); FROM=folder",
+                )
             module = AutoModelForImageClassification.from_pretrained(source)
+        except UserError:
+            raise
         except Exception as fault:
             raise _not_loaded(shown, fault, "") from None
 
@@ -229,7 +241,7 @@ def _of_hugging_face(
     return Taken(pictures, labels, "multi-label" if several else "scores")
 
 
-def _ready(is_local: bool) -> None:
+def ready(is_local: bool) -> None:
     """Without network, the hub's client would try each file for half a minute."""
     from scripts.steps import vision
 
@@ -314,15 +326,10 @@ def _export(module: nn.Module, pictures: dict[str, Any], path: Path) -> None:
 
 
 def _trace(module: Any, example: Any, path: Path) -> None:
-    import torch
+    from scripts.steps.onnx_file import traced
 
     try:
-        torch.onnx.export(
-            *(module, (example,), path),
-            dynamo=False,
-            input_names=["pixels"],
-            dynamic_axes={"pixels": {0: "batch"}},
-        )
+        traced(module, "pixels", example, "output", path)
     except Exception as fault:
         message = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise UserError(

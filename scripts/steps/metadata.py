@@ -14,6 +14,7 @@ from typing import Any
 FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 # What was found out when a network was taken in.
 ABOUT = "about.json"
+DETECTORS = "ForObjectDetection"  # Hugging Face's: how their architectures end
 USUAL: Mapping[str, Any] = {
     **{"fit": "crop", "pad": 0, "interpolation": "bilinear", "channels": "rgb", "scale": 255.0},
     **{"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
@@ -52,6 +53,12 @@ def in_folder(folder: Path) -> Found:
     if pictures := of_timm(config.get("pretrained_cfg", config)):
         return Found(pictures, labels, "", "config.json")
     return Found({}, labels, _gives(config), "config.json") if labels else Found()
+
+
+def of_a_detector(config: Mapping[str, Any]) -> bool:
+    """A config.json of transformers."""
+    named = config.get("architectures")
+    return isinstance(named, list) and any(str(name).endswith(DETECTORS) for name in named)
 
 
 def _gives(config: Mapping[str, Any]) -> str:

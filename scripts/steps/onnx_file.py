@@ -45,3 +45,20 @@ def save(
         del node.metadata_props[:]
     onnx.save(graph, path)
     onnx.checker.check_model(path, full_check=True)
+
+
+def traced(
+    module: torch.nn.Module, name: str, example: torch.Tensor, output: str, path: Path
+) -> None:
+    """By the exporter before, for what the new one cannot do; of any batch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            (example,),
+            path,
+            dynamo=False,
+            input_names=[name],
+            output_names=[output],
+            dynamic_axes={name: {0: "batch"}, output: {0: "batch"}},
+        )

@@ -10,6 +10,9 @@ from typing import Any
 from scripts.base.errors import UserError
 from scripts.steps.manifest import Manifest
 
+# Trees, as Triton's FIL backend calls the file (its src/model.h).
+FOREST = "checkpoint.tl"
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -39,6 +42,12 @@ class Workspace:
     def plan(self) -> Path:
         """The TensorRT plan, for a GPU."""
         return self.folder / "plan"
+
+    @property
+    def forest(self) -> Path | None:
+        """Trees of a model of tables, which a GPU runs as they are, without a plan."""
+        found = self.onnx / FOREST
+        return found if found.exists() else None
 
     @property
     def manifest(self) -> Manifest:

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving.detection import BOX, UNITS, foreground, overlaps
+from bundle_serving.detection import BOX, EACH, INDEPENDENT, UNITS, foreground, overlaps
 from bundle_serving.infer import Answer
 from bundle_serving.scores import READINGS
 
 DETECTION = "detection"  # of a network that answers with a row for each of its anchors
+INDEPENDENT_DETECTION = "detection of independent labels"
+DETECTIONS = {DETECTION: EACH, INDEPENDENT_DETECTION: INDEPENDENT}
 TABLE = "table"  # of a model that answers a row of numbers with numbers of any size
 SEGMENTATION = "segmentation"  # of one that answers with the number of a class for each pixel
 
@@ -81,8 +83,8 @@ def compare(
     """Compares scores [pictures, classes] with the reference's."""
     if not np.isfinite(scores).all():
         return Agreement(len(reference), 0, float("inf"))
-    if answers == DETECTION:
-        return _compare_rows(reference, scores)
+    if answers in DETECTIONS:
+        return _compare_rows(reference, scores, DETECTIONS[answers])
     if answers == TABLE:
         return of_rows(reference, scores)
     if answers == SEGMENTATION:
@@ -93,17 +95,30 @@ def compare(
     return Agreement(len(reference), int(equal.sum()), float(np.abs(expected - actual).max()))
 
 
-def _compare_rows(reference: NDArray[Any], rows: NDArray[Any]) -> Agreement:
+def _compare_rows(reference: NDArray[Any], rows: NDArray[Any], labels: str) -> Agreement:
     """Of a detector: whether the likeliest box of all is the same. The difference is also that
     between boxes, in their anchors' sizes."""
-    expected, actual = (foreground(each).reshape(len(each), -1) for each in (reference, rows))
+    if labels == INDEPENDENT:
+        rows = np.stack([_in_order(*each) for each in zip(reference, rows, strict=True)])
+    expected, actual = (
+        foreground(each, labels).reshape(len(each), -1) for each in (reference, rows)
+    )
     found = compare(expected, actual, "multi-label")
     moved = float(np.abs((reference[..., :BOX] - rows[..., :BOX]) / UNITS).max())
     return replace(found, max_difference=max(found.max_difference, moved))
 
 
+def _in_order(reference: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    """Of each of the reference's rows the nearest: detectors of two stages, such as RT-DETR, order
+    theirs by scores, and those that hardly differ change places."""
+    return np.stack([rows[np.abs(rows - each).max(axis=1).argmin()] for each in reference])
+
+
 def of_rows(reference: NDArray[Any], rows: NDArray[Any]) -> Agreement:
-    expected, actual = ([{"": row} for row in numbers] for numbers in (reference, rows))
+    # Triton's FIL backend gives single numbers without a dimension of their own.
+    single = reference.shape == (*rows.shape, 1)
+    compared = (reference, rows.reshape(reference.shape) if single else rows)
+    expected, actual = ([{"": row} for row in numbers] for numbers in compared)
     return OfRows(**asdict(of_answers(expected, actual)))
 
 

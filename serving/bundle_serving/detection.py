@@ -1,5 +1,5 @@
 """What a detector gives for each of its anchors -> boxes in the picture's own pixels, as
-torchvision's SSD makes them. Pure functions: no Triton here."""
+torchvision's SSD and transformers' DETR make them. Pure functions: no Triton here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving.scores import softmax
+from bundle_serving.scores import sigmoid, softmax
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.intp]
@@ -26,6 +26,11 @@ UNITS = np.array([10, 10, 5, 5], np.float32)
 # The most that a box is larger than its anchor, so that the exponential stays finite.
 LARGEST = math.log(1000 / 16)
 
+# Which classes of an anchor count.
+EACH = "each"  # those whose score does; together, and with the background, they are certain
+LIKELIEST = "likeliest"  # of such ones, only the one with the best score
+INDEPENDENT = "independent"  # those whose score does, whatever the others have; no background
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -35,6 +40,7 @@ class Rules:
     overlap: float  # of two of a class that share more than this of their area, the better
     candidates: int  # of each class, before that
     most: int  # of a picture, after it
+    labels: str = EACH
 
     @classmethod
     def load(cls, path: Path) -> Rules:
@@ -71,7 +77,9 @@ class Detection:
         return padded(each, self.names)
 
     def find(self, rows: Floats, size: Sequence[int] | NDArray[np.int64]) -> Found:
-        scores = foreground(rows)
+        scores = foreground(rows, self.rules.labels)
+        if self.rules.labels == LIKELIEST:
+            scores = likeliest(scores)
         anchors, classes = candidates(scores, self.rules)
         boxes = decoded(rows[anchors, :BOX], self.anchors[anchors]).clip(0, self.side)
         best = scores[anchors, classes]
@@ -81,9 +89,17 @@ class Detection:
         return Found(boxes[kept] * scale, classes[kept] + 1, best[kept])
 
 
-def foreground(rows: Floats) -> Floats:
+def foreground(rows: Floats, labels: str = EACH) -> Floats:
     """The probability of each class but the background, for each anchor."""
+    if labels == INDEPENDENT:
+        return sigmoid(rows[..., BOX + 1 :])
     return softmax(rows[..., BOX:])[..., 1:]
+
+
+def likeliest(scores: Floats) -> Floats:
+    """Without those that are not the best of their anchor."""
+    best = scores.argmax(axis=1)[:, None]
+    return np.where(np.arange(scores.shape[1]) == best, scores, np.float32(0))
 
 
 def candidates(scores: Floats, rules: Rules) -> tuple[Numbers, Numbers]:

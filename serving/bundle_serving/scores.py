@@ -25,6 +25,14 @@ def softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     return probabilities.astype(np.float32, copy=False)
 
 
+def sigmoid(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scores of labels that do not exclude each other -> their probabilities."""
+    _require_finite(scores)
+    with np.errstate(over="ignore"):  # infinity, whose inverse is 0 as intended
+        probabilities: NDArray[np.float32] = 1 / (1 + np.exp(-scores))
+    return probabilities
+
+
 def independent(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
     """Of a network whose labels do not exclude each other, the output itself."""
     _require_finite(probabilities)

@@ -8,32 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tritonclient.http
 from PIL import Image
 from tritonclient.utils import InferenceServerException
 
 from bundle_client import Client, PictureRefused
-from bundle_serving.infer import Answer
 from scripts.recipes.kinds.detection import Detection
 from scripts.recipes.schema import load
-from tests.pipelines import SSDLITE, assert_same_boxes, boxes_by_torchvision, of_mixed_sizes
+from tests.pipelines import (
+    SSDLITE,
+    ask_for_boxes,
+    assert_same_boxes,
+    boxes_by_torchvision,
+    of_mixed_sizes,
+)
 from tests.project import ROOT, Project, error_lines
 
-OUTPUTS = ("BOXES", "LABELS", "SCORES")
-
-
-def ask(http: str, *files: bytes) -> Answer:
-    """In one request, padded to the same length."""
-    longest = max(map(len, files))
-    data = np.array([list(file.ljust(longest, b"\0")) for file in files], np.uint8)
-    client = tritonclient.http.InferenceServerClient(http)
-    try:
-        tensor = tritonclient.http.InferInput("INPUT", data.shape, "UINT8")
-        tensor.set_data_from_numpy(data)
-        answer = client.infer("detection", [tensor])
-        return {name: answer.as_numpy(name) for name in OUTPUTS}
-    finally:
-        client.close()
+MODEL = "detection"
 
 
 def test_boxes_are_those_of_torchvision(together: Project, tmp_path: Path) -> None:
@@ -48,8 +38,8 @@ def test_boxes_are_those_of_torchvision(together: Project, tmp_path: Path) -> No
     expected = boxes_by_torchvision(detector, photos)
     files = [photo.read_bytes() for photo in photos]
     with ThreadPoolExecutor(len(files)) as pool:
-        answers = list(pool.map(lambda file: ask(together.http, file), files))
-    together_asked = ask(together.http, *files[:3])
+        answers = list(pool.map(lambda file: ask_for_boxes(together.http, MODEL, file), files))
+    together_asked = ask_for_boxes(together.http, MODEL, *files[:3])
     for number, known in enumerate(expected):
         marked = np.char.add(known["LABELS"], b" (untrained weights)")
         assert_same_boxes({**known, "LABELS": marked}, answers[number], recipe.boxes.threshold)
@@ -67,7 +57,7 @@ def test_nothing_found_and_no_picture(together: Project, tmp_path: Path) -> None
         with pytest.raises(PictureRefused, match="not a readable picture"):
             client.detect(b"no picture at all")
     with pytest.raises(InferenceServerException) as refused:
-        ask(together.http, b"no picture at all")
+        ask_for_boxes(together.http, MODEL, b"no picture at all")
     assert refused.value.status() == "400"
 
 

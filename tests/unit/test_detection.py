@@ -17,8 +17,17 @@ from bundle_client import Box
 from bundle_door.answers import Refused
 from bundle_door.inference import Signature
 from bundle_door.plain import check_takes_pictures
-from bundle_serving.agreement import DETECTION, compare, of_boxes
-from bundle_serving.detection import Detection, Found, Rules, candidates, padded, survivors
+from bundle_serving.agreement import DETECTION, INDEPENDENT_DETECTION, compare, of_boxes
+from bundle_serving.detection import (
+    INDEPENDENT,
+    LIKELIEST,
+    Detection,
+    Found,
+    Rules,
+    candidates,
+    padded,
+    survivors,
+)
 from bundle_serving.pictures import Transform, to_pixels_and_size
 from scripts.base.errors import UserError
 from scripts.recipes import drawing
@@ -81,6 +90,21 @@ def test_so_many_candidates_of_each_class_and_boxes_of_all() -> None:
     assert survivors(apart, np.zeros(9, np.intp), replace(RULES, most=4)).tolist() == [0, 1, 2, 3]
 
 
+def test_of_an_anchor_only_the_likeliest_class_counts_where_the_rules_say_so() -> None:
+    row = rows((0, 3, 2.9), (9, 0, 0), (9, 0, 0))
+    assert detection(replace(RULES, overlap=1)).find(row, (100, 100)).classes.tolist() == [1, 2]
+    one = detection(replace(RULES, overlap=1, labels=LIKELIEST)).find(row, (100, 100))
+    assert one.classes.tolist() == [1] and one.scores == pytest.approx([0.5116], abs=1e-4)
+
+
+def test_independent_labels_have_scores_of_their_own() -> None:
+    """Of a network whose boxes may overlap; what is in the background's place says nothing."""
+    row = rows((99, 2, 1), (-99, -9, 0), (0, -9, -9))
+    found = detection(replace(RULES, overlap=1, labels=INDEPENDENT)).find(row, (100, 100))
+    assert found.classes.tolist() == [1, 2, 2]
+    assert found.scores == pytest.approx([0.8808, 0.7311, 0.5], abs=1e-4)
+
+
 def test_boxes_without_an_area_overlap_nothing() -> None:
     flat = np.zeros((2, 4), np.float32)
     assert survivors(flat, np.zeros(2, np.intp), RULES).tolist() == [0, 1]
@@ -134,6 +158,16 @@ def test_rows_are_compared_by_scores_and_by_shifts() -> None:
     assert compare(reference, shifted, DETECTION).max_difference == pytest.approx(0.1)
     other = compare(reference, rows((0, 4, 0), (0, 0, 3))[None], DETECTION)
     assert other.top1_equal == 0
+
+
+def test_rows_of_independent_labels_may_change_places() -> None:
+    reference = rows((0, 3, 0), (0, 0, 4), (0, -2, -2))[None]
+    turned = reference[:, ::-1]
+    assert compare(reference, turned, INDEPENDENT_DETECTION).max_difference == 0
+    assert compare(reference, turned, DETECTION).max_difference > 0.5
+    lost = rows((0, 3, 0), (0, 0, 3), (0, -2, -2))[None]
+    found = compare(reference, lost, INDEPENDENT_DETECTION)
+    assert found.max_difference == pytest.approx(0.9820 - 0.9526, abs=1e-4)
 
 
 def test_labels_lie_beside_the_weights(tmp_path: Path) -> None:

@@ -6,19 +6,21 @@ import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
 
 from bundle_serving import agreement, golden
-from bundle_serving.agreement import Agreement
-from bundle_serving.detection import BOX
+from bundle_serving.agreement import INDEPENDENT_DETECTION, Agreement
+from bundle_serving.detection import BOX, EACH, INDEPENDENT, LIKELIEST
 from bundle_serving.infer import Answer
 from scripts.base import console
+from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import drawing, pbtxt
-from scripts.recipes.finding import Finds
+from scripts.recipes.finding import TORCHVISION, Finds
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Count, Part
 from scripts.recipes.pbtxt import Step, Tensor, share
@@ -28,6 +30,7 @@ from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.detection import ANCHORS
 from scripts.steps.detector_source import Detector
+from scripts.steps.detr.source import Detr
 from scripts.steps.manifest import EXPECTED
 from scripts.steps.shapes import of_pixels
 from scripts.steps.workspace import Workspace
@@ -39,6 +42,9 @@ BOXES = Tensor("BOXES", "FP32", [-1, BOX])
 LABELS = Tensor("LABELS", "STRING", [-1])
 SCORES = Tensor("SCORES", "FP32", [-1])
 
+# Of a folder's detector, until it is exported.
+NOT_KNOWN = EACH
+
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -49,10 +55,12 @@ class Boxes(Part):
     overlap: Share
     candidates: Count
     most: Count
+    labels: Literal["each", "likeliest", "independent"] = "each"
 
 
 class Detection(Finds):
-    """An image file -> boxes, each with a label and a score."""
+    """An image file -> boxes, each with a label and a score: by one of torchvision's networks, or,
+    where `source` is a folder, by the detector of transformers in it."""
 
     kind: Literal["detection"]
     classes: Count
@@ -95,9 +103,44 @@ class Detection(Finds):
             return False
         return True
 
+    @property
+    def of_folder(self) -> bool:
+        return not self.source.startswith(TORCHVISION)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        of_folder = (Settings.weights.name, Settings.samples.name)
+        return of_folder if self.of_folder else super().settings
+
+    def deciding(self) -> tuple[str, ...]:
+        return (Settings.weights.name,) if self.of_folder else super().deciding()
+
+    def defaults(self) -> dict[str, str]:
+        return {Settings.weights.name: str(self.beside(self.source))} if self.of_folder else {}
+
     def export(self, settings: Settings, engine: Engine) -> Export:
-        rules = self.boxes.model_dump()
+        if self.of_folder:
+            samples = settings.photos("SAMPLES")
+            spec = Detr(Path(settings.weights), self.side, self.boxes.threshold, samples)
+            as_before = Settings.weights.name not in settings.given
+            return Export("detr.export", spec.words, spec, as_before, ("hub",))
+        rules = self.boxes.model_dump(exclude={"labels"})
         return self.of_torchvision("detection", Detector, settings, engine, boxes=rules)
+
+    def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
+        known = self.boxes.labels
+        if self.of_folder and known not in (NOT_KNOWN, found := _labels(made)):
+            raise UserError(
+                f"labels of {made.manifest.describe()} are {found}, and the pipeline's {known}",
+                "give it a pipeline of its own: make add-model NAME=…",
+            )
+
+    def as_found(self, made: Workspace) -> Self:
+        found, queries = made.manifest.onnx, len(np.load(made.onnx / ANCHORS))
+        most = {"candidates": found["most"], "most": found["most"]}
+        boxes = self.boxes.model_copy(update=most | {"labels": _labels(made)})
+        update = {"classes": found["classes"], "anchors": queries, "boxes": boxes}
+        return self.model_copy(update=update)
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return of_pixels("input", self.side, self.batch.optimal, self.batch.max)
@@ -131,6 +174,12 @@ class Detection(Finds):
         return bytes(next(iter(answer[LABELS.name][0]), b""))
 
 
+def _labels(made: Workspace) -> str:
+    """Of a detector of transformers: a key of a recipe's `boxes`."""
+    answers = made.manifest.onnx["answers"]
+    return INDEPENDENT if answers == INDEPENDENT_DETECTION else LIKELIEST
+
+
 def configs(recipe: Detection) -> dict[str, str]:
     """Path in the repository -> text."""
     rules = json.dumps(recipe.boxes.model_dump(), indent=2) + "\n"
@@ -150,7 +199,7 @@ def _file(length: int = -1) -> Tensor:
 
 
 def _pixels(name: str, recipe: Detection) -> Tensor:
-    return Tensor(name, "FP32", [3, recipe.side, recipe.side])
+    return Tensor(name, "UINT8" if recipe.of_folder else "FP32", [3, recipe.side, recipe.side])
 
 
 def _rows(name: str, recipe: Detection) -> Tensor:
@@ -159,8 +208,8 @@ def _rows(name: str, recipe: Detection) -> Tensor:
 
 def preprocessing(recipe: Detection) -> str:
     return pbtxt.program(
-        "The bytes of an image file -> pixels from 0 to 255, squashed into a square, not rounded;"
-        " and the\npicture's height and width.",
+        "The bytes of an image file -> pixels from 0 to 255, squashed into a square"
+        f"{'' if recipe.of_folder else ', not rounded'}; and the\npicture's height and width.",
         recipe.models.preprocessing,
         recipe.batch.max,
         [_file()],

@@ -1,0 +1,1 @@
+"""Detectors of Hugging Face's transformers, such as DETR, from the folders that it saves."""

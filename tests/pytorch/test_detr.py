@@ -1,0 +1,34 @@
+"""Detectors of transformers, by all that `make add-model` does below the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmark.foreign.adopted import outcome
+from benchmark.foreign.case import Case
+from benchmark.foreign.detectors import CASES, KINDS
+from tests.pipelines import of_mixed_sizes
+
+NEAR = 0.01
+# One of each way to read scores; what is refused costs nothing.
+LONG = tuple(
+    f"{kind}ForObjectDetection" for kind in KINDS if kind not in ("Yolos", "ConditionalDetr")
+)
+
+
+def some(case: Case) -> object:
+    marks = (pytest.mark.long,) if case.name in LONG else ()
+    return pytest.param(case, id=case.name, marks=marks)
+
+
+@pytest.mark.parametrize("case", [some(case) for case in CASES])
+def test_it_finds_what_transformers_finds_or_is_refused(case: Case, tmp_path: Path) -> None:
+    files = [photo.read_bytes() for photo in of_mixed_sizes(tmp_path)]
+    (folder := tmp_path / "detector").mkdir()
+    found = outcome(case, folder, files)
+    if case.refused:
+        assert case.refused in found.refusal and "\n" not in found.refusal
+    else:
+        assert not found.refusal and found.difference < NEAR
