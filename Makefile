@@ -52,7 +52,7 @@ classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSO
 	$(RUN) ask
 
 detect: export MODEL := $(or $(MODEL),detection)
-detect: $(LAYER)/tools ## Find what is where in a picture: IMG=street.jpg (OUT=drawn.png, TOP=5, JSON=1)
+detect: $(LAYER)/tools ## Find what is where in a picture: IMG=street.jpg (OUT=drawn.png, TOP=5, JSON=1, MODEL=)
 	$(RUN) ask
 
 segment: export MODEL := $(or $(MODEL),segmentation)

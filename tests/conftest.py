@@ -65,6 +65,7 @@ TOGETHER = {
     "test_places.py": "served",
     "test_sentiment.py": "served",
     "test_detection.py": "served",
+    "test_detr.py": ALONE,
     "test_sounds.py": "served",
     "test_segmentation.py": "served",
     "test_together.py": "served",

@@ -1,11 +1,13 @@
-"""Serves a classifier of your own as another pipeline: a recipe, its model folders, a server.
+"""Serves a network of your own as another pipeline: a recipe, its model folders, a server.
 
     make add-model NAME=birds ONNX=birds.onnx LABELS=birds.txt
     make add-model NAME=birds ARCH=resnet18 WEIGHTS=birds.pth LABELS=birds.txt
     make add-model NAME=birds FROM=birds.xml LABELS=birds.txt     OpenVINO's, birds.bin beside it
     make add-model NAME=light ARCH=mobilenet_v3_small          torchvision's own weights and labels
+    make add-model NAME=birds FROM=birds LABELS=birds.txt         TensorFlow's, or birds.keras
     make add-model NAME=vit FROM=google/vit-base-patch16-224   a hub's, or another file or folder
 
+    make add-model NAME=street FROM=folder-of-detr             a detector of Hugging Face's
     make add-model NAME=flowers FROM=flowers.json              XGBoost's, or another of tables
 
 What cannot be served is refused before anything is written. Then: make classify MODEL=birds IMG=…,
@@ -37,9 +39,11 @@ from scripts.stacks.state import State
 from scripts.steps import picture
 
 PICTURE = ROOT / "build" / "mug.jpg"
+TENSORFLOW = "310 MB to load, 1.3 GB of disk"
 HEADS = {
-    "IMG": "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n",
-    "IN": "# Rows of numbers -> classes or values: `make ask MODEL={name} IN=rows.csv`.\n",
+    "image": "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n",
+    "detection": "# Pictures -> what is where in them: `make detect MODEL={name} IMG=…`.\n",
+    "table": "# Rows of numbers -> classes or values: `make ask MODEL={name} IN=rows.csv`.\n",
 }
 
 
@@ -65,7 +69,7 @@ def added(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
     own_pipelines.require_new(wanted)
     server = running_server(up.of_the_server(wanted))
     pipeline = tried(wanted, server)
-    with own_pipelines.written(pipeline, HEADS[pipeline.recipe.asked_about].format(name=name)):
+    with own_pipelines.written(pipeline, HEADS[pipeline.recipe.kind].format(name=name)):
         up.bring_up_beside(pipeline, server)
         try:
             agreeing.require(pipeline, server)
@@ -83,6 +87,8 @@ def recipe_of(name: str, samples: list[agreeing.Sample]) -> Recipe:
     if given.get("ONNX") or given.get("ARCH"):
         raise UserError("FROM= already names a network", "omit ONNX and ARCH, or omit FROM")
     source = sources.found(wanted)
+    if source.detector:
+        return custom.of_detector(name, source.detector, given)
     if not source.table:
         return custom.recipe(name, taken_in(name, source, given))
     if samples:
@@ -96,14 +102,31 @@ def taken_in(name: str, source: sources.Source, given: dict[str, str]) -> dict[s
     if source.network:
         return given | {"ONNX": str(source.network)}
     folder = folders.own().networks / name
-    words: list[str | Path] = ["--source", source.other, "--weights", weights, "--out", folder]
+    words: list[str | Path] = ["--source", source.other, "--out", folder]
     if size := custom.size(given.get("SIZE", "")):
         words += ["--size", *map(str, size)]
+    if source.by_hand:
+        _ensure_tensorflow(source)
+        run_here("from_tensorflow", *words)
+        return given | {"ONNX": str(folder / "model.onnx")}
+    words += ["--weights", weights]
     if given.get("PICTURES"):
         words.append("--pictures-given")
     bootstrap.ensure("hub")
     run_here("intake", *words)
     return given | {"ONNX": str(folder / "model.onnx")}
+
+
+def _ensure_tensorflow(source: sources.Source) -> None:
+    if not bootstrap.installed("tensorflow"):
+        console.note(f"TensorFlow converts it, and is installed once: {TENSORFLOW}")
+    try:
+        bootstrap.ensure("tensorflow")
+    except UserError as fault:
+        raise UserError(
+            f"{source.other} needs TensorFlow, which cannot be installed here ({fault.cause})",
+            f"where it can, {source.by_hand}",
+        ) from None
 
 
 def tried(pipeline: Pipeline, server: State) -> Pipeline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -229,7 +230,8 @@ def _sample(tensor: Tensor, data: str) -> str:
 
 
 def parameter(key: str, value: str, why: str = "") -> str:
-    return _commented(why, f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}')
+    quoted = json.dumps(value)
+    return _commented(why, f'parameters {{ key: "{key}" value {{ string_value: {quoted} }} }}')
 
 
 def steps(*steps: Step) -> str:

@@ -21,9 +21,9 @@ from bundle_serving.networks import IR, ONNX
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes.layout import CPU, GPU, Engine, precision_of
+from scripts.recipes.layout import CPU, GPU, Engine, in_one_step, precision_of
 from scripts.recipes.pipelines import Pipeline
-from scripts.steps.workspace import Workspace
+from scripts.steps.workspace import FOREST, Workspace
 
 if TYPE_CHECKING:
     from scripts.recipes.recipe import Contents
@@ -62,7 +62,8 @@ class Version:
 
     @property
     def engine(self) -> Engine:
-        return GPU if any(GPU.file in member for member in self.hashes.values()) else CPU
+        on_gpu = any({GPU.file, FOREST} & {*member} for member in self.hashes.values())
+        return GPU if on_gpu else CPU
 
     @property
     def precision(self) -> str:
@@ -70,7 +71,8 @@ class Version:
 
     @property
     def one_step(self) -> bool:
-        return self.settings.get("STEPS") == "1"
+        """Versions of earlier releases may say nothing of it: then they have three."""
+        return in_one_step(self.settings.get("STEPS", "3"), self.engine)
 
     @property
     def needed(self) -> list[str]:

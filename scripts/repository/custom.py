@@ -1,4 +1,4 @@
-"""A classifier of somebody's own: the recipe that is made of what they name."""
+"""A network of somebody's own: the recipe that is made of what they name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from pydantic import ValidationError
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
+from scripts.recipes.kinds.detection import Boxes, Detection
 from scripts.recipes.kinds.image import TORCHVISION, Image, Pictures
 from scripts.recipes.kinds.table import Networked, Table
+from scripts.recipes.parts import Batch, Models
 from scripts.recipes.pbtxt import LABELS
 from scripts.settings.architectures import require_known
+from scripts.steps.detr import source as detr
 from scripts.steps.manifest import lines_of
 from scripts.steps.reading import GIVES
 
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 
 # Of a table, in one request.
 MOST_ROWS = 1024
+# As transformers does it by default.
+THRESHOLD = 0.5
+# Of pictures at once: a detector that attends to all of them takes much memory.
+TOGETHER = Batch(max=8, optimal=4, preferred=(4, 8), max_delay_us=500)
 PICTURES = (
     'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
 )
@@ -36,12 +43,7 @@ def recipe(name: str, given: Any) -> Image:
     network = _foreign(name, given) if given.get("ONNX") else _of_torchvision(given)
     first = _first().model_dump(mode="json")
     first["triton"] = {}
-    first["models"] = {
-        "ensemble": name,
-        "preprocessing": f"{name}_preprocessing",
-        "network": name,
-        "postprocessing": f"{name}_postprocessing",
-    }
+    first["models"] = _models(name).model_dump()
     pictures = first["pictures"] | network.pop("pictures", {})
     try:
         recipe = Image.model_validate(first | network | {"pictures": pictures})
@@ -62,6 +64,38 @@ def of_table(name: str, model: Path, given: Any) -> Table:
         instances=1,
     )
     return made.lying_in(folders.own().recipes)
+
+
+def of_detector(name: str, folder: Path, given: Any) -> Detection:
+    """What its network is like, the export finds out."""
+    for word in ("LABELS", "OUTPUT", "PICTURES", "SAMPLE", "WEIGHTS"):
+        if given.get(word):
+            raise UserError(f"{word}= is not for a detector, whose folder says it all", "omit it")
+    height, width = size(given.get("SIZE", "")) or (detr.side_of(folder),) * 2
+    if height != width:
+        raise UserError("a detector's pictures are squashed into a square", detr.SIDE)
+    most = 1  # until it is exported
+    made = Detection(
+        kind="detection",
+        models=_models(name),
+        source=_beside_recipes(folder),
+        classes=most,
+        anchors=most,
+        side=height,
+        boxes=Boxes(threshold=THRESHOLD, overlap=1, candidates=most, most=most),
+        batch=TOGETHER,
+        instances=_first().instances,
+    )
+    return made.lying_in(folders.own().recipes)
+
+
+def _models(name: str) -> Models:
+    return Models(
+        ensemble=name,
+        preprocessing=f"{name}_preprocessing",
+        network=name,
+        postprocessing=f"{name}_postprocessing",
+    )
 
 
 def _refused(fault: ValidationError) -> UserError:

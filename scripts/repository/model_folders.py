@@ -20,7 +20,7 @@ from scripts.recipes.layout import GPU, Engine, Layout
 from scripts.recipes.pbtxt import EVERY_VERSION, LABELS, NEWEST_VERSION
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import switches
-from scripts.steps.workspace import Workspace
+from scripts.steps.workspace import FOREST, Workspace
 
 if TYPE_CHECKING:
     from bundle_serving.messages import ModelConfig
@@ -51,6 +51,8 @@ def programs(model: str) -> Iterator[tuple[str, str]]:
 
 
 def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
+    if engine is GPU and made.forest:
+        return {FOREST: made.forest, "manifest.json": made.onnx / "manifest.json"}
     if engine is GPU:
         return {
             engine.file: made.plan / engine.file,

@@ -10,26 +10,30 @@ import yaml
 
 from scripts.base.errors import UserError
 from scripts.recipes.kinds.image import WHOLE
+from scripts.steps.detr.source import is_detector
 from scripts.steps.tables import MAKERS
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
 TAKEN = (
     "name an .onnx file, an .xml of OpenVINO, a TorchScript or torch.export file, "
-    "a folder of Hugging Face, timm or MLflow, "
+    "a folder of Hugging Face, timm, MLflow or TensorFlow (a SavedModel), "
+    "a .keras or .h5 file, "
     "a model of scikit-learn (.skops), XGBoost (.json, .ubj) or LightGBM (.txt), "
     "timm/NAME, or a name on Hugging Face's hub"
 )
 
 
 PICKLED = (".pkl", ".pickle", ".joblib")
-KERAS = "a model of Keras", "save it as ONNX: model.export('net.onnx', format='onnx')"
+KERAS = (".keras", ".h5")
+KERAS_BY_HAND = "save it as ONNX: model.export('net.onnx', format='onnx')"
 CORE_ML = "a model of Core ML", "export the network that it was made from: ONNX=net.onnx"
+CONVERT = "python -m tf2onnx.convert"
 # What they are, and the way to ONNX.
 OTHER = {
-    **{".keras": KERAS, ".h5": KERAS, ".mlmodel": CORE_ML, ".mlpackage": CORE_ML},
+    **{".mlmodel": CORE_ML, ".mlpackage": CORE_ML},
     ".tflite": (
         "a model of TensorFlow Lite",
-        "make it ONNX: python -m tf2onnx.convert --tflite net.tflite --output net.onnx",
+        f"make it ONNX: {CONVERT} --tflite net.tflite --output net.onnx",
     ),
 }
 
@@ -38,7 +42,9 @@ OTHER = {
 class Source:
     network: Path | None = None  # as it is
     table: Path | None = None  # a model of tables
+    detector: Path | None = None  # a folder of transformers with one
     other: str = ""  # what has to be exported first
+    by_hand: str = ""  # of TensorFlow's and Keras's: how, where what exports it cannot be installed
 
 
 def found(name: str) -> Source:
@@ -59,6 +65,8 @@ def _of_file(path: Path) -> Source:
         return Source(path)
     if path.suffix in TORCH:
         return Source(other=str(path))
+    if path.suffix in KERAS:
+        return Source(other=str(path), by_hand=KERAS_BY_HAND)
     if path.suffix in PICKLED:
         raise UserError(
             f"FROM={path.name} is a pickle, which runs code when it is read",
@@ -84,12 +92,12 @@ def _begins(path: Path, content: bytes) -> bool:
 def _in_folder(folder: Path) -> Source:
     _require_known(folder)
     if (folder / "saved_model.pb").is_file():
-        raise UserError(
-            f"{folder} has a SavedModel of TensorFlow",
-            f"make it ONNX: python -m tf2onnx.convert --saved-model {folder} --output net.onnx",
-        )
+        by_hand = f"make it ONNX: {CONVERT} --saved-model {folder} --output net.onnx"
+        return Source(other=str(folder), by_hand=by_hand)
     if (folder / "MLmodel").is_file():
         return _of_mlflow(folder)
+    if is_detector(folder):
+        return _of_hugging_face(folder)
     networks = [*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")]
     networks = networks or [*folder.glob("*.xml")]
     for path in (folder / "model.onnx", folder / "onnx" / "model.onnx"):
@@ -103,8 +111,12 @@ def _in_folder(folder: Path) -> Source:
             f"{folder} has several networks ({names})", "name one: FROM=folder/net.onnx"
         )
     if (folder / "config.json").is_file():
-        return Source(other=str(folder))
+        return _of_hugging_face(folder)
     raise UserError(f"{folder} has no network of a known kind", TAKEN)
+
+
+def _of_hugging_face(folder: Path) -> Source:
+    return Source(detector=folder) if is_detector(folder) else Source(other=str(folder))
 
 
 def _of_mlflow(folder: Path) -> Source:
@@ -123,7 +135,7 @@ def _of_mlflow(folder: Path) -> Source:
         if path.is_file():
             return _of_file(path)
         if path.is_dir() and (path / "config.json").is_file():
-            return Source(other=str(path))
+            return _of_hugging_face(path)
     known = ", ".join(sorted(flavours))
     raise UserError(
         f"the MLflow model in {folder} has no network of pictures ({known})",

@@ -13,7 +13,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
-from scripts.repository.custom import recipe
+from scripts.repository.custom import of_detector, recipe
 from scripts.repository.own_pipelines import require_a_name, require_new, written
 from scripts.repository.sources import found
 from scripts.server.agreeing import samples
@@ -138,6 +138,31 @@ def test_how_pictures_are_given(network: Path) -> None:
     ):
         with pytest.raises(UserError, match=re.escape(cause)):
             recipe("pets", onnx | {"PICTURES": wrong})
+
+
+def test_a_recipe_of_a_detector(tmp_path: Path) -> None:
+    config, prepared = tmp_path / "config.json", tmp_path / "preprocessor_config.json"
+    config.write_text(json.dumps({"architectures": ["DetrForObjectDetection"]}))
+    prepared.write_text(json.dumps({"size": {"shortest_edge": 800, "longest_edge": 1333}}))
+    assert found(str(tmp_path)).detector == tmp_path
+    made = of_detector("street", tmp_path, {})
+    assert made.side == 800 and made.defaults()["WEIGHTS"] == str(tmp_path)
+    assert made.members == {"street_preprocessing", "street_onnx", "street_trt"} | {
+        "street_postprocessing"
+    }
+    assert of_detector("street", tmp_path, {"SIZE": "320"}).side == 320
+    prepared.write_text(json.dumps({"size": {"height": 640, "width": 640}}))
+    assert of_detector("street", tmp_path, {}).side == 640
+    prepared.write_text(json.dumps({"size": {"height": 480, "width": 640}}))
+    for given, cause in (
+        ({}, "does not name a size with one side"),
+        ({"SIZE": "480x640"}, "squashed into a square"),
+        ({"LABELS": "street.txt"}, "LABELS= is not for a detector"),
+    ):
+        with pytest.raises(UserError, match=cause):
+            of_detector("street", tmp_path, given)
+    config.write_text(json.dumps({"architectures": ["DetrForSegmentation"]}))
+    assert found(str(tmp_path)).other == str(tmp_path)
 
 
 def test_where_networks_come_from(network: Path, tmp_path: Path) -> None:

@@ -1,0 +1,165 @@
+"""A network of TensorFlow or Keras -> an ONNX file, compared with TensorFlow itself.
+
+    python -m scripts.steps.from_tensorflow --source birds --out own/networks/birds
+
+A source is the folder of a SavedModel, or a file of Keras: birds.keras, birds.h5. Out: model.onnx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scripts.base import files
+from scripts.base.errors import UserError, guarded
+from scripts.steps.progress import step
+
+# The newest that tf2onnx writes without a word.
+OPSET = 18
+SAME = 0.001  # of the largest score
+USUAL = 224  # of a network that takes pictures of any size
+SIGNATURE = "serving_default"
+
+
+@dataclass(frozen=True)
+class Network:
+    call: Callable[[Any], Any]
+    taken: Any  # TensorFlow's description of its input
+    kept: Any = None  # what the variables belong to
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--size", type=int, nargs=2, help="height and width")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    # It would write of its own arithmetic between our lines.
+    os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    with files.whole_folder(options.out) as draft:
+        convert(options.source, tuple(options.size or (USUAL, USUAL)), draft / "model.onnx")
+    return 0
+
+
+def convert(source: Path, size: tuple[int, int], path: Path) -> None:
+    with step(f"loading {source.name} by TensorFlow"):
+        network = _loaded(source)
+    with step("converting it to ONNX"):
+        _converted(network, source, path)
+    with step("comparing it with TensorFlow"):
+        _require_the_same(network, size, path)
+
+
+def _loaded(source: Path) -> Network:
+    try:
+        network = _of_keras(source) if source.is_file() else _of_saved_model(source)
+    except UserError:
+        raise
+    except Exception as fault:  # of many kinds
+        message = " ".join(str(fault).split())[:200]
+        raise UserError(
+            f"{source.name} cannot be read by TensorFlow: {message}",
+            "save it again: model.export('folder')",
+        ) from None
+    if network.taken.shape.rank != 4:
+        raise UserError(
+            f"{source.name} takes {network.taken.shape}, not pictures",
+            "name a classifier of pictures: [batch, height, width, 3]",
+        )
+    return network
+
+
+def _of_keras(source: Path) -> Network:
+    """Keras refuses code in a file (safe_mode)."""
+    import keras
+    import tensorflow as tf
+
+    model = keras.saving.load_model(source, compile=False)
+    (taken,) = _one(source, model.inputs)
+    described = tf.TensorSpec(taken.shape, taken.dtype)
+    return Network(lambda pixels: model(pixels, training=False), described, model)
+
+
+def _of_saved_model(source: Path) -> Network:
+    import tensorflow as tf
+
+    model = tf.saved_model.load(source)
+    signatures = model.signatures
+    if SIGNATURE not in signatures:
+        raise UserError(
+            f"{source.name} has no signature {SIGNATURE}", "save it again: model.export('folder')"
+        )
+    serving = signatures[SIGNATURE]
+    ((name, taken),) = _one(source, serving.structured_input_signature[1].items())
+    return Network(lambda pixels: serving(**{name: pixels}), taken, model)
+
+
+def _one(source: Path, inputs: Any) -> Any:
+    if len(inputs) != 1:
+        raise UserError(
+            f"{source.name} has {len(inputs)} inputs, not one for pictures",
+            "name a classifier of pictures: [batch, height, width, 3]",
+        )
+    return inputs
+
+
+def _converted(network: Network, source: Path, path: Path) -> None:
+    import tensorflow as tf
+    import tf2onnx
+
+    described = tf.TensorSpec(network.taken.shape, network.taken.dtype, name="pixels")
+    try:
+        tf2onnx.convert.from_function(
+            tf.function(network.call), [described], opset=OPSET, output_path=str(path)
+        )
+    except Exception as fault:  # of many kinds
+        message = " ".join(str(fault).split())[:200]
+        raise UserError(
+            f"tf2onnx cannot convert {source.name}: {message}", "export it yourself: ONNX=net.onnx"
+        ) from None
+
+
+def _require_the_same(network: Network, size: tuple[int, int], path: Path) -> None:
+    import tensorflow as tf
+
+    from scripts.steps.original import refused, session
+
+    noise = _noise(network.taken, size)
+    expected = [each.numpy() for each in tf.nest.flatten(network.call(tf.constant(noise)))]
+    asked = session(path, "the converted network")
+    try:
+        found = asked.run(None, {"pixels": noise})
+    except Exception as fault:
+        raise refused("the converted network", fault) from None
+    for one, other in zip(expected, found, strict=True):
+        scale = max(1.0, float(np.abs(one).max()))
+        if one.shape != other.shape or np.abs(one - other).max() > SAME * scale:
+            raise UserError(
+                "the converted network answers otherwise than TensorFlow",
+                "export it yourself: ONNX=net.onnx",
+            )
+
+
+def _noise(taken: Any, size: tuple[int, int]) -> NDArray[Any]:
+    usual = (3, *size, 3)
+    shape = [known or least for known, least in zip(taken.shape, usual, strict=True)]
+    random, kind = np.random.default_rng(0), taken.dtype.as_numpy_dtype
+    if np.issubdtype(kind, np.integer):
+        return random.integers(0, 256, shape).astype(kind)
+    return random.standard_normal(shape).astype(kind)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))
