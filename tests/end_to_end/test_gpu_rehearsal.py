@@ -19,8 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 from tritonclient.http import InferenceServerClient, InferInput
@@ -34,6 +36,7 @@ from scripts.base import files
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
 from tests.conftest import require_docker
+from tests.end_to_end.test_tables import NAMES, asked, trained, without_a_network
 from tests.project import (
     LONGEST_S,
     ROOT,
@@ -290,6 +293,42 @@ def test_the_other_pipelines_get_plans_too(gpu: Project) -> None:
     with Client(gpu.http) as client:
         short, long = client.sentiment("I love it!", "I hate this place. " * 2_000)
         assert [short.label, long.label] == ["positive", "negative"]
+
+
+def test_trees_are_served_by_the_fil_backend(gpu: Project, tmp_path: Path) -> None:
+    """Classes by XGBoost, whose next version is LightGBM's; and single values, which the backend
+    gives without a dimension of their own."""
+    own = without_a_network(gpu)
+    first = trained(tmp_path / "flowers.json", 0)
+    rows = tmp_path / "rows.csv"
+    rows.write_text("petal,sepal,weight\n0.5,-1,1.5\n2.5,2,\n0,0.25,0\n")
+    sent = np.array([[0.5, -1, 1.5], [2.5, 2, np.nan], [0, 0.25, 0]])
+    output = own.made("add-model", NAME="flowers", FROM=str(tmp_path / "flowers.json"))
+    for step in ("comparing its trees for a GPU", "- network: equal on", "answers as flowers.json"):
+        assert step in output, output
+    expected = first.predict(xgboost.DMatrix(sent, feature_names=NAMES))
+    assert np.allclose(asked(own, rows), expected, atol=1e-5)
+    laid_out = own.path / "build" / "live" / "flowers_fil"
+    assert {"checkpoint.tl", "manifest.json"} == {path.name for path in laid_out.glob("1/*")}
+
+    known = sent.repeat(20, axis=0), np.repeat([0, 1, 2], 20)
+    data = lightgbm.Dataset(*known, feature_name=NAMES)
+    options = {"objective": "multiclass", "num_class": 3, "verbose": -1, "min_data_in_leaf": 1}
+    second = lightgbm.train(options, data, 3)
+    second.save_model(tmp_path / "flowers.txt")
+    # Not by a rollout, whose loads carry a config with a GPU in it, which the server here lacks.
+    output = own.made("up", MODEL="flowers", WEIGHTS=str(tmp_path / "flowers.txt"))
+    assert "- network: equal on" in output and "flowers version 2" in output
+    assert np.allclose(asked(own, rows), second.predict(sent), atol=1e-5)
+
+    values = xgboost.train({}, xgboost.DMatrix(sent, [10, 200, 3000], feature_names=NAMES), 5)
+    values.save_model(tmp_path / "prices.json")
+    own.made("add-model", NAME="prices", FROM=str(tmp_path / "prices.json"))
+    lines = own.made("ask", MODEL="prices", IN=str(rows), JSON="1").splitlines()
+    given = [json.loads(line)["value"] for line in lines if line.startswith("{")]
+    assert np.allclose(given, values.predict(xgboost.DMatrix(sent, feature_names=NAMES)), rtol=1e-5)
+    for name in ("flowers", "prices"):
+        own.made("remove-model", NAME=name)
 
 
 def test_another_gpu_and_tensorrt_want_another_plan(gpu: Project) -> None:

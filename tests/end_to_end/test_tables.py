@@ -12,6 +12,8 @@ import pytest
 import xgboost
 from numpy.typing import NDArray
 
+from tests import axe, page
+from tests.chromium import browser
 from tests.project import Project, error_lines
 
 NAMES = ["petal", "sepal", "weight"]
@@ -29,11 +31,15 @@ def trained(path: Path, seed: int) -> xgboost.Booster:
     return booster
 
 
+def without_a_network(served: Project) -> Project:
+    """The same, without the main pipeline's network in its settings."""
+    kept = served.settings.keys() - {"ARCH", "WEIGHTS", "SAMPLES"}
+    return replace(served, settings={name: served.settings[name] for name in kept})
+
+
 @pytest.fixture
 def own(served: Project) -> Iterator[Project]:
-    kept = served.settings.keys() - {"ARCH", "WEIGHTS", "SAMPLES"}
-    project = replace(served, settings={name: served.settings[name] for name in kept})
-    yield project
+    yield (project := without_a_network(served))
     project.make("remove-model", NAME="flowers")
 
 
@@ -61,6 +67,7 @@ def test_from_a_file_of_xgboost_to_an_answer_and_to_the_next(own: Project, tmp_p
     assert np.allclose(asked(own, rows), first.predict(sent), atol=1e-5)
     table = own.made("ask", MODEL="flowers", IN=str(rows))
     assert "label" in table and "tulip" in table and "%" in table
+    ask_on_the_page(own, rows, first.predict(sent), tmp_path)
 
     narrow = xgboost.DMatrix(np.eye(3)[:, :2], [0, 1, 2])
     other = xgboost.train({"objective": "multi:softprob", "num_class": 3}, narrow, 1)
@@ -76,6 +83,35 @@ def test_from_a_file_of_xgboost_to_an_answer_and_to_the_next(own: Project, tmp_p
     assert np.allclose(asked(own, rows), second.predict(sent), atol=1e-5)
     assert "version 2 live (rollout)" in own.made("history", MODEL="flowers")
     assert "removed: flowers" in own.made("remove-model", NAME="flowers")
+
+
+def ask_on_the_page(own: Project, rows: Path, expected: NDArray[np.float32], scratch: Path) -> None:
+    """A dropped file; then rows as a spreadsheet gives them, and too few numbers."""
+    labels = np.array(["rose", "tulip", "lily"])
+    with browser(scratch) as tab:
+        tab.look()
+        page.opened(tab, own.settings["HTTP_PORT"], "flowers")
+        tab.drop(rows)
+        page.until_answered(tab)
+        assert tab.text("#spoken") == "rows.csv: 3 answers"
+        head, *lines = (line.split("\t") for line in tab.text(".answer table").splitlines())
+        assert head == ["Row", "label", *labels]
+        assert [line[1] for line in lines] == labels[expected.argmax(1)].tolist()
+        shares = [[float(cell.removesuffix(" %")) for cell in line[2:]] for line in lines]
+        assert np.allclose(shares, 100 * expected, atol=0.06)
+        for count, typed in enumerate(("0,5\\t-1\\t1.5", "0,5;-1;1,5", "1,2"), 2):
+            tab.run(f"document.getElementById('words').value = '{typed}'")
+            tab.run("document.querySelector('#text button').click()")
+            page.until_answered(tab, count)
+            if count < 4:
+                assert tab.text(".answer tbody") == "\t".join(["1", *lines[0][1:]])
+        assert tab.text(".answer .error") == "Line 1: 2 numbers.\nGive 3 in each line."
+        for dark in (False, True):
+            tab.look(dark=dark)
+            assert axe.violations(tab, axe.script()) == []
+        tab.look(width=360, height=700)
+        assert tab.run("document.documentElement.scrollWidth") <= 360
+        assert tab.console == []
 
 
 def test_what_cannot_be_served_leaves_nothing(own: Project, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.foreign import detectors as of_transformers
 from benchmark.foreign import graphs
 from benchmark.foreign.adopted import adopted
 from scripts.base.paths import VENV
@@ -16,9 +17,12 @@ from scripts.recipes.folders import RECIPES
 from scripts.recipes.layout import GPU
 from scripts.recipes.recipe import Export, Recipe
 from scripts.recipes.schema import load
+from scripts.repository.custom import of_detector
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps import detectors, networks, segmenters
 from scripts.steps.detector_source import Detector
+from scripts.steps.detr.export import export
+from scripts.steps.detr.source import Detr
 from scripts.steps.export import to_onnx
 from scripts.steps.fine_tuned import Segmenter
 from scripts.steps.manifest import Manifest, Torchvision
@@ -116,6 +120,18 @@ def test_detection(tmp_path: Path) -> None:
     pixels = networks.Pixels(network, export.spec.precision).eval()
     detectors.to_onnx(pixels, network.transform["crop"], graph)
     assert types_of(graph, recipe.shapes(Workspace(tmp_path), settings)) == {"HALF"}
+
+
+@pytest.mark.parametrize("kind", of_transformers.KINDS)
+def test_detectors_of_transformers(kind: str, tmp_path: Path) -> None:
+    """In the precision they come in."""
+    of_transformers.saved(kind, folder := tmp_path / "street")
+    recipe = of_detector("street", folder, {})
+    settings = Settings(DEFAULTS | recipe.defaults())
+    spec, made = recipe.export(settings, GPU).spec, Workspace(tmp_path / "made")
+    assert isinstance(spec, Detr)
+    export(spec, made.onnx)
+    assert types_of(made.onnx / "model.onnx", recipe.shapes(made, settings)) == {"FLOAT"}
 
 
 def test_sounds(listener: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from sklearn import ensemble, linear_model, neural_network, pipeline, preprocess
 from bundle_serving import onnxruntime_engine
 from scripts.base.errors import UserError
 from scripts.steps.manifest import why_export
+from scripts.steps.tables import INPUT
 from scripts.steps.tables.export import Table, export
 
 random = np.random.default_rng(0)
@@ -104,7 +105,7 @@ def test_it_answers_as_in_its_framework(save: Saved, values: int, tmp_path: Path
     labels = (out / "labels.txt").read_text().split()
     assert labels == found["classes"] and len(labels) == (values if values > 1 else 0)
     kept = np.load(out / "reference.npz")
-    given = onnxruntime_engine.Engine(out / "model.onnx", 1).only_output({"input": kept["input"]})
+    given = onnxruntime_engine.Engine(out / "model.onnx", 1).only_output({INPUT: kept[INPUT]})
     np.testing.assert_allclose(np.asarray(given, np.float32), kept["scores"], rtol=1e-3, atol=1e-3)
     assert why_export(out, spec) is None
 

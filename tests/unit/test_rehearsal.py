@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ from onnx import TensorProto
 
 from tests.networks import needs_nvidias_builder, tiny
 from tests.project import ROOT
+from tests.python_backend import Tensor, program
 
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
@@ -204,50 +203,15 @@ class Backend:
         return model
 
 
-class Tensor:
-    def __init__(self, name: str, value: Any) -> None:
-        self.name, self.value = name, value
-
-    def as_numpy(self) -> Any:
-        return self.value
-
-
-class TritonError(Exception):
-    INVALID_ARG, INTERNAL = "INVALID_ARG", "INTERNAL"
-
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def stub(logged: list[str]) -> types.ModuleType:
-    """triton_python_backend_utils as far as the backend goes."""
-    module = types.ModuleType("triton_python_backend_utils")
-    pb: Any = module
-    pb.Tensor, pb.TritonError = Tensor, TritonError
-    pb.TritonModelException = type("TritonModelException", (Exception,), {})
-    pb.Logger = types.SimpleNamespace(log_error=logged.append)
-    pb.get_input_tensor_by_name = lambda request, name: request[name]
-    pb.InferenceResponse = lambda tensors=(), error=None: types.SimpleNamespace(
-        tensors=tensors, error=error
-    )
-    return module
-
-
 @pytest.fixture
 def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     logged: list[str] = []
-    for name in ("bundle_serving.triton", "rehearsal_plan", "model"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", stub(logged))
-    monkeypatch.syspath_prepend(str(REHEARSAL / "tensorrt_backend"))
     monkeypatch.setenv("REHEARSAL_TENSORRT", "11.1.0")
     monkeypatch.setenv("REHEARSAL_COMPUTE_CAPABILITY", "8.6")
     (tmp_path / "1").mkdir()
     Trtexec(tmp_path, "11.1.0").built().rename(tmp_path / "1" / "model.plan")
-    yield Backend(importlib.import_module("model"), tmp_path, logged)
-    for name in ("bundle_serving.triton", "rehearsal_plan", "model"):
-        sys.modules.pop(name, None)
+    with program(REHEARSAL / "tensorrt_backend", logged) as module:
+        yield Backend(module, tmp_path, logged)
 
 
 def test_the_backend_answers_as_the_network_does(backend: Backend) -> None:

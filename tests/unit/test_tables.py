@@ -17,7 +17,7 @@ from scripts.recipes.kinds.table import Table
 from scripts.recipes.layout import CPU, GPU
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.steps.tables import graphs, rows
+from scripts.steps.tables import INPUT, OUTPUT, graphs, rows
 
 COLUMNS = ("petal", "sepal")
 
@@ -67,7 +67,7 @@ def tree() -> Any:
     it."""
     node = helper.make_node(
         "TreeEnsembleClassifier",
-        ["input"],
+        [INPUT],
         ["label", "probabilities"],
         domain="ai.onnx.ml",
         nodes_treeids=[0, 0, 0],
@@ -85,7 +85,7 @@ def tree() -> Any:
         classlabels_int64s=[0, 1],
         post_transform="NONE",
     )
-    taken = helper.make_tensor_value_info("input", TensorProto.FLOAT, [None, 2])
+    taken = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [None, 2])
     given = [
         helper.make_tensor_value_info("label", TensorProto.INT64, [None]),
         helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, [None, 2]),
@@ -106,12 +106,12 @@ def test_the_graph_that_is_served(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"onnx": {"engine": "onnxruntime"}}')
     assert onnxruntime_engine.runs(path)
     engine = onnxruntime_engine.beside(path, 1)
-    given = engine.only_output({"input": np.array([[9, 4], [9, 6]], np.float32)})
+    given = engine.only_output({INPUT: np.array([[9, 4], [9, 6]], np.float32)})
     np.testing.assert_allclose(given, [[0.75, 0.25], [0.125, 0.875]])
-    output = {"name": "output", "dims": ["2"]}
-    engine.require({"input": [{"name": "input", "dims": ["2"]}], "output": [output]})
+    output = {"name": OUTPUT, "dims": ["2"]}
+    engine.require({"input": [{"name": INPUT, "dims": ["2"]}], "output": [output]})
     with pytest.raises(ValueError, match="the network's input is"):
-        engine.require({"input": [{"name": "input", "dims": ["3"]}], "output": [output]})
+        engine.require({"input": [{"name": INPUT, "dims": ["3"]}], "output": [output]})
 
 
 def test_values_are_compared_by_their_size() -> None:
@@ -132,8 +132,12 @@ def test_a_recipe_of_a_table(tmp_path: Path) -> None:
     settings = Settings(DEFAULTS | made.defaults())
     export = made.export(settings, CPU)
     assert export.layers == ("tables",) and "--source" in export.words
-    with pytest.raises(UserError, match="TensorRT does not read"):
-        made.export(settings, GPU)
+    assert "--forest" in made.export(settings, GPU).words and "--forest" not in export.words
+    on_gpu = made.files()["flowers_fil/config.pbtxt"]
+    assert 'backend: "fil"' in on_gpu and "KIND_GPU" in on_gpu and '"threshold"' in on_gpu
+    assert '"threshold"' not in recipe().files()["flowers_fil/config.pbtxt"]
+    assert "flowers_fil" in made.files()["flowers/config.pbtxt"]
+    assert "flowers_onnx" in made.files()["flowers/configs/cpu.pbtxt"]
     assert 'label_filename: "labels.txt"' in made.files()["flowers/config.pbtxt"]
     assert "label_filename" not in recipe().files()["flowers/config.pbtxt"]
     made.require_asked([str(csv(tmp_path, "1,2\n"))], {})
@@ -150,7 +154,7 @@ def test_where_models_of_tables_come_from(tmp_path: Path) -> None:
     for name, cause in (
         ("a.pkl", "is a pickle, which runs code"),
         ("a.joblib", "is a pickle, which runs code"),
-        ("a.keras", "is a model of Keras"),
+        ("a.tflite", "is a model of TensorFlow Lite"),
         ("a.mlmodel", "is a model of Core ML"),
     ):
         (tmp_path / name).touch()
@@ -158,5 +162,7 @@ def test_where_models_of_tables_come_from(tmp_path: Path) -> None:
             sources.found(str(tmp_path / name))
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "saved_model.pb").touch()
-    with pytest.raises(UserError, match="SavedModel of TensorFlow"):
-        sources.found(str(tmp_path / "saved"))
+    (tmp_path / "a.keras").touch()
+    for name, way in (("saved", "tf2onnx.convert --saved-model"), ("a.keras", "model.export(")):
+        source = sources.found(str(tmp_path / name))
+        assert source.other == str(tmp_path / name) and way in source.by_hand

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from bundle_serving import agreement, infer
 from bundle_serving.agreement import Agreement
-from bundle_serving.health import EXAMPLE
+from bundle_serving.health import EXAMPLE, ROWS, TAKES
 from bundle_serving.infer import Answer, Question
 from scripts.base.errors import UserError
 from scripts.base.text import printable
@@ -23,9 +23,11 @@ from scripts.recipes.parts import Count, Ensemble, Name
 from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
 from scripts.recipes.recipe import Export, Recipe, Server
 from scripts.settings.settings import Settings
-from scripts.steps.tables import rows
+from scripts.steps.tables import INPUT, OUTPUT, rows
 from scripts.steps.tables.export import Table as Source
 from scripts.steps.workspace import Workspace
+
+FIL = "fil"
 
 
 class Networked(Ensemble):
@@ -52,19 +54,24 @@ class Table(Recipe):
     def files(self) -> dict[str, str]:
         return {
             f"{self.network_model(CPU)}/config.pbtxt": network(self),
-            f"{self.ensemble}/config.pbtxt": ensemble(self),
+            f"{self.network_model(GPU)}/config.pbtxt": network_on_gpu(self),
+            f"{self.ensemble}/config.pbtxt": ensemble(self, GPU),
+            f"{self.ensemble}/configs/{CPU.config}.pbtxt": ensemble(self, CPU),
         }
 
     def programs(self, layout: Layout) -> list[str]:
         return []
 
     def network_model(self, engine: Engine) -> str:
-        return f"{self.models.network}_{CPU.ending}"
+        return f"{self.models.network}_{FIL if engine is GPU else CPU.ending}"
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
-        if member.name != self.network_model(CPU):
+        if member.name != self.network_model(layout.engine):
             return False
-        share(member, layout.network)
+        if layout.engine is CPU:
+            share(member, layout.network)
+        elif layout.network.instances:
+            member.instance_group[0].count = layout.network.instances
         return True
 
     def label_lines(self, made: Workspace, repository: Path) -> str | None:
@@ -82,13 +89,8 @@ class Table(Recipe):
 
     def export(self, settings: Settings, engine: Engine) -> Export:
         source = Path(settings.weights)
-        if engine is GPU:
-            raise UserError(
-                f"{source.name} is a model of tables, which TensorRT does not read",
-                "serve it with FLAVOUR=cpu or FLAVOUR=local",
-            )
         labels = self.beside(self.labels) if self.labels else None
-        spec = Source(source, labels, settings.samples)
+        spec = Source(source, labels, settings.samples, forest=engine is GPU)
         as_before = Settings.weights.name not in settings.given
         return Export("tables.export", spec.words, spec, as_before, ("tables",))
 
@@ -116,7 +118,7 @@ class Table(Recipe):
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         answers = tensors.asked(server, self.ensemble, self._questions(asked))
-        given = [row for answer in answers for row in answer["OUTPUT"]]
+        given = [row for answer in answers for row in answer["OUTPUT"].reshape(-1, self.values)]
         for line in self._as_json(given) if environment.get("JSON") else self._as_table(given):
             print(line)
         return 0
@@ -179,23 +181,50 @@ def _answer(name: str, recipe: Table) -> Tensor:
 
 
 def network(recipe: Table) -> str:
-    row = _row("input", recipe)
+    row = _row(INPUT, recipe)
     return pbtxt.onnx(
         "A row of numbers -> the probability of each class, or a value. ONNX Runtime runs it.",
         recipe.network_model(CPU),
         recipe.most_rows,
-        (pbtxt.inputs(row), pbtxt.outputs(_answer("output", recipe))),
+        (pbtxt.inputs(row), pbtxt.outputs(_answer(OUTPUT, recipe))),
         recipe.instances,
         pbtxt.warmup("zeros", pbtxt.zeros(row)),
         threads=1,
     )
 
 
-def ensemble(recipe: Table) -> str:
-    step = Step(recipe.network_model(CPU), {"input": "INPUT"}, {"output": "OUTPUT"})
+def network_on_gpu(recipe: Table) -> str:
+    """What the backend reads of it: its src/shared_state.h. It demands a threshold of classifiers,
+    though with probabilities it uses none."""
+    row = _row(INPUT, recipe)
+    of_classes = {"predict_proba": "true", "threshold": "0.5"} if recipe.classes else {}
+    read = {
+        "model_type": "treelite_checkpoint",
+        "is_classifier": "true" if recipe.classes else "false",
+        **of_classes,
+    }
+    return pbtxt.config(
+        "The trees on a GPU: a row of numbers -> the probability of each class, or a value.\n"
+        "Triton's FIL backend runs them.",
+        recipe.network_model(GPU),
+        pbtxt.backend(FIL),
+        recipe.most_rows,
+        pbtxt.inputs(row),
+        pbtxt.outputs(_answer(OUTPUT, recipe)),
+        NEWEST_VERSION,
+        pbtxt.instances(recipe.instances, "GPU"),
+        pbtxt.QUEUED,
+        pbtxt.warmup("zeros", pbtxt.zeros(row)),
+        *(pbtxt.parameter(key, value) for key, value in read.items()),
+    )
+
+
+def ensemble(recipe: Table, engine: Engine) -> str:
+    step = Step(recipe.network_model(engine), {INPUT: "INPUT"}, {OUTPUT: "OUTPUT"})
+    where = {CPU: "", GPU: ", on a GPU"}[engine]
     return pbtxt.config(
         f"The model in {Path(recipe.source).name}: rows of numbers in, "
-        f"{'probabilities' if recipe.classes else 'values'} out.",
+        f"{'probabilities' if recipe.classes else 'values'} out{where}.",
         recipe.ensemble,
         pbtxt.platform("ensemble"),
         recipe.most_rows,
@@ -204,4 +233,6 @@ def ensemble(recipe: Table) -> str:
         NEWEST_VERSION,
         pbtxt.steps(step),
         pbtxt.parameter(EXAMPLE, infer.packed(recipe._example), "A request that it answers."),
+        pbtxt.parameter(TAKES, ROWS, "What the page asks it with."),
+        pbtxt.parameter("columns", json.dumps(recipe.columns), "What a row's numbers are called."),
     )

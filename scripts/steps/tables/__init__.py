@@ -2,4 +2,5 @@
 
 # By what their files are called.
 MAKERS = {".json": "XGBoost", ".ubj": "XGBoost", ".txt": "LightGBM", ".skops": "scikit-learn"}
-INPUT = "input"  # of the graph
+# Of what is served, as Triton's FIL backend calls them (its src/model.h).
+INPUT, OUTPUT = "input__0", "output__0"

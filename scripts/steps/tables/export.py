@@ -2,8 +2,9 @@
 
     python -m scripts.steps.tables.export --source flowers.json --out build/flowers
 
-Out: model.onnx (FP32 `input` [batch, columns] -> FP32 `output` [batch, classes], or values),
-labels.txt, reference.npz and golden.npz (rows and the framework's answers) and manifest.json.
+Out: model.onnx (FP32 `input__0` [batch, columns] -> FP32 `output__0` [batch, classes], or values),
+with --forest its trees for a GPU (checkpoint.tl), labels.txt, reference.npz and golden.npz (rows,
+and the framework's answers) and manifest.json.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_serving.agreement import TABLE, Bound
+from bundle_serving.agreement import TABLE, Agreement, Bound, compare
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.steps.manifest import (
@@ -28,6 +29,7 @@ from scripts.steps.manifest import (
     why_export,
 )
 from scripts.steps.progress import step
+from scripts.steps.workspace import FOREST
 
 # The same arithmetic in half as many bits.
 BOUND = Bound(0.001)
@@ -40,6 +42,7 @@ class Table:
     source: Path
     labels: Path | None = None  # None: as the model calls its classes
     samples: Path | None = None  # rows for the check, besides those that are drawn
+    forest: bool = False  # its trees too, for a GPU
 
     @property
     def words(self) -> list[str | Path]:
@@ -47,7 +50,7 @@ class Table:
         found: list[str | Path] = ["--source", self.source]
         for name in ("labels", "samples"):
             found += [f"--{name}", path] if (path := getattr(self, name)) else []
-        return found
+        return found + (["--forest"] if self.forest else [])
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         source = of_file(self.source, before)
@@ -57,6 +60,8 @@ class Table:
         found["labels"] = of_labels(self.labels, before) if self.labels else None
         if self.samples and self.samples.is_file():
             found["samples"] = files.sha256(self.samples)
+        if self.forest:
+            found["versions"] |= pinned("treelite")
         return found
 
 
@@ -65,9 +70,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--labels", type=Path, help="one per line; without it, the model's own")
     parser.add_argument("--samples", type=Path, help="rows for the check, as CSV")
+    parser.add_argument("--forest", action="store_true", help="trees for a GPU too")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    spec = Table(options.source, options.labels, options.samples)
+    spec = Table(options.source, options.labels, options.samples, options.forest)
     if why_export(options.out, spec) is None:
         print(f"{options.out} fits: nothing to export")
         return 0
@@ -82,8 +88,7 @@ def export(spec: Table, out: Path) -> None:
         import onnx
 
         from bundle_serving import golden, onnxruntime_engine
-        from bundle_serving.agreement import compare
-        from scripts.steps.tables import INPUT, graphs, originals, rows
+        from scripts.steps.tables import INPUT, forests, graphs, originals, rows
 
         original = originals.load(spec.source)
     classes = labels_for(lines_of(spec.labels), original.classes, spec)
@@ -100,13 +105,13 @@ def export(spec: Table, out: Path) -> None:
         onnx.save(graphs.with_one_output(model, answers.shape[1]), path)
         with step("comparing the converted model with the original"):
             found = onnxruntime_engine.Engine(path, threads=1).only_output({INPUT: asked})
-            agreement = compare(answers, found, TABLE)
-        print(f"  {agreement}")
-        if not agreement.within(BOUND):
-            raise UserError(
-                f"{name} answers otherwise as ONNX ({agreement}; {BOUND})",
-                "nothing was changed; this model cannot be converted faithfully",
-            )
+        agreement = _require_equal(answers, found, f"{name} answers otherwise as ONNX")
+        if spec.forest:
+            with step("comparing its trees for a GPU with the original"):
+                forest = forests.converted(original, name)
+                found = forests.answers(forest, asked, answers.shape[1])
+            agreement = _require_equal(answers, found, f"{name} answers otherwise by treelite")
+            forest.serialize(draft / FOREST)
         (draft / "labels.txt").write_text("".join(f"{label}\n" for label in classes))
         np.savez_compressed(draft / "reference.npz", scores=answers, **{INPUT: asked})
         questions = [{"INPUT": row[None]} for row in asked[:GOLDEN]]
@@ -123,10 +128,22 @@ def export(spec: Table, out: Path) -> None:
                 "values": answers.shape[1],
                 "answers": TABLE,
                 "engine": onnxruntime_engine.NAME,
+                **({"forest": files.sha256(draft / FOREST)} if spec.forest else {}),
             },
             check=agreement.record(BOUND),
         )
         (draft / "manifest.json").write_text(manifest.dump())
+
+
+def _require_equal(expected: Any, found: Any, otherwise: str) -> Agreement:
+    agreement = compare(expected, found, TABLE)
+    print(f"  {agreement}")
+    if not agreement.within(BOUND):
+        raise UserError(
+            f"{otherwise} ({agreement}; {BOUND})",
+            "nothing was changed; this model cannot be converted faithfully",
+        )
+    return agreement
 
 
 def labels_for(given: list[str], classes: Any, spec: Table) -> list[str]:

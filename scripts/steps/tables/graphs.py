@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts.base.errors import UserError
+from scripts.steps.tables import OUTPUT
 
 if TYPE_CHECKING:  # which imports all of their libraries
     from scripts.steps.tables.originals import Original
-
-OUTPUT = "output"
 
 
 def converted(original: Original, name: str) -> Any:

@@ -36,6 +36,9 @@ class Original(Protocol):
 
     def as_onnx(self) -> Any: ...
 
+    def as_forest(self) -> Any:
+        """Treelite's, if it is one of trees alone."""
+
 
 def load(path: Path) -> Original:
     try:
@@ -91,6 +94,11 @@ class OfXgboost:
             target_opset=OPSET,
         )
 
+    def as_forest(self) -> Any:
+        import treelite
+
+        return treelite.frontend.from_xgboost(self._model.get_booster())
+
 
 class OfLightgbm:
     def __init__(self, path: Path) -> None:
@@ -124,6 +132,11 @@ class OfLightgbm:
             target_opset=OPSET,
             zipmap=False,
         )
+
+    def as_forest(self) -> Any:
+        import treelite
+
+        return treelite.frontend.from_lightgbm(self._model)
 
 
 class _Silent:
@@ -174,6 +187,11 @@ class OfScikitLearn:
             target_opset=OPSET,
             options=options,
         )
+
+    def as_forest(self) -> Any:
+        import treelite
+
+        return treelite.sklearn.import_model(self._model)
 
 
 KINDS: dict[str, Callable[[Path], Original]] = {

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.base.errors import UserError
+from scripts.steps.tables import INPUT
 
 EMPTY = ("", "na", "nan", "null", "none")
 Rows = NDArray[np.float32]
@@ -97,7 +98,7 @@ def _thresholds(graph: Any) -> dict[int, NDArray[Any]]:
     """By column; those of columns that were scaled before are none of the caller's."""
     found: dict[int, set[float]] = {}
     for node in graph.node:
-        if "input" not in node.input or not node.op_type.startswith("TreeEnsemble"):
+        if INPUT not in node.input or not node.op_type.startswith("TreeEnsemble"):
             continue
         given = {each.name: each for each in node.attribute}
         for column, value, mode in zip(

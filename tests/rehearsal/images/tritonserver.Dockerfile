@@ -1,6 +1,6 @@
 # Rehearsal: stands for NVIDIA's tritonserver image. PyPI's server where theirs lies; in the place of
-# the tensorrt backend one that refuses what the real one refuses, and in that of the dali backend
-# the real DALI, which can do without a GPU.
+# the tensorrt and fil backends ones that refuse what the real ones refuse, and in that of the dali
+# backend the real DALI, which can do without a GPU.
 ARG EXPORT
 ARG SERVER
 FROM ${EXPORT} AS dali
@@ -13,6 +13,17 @@ RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
         nvidia-dali-cuda130==2.1.1 nvidia-nvimgcodec-cu13==0.7.0.11 astunparse==1.6.3 gast==0.7.0 \
         makefun==1.16.0 nvtx==0.2.17 optree==0.20.0 packaging==26.0 six==1.17.0 \
         typing_extensions==4.16.0 wheel==0.48.0
+
+# What the backend named fil computes with.
+FROM ${EXPORT} AS fil
+USER root
+# What is mounted does not end the cache; this, the hash of it, does.
+ARG CONSTRAINTS
+RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=constraints,target=/constraints.txt \
+    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+    grep -E '^(treelite|packaging|scipy)==' /constraints.txt > /tmp/fil.txt \
+ && pip install --no-compile --no-deps --target /wheel -r /tmp/fil.txt
 
 FROM ${SERVER}
 USER root
@@ -30,5 +41,7 @@ RUN python3 -c "from pathlib import Path; from bundle_serving import start_serve
 COPY --from=dali /wheel /opt/tritonserver/backends/dali/wheel/dali
 COPY tensorrt_backend /opt/tritonserver/backends/tensorrt
 COPY dali_backend /opt/tritonserver/backends/dali
+COPY fil_backend /opt/tritonserver/backends/fil
+COPY --from=fil /wheel /opt/tritonserver/backends/fil/wheel
 ENV PIP_BREAK_SYSTEM_PACKAGES=1 PYTHONPATH=/opt/tritonserver/backends/dali/wheel/dali
 ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh"]
