@@ -14,7 +14,7 @@ import msgspec
 from bundle_door.answers import Refused
 from bundle_door.triton import DATA_TYPES, Triton
 from bundle_serving import PIPELINE
-from bundle_serving.health import EXAMPLE
+from bundle_serving.health import EXAMPLE, TAKES
 
 # An answer holds so long.
 REMEMBERED_S, REFRESHED_S = 2.0, 5.0
@@ -152,6 +152,8 @@ class Served:
 
 def kind_of(config: Any) -> str | None:
     """What a pipeline is asked with; None of what is no pipeline."""
+    if TAKES in config.parameters:
+        return str(config.parameters[TAKES].string_value)
     if EXAMPLE in config.parameters:
         return VALUES
     if len(config.input) != 1:

@@ -18,6 +18,7 @@ from bundle_serving.exposure import CERTIFICATE
 from tests import axe
 from tests.chromium import Tab, browser
 from tests.door.servers import MODELS, Behind, behind_the_door
+from tests.page import choose
 from tests.project import picture
 
 HIGH = b"\xff" * 10
@@ -145,8 +146,7 @@ def test_what_is_copied(tab: Tab, page: Behind, tmp_path: Path) -> None:
 
 
 def find(tab: Tab, *files: Path, by: str = "detection") -> None:
-    tab.run(f"""{{ const select = document.getElementById('pipeline');
-                 select.value = '{by}'; select.dispatchEvent(new Event('change')); }}""")
+    choose(tab, by)
     tab.drop(*files)
     tab.until("document.querySelector('#spoken').innerText && !document.querySelector('.busy')")
 

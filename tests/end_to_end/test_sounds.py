@@ -16,6 +16,8 @@ from bundle_serving import wav
 from bundle_serving.infer import ask
 from scripts.steps.sounds import drawings
 from scripts.steps.sounds.things import NAMES
+from tests import axe, page
+from tests.chromium import browser
 from tests.pipelines import sounds_by_pytorch
 from tests.project import Project, error_lines
 from tests.wav_files import BELL, made
@@ -118,3 +120,44 @@ def test_the_command_answers_what_it_can_and_refuses_the_rest(
     ):
         assert cause in line and "; " in line
     assert "no sound given" in together.make("classify", **model).stderr
+
+
+STEPS = ["Upload", "Decode, bands", "Network", "Softmax", "Answer", "Wire, browser"]
+
+
+def test_the_page_shows_and_plays_a_sound_with_its_labels(
+    together: Project, tmp_path: Path
+) -> None:
+    with browser(tmp_path) as tab:
+        tab.look()
+        page.opened(tab, together.settings["HTTP_PORT"], "sounds")
+        tab.drop(BELL)
+        page.until_answered(tab)
+        assert tab.text("#ask-title") == "What is your sound of?"
+        assert tab.text("#choose") == "Choose sounds"
+        assert tab.text(".labels li").split("\n")[0] == "drawn bell"
+        assert tab.text("#spoken").startswith("bell.wav: drawn bell, ")
+        assert tab.until("document.querySelector('.wave path')?.getAttribute('d').length > 1000")
+        assert tab.text(".spans").splitlines()[::2] == STEPS
+        player = "document.querySelector('audio')"
+        seconds = tab.until(f"{player}.duration")
+        assert seconds == 1
+        tab.run(f"{player}.muted = true")
+        tab.run(f"{player}.play()")
+        tab.until(f"{player}.currentTime > 0")
+        tab.run("document.querySelector('.copies button').click()")
+        assert "classify?model=sounds" in tab.text(".copies pre")
+        for dark in (False, True):
+            tab.look(dark=dark)
+            assert axe.violations(tab, axe.script()) == []
+        tab.look(width=360, height=700)
+        assert tab.run("document.documentElement.scrollWidth") <= 360
+        assert tab.console == []
+        for count, name in enumerate(("text.wav", "long.wav"), 2):
+            file, cause = BAD[name]
+            (tmp_path / name).write_bytes(file)
+            tab.drop(tmp_path / name)
+            page.until_answered(tab, count)
+            assert cause.lower() in tab.text(".error b").lower() and "ffmpeg" in tab.text(
+                ".error span"
+            )

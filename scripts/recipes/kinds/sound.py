@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from bundle_serving import infer
-from bundle_serving.health import EXAMPLE
+from bundle_serving.health import EXAMPLE, SOUNDS, TAKES
 from bundle_serving.infer import Answer, Question
 from bundle_serving.sounds import LOG_MEL, SHARES, Hearing
 from scripts.base.errors import UserError
@@ -258,6 +258,11 @@ def ensemble(recipe: Sound, engine: str) -> str:
     models = recipe.models
     where = {CPU.ending: ".", GPU.ending: "; with the network on a GPU."}[engine]
     heard = {LOG_MEL: "windows", SHARES: "shares"}
+    example = infer.packed(recipe.question(silence()))
+    parameters = (
+        pbtxt.parameter(EXAMPLE, example, "A request that it answers."),
+        pbtxt.parameter(TAKES, SOUNDS, "What the page asks it with."),
+    )
     return pbtxt.ensemble(
         f"The bytes of a WAV file -> the probability of each class{where}",
         models.ensemble,
@@ -267,9 +272,7 @@ def ensemble(recipe: Sound, engine: str) -> str:
         Step(models.preprocessing, {"FILE": "INPUT"}, heard),
         Step(f"{models.network}_{engine}", heard, {"SCORES": "scores"}),
         Step(models.postprocessing, {"INPUT_0": "scores"}, {"OUTPUT_0": "OUTPUT"}),
-        parameters=pbtxt.parameter(
-            EXAMPLE, infer.packed(recipe.question(silence())), "A request that it answers."
-        ),
+        parameters="\n".join(parameters),
     )
 
 

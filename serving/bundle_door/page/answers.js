@@ -2,32 +2,41 @@
 import { bar } from "./bars.js";
 import { drawn } from "./boxes.js";
 import { coloured } from "./masks.js";
+import { heard } from "./sounds.js";
+import { tabled } from "./rows.js";
 import { element } from "./elements.js";
 import { snippets } from "./snippets.js";
 
 const STEPS = [
   [/^received$/, "Upload"],
+  [/^sounds_preprocess/, "Decode, bands"],
   [/preprocess/, "Decode, resize"],
   [/(_onnx|_trt|^classification_places)$/, "Network"],
   [/(postprocess|_choice)/, "Softmax"],
 ];
 
-export function card(question) {
+export function card(question, sound = false) {
   const columns = element("div", { className: "columns" });
-  const made = element("article", { className: question.file ? "card" : "card worded" });
+  const made = element("article", { className: question.file && !sound ? "card" : "card wide" });
   if (question.file) {
-    const picture = element("img", { alt: "", src: URL.createObjectURL(question.file) });
-    picture.addEventListener("error", () => picture.replaceWith(element("p", { className: "broken" }, "no picture")));
-    made.append(element("figure", { className: "seen" }, picture,
-      element("figcaption", {}, `${question.file.name || "pasted picture"} · ${size(question.file.size)}`)));
-    made.setAttribute("aria-label", question.file.name || "pasted picture");
+    const name = question.file.name || "pasted picture";
+    made.append(element("figure", { className: "seen" }, ...(sound ? heard(question.file) : [seen(question.file)]),
+      element("figcaption", {}, `${name} · ${size(question.file.size)}`)));
+    made.setAttribute("aria-label", name);
   } else {
     columns.dataset.text = question.text;
-    made.setAttribute("aria-label", question.text);
-    made.append(element("p", {}, `“${question.text}”`));
+    const name = question.name ?? `“${question.text}”`;
+    made.setAttribute("aria-label", name);
+    made.append(element("p", {}, name));
   }
   made.append(columns);
   return { made, columns };
+}
+
+function seen(file) {
+  const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
+  picture.addEventListener("error", () => picture.replaceWith(element("p", { className: "broken" }, "no picture")));
+  return picture;
 }
 
 export function waiting(pipeline) {
@@ -46,6 +55,7 @@ export function answered(place, pipeline, found, question) {
 function shown(found, file) {
   if (found.boxes) return drawn(found.boxes, file);
   if (found.areas) return coloured(found, file);
+  if (found.table) return tabled(found.table);
   return [element("ol", { className: "labels" }, ...found.labels.map(bar))];
 }
 

@@ -11,8 +11,16 @@ import { watch } from "./live.js";
 const AT_ONCE = 4;
 const TITLES = {
   ensemble_python_resnet50: "ImageNet", places_ensemble: "Places",
-  cascade: "Cascade", detection: "Detection", segmentation: "Segmentation", sentiment_ensemble: "Sentiment",
+  cascade: "Cascade", detection: "Detection", segmentation: "Segmentation", sounds: "Sounds", sentiment_ensemble: "Sentiment",
 };
+// What people ask with, by the pipeline's kind; all others take pictures.
+const PICTURES = { title: "What is on your picture?", say: "Drop pictures here, or paste one", choose: "Choose pictures", accept: "image/*" };
+const MEDIA = {
+  text: { title: "How is your text meant?", say: "A text", example: "What a day!", most: 20_000 },
+  rows: { title: "What do your rows stand for?", say: "Rows of numbers as CSV, with a header or without; or drop a file", example: "0.5, -1, 1.5", most: 5_000_000 },
+  sounds: { title: "What is your sound of?", say: "Drop WAV files here", choose: "Choose sounds", accept: ".wav,audio/wav" },
+};
+const mediumOf = pipeline => MEDIA[pipeline?.kind] ?? PICTURES;
 const CANDIDATE = /_candidate$/;
 const nameOf = model => CANDIDATE.test(model) ? `${nameOf(model.replace(CANDIDATE, ""))} (candidate)` : TITLES[model] ?? model.replace(/_ensemble$/, "").replaceAll("_", " ");
 
@@ -47,19 +55,33 @@ function fill(select, list, value, first = []) {
 // A candidate is shown side by side as soon as there is one; another pipeline when it is chosen.
 function offerBeside(value = "") {
   const now = chosen();
-  const others = now ? pipelines.filter(each => each !== now && (each.kind === "text") === (now.kind === "text")) : [];
+  const others = now ? pipelines.filter(each => each !== now && mediumOf(each) === mediumOf(now)) : [];
   const candidate = others.find(each => each.candidate && each.of === now.model);
   const known = [...byId("beside").options].some(option => option.value === candidate?.model);
   fill(byId("beside"), others, candidate && !known ? candidate.model : value, [new Option("nothing", "")]);
   byId("beside-label").hidden = !others.length;
-  const texts = now?.kind === "text";
-  byId("text").hidden = !texts;
-  byId("pictures").hidden = texts;
-  byId("ask-title").textContent = texts ? "How is your text meant?" : "What is on your picture?";
+  askWith(mediumOf(now));
   const untrained = [now, beside()].filter(each => each?.untrained).map(each => each.title);
   byId("untrained").hidden = !untrained.length;
   byId("untrained").textContent =
     `Untrained weights: the answers of ${untrained.join(" and ")} mean nothing. It was started with WEIGHTS=random.`;
+}
+
+function askWith(medium) {
+  byId("ask-title").textContent = medium.title;
+  const typed = Boolean(medium.example);
+  byId("text").hidden = !typed;
+  byId("files").hidden = typed;
+  if (typed) {
+    byId("words-say").textContent = medium.say;
+    byId("words").placeholder = medium.example;
+    byId("words").maxLength = medium.most;
+    return;
+  }
+  byId("files").classList.toggle("sounds", medium === MEDIA.sounds);
+  byId("drop-say").textContent = medium.say;
+  byId("choose").textContent = medium.choose;
+  byId("file").accept = medium.accept;
 }
 
 // Questions
@@ -72,7 +94,7 @@ function askAll(questions) {
   byId("forget").hidden = false;
   for (const question of questions) {
     const asked = [chosen(), beside()].filter(Boolean);
-    const { made, columns } = card(question);
+    const { made, columns } = card(question, mediumOf(chosen()) === MEDIA.sounds);
     const places = asked.map(waiting);
     columns.append(...places);
     byId("answers").prepend(made);
@@ -92,33 +114,36 @@ async function work() {
 }
 
 async function askOne(place, pipeline, question) {
-  const called = question.file?.name ?? "the text";
+  const called = question.file?.name ?? question.name ?? "the text";
   try {
     const found = await answerOf(pipeline, question);
     answered(place, pipeline, found, question);
-    byId("spoken").textContent = `${called}: ${told(found.boxes ?? found.areas ?? found.labels.slice(0, 1))}`;
+    const said = found.table ? `${found.table.rows.length} answers` : told(found.boxes ?? found.areas ?? found.labels.slice(0, 1));
+    byId("spoken").textContent = `${called}: ${said}`;
   } catch (fault) {
     refused(place, pipeline, fault);
     byId("spoken").textContent = `${called}: ${fault.message}`;
   }
 }
 
-function pictures(files) {
-  if (chosen() && chosen().kind !== "text") askAll([...files].map(file => ({ file })));
+async function given(files) {
+  if (chosen()?.kind === "rows")
+    askAll(await Promise.all([...files].map(async file => ({ text: await file.text(), name: file.name }))));
+  else if (chosen() && chosen().kind !== "text") askAll([...files].map(file => ({ file })));
 }
 
 byId("choose").addEventListener("click", () => byId("file").click());
 byId("file").addEventListener("change", event => {
-  pictures(event.target.files);
+  given(event.target.files);
   event.target.value = "";
 });
 byId("text").addEventListener("submit", event => {
   event.preventDefault();
   const text = byId("words").value.trim();
-  if (text) askAll([{ text }]);
+  if (text) askAll([chosen().kind === "rows" ? { text, name: "the rows" } : { text }]);
 });
 byId("forget").addEventListener("click", () => {
-  for (const picture of document.querySelectorAll("#answers img")) URL.revokeObjectURL(picture.src);
+  for (const seen of document.querySelectorAll("#answers :is(img, audio)")) URL.revokeObjectURL(seen.src);
   byId("answers").replaceChildren(element("p", { className: "empty" }, "Nothing asked yet."));
   byId("forget").hidden = true;
 });
@@ -128,25 +153,25 @@ byId("key-change").addEventListener("click", () => askForKey());
 
 document.addEventListener("dragover", event => {
   event.preventDefault();
-  byId("pictures").classList.add("over");
+  byId("files").classList.add("over");
 });
 for (const name of ["dragleave", "dragend"])
   document.addEventListener(name, event => {
-    if (!event.relatedTarget) byId("pictures").classList.remove("over");
+    if (!event.relatedTarget) byId("files").classList.remove("over");
   });
 document.addEventListener("drop", event => {
   event.preventDefault();
-  byId("pictures").classList.remove("over");
-  if (event.dataTransfer.files.length) pictures(event.dataTransfer.files);
+  byId("files").classList.remove("over");
+  if (event.dataTransfer.files.length) given(event.dataTransfer.files);
 });
 document.addEventListener("paste", event => {
-  if (event.clipboardData.files.length) pictures(event.clipboardData.files);
+  if (event.clipboardData.files.length) given(event.clipboardData.files);
 });
 
 // From the start on
 
 byId("key-change").hidden = !hasKey();
-camera.prepare(pictures).catch(() => {});
+camera.prepare(given).catch(() => {});
 for (let first = true; ; first = false) {
   try {
     await served();

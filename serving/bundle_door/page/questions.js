@@ -1,5 +1,6 @@
-// One question to one pipeline, and its answer in one form: {labels, boxes or areas, timings, browser_ms}.
-import { ask, refusalOf } from "./server.js";
+// One question to one pipeline, and its answer in one form: {labels, boxes, areas or table, timings, browser_ms}.
+import { ask, json, refusalOf } from "./server.js";
+import { numbers } from "./rows.js";
 
 // Longer than any network here looks at; a larger one would only be sent and shrunk.
 const MOST_PIXELS = 640;
@@ -14,14 +15,23 @@ export const canAsk = pipeline =>
   pipeline.kind in KINDS && (pipeline.kind !== "text" || pipeline.model === "sentiment_ensemble");
 
 const KINDS = {
-  async pictures(pipeline, { file }) {
-    const query = new URLSearchParams({ top: 5, timings: 1, model: pipeline.model });
-    return post(`classify?${query}`, file);
-  },
+  pictures: classified,
+  sounds: classified,
 
   async text(pipeline, { text }) {
     const found = await post("sentiment?timings=1", text);
     return { ...found, labels: [{ label: found.label, probability: found.score }] };
+  },
+
+  async rows(pipeline, { text }) {
+    const { input: [input], output: [output], parameters } = await json(`v2/models/${pipeline.model}/config`);
+    const [width, values] = [input, output].map(each => Number(each.dims[0]));
+    const rows = numbers(text, JSON.parse(parameters.columns.string_value), width);
+    const classes = output.label_filename ? { outputs: [{ name: output.name, parameters: { classification: values } }] } : {};
+    const sent = Float32Array.from(rows.flat());
+    const [{ data }] = await infer(pipeline, "FP32", [rows.length, width], sent, sent.byteLength, classes);
+    const answers = rows.map((_, at) => data.slice(values * at, values * (at + 1)));
+    return { table: output.label_filename ? named(answers) : unnamed(answers, values) };
   },
 
   async pixels(pipeline, { file }) {
@@ -53,9 +63,30 @@ const KINDS = {
   },
 };
 
-async function infer(pipeline, datatype, shape, values, size) {
+async function classified(pipeline, { file }) {
+  const query = new URLSearchParams({ top: 5, timings: 1, model: pipeline.model });
+  return post(`classify?${query}`, file);
+}
+
+function named(answers) {
+  const found = answers.map(each => each.map(label));
+  const classes = [...found[0]].sort((one, other) => one.index - other.index);
+  const share = (labels, index) => `${(100 * labels.find(each => each.index === index).probability).toFixed(1)} %`;
+  return {
+    names: ["label", ...classes.map(each => each.label)],
+    rows: found.map(labels => [labels[0].label, ...classes.map(({ index }) => share(labels, index))]),
+  };
+}
+
+const unnamed = (answers, values) => ({
+  names: values > 1 ? answers[0].map((_, at) => `value ${at + 1}`) : ["value"],
+  rows: answers.map(each => each.map(value => Number(value.toPrecision(6)).toString())),
+});
+
+async function infer(pipeline, datatype, shape, values, size, more = {}) {
   const head = new TextEncoder().encode(JSON.stringify({
     inputs: [{ name: pipeline.input, shape, datatype, parameters: { binary_data_size: size } }],
+    ...more,
   }));
   const found = await post(`v2/models/${pipeline.model}/infer`, new Blob([head, values]),
     { "inference-header-content-length": String(head.length) });
@@ -69,8 +100,8 @@ async function post(path, body, headers = {}) {
 }
 
 function label(text) {
-  const [probability, , ...name] = text.split(":");
-  return { label: name.join(":"), probability: Number(probability) };
+  const [probability, index, ...name] = text.split(":");
+  return { label: name.join(":"), index: Number(index), probability: Number(probability) };
 }
 
 async function pixelsOf(file) {

@@ -2,7 +2,8 @@
 import { hasKey } from "./server.js";
 
 export function snippets(pipeline, question) {
-  return question.file ? ofPicture(pipeline, question.file.name || "photo.jpg") : ofText(question.text);
+  if (pipeline.kind === "rows") return ofRows(pipeline);
+  return question.file ? ofFile(pipeline, question.file.name || "photo.jpg") : ofText(question.text);
 }
 
 const base = () => location.href.replace(/[#?].*$/, "").replace(/\/$/, "");
@@ -13,18 +14,20 @@ const scriptKey = () => (hasKey() ? "\n  headers: { authorization: `Bearer ${key
 const client = (more = "") =>
   `with Client(${JSON.stringify(base())}${hasKey() ? ", api_key=key" : ""}${more}) as client:`;
 
-function ofPicture(pipeline, name) {
+function ofFile(pipeline, name) {
   if (pipeline.kind === "pixels") return {};
   const words = `${JSON.stringify(name)}, ${JSON.stringify(pipeline.model)}`;
   const asked = {
     boxes: [client(), `    for box in client.detect(${words}).boxes:`,
       "        print(box.label, box.score, box.left, box.top, box.right, box.bottom)"],
     masks: [client(), `    for area in client.segment(${words}).areas:`, "        print(area.label, area.share)"],
+    sounds: [client(), `    for label in client.hear(${JSON.stringify(name)}, model=${JSON.stringify(pipeline.model)}).labels:`,
+      "        print(label.label, label.probability)"],
     pictures: [client(`, model=${JSON.stringify(pipeline.model)}`), `    for label in client.classify(${JSON.stringify(name)}).labels:`,
       "        print(label.label, label.probability)"],
   }[pipeline.kind];
   const python = ["from bundle_client import Client  # pip install ./client", "", ...asked, ""].join("\n");
-  if (pipeline.kind !== "pictures") return { Python: python };
+  if (!["pictures", "sounds"].includes(pipeline.kind)) return { Python: python };
   const url = `${base()}/classify?model=${encodeURIComponent(pipeline.model)}`;
   return {
     curl: `curl${curlKey()} --data-binary @${quoted(name)} ${quoted(url)}`,
@@ -32,6 +35,8 @@ function ofPicture(pipeline, name) {
     JavaScript: `const answer = await fetch(${JSON.stringify(url)}, {\n  method: "POST", body: file,${scriptKey()}\n});\nconst { labels } = await answer.json();\n`,
   };
 }
+
+const ofRows = ({ model }) => ({ "make ask": `make ask MODEL=${model} IN=rows.csv` });
 
 function ofText(text) {
   const url = `${base()}/sentiment`;
