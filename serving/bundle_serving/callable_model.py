@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import traceback
@@ -83,7 +84,8 @@ class Refused(Exception):
 
 
 def _request(request: Any) -> Request:
-    return Request({tensor.name(): tensor.as_numpy() for tensor in request.inputs()})
+    tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+    return Request(tensors, json.loads(request.parameters() or "{}"))
 
 
 def _response(outcome: Tensors | Exception) -> Any:

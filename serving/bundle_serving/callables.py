@@ -6,6 +6,7 @@ of it is called. No Triton here: a file can be tried, and tested, without a serv
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import inspect
 import re
@@ -14,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,6 +34,7 @@ from bundle_serving.values import NotAValue, Spec, anything, rows
 
 TENSOR_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 MOST_CHARACTERS = 300
+ENDED = object()
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -166,12 +169,27 @@ class Instance:
     def __call__(self, requests: list[Request]) -> Iterator[list[Tensors]]:
         """The answers to requests that are computed together: those of one that is decoupled may
         have several, one after the other."""
-        answers = self._callable(requests)
-        for number, each in enumerate(answers if inspect.isgenerator(answers) else [answers]):
+        for number, each in enumerate(self._given(requests)):
             if number and not self._bound.config.decoupled:
                 raise ValueError("it gave several answers, but is not bound as decoupled")
             self._validator.validate_responses(requests, each)
             yield [self._complete(answer) for answer in each]
+
+    def _given(self, requests: list[Request]) -> Iterator[Any]:
+        """What it gives, whichever of PyTriton's four kinds of function it is."""
+        given = self._callable(requests)
+        if inspect.isgenerator(given):
+            yield from given
+        elif inspect.isasyncgen(given):
+            while (each := self._loop.run_until_complete(anext(given, ENDED))) is not ENDED:
+                yield each
+        else:
+            yield self._loop.run_until_complete(given) if inspect.isawaitable(given) else given
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """One for all requests: a connection that was opened for one may serve the next."""
+        return asyncio.new_event_loop()
 
     def ask(self, **values: Any) -> Tensors:
         """One row in, the first row out: for tests."""

@@ -38,6 +38,8 @@ TEXT = b"Are you there?"
 RAW = {"UINT8": PICTURE, "STRING": TEXT}
 # A parameter of a config: a request that the pipeline answers (bundle_serving/infer.py packs it).
 EXAMPLE = "example"
+# Another one: what it is asked with, where its tensors do not tell.
+TAKES, SOUNDS, ROWS = "takes", "sounds", "rows"
 IMAGE = "image"  # BYTES of this name are a picture's
 LENGTH = "Inference-Header-Content-Length"
 # The door answers these requests anew.

@@ -52,7 +52,8 @@ def ask(
     if answer.status != 200:
         message = " ".join(content.decode(errors="replace").split())
         raise ValueError(f"HTTP {answer.status}: {message[:400]}")
-    at = int(answer.headers[LENGTH])
+    # Without it all is JSON: no tensor of the answer has an element.
+    at = int(answer.headers.get(LENGTH, len(content)))
     return _tensors(json.loads(content[:at])["outputs"], content[at:])
 
 

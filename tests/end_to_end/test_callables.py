@@ -6,16 +6,19 @@ import http.client
 import json
 import os
 import queue
+import runpy
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import tritonclient.grpc
 from numpy.typing import NDArray
+from pytriton.client import DecoupledModelClient, ModelClient
 
 from bundle_serving import infer
 from bundle_serving.infer import Answer
@@ -86,6 +89,112 @@ def bind(triton):
             Tensor(name="process", dtype=np.int64, shape=(1,)),
         ],
     )
+"""
+
+
+# As programs for PyTriton are: a server of its own, arguments, a factory for devices.
+DESK = """
+import argparse
+import asyncio
+import logging
+
+import numpy as np
+from pytriton.decorators import batch, first_value
+from pytriton.exceptions import PyTritonUnrecoverableError
+from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
+from pytriton.triton import Triton, TritonConfig
+
+logger = logging.getLogger("desk")
+TOPICS = {b"bill": b"payment", b"card": b"payment", b"login": b"access"}
+
+
+class Sorter:
+    def __init__(self, device):
+        logger.info("on %s", device)
+
+    @batch
+    def __call__(self, ticket):
+        if (ticket == b"out of memory").any():
+            raise PyTritonUnrecoverableError("the model is broken")
+        found = [[TOPICS[word] for word in text.split() if word in TOPICS] for (text,) in ticket]
+        topic = np.array([[words[0] if words else b"other"] for words in found])
+        return {"topic": topic, "words": np.array([[len(words)] for words in found], np.int32)}
+
+
+def sorters(devices):
+    return [Sorter(device) for device in devices]
+
+
+@batch
+@first_value("mask")
+def masked(text, mask):
+    digits = str.maketrans("0123456789", mask.decode() * 10)
+    return [np.char.encode(np.char.translate(np.char.decode(text.astype("S")), digits))]
+
+
+@batch
+def told(text):
+    for position in range(max(len(row.split()) for (row,) in text)):
+        yield {"word": np.array([[row.split()[position]] for (row,) in text])}
+
+
+async def weighed(requests):
+    await asyncio.sleep(0)
+    by = [(request.parameters or {}).get("by", 1) for request in requests]
+    return [
+        {"weight": np.char.str_len(request["text"].astype("S")).astype(np.float32) * factor}
+        for request, factor in zip(requests, by)
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--max-batch-size", type=int, default=8)
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO)
+    text = {"dtype": bytes, "shape": (1,)}
+    with Triton(config=TritonConfig(http_port=8000, log_verbose=4)) as triton:
+        triton.bind(
+            model_name="desk_topic",
+            infer_func=sorters(["cpu", "cpu"]),
+            inputs=[Tensor(name="ticket", **text)],
+            outputs=[
+                Tensor(name="topic", **text),
+                Tensor(name="words", dtype=np.int32, shape=(1,)),
+            ],
+            config=ModelConfig(max_batch_size=args.max_batch_size, batcher=DynamicBatcher()),
+            strict=True,
+        )
+        triton.bind(
+            model_name="desk_masked",
+            infer_func=masked,
+            inputs=[Tensor(name="text", **text), Tensor(name="mask", **text)],
+            outputs=[Tensor(name="masked", **text)],
+            config=ModelConfig(max_batch_size=args.max_batch_size),
+            strict=True,
+        )
+        triton.bind(
+            model_name="desk_told",
+            infer_func=told,
+            inputs=[Tensor(name="text", **text)],
+            outputs=[Tensor(name="word", **text)],
+            config=ModelConfig(max_batch_size=1, decoupled=True),
+            strict=True,
+        )
+        triton.bind(
+            model_name="desk_weighed",
+            infer_func=weighed,
+            inputs=[Tensor(name="text", **text)],
+            outputs=[Tensor(name="weight", dtype=np.float32, shape=(1,))],
+            strict=True,
+        )
+        triton.serve()
+
+
+if __name__ == "__main__":
+    main()
+
+EXAMPLES = {"desk_masked": {"text": "Are you there?", "mask": "#"}}
 """
 
 
@@ -288,3 +397,46 @@ def test_what_cannot_be_served_leaves_nothing_behind(served: Project, own: Path)
     (line,) = error_lines(served.make("add-callable", FILE=str(own / "none.py")).stderr)
     assert "there is no file" in line
     assert "added" not in served.made("models")
+
+
+@locally
+def test_a_program_for_pytriton_answers_its_clients_as_its_functions_do(
+    served: Project, own: Path
+) -> None:
+    """Asked by PyTriton's clients; compared with what is inside its decorators."""
+    (own / "desk.py").write_text(DESK)
+    desk: Any = SimpleNamespace(**runpy.run_path(str(own / "desk.py")))
+    served.made("add-callable", FILE=str(own / "desk.py"))
+    tickets = texts("my bill is wrong", "login, please", "hello", "card or bill 12")
+    by_http, by_grpc = f"http://{served.http}", f"grpc://{served.grpc}"
+
+    def sorted_tickets() -> dict[str, Any]:
+        with ModelClient(by_http, "desk_topic", inference_timeout_s=60) as client:
+            return plain(client.infer_batch(tickets))
+
+    expected = plain(desk.Sorter.__call__.__wrapped__(desk.Sorter("cpu"), tickets))
+    assert expected["topic"] == [[b"payment"], [b"other"], [b"other"], [b"payment"]]
+    assert sorted_tickets() == expected
+    with ModelClient(by_grpc, "desk_masked") as client:
+        answer = plain(client.infer_batch(tickets, texts(*"####")))
+    inside = desk.masked.__wrapped__.__wrapped__
+    assert answer["masked"] == inside(tickets, b"#")[0].tolist()
+    assert answer["masked"][-1] == [b"card or bill ##"]
+    with DecoupledModelClient(by_grpc, "desk_told") as client:
+        parts = [part["word"].tolist() for part in client.infer_sample(tickets[3])]
+    whole = desk.told.__wrapped__(tickets[3:])
+    assert [[part] for part in parts] == [part["word"].tolist() for part in whole]
+    with ModelClient(by_http, "desk_weighed") as client:
+        assert client.infer_sample(tickets[0])["weight"].tolist() == [16]
+        assert client.infer_sample(tickets[0], parameters={"by": 3})["weight"].tolist() == [48]
+    broken = refusal(served, "desk_topic", ticket="out of memory")
+    assert "desk_topic: PyTritonUnrecoverableError: the model is broken" in broken
+    assert [sorted_tickets() for _ in range(4)] == [expected] * 4
+
+
+def texts(*each: str) -> NDArray[Any]:
+    return np.array([[text.encode()] for text in each], np.object_)
+
+
+def plain(answer: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    return {name: tensor.tolist() for name, tensor in answer.items()}

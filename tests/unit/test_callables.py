@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pytriton.proxy.types import Request
 
 from bundle_serving import infer
 from bundle_serving.callables import Instance, NotServed, load
@@ -171,6 +172,25 @@ def bind(triton):
 """
     answer = instance(file_of(tmp_path, text)).ask(x=["ä", "b"])["y"]
     assert answer.tolist() == ["Ä".encode(), b"B"]
+
+
+KINDS = {
+    "def f(requests):\n    return ANSWER": 1,
+    "def f(requests):\n    yield ANSWER\n    yield ANSWER": 2,
+    "async def f(requests):\n    await asyncio.sleep(0)\n    return ANSWER": 1,
+    "async def f(requests):\n    yield ANSWER\n    await asyncio.sleep(0)\n    yield ANSWER": 2,
+}
+
+
+@pytest.mark.parametrize("function", KINDS)
+def test_all_kinds_of_function_that_pytriton_takes(tmp_path: Path, function: str) -> None:
+    answer = "[{'y': each['x']} for each in requests]"
+    text = "import asyncio\n" + function.replace("ANSWER", answer)
+    binding = f"triton.bind('mine', f, {X}, {Y}, config=ModelConfig(decoupled=True))"
+    tried = instance(file_of(tmp_path, f"{text}\ndef bind(triton):\n    {binding}\n"))
+    for number in (2, 3):
+        answers = list(tried([Request({"x": np.array([[number]], np.float32)})]))
+        assert [each[0]["y"].tolist() for each in answers] == [[[number]]] * KINDS[function]
 
 
 def test_what_a_recipe_keeps_of_it_is_compared_with_the_next_version(tmp_path: Path) -> None:
