@@ -21,7 +21,7 @@
     with Client(url="localhost:8010") as client:
         print(client.embed("mug.jpg").vector @ client.embed("cup.jpg").vector)
 
-`AsyncClient` is the same, of pictures, with `await` and `async for`.
+`AsyncClient` is the same, of pictures and videos, with `await` and `async for`.
 """
 
 from importlib import import_module

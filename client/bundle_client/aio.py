@@ -3,8 +3,10 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -13,6 +15,8 @@ from typing import Any, Self, TypeAlias, TypeVar
 from .canary import ASK_S, Canary
 from .errors import ClientError, ServerFault
 from .faults import refusals, translated
+from .frames import MODEL as VIDEO_MODEL
+from .frames import Watched, Watching
 from .patience import patiently_async
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
@@ -126,6 +130,28 @@ class AsyncClient:
         check_positive(concurrency=concurrency)
         return self._many(sources, self._embed_or_error, concurrency)
 
+    def watch(
+        self,
+        frames: Iterable[Source] | AsyncIterable[Source],
+        top: int = 5,
+        model: str = VIDEO_MODEL,
+    ) -> AsyncIterator[Watched]:
+        """The likeliest labels at each frame of a video; see `Client`."""
+        return self._watched(taking(frames), Watching(self.server, model, top, self._max_bytes))
+
+    async def _watched(
+        self, take: Callable[[], Awaitable[Source | None]], watching: Watching
+    ) -> AsyncIterator[Watched]:
+        # In a thread of its own: if this is cancelled, the end is sent behind what was asked.
+        pool = ThreadPoolExecutor(1)
+        loop, context = asyncio.get_running_loop(), copy_context()
+        try:
+            while (frame := await take()) is not None:
+                yield await loop.run_in_executor(pool, context.run, watching.at, frame)
+        finally:
+            await loop.run_in_executor(pool, context.run, watching.end)
+            pool.shutdown(wait=False)
+
     async def _many(self, sources: Sources, ask: Ask[T], concurrency: int) -> AsyncIterator[T]:
         free = asyncio.Semaphore(concurrency)
         window: deque[asyncio.Task[T]] = deque()
@@ -164,3 +190,12 @@ class AsyncClient:
         if self._opened is None:
             self._opened = Connection(self.server, asynchronous=True)
         return self._opened
+
+
+def taking(
+    frames: Iterable[Source] | AsyncIterable[Source],
+) -> Callable[[], Awaitable[Source | None]]:
+    """Takes the next frame, which a plain iterator may have to wait for; None: there is none."""
+    if isinstance(frames, AsyncIterable):
+        return partial(anext, aiter(frames), None)
+    return partial(asyncio.to_thread, next, iter(frames), None)

@@ -21,7 +21,7 @@ from .canary import ASK_S, Canary
 from .errors import ClientError, PictureRefused, ServerFault, SoundRefused, TextRefused
 from .faults import refusals, translated
 from .frames import MODEL as VIDEO_MODEL
-from .frames import Sequence, Watched
+from .frames import Watched, Watching
 from .masks import MODEL as MASK_MODEL
 from .masks import OUTPUTS as MASK_OUTPUTS
 from .masks import Segmented, segmented
@@ -205,23 +205,14 @@ class Client:
     ) -> Iterator[Watched]:
         """The likeliest labels at each frame of a video, smoothed over time; raises a
         `ClientError`. A frame is taken from `frames` once the one before it is answered."""
-        check_positive(top=top)
-        if self.server.protocol != "grpc":
-            raise ValueError('frames are sent as a stream, over gRPC: Client(…, protocol="grpc")')
-        return self._watched(frames, Sequence(self.server, model, top))
+        return self._watched(frames, Watching(self.server, model, top, self._max_bytes))
 
-    def _watched(self, frames: Iterable[Source], sequence: Sequence) -> Iterator[Watched]:
-        knock(self.server)
+    def _watched(self, frames: Iterable[Source], watching: Watching) -> Iterator[Watched]:
         try:
-            for number, frame in enumerate(frames, 1):
-                with named(frame):
-                    picture = read(frame, self._max_bytes, self.server.timeout)
-                    started = time.perf_counter()
-                    labels, smoothed = self._patiently(partial(sequence.ask, picture))
-                    ms = (time.perf_counter() - started) * 1e3
-                yield Watched(number, labels, smoothed, ms)
+            for frame in frames:
+                yield watching.at(frame)
         finally:
-            sequence.end()
+            watching.end()
 
     def _many(self, sources: Sources, ask: Ask[T], concurrency: int) -> Iterator[T]:
         jobs: SimpleQueue[tuple[Future[T], Source] | None] = SimpleQueue()

@@ -1,15 +1,21 @@
 """Frames of a video over a gRPC stream, and their labels."""
 
 import random
+import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from .errors import ServerBusy
+from .faults import translated
+from .patience import patiently
 from .pixels import array_file
 from .server import Server
-from .transport import load, over_grpc, sent_along
+from .settings import check_positive
+from .sources import Source, named, read
+from .transport import knock, load, over_grpc, sent_along
 from .wire import Label, labels, not_understood, question
 
 MODEL = "video"
@@ -112,3 +118,34 @@ class Sequence:
             self._send(nothing(), sequence_start=not self._begun, sequence_end=True)
             self._answers.get(timeout=self._server.timeout)
         self._hang_up()
+
+
+class Watching:
+    """Asks about the frames of one video."""
+
+    def __init__(self, server: Server, model: str, top: int, max_bytes: int) -> None:
+        check_positive(top=top)
+        if server.protocol != "grpc":
+            raise ValueError('frames are sent as a stream, over gRPC: Client(…, protocol="grpc")')
+        self._server, self._max_bytes = server, max_bytes
+        self._sequence = Sequence(server, model, top)
+        self._number = 0
+
+    def at(self, frame: Source) -> Watched:
+        """What it shows; raises a `ClientError`."""
+        if not self._number:
+            knock(self._server)
+        self._number += 1
+        with named(frame):
+            picture = read(frame, self._max_bytes, self._server.timeout)
+            started = time.perf_counter()
+            labels, smoothed = patiently(partial(self._ask, picture))
+            ms = (time.perf_counter() - started) * 1e3
+        return Watched(self._number, labels, smoothed, ms)
+
+    def _ask(self, picture: bytes) -> tuple[tuple[Label, ...], int]:
+        with translated(self._server.url, self._server.timeout):
+            return self._sequence.ask(picture)
+
+    def end(self) -> None:
+        self._sequence.end()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import random
 import threading
 import wave
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from PIL import Image
 from tritonclient.http import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
-from bundle_client import Client, ModelUnavailable, PictureRefused, Watched
+from bundle_client import AsyncClient, Client, ModelUnavailable, PictureRefused, Watched
 from bundle_client.frames import Sequence as Frames
 from bundle_serving import PIPELINE, infer
 from bundle_serving.address import Address
@@ -113,6 +114,44 @@ def test_two_streams_at_once_never_mix_and_a_fault_is_of_one_alone(video: Projec
     alone = unsmoothed(video)
     for order, each in zip(orders, found, strict=True):
         assert_smoothed(alone, order, each)
+
+
+def test_the_asynchronous_client_watches_alike(video: Project) -> None:
+    """Two videos at once in one thread, of frames that come asynchronously, or not; each is taken
+    once the one before it is answered. Who leaves early gives the place on the server back."""
+    orders = [[random.Random(seed).randrange(len(PICTURES)) for _ in range(20)] for seed in (2, 3)]
+    taken: list[int] = []
+
+    async def coming() -> AsyncIterator[NDArray[np.uint8]]:
+        for number in orders[0]:
+            taken.append(number)
+            yield PICTURES[number]
+
+    async def watch_some() -> list[Watched]:
+        found: list[Watched] = []
+        async for each in asked.watch(coming()):
+            found.append(each)
+            assert len(taken) == len(found)
+        return found
+
+    async def watch_others() -> list[Watched]:
+        return [each async for each in asked.watch(PICTURES[number] for number in orders[1])]
+
+    async def watch_both() -> Sequence[list[Watched]]:
+        async with asked:
+            found = await asyncio.gather(watch_some(), watch_others())
+            async for _ in asked.watch(coming()):
+                break
+            with pytest.raises(PictureRefused, match=r"^<10 bytes>: "):
+                [each async for each in asked.watch([b"no picture"])]
+            return found
+
+    asked = AsyncClient(f"127.0.0.1:{video.settings['GRPC_PORT']}", protocol="grpc")
+    alone = unsmoothed(video)
+    for order, found in zip(orders, asyncio.run(watch_both()), strict=True):
+        assert_smoothed(alone, order, found)
+    with pytest.raises(ValueError, match="over gRPC"):
+        AsyncClient(video.http).watch([PICTURES[0]])
 
 
 def test_what_cannot_be_watched_is_refused_in_one_line(video: Project) -> None:
