@@ -19,6 +19,7 @@ from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.memory import limit_mb
 from scripts.steps.manifest import pinned
 from tests.conftest import require_docker
+from tests.end_to_end.test_video import clip
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
 MOST_ADDED_BYTES = 800e6  # 107 of them are Envoy, 73 ONNX Runtime
@@ -103,6 +104,14 @@ def test_the_server_image_stays_small(container: Any, engine: docker.DockerClien
 def test_torch_is_in_no_serving_image(container: Any) -> None:
     code, _ = container.exec_run(["python3", "-c", "import torch"])
     assert code != 0
+
+
+@in_containers
+def test_a_video_is_watched_in_containers(served: Project, tmp_path: Path) -> None:
+    """And the next frame of its stream by the same process."""
+    served.made("up", MODEL="video")
+    told = served.made("watch", VIDEO=str(clip(tmp_path / "clip.mp4")), JSON="1")
+    assert json.loads(told.splitlines()[-1])["smoothed"] == 30
 
 
 @pytest.mark.long

@@ -231,6 +231,7 @@ def test_a_server_that_loads_nothing_asks_s3_for_nothing(place: Place, served: S
     """Requests to S3 may cost money. Only the container's own health check still connects."""
     with Client(url=served.http) as client:
         client.classify(picture(), top=1)
+        wait_until(lambda: quiet(place), "the processes of the version before to have ended")
         before, asked = connections(place), answered(served)
         # By the keeper's test requests, before which it asks what is ready.
         wait_until(lambda: answered(served) >= asked + TEST_REQUESTS, "the keeper to have asked")
@@ -250,6 +251,13 @@ def connections(place: Place) -> int:
     told = output("docker", "exec", container, "cat", "/proc/net/snmp")
     names, numbers = (line.split() for line in told.splitlines() if line.startswith("Tcp: "))
     return int(dict(zip(names, numbers, strict=True))["PassiveOpens"])
+
+
+def quiet(place: Place, seconds: float = 5) -> bool:
+    """Whether nobody but health checks connects for so long."""
+    before = connections(place)
+    time.sleep(seconds)
+    return connections(place) - before < MOST_CHECKS
 
 
 def output(*command: str) -> str:
