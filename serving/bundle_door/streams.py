@@ -14,7 +14,8 @@ import grpc
 from bundle_door.answers import Refused
 from bundle_door.keys import Keys
 from bundle_door.limits import Limits
-from bundle_door.triton import SERVICE
+from bundle_door.triton import OF_SEVERAL, SERVICE
+from bundle_serving.kserve import pb
 
 METHOD = "ModelStreamInfer"
 # By which a client wants an error's status, which ends the stream, instead of its text alone.
@@ -43,24 +44,53 @@ class Admitted:
             yield message
 
 
+class WithStatus:
+    """Asks about each message by itself, for an error's status. Triton has such streams too, but
+    before 2.68 the first errors of them end it (a use after free, in its pull request 8708)."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._ask = channel.unary_unary(
+            f"{SERVICE}ModelInfer", response_deserializer=pb.ModelInferResponse.FromString
+        )
+        self._ask_for_several = channel.stream_stream(
+            SERVICE + METHOD, response_deserializer=pb.ModelStreamInferResponse.FromString
+        )
+
+    async def __call__(
+        self, messages: AsyncIterator[bytes], timeout: float | None
+    ) -> AsyncIterator[bytes]:
+        async for message in messages:
+            try:
+                answer = await self._ask(message, timeout=timeout)
+                yield pb.ModelStreamInferResponse(infer_response=answer).SerializeToString()
+            except grpc.aio.AioRpcError as error:
+                if OF_SEVERAL not in (error.details() or ""):
+                    raise
+                async for one in self._ask_for_several(iter([message]), timeout=timeout):
+                    if one.error_message:
+                        raise Refused(500, one.error_message) from None
+                    yield one.SerializeToString()
+
+
 def server(
     channel: grpc.aio.Channel, socket: Path, limits: Limits, keys: Keys | None
 ) -> grpc.aio.Server:
     """A gRPC server on `socket` that forwards streams to `channel`."""
-    call = channel.stream_stream(SERVICE + METHOD)
+    plainly, each = channel.stream_stream(SERVICE + METHOD), WithStatus(channel)
 
     async def passed_on(
         messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
     ) -> AsyncIterator[bytes]:
         sent = dict(context.invocation_metadata() or ())
-        onwards = [(WITH_STATUS, sent[WITH_STATUS])] if WITH_STATUS in sent else None
         admitted = Admitted(messages, keys, sent.get("authorization", ""))
-        left = context.time_remaining()
+        call = each if sent.get(WITH_STATUS) == "true" else plainly
         try:
-            async for answer in call(aiter(admitted), timeout=left, metadata=onwards):
+            async for answer in call(aiter(admitted), timeout=context.time_remaining()):
                 yield answer
         except grpc.aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
+        except Refused as refused:
+            await context.abort(grpc.StatusCode.INTERNAL, str(refused))
         if admitted.refused:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(admitted.refused))
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+from tritonclient.grpc.service_pb2 import ModelInferRequest
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 from tritonclient.utils import InferenceServerException
 
 from bundle_serving.guard import GRPC_HEADER, HEADER
@@ -104,6 +106,30 @@ def test_streams(server: Behind) -> None:
         found = [answers.get(timeout=60) for _ in range(3)]
         client.stop_stream()
     assert {answer.get_response().id for answer in found} == {"0", "1", "2"}
+
+
+def test_a_stream_with_status_ends_with_an_errors_and_triton_goes_on(server: Behind) -> None:
+    """Many times: it was the fourth to the seventeenth that ended Triton itself."""
+    import grpc
+
+    picture, no_picture = JPEG.tobytes(), b"text"
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        ask = GRPCInferenceServiceStub(channel).ModelStreamInfer
+        for _ in range(60):
+            asked = [request_of(file) for file in (picture, no_picture, picture)]
+            answers = ask(iter(asked), metadata=[("triton_grpc_error", "true")], timeout=60)
+            assert next(answers).infer_response.model_name == "picture"
+            with pytest.raises(grpc.RpcError, match="not a JPEG") as refusal:
+                next(answers)
+            assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert server.triton.poll() is None
+
+
+def request_of(file: bytes) -> ModelInferRequest:
+    tensor = ModelInferRequest.InferInputTensor(
+        name="INPUT", datatype="UINT8", shape=[1, len(file)]
+    )
+    return ModelInferRequest(model_name="picture", inputs=[tensor], raw_input_contents=[file])
 
 
 @pytest.mark.parametrize("stream", [False, True])

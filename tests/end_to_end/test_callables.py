@@ -324,20 +324,29 @@ def test_a_decoupled_one_has_as_many_answers_as_it_likes(served: Project, own: P
     assert [json.loads(line)["word"] for line in shown.splitlines()] == [["What"], ["a"], ["day!"]]
     assert "words: ValueError: a bad word" in refusal(served, "words", text="a bad one")
     assert "it gave no answer" in refusal(served, "words", text="")
-    answers: queue.Queue[Any] = queue.Queue()
-    with tritonclient.grpc.InferenceServerClient(served.grpc) as client:
-        client.start_stream(lambda result, error: answers.put(error or result.as_numpy("word")))
-        text = tritonclient.grpc.InferInput("text", [1, 1], "BYTES")
-        text.set_data_from_numpy(np.array([["two bad words"]], np.object_))
-        client.async_stream_infer("words", [text])
-        assert answers.get(timeout=60).tolist() == [[b"two"]]
-        assert "a bad word" in str(answers.get(timeout=60))
+    for headers in (None, {"triton_grpc_error": "true"}):
+        word, fault = streamed(served, "two bad words", headers)
+        assert word.tolist() == [[b"two"]]
+        assert "a bad word" in str(fault)
     (own / "words.py").write_text(WORDS.replace("[word]", "[word.upper()]"))
     served.made("publish", MODEL="words")
     (line,) = error_lines(served.make("rollout", MODEL="words").stderr)
     assert "words version 2 is decoupled" in line and "make up MODEL=words" in line
     assert "(words version 2)" in served.made("up", MODEL="words")
     assert asked(served, "words", text="day") == {"word": ["DAY"]}
+
+
+def streamed(project: Project, text: str, headers: dict[str, str] | None) -> list[Any]:
+    """The first two answers to it."""
+    answers: queue.Queue[Any] = queue.Queue()
+    tensor = tritonclient.grpc.InferInput("text", [1, 1], "BYTES")
+    tensor.set_data_from_numpy(np.array([[text]], np.object_))
+    with tritonclient.grpc.InferenceServerClient(project.grpc) as client:
+        client.start_stream(
+            lambda result, error: answers.put(error or result.as_numpy("word")), headers=headers
+        )
+        client.async_stream_infer("words", [tensor])
+        return [answers.get(timeout=60) for _ in range(2)]
 
 
 @locally
