@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,6 +52,7 @@ UV_OPTIONS = {
     "index-url": "--index-url",
     "extra-index-url": "--extra-index-url",
     "find-links": "--find-links",
+    "constraint": "--constraint",
     "trusted-host": "--allow-insecure-host",
 }
 UV_VARIABLES = {
@@ -261,10 +262,13 @@ def _checked(layer: str) -> Iterator[tuple[Path, list[str]]]:
 
 
 def pip_settings() -> tuple[list[str], dict[str, str]] | None:
-    """The settings of pip on this machine, as options and variables of uv; None where it has none
-    for one of them."""
+    """Those of this machine, for uv."""
     asked = [str(PYTHON), "-m", "pip", "config", "list"]
-    lines = subprocess.run(asked, capture_output=True, text=True).stdout.splitlines()
+    return for_uv(subprocess.run(asked, capture_output=True, text=True).stdout.splitlines())
+
+
+def for_uv(lines: Sequence[str]) -> tuple[list[str], dict[str, str]] | None:
+    """Settings of pip, as options and variables of uv; None where it has none for one of them."""
     settings: dict[str, str] = {}
     for section in ("global.", "install.", ":env:."):  # the last one wins
         for line in lines:

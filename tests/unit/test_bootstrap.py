@@ -34,25 +34,30 @@ def test_what_takes_long_is_announced_first(tmp_path: Path) -> None:
     assert "cannot create a virtual environment" in done.stderr
 
 
-def test_pips_settings_on_this_machine_are_passed_to_uv(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in (*filter(re.compile("PIP_").match, os.environ), "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    configured = tmp_path / ".config" / "pip" / "pip.conf"
-    configured.parent.mkdir(parents=True)
-    configured.write_text(
-        "[global]\nindex-url = https://one/simple\ncert = /company.pem\n"
-        "[install]\nextra-index-url =\n    https://two/simple\n    https://three/simple\n"
-    )
-    monkeypatch.setenv("PIP_INDEX_URL", "https://four/simple")
-    settings = bootstrap.pip_settings()
+def test_pips_settings_are_passed_to_uv() -> None:
+    """As `pip config list` shows those of the machine, the user and the environment."""
+    lines = [
+        ":env:.index-url='https://four/simple'",
+        "global.cert='/company.pem'",
+        "global.constraint='/company.txt'",
+        "global.index-url='https://one/simple'",
+        r"install.extra-index-url='\nhttps://two/simple\nhttps://three/simple'",
+    ]
+    settings = bootstrap.for_uv(lines)
     assert settings
     options, variables = settings
     assert options[:2] == ["--index-url", "https://four/simple"]
     assert options[2:6:2] == ["--extra-index-url", "--extra-index-url"]
     assert options[3:6:2] == ["https://two/simple", "https://three/simple"]
-    assert variables["SSL_CERT_FILE"] == "/company.pem"
-    monkeypatch.setenv("PIP_NO_BINARY", "numpy")  # which has no like in uv
-    assert bootstrap.pip_settings() is None
+    assert options[6:] == ["--constraint", "/company.txt"]
+    assert variables == {"SSL_CERT_FILE": "/company.pem"}
+    no_like_in_uv = ":env:.no-binary='numpy'"
+    assert bootstrap.for_uv([*lines, no_like_in_uv]) is None
+
+
+def test_pips_settings_are_asked_of_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in filter(re.compile("PIP_").match, list(os.environ)):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # none of this machine's
+    monkeypatch.setenv("PIP_INDEX_URL", "https://one/simple")
+    assert bootstrap.pip_settings() == (["--index-url", "https://one/simple"], {})
