@@ -48,11 +48,12 @@ WITH_TORCH = ("export", "foreign", "hub", "rivals", "sentiment", "test")
 
 # pip's settings that uv names differently: as options where they name several things, as variables
 # where they name one; and those that it can ignore. With any other setting, pip installs.
+CONSTRAINT = "--constraint"
 UV_OPTIONS = {
     "index-url": "--index-url",
     "extra-index-url": "--extra-index-url",
     "find-links": "--find-links",
-    "constraint": "--constraint",
+    "constraint": CONSTRAINT,
     "trusted-host": "--allow-insecure-host",
 }
 UV_VARIABLES = {
@@ -245,10 +246,14 @@ def _by_uv(layer: str, index: list[str]) -> bool:
     options, variables = settings
     install = [str(uv), "pip", "install", "--python", str(PYTHON)]
     # As pip does it: the best of all indexes, and not of the first one that has any.
-    install += ["--index-strategy", "unsafe-best-match", *options]
+    install += ["--index-strategy", "unsafe-best-match"]
     with _checked(layer) as (file, without):
-        commands = [["--no-deps", "--require-hashes", "-r", str(file)]]
-        commands += [[*index, *without]] if without else []
+        pinned = ["--no-deps", "-r", str(file)]
+        free = but(options, CONSTRAINT)
+        # With hashes uv takes no constraint, so whether they fit is asked before.
+        commands = [["--dry-run", *options, *pinned]] if free != options else []
+        commands += [["--require-hashes", *free, *pinned]]
+        commands += [[*options, *index, *without]] if without else []
         return all(_shown([*install, *each], variables)[0] == 0 for each in commands)
 
 
@@ -286,6 +291,12 @@ def for_uv(lines: Sequence[str]) -> tuple[list[str], dict[str, str]] | None:
     return options, {
         UV_VARIABLES[name]: settings[name] for name in UV_VARIABLES.keys() & settings.keys()
     }
+
+
+def but(options: Sequence[str], *unwanted: str) -> list[str]:
+    """Options of uv and their values, without some."""
+    pairs = zip(options[::2], options[1::2], strict=True)
+    return [word for pair in pairs if pair[0] not in unwanted for word in pair]
 
 
 def _shown(command: list[str], variables: Mapping[str, str] | None = None) -> tuple[int, list[str]]:

@@ -44,6 +44,9 @@ for name in list(os.environ):
         del os.environ[name]
 sys.dont_write_bytecode = False
 
+# PyTorch's threads wait by spinning, which takes the cores from the other worker and the servers.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 # A program that a shell starts in the background ignores Ctrl-C, and so does all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -157,12 +157,7 @@ def _uv(*words: str | Path) -> str:
         raise UserError("pip has settings here that uv has not", "run it where pip has none")
     options, variables = settings
     if "--generate-hashes" in words:  # a folder beside the index may have some of the files only
-        options = [
-            word
-            for option, value in zip(options[::2], options[1::2], strict=True)
-            if option not in ("--extra-index-url", "--find-links")
-            for word in (option, value)
-        ]
+        options = bootstrap.but(options, "--extra-index-url", "--find-links")
     done = subprocess.run(
         [VENV / "bin" / "uv", *words, "--quiet", "--index-strategy", "unsafe-best-match", *options],
         env=os.environ | variables,

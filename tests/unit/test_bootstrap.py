@@ -61,3 +61,8 @@ def test_pips_settings_are_asked_of_pip(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # none of this machine's
     monkeypatch.setenv("PIP_INDEX_URL", "https://one/simple")
     assert bootstrap.pip_settings() == (["--index-url", "https://one/simple"], {})
+
+
+def test_uv_is_asked_whether_a_constraint_fits_before_it_has_hashes() -> None:
+    options = ["--index-url", "https://one/simple", "--constraint", "/company.txt"]
+    assert bootstrap.but(options, bootstrap.CONSTRAINT) == ["--index-url", "https://one/simple"]
