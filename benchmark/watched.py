@@ -92,7 +92,7 @@ def processes_of(http: str) -> list[psutil.Process]:
     port = http.rpartition(":")[2]
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
-        if "bundle_serving.keeper" in command and port in command:
+        if "bundle_keeper" in command and port in command:
             return [process, *process.children(recursive=True)]
     raise SystemExit(f"the server on port {port} is gone")
 

@@ -26,7 +26,15 @@ from tests.project import ROOT
 Layers = frozenset[str]
 
 HOMES = (ROOT, ROOT / "serving", ROOT / "client")
-OURS = ("scripts", "benchmark", "bundle_door", "bundle_serving", "bundle_client", "tests")
+OURS = (
+    "scripts",
+    "benchmark",
+    "bundle_door",
+    "bundle_keeper",
+    "bundle_serving",
+    "bundle_client",
+    "tests",
+)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

@@ -43,14 +43,14 @@ def served(log: Path) -> Iterator[tuple[Subject, Own | None]]:
     http, grpc, metrics = free_ports(3)
     address = f"127.0.0.1:{http}"
     with TemporaryDirectory() as run:
-        keeper: list[str | Path] = [PYTHON, "-m", "bundle_serving.keeper", "--run-dir", run]
+        keeper: list[str | Path] = [PYTHON, "-m", "bundle_keeper", "--run-dir", run]
         keeper += ["--repository", live.REPOSITORY, "--config-name", CPU.config]
         keeper += ["--shm-prefix", f"triton_torture_{os.getpid()}_"]
         keeper += ["--http-port", str(http), "--grpc-port", str(grpc)]
         keeper += ["--metrics-port", str(metrics), "--admin-key-file", admin_key.ensure()]
         apart = namespaces()
         command = [*apart, "sh", "-c", MOUNTED, run] if apart else []
-        command += [PYTHON, "-m", "bundle_serving.afresh", "--go-on", *keeper]
+        command += [PYTHON, "-m", "bundle_keeper.afresh", "--go-on", *keeper]
         with temporary.running(
             "the server", command, log, lambda: reason_not_to_trust(f"http://{address}", PIPELINE)
         ) as root:

@@ -127,7 +127,7 @@ def kind(process: psutil.Process) -> str | None:
         return "server"
     if "envoy" in Path(words[0]).name:
         return "envoy"
-    if "bundle_serving.keeper" in words and "bundle_serving.afresh" not in words:
+    if "bundle_keeper" in words and "bundle_keeper.afresh" not in words:
         return "keeper"
     return "door" if "bundle_door" in words else None
 

@@ -93,8 +93,8 @@ class LocalStack:
         if LOG.exists():
             LOG.replace(LOG.with_suffix(".log.1"))
         keeper_notes.forget(RUN)
-        command: list[str | Path] = [PYTHON, "-m", "bundle_serving.afresh", "--go-on"]
-        command += [PYTHON, "-m", "bundle_serving.keeper", "--run-dir", RUN]
+        command: list[str | Path] = [PYTHON, "-m", "bundle_keeper.afresh", "--go-on"]
+        command += [PYTHON, "-m", "bundle_keeper", "--run-dir", RUN]
         command += ["--hands-off", lock.hands_off_file(), "--shm-prefix", SHM_PREFIX]
         command += ["--admin-key-file", admin_key.PATH, "--address", self._settings.bind]
         for name, port in self._settings.ports.items():

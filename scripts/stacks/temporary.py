@@ -107,7 +107,7 @@ def triton(
     http, grpc, metrics = free_ports(3)
     address = f"127.0.0.1:{http}"
     with TemporaryDirectory() as run:
-        command: list[str | Path] = [PYTHON, "-m", "bundle_serving.keeper", "--run-dir", run]
+        command: list[str | Path] = [PYTHON, "-m", "bundle_keeper", "--run-dir", run]
         command += ["--repository", repository, "--config-name", CPU.config]
         command += ["--load-model", pipeline]
         command += ["--http-port", str(http), "--grpc-port", str(grpc)]

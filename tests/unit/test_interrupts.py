@@ -51,7 +51,7 @@ def never_comes() -> None:
 
 
 HELD_BACK = ("scripts.commands status", "scripts.steps.gate --help", "bundle_client --help")
-NOT_HELD_BACK = ("bundle_serving.keeper --help", "bundle_door --help")
+NOT_HELD_BACK = ("bundle_keeper --help", "bundle_door --help")
 IMPORT = "import time:"  # how Python begins the line that it writes after each
 
 

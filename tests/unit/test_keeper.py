@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bundle_keeper.afresh import GIVEN_UP, START_FAILED
+from bundle_keeper.triton_control import question, types
 from bundle_serving import hands, keeper_notes
-from bundle_serving.afresh import GIVEN_UP, START_FAILED
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.processes import Process
-from bundle_serving.triton_control import question, types
 from tests.project import wait_until
 
 # Writes down its number, and starts a child; then it waits, or ends as it is told.
@@ -34,7 +34,7 @@ time.sleep(600) if code == "-" else sys.exit(int(code))
 
 def started(notes: Path, codes: str, *options: str) -> subprocess.Popen[bytes]:
     """`codes`: how each start of the program ends."""
-    command = [sys.executable, "-m", "bundle_serving.afresh", *options, sys.executable, "-c"]
+    command = [sys.executable, "-m", "bundle_keeper.afresh", *options, sys.executable, "-c"]
     return subprocess.Popen([*command, PROGRAM, str(notes), codes])
 
 

@@ -10,7 +10,6 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from bundle_door.local_http import unchunked
 from bundle_door.measures import (
     MOST_SERIES,
     SECONDS,
@@ -22,6 +21,7 @@ from bundle_door.measures import (
 )
 from bundle_door.observed import SLOT_S, Observed, Recent
 from bundle_door.steps import CHECK, Report, Steps
+from bundle_serving.local_http import unchunked
 from bundle_serving.step_reports import Reports
 
 STEP = Report(model="m", version="1", requests=1, rows=2, failed=0, began=0, ended=2_000_000)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bundle_keeper.triton_control import question, types
 from bundle_serving.repeated import KEPT_WITH_IT, Batch, Repeated, may_be_repeated
-from bundle_serving.triton_control import question, types
 
 
 class Doubling:

@@ -1,7 +1,7 @@
 """Keeps a server and its door running: starts and watches them, and restores the smallest part that
 helps.
 
-    python -m bundle_serving.keeper --run-dir build/run --repository build/live --http-port 8000 …
+    python -m bundle_keeper --run-dir build/run --repository build/live --http-port 8000 …
 
 Unknown options are passed to start_server.
 
@@ -29,18 +29,17 @@ from typing import NoReturn
 
 import grpc
 
-from bundle_door import local_http
-from bundle_serving import PIPELINE, leftovers, sockets
-from bundle_serving.afresh import GIVEN_UP, START_FAILED
-from bundle_serving.awake import keep_awake
-from bundle_serving.children import Child
+from bundle_keeper.afresh import GIVEN_UP, START_FAILED
+from bundle_keeper.awake import keep_awake
+from bundle_keeper.children import Child
+from bundle_keeper.pauses import Pauses
+from bundle_keeper.triton_control import BUSY, Triton
+from bundle_keeper.watch import Watch
+from bundle_serving import PIPELINE, leftovers, local_http, sockets
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
-from bundle_serving.pauses import Pauses
 from bundle_serving.processes import Process
 from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
-from bundle_serving.triton_control import BUSY, Triton
-from bundle_serving.watch import Watch
 
 START_S = 300  # until everything is loaded, and the door listens
 MOST_STARTS = 3  # failed starts of the server

@@ -1,6 +1,6 @@
 """Restarts a program whenever it ends, and resumes it if it is stopped (SIGSTOP).
 
-    python -m bundle_serving.afresh [--go-on] COMMAND …
+    python -m bundle_keeper.afresh [--go-on] COMMAND …
 
 Docker restarts programs (`restart: unless-stopped`), but resumes none; on the bare host nobody does
 either. Children of a killed program become ours, where its successor finds them. A program that

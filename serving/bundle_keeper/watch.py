@@ -17,12 +17,12 @@ from typing import NoReturn
 
 import grpc
 
-from bundle_serving.children import Child
+from bundle_keeper.children import Child
+from bundle_keeper.pauses import Pauses
+from bundle_keeper.triton_control import IN_TRANSIT, Counts, Refusal, Triton
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
-from bundle_serving.pauses import Pauses
 from bundle_serving.processes import TICKS_A_SECOND, Process, children_of, family, look_at
-from bundle_serving.triton_control import IN_TRANSIT, Counts, Refusal, Triton
 
 FAMILY_S = 1  # between two looks for new processes
 SETTLE_S = 0.25
