@@ -105,18 +105,18 @@ def _to_onnx(model: Any, crop: int, path: Path) -> int:
 
 def _check(model: Any, transform: dict[str, Any], path: Path) -> float:
     import numpy as np
-    import onnxruntime
     import torch
 
     from bundle_serving.pictures import Transform
+    from scripts.steps.original import session
     from scripts.steps.samples import noise, pictures
 
     how = Transform(**transform, decode="full")
     pixels = np.stack([*noise(how), *(each for _, each in pictures(None, how))])
     with torch.inference_mode():
         expected = model(torch.from_numpy(pixels)).numpy()
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    (vectors,) = session.run(["embedding"], {"input": pixels})
+    exported = session(path, "the exported network")
+    (vectors,) = exported.run(["embedding"], {"input": pixels})
     difference = float(np.abs(expected - vectors).max())
     if not difference <= BOUND:  # NaN does not agree either
         raise UserError(

@@ -47,6 +47,8 @@ def _in_openvino(network: Any) -> Session:
 def _in_onnxruntime(network: bytes | Path) -> Session:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what is wrong comes as an exception
+    # Threads that wait by spinning take the cores from whatever else runs here.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # onnxruntime 1.31 crashes with more optimisations on vit_b_16 in half precision.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     found: Session = onnxruntime.InferenceSession(

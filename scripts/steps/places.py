@@ -191,17 +191,17 @@ def _to_onnx(module: Any, precision: str, side: int, path: Path) -> None:
 
 def _check(module: Any, precision: str, side: int, out: Path) -> float:
     import numpy as np
-    import onnxruntime
     import torch
 
     from bundle_serving.agreement import compare
+    from scripts.steps.original import session
 
     pixels = torch.randn(4, 3, side, side, generator=torch.manual_seed(0))
     with torch.inference_mode():
         expected = module(pixels).numpy()
     onnx_path, bound = out / "model.onnx", BOUNDS[precision]
-    session = onnxruntime.InferenceSession(onnx_path, providers=["CPUExecutionProvider"])
-    (scores,) = session.run([OUTPUT], {INPUT: pixels.numpy()})
+    exported = session(onnx_path, "the exported network")
+    (scores,) = exported.run([OUTPUT], {INPUT: pixels.numpy()})
     np.savez(out / "reference.npz", scores=expected, **{INPUT: pixels.numpy()})
     agreement = compare(expected, scores)
     if not agreement.within(bound):

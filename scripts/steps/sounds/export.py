@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bundle_serving import golden
 from bundle_serving.agreement import Agreement, Bound, compare
@@ -99,23 +100,24 @@ def _prepare(how: Hearing) -> None:
 
 def _compared(module: Any, how: Hearing, out: Path) -> Agreement:
     """On sounds of one window and of several; and on some of both, filled up."""
-    import onnxruntime
     import torch
 
+    from scripts.steps.original import session
     from scripts.steps.sounds.drawings import one_of_each
     from scripts.steps.sounds.network import SCORES, Averaged
 
     original = Averaged(module).eval()
-    session = onnxruntime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
+    exported = session(out / "model.onnx", "the exported network")
     sounds = list(one_of_each(how.seconds).values())
     longer = list(one_of_each(LONGER * how.seconds, seed=1).values())[:2]
-    expected, actual = [], []
+    expected: list[NDArray[np.float32]] = []
+    actual: list[NDArray[np.float32]] = []
     for number, together in enumerate((sounds, longer, [sounds[0], longer[0]])):
         asked = to_windows(together, how)
         with torch.inference_mode():
             scores = original(*(torch.from_numpy(each) for each in asked.values())).numpy()
         np.savez(out / f"reference-{number}.npz", scores=scores, **asked)
-        actual += session.run([SCORES], asked)
+        actual += exported.run([SCORES], asked)
         expected.append(scores)
     questions = [{"INPUT": np.frombuffer(each, np.uint8)[None]} for each in (*sounds, *longer)]
     golden.save(out / "golden.npz", questions, scores=np.concatenate(expected[:2]))

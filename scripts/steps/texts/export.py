@@ -138,26 +138,28 @@ def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
 def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
     """One text at a time, and many in a padded batch; short ones, and one too long."""
     import numpy as np
-    import onnxruntime
     import torch
+    from numpy.typing import NDArray
 
     from bundle_serving import golden
     from bundle_serving.agreement import compare
     from bundle_serving.texts import to_tokens
+    from scripts.steps.original import session
 
     texts = [each.text for each in sentences.read()[::20]]
     onnx_path = out / "model.onnx"
-    session = onnxruntime.InferenceSession(onnx_path, providers=["CPUExecutionProvider"])
+    exported = session(onnx_path, "the exported network")
     tokenizer = classifier.tokenizer
     tokenizer.enable_truncation(spec.longest)
     tokenizer.enable_padding(pad_to_multiple_of=8)
-    expected, actual = [], []
+    expected: list[NDArray[np.float32]] = []
+    actual: list[NDArray[np.float32]] = []
     for number, batch in enumerate(([texts[0]], texts, [" ".join(texts * 20)])):
         tokens = to_tokens(batch, tokenizer)
         with torch.inference_mode():
             scores = classifier.module(*(torch.from_numpy(each) for each in tokens.values()))
         expected.append(scores.numpy())
-        actual += session.run(["SCORES"], tokens)
+        actual += exported.run(["SCORES"], tokens)
         np.savez(out / f"reference-{number}.npz", scores=scores.numpy(), **tokens)
     golden.save(
         out / "golden.npz",
