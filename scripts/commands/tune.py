@@ -55,6 +55,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     asked, settings = arguments.load(), Settings.load()
     goal, seconds = Goal(asked.latency_ms), 60 * asked.minutes
+    if not pipelines.asked().first:
+        raise UserError("make tune measures the main pipeline alone", "omit MODEL")
     if seed := serving(pipelines.first()):
         settings = settings.over(seed.settings)
     server = state.load()

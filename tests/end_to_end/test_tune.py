@@ -35,6 +35,8 @@ def test_it_measures_beside_nobody_and_writes_the_winner_with_its_figures_or_not
     project: Project,
 ) -> None:
     """Which of the two depends on the machine, and on what else is at work on it."""
+    (line,) = error_lines(project.make("tune", MODEL="detection").stderr)
+    assert "make tune measures the main pipeline alone; omit MODEL" in line
     project.made("up")
     began = project.server_began()
     (line,) = error_lines(project.make("tune", FLAVOUR="").stderr)
