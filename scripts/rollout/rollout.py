@@ -247,16 +247,17 @@ def _judge(
         of_old = before or Figures.of([answer for answer in answers if answer.version != new])
         if undecided(of_old, of_new, max_p99_ratio):
             reason: str | None = f"only {of_new.asked} requests reached it; {FEW} are compared"
+            remedy = f"{STAYS}; if the server is so busy, give it longer: raise WATCH_SECONDS"
             if late:
                 break
             continue
-        reason = objection(of_old, of_new, max_p99_ratio)
+        reason, remedy = objection(of_old, of_new, max_p99_ratio), STAYS
         looks += 1
         if reason is None or of_new.failed or of_old.failed or late or looks == MOST_LOOKS:
             break
     console.note(f"live: {of_old}; candidate: {of_new}")
     if reason:
-        raise Refused(new, reason)
+        raise Refused(new, reason, remedy)
     return of_new
 
 
