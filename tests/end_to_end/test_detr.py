@@ -15,6 +15,7 @@ from PIL import Image
 
 from benchmark.foreign import detectors
 from benchmark.foreign.case import Truth
+from scripts.measuring.perf_analyzer import has_libb64
 from tests.pipelines import (
     ask_for_boxes,
     assert_same_boxes,
@@ -72,6 +73,9 @@ def test_from_a_folder_to_the_next(own: Project, tmp_path: Path) -> None:
     photos = of_mixed_sizes(tmp_path)
     own.made("add-model", NAME="street", FROM=str(tmp_path / "street0"))
     answers_as(own, first, photos)
+    if has_libb64() and own.settings["FLAVOUR"] == "local":
+        report = own.made("bench", MODEL="street", QUICK="1", IMAGES=str(photos[1]))
+        assert "ensemble" in report and "bare network" in report and "failed" not in report
     detectors.saved("ConditionalDetr", tmp_path / "independent")
     wrong = own.make("publish", MODEL="street", WEIGHTS=str(tmp_path / "independent"))
     (line,) = error_lines(wrong.stderr + wrong.stdout)
