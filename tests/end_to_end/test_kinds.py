@@ -9,6 +9,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
@@ -18,7 +19,9 @@ from bundle_serving import infer
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.recipes import schema
 from scripts.recipes.recipe import Recipe
-from tests.project import ROOT, Project, picture
+from tests.end_to_end.test_tables import trained, without_a_network
+from tests.end_to_end.test_video import begun, watched
+from tests.project import Project, picture
 from tests.wav_files import BELL
 
 SUM = '''"""Image files -> the sum of their pixels."""
@@ -122,6 +125,13 @@ PROGRAMS = {
     "segmentation": "segmentation_postprocessing",
 }
 
+SOURCES = {
+    "IMG": picture(),
+    "TEXT": b"I love this place!",
+    "SOUND": BELL.read_bytes(),
+    "IN": b"[0.5, -1, 1.5]",
+    "INPUTS": b'{"text": "What a day!"}',
+}
 
 QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
 
@@ -130,45 +140,77 @@ QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
 @locally
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_rollouts_lose_no_request(together: Project, name: str) -> None:
-    with published(together, name), nobody_waits_in_vain(together, recipe_of(name)):
-        assert "; 0 of " in together.made("rollout", MODEL=name, **QUICK)
+    recipe = recipe_of(together, name)
+    with changed(program(together, PROGRAMS[name])), nobody_waits_in_vain(together, recipe):
+        publish_and_roll_out(together, name)
         assert "; 0 of " in together.made("rollback", MODEL=name, **QUICK)
     assert "rolled back to version" in together.made("history", MODEL=name)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("served", ["cpu"], indirect=True)
-def test_all_are_asked_at_once_while_each_is_rolled_out(together: Project) -> None:
+def test_all_are_asked_at_once_while_each_is_rolled_out(together: Project, users_own: Path) -> None:
     """In a container, with the memory that it has by default."""
+    together.made("up", MODEL="video")
+    changes = {name: program(together, model) for name, model in PROGRAMS.items()}
+    changes |= {"mine": users_own / "mine.py", "video": program(together, "video_smoothing")}
     began, restored = together.server_began(), sum(measured(together, "bundle_restored_total"))
     with ExitStack() as asked:
-        for name in ("resnet50", *PROGRAMS):
-            asked.enter_context(nobody_waits_in_vain(together, recipe_of(name)))
-        for name in PROGRAMS:
-            with published(together, name):
-                assert "; 0 of " in together.made("rollout", MODEL=name, **QUICK)
+        for name in ("resnet50", *PROGRAMS, "mine", "flowers"):
+            recipe = recipe_of(together, name)
+            asked.enter_context(nobody_waits_in_vain(together, recipe, clients=1))
+        streams = [asked.enter_context(watched(together, each)) for each in (False, True)]
+        trained(users_own / "flowers.json", 1)
+        publish_and_roll_out(without_a_network(together), "flowers", ANYWAY="1")
+        for name, path in changes.items():
+            assert [begun(found) for found in streams] == [1, 1]
+            with changed(path):
+                publish_and_roll_out(together, name)
             (used,) = measured(together, "bundle_memory_used_bytes")
             (limit,) = measured(together, "bundle_memory_limit_bytes")
             assert used < limit < psutil.virtual_memory().total
+    assert all(begun(found) > 1 for found in streams)
     assert together.server_began() == began
     assert sum(measured(together, "bundle_restored_total")) == restored
 
 
-def recipe_of(name: str) -> Recipe:
-    return schema.load(ROOT / "recipes" / f"{name}.yaml")
+@pytest.fixture
+def users_own(together: Project, tmp_path: Path) -> Iterator[Path]:
+    """A folder with a table's model and a function, both served."""
+    function, table = tmp_path / "mine.py", tmp_path / "flowers.json"
+    trained(table, 0)
+    together.made("add-callable", NEW=str(function))
+    together.made("add-callable", FILE=str(function))
+    without_a_network(together).made("add-model", NAME="flowers", FROM=str(table))
+    yield tmp_path
+    for name in ("mine", "flowers"):
+        together.made("remove-model", NAME=name)
+
+
+def recipe_of(project: Project, name: str) -> Recipe:
+    folders = ("recipes", "own/recipes")
+    paths = (project.path / folder / f"{name}.yaml" for folder in folders)
+    return schema.load(next(path for path in paths if path.exists()))
+
+
+def program(project: Project, model: str) -> Path:
+    return project.path / "model_repository" / model / "1" / "model.py"
 
 
 @contextmanager
-def published(project: Project, name: str) -> Iterator[None]:
-    """A version whose program differs from the live one's."""
-    program = project.path / "model_repository" / PROGRAMS[name] / "1" / "model.py"
-    kept = program.read_text()
-    program.write_text(kept + "# the same, otherwise\n")
+def changed(path: Path) -> Iterator[None]:
+    """A program, whose next version differs from the live one."""
+    kept = path.read_text()
+    path.write_text(kept + "# the same, otherwise\n")
     try:
-        assert f"published: {name} version" in project.made("publish", MODEL=name)
         yield
     finally:
-        program.write_text(kept)
+        path.write_text(kept)
+
+
+def publish_and_roll_out(project: Project, name: str, **settings: str) -> None:
+    assert f"published: {name} version" in project.made("publish", MODEL=name)
+    assert "; 0 of " in project.made("rollout", MODEL=name, **QUICK, **settings)
 
 
 def measured(project: Project, metric: str) -> list[float]:
@@ -180,20 +222,19 @@ def measured(project: Project, metric: str) -> list[float]:
 
 
 @contextmanager
-def nobody_waits_in_vain(project: Project, recipe: Recipe) -> Iterator[None]:
-    sources = {"IMG": picture(), "TEXT": b"I love this place!", "SOUND": BELL.read_bytes()}
-    source = sources[recipe.asked_about]
+def nobody_waits_in_vain(project: Project, recipe: Recipe, clients: int = 2) -> Iterator[None]:
+    source = SOURCES[recipe.asked_about]
     stop, answers, faults = threading.Event(), [], []
 
     def ask() -> None:
         connection = http.client.HTTPConnection(project.http, timeout=60)
-        while not stop.wait(0.3):
+        while not stop.wait(0.5):
             try:
                 answers.append(infer.ask(connection, recipe.ensemble, recipe.question(source)))
             except (OSError, ValueError, http.client.HTTPException) as fault:
                 faults.append(fault)
 
-    threads = [threading.Thread(target=ask) for _ in range(2)]
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
     for thread in threads:
         thread.start()
     try:
