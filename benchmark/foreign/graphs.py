@@ -295,9 +295,15 @@ def squashed(height: int, width: int) -> Callable[[Image.Image], Image.Image]:
 
 
 def letterboxed(side: int, level: int) -> Callable[[Image.Image], Image.Image]:
-    return lambda image: ImageOps.pad(
-        image, (side, side), Image.Resampling.BILINEAR, color=(level,) * 3
-    )
+    """With the wider border below or at the right, as Ultralytics and timm have it."""
+
+    def framed(image: Image.Image) -> Image.Image:
+        inside = ImageOps.contain(image, (side, side), Image.Resampling.BILINEAR)
+        whole = Image.new("RGB", (side, side), (level,) * 3)
+        whole.paste(inside, ((side - inside.width) // 2, (side - inside.height) // 2))
+        return whole
+
+    return framed
 
 
 def inputs() -> Iterator[Case]:

@@ -93,12 +93,13 @@ def recipe_of(name: str, samples: list[agreeing.Sample]) -> Recipe:
         return custom.recipe(name, taken_in(name, source, given))
     if samples:
         raise UserError(f"SAMPLE= is a picture, and {source.table.name} takes none", "omit it")
+    if given.get("WEIGHTS"):
+        raise UserError(f"{source.table.name} is already a complete model", "omit WEIGHTS")
     return custom.of_table(name, source.table, given)
 
 
 def taken_in(name: str, source: sources.Source, given: dict[str, str]) -> dict[str, str]:
     """The user's words; what FROM= names is a file with a network by then."""
-    weights = given.pop("WEIGHTS", "") or "default"
     if source.network:
         return given | {"ONNX": str(source.network)}
     folder = folders.own().networks / name
@@ -109,7 +110,9 @@ def taken_in(name: str, source: sources.Source, given: dict[str, str]) -> dict[s
         _ensure_tensorflow(source)
         run_here("from_tensorflow", *words)
         return given | {"ONNX": str(folder / "model.onnx")}
-    words += ["--weights", weights]
+    # They are in that file then, and no setting of the pipeline.
+    os.environ.pop("WEIGHTS", "")
+    words += ["--weights", given.pop("WEIGHTS", "") or "default"]
     if given.get("PICTURES"):
         words.append("--pictures-given")
     bootstrap.ensure("hub")

@@ -206,6 +206,25 @@ def test_an_ir_of_openvino_and_then_an_onnx_file(own: Project, tmp_path: Path) -
     answered(own, first)
 
 
+def test_a_network_of_timm_with_weights_of_ones_own(own: Project, tmp_path: Path) -> None:
+    """Which no setting of its pipeline names: they are in the file that is made of both."""
+    from benchmark.foreign import libraries  # which loads PyTorch
+
+    asked = "test_resnet", "timm, by name"
+    (case,) = (each for each in libraries.CASES if (each.name, each.origin) == asked)
+    truth, file = case.make(tmp_path), picture()
+    own.made("add-model", NAME="birds", PRECISION="fp32", DECODE="full", **case.words(tmp_path))
+    with Client(own.http, model="birds") as client:
+        (found,) = client.classify(file, top=1).labels
+    expected = truth(file)
+    assert found.index == expected.argmax()
+    assert np.isclose(found.probability, expected.max(), atol=0.01)
+    whole = {"FROM": str(export(tmp_path / "birds.onnx", 0)), "WEIGHTS": "random"}
+    done = own.make("add-model", NAME="wrens", **whole)
+    (line,) = error_lines(done.stderr)
+    assert done.returncode and "is already a complete network" in line
+
+
 def test_what_cannot_be_served_leaves_nothing(own: Project, tmp_path: Path) -> None:
     network = onnx.load(export(tmp_path / "birds.onnx", 0))
     network.graph.node[0].op_type, network.graph.node[0].domain = "Wavelet", "acme"
