@@ -1,5 +1,6 @@
 """The frames of a video: of a file, a camera, or an address."""
 
+import re
 import threading
 import time
 from collections import deque
@@ -22,8 +23,15 @@ AHEAD = 2
 # Larger frames are sent smaller: most networks see less, and pixels take long to send.
 SHORT_SIDE = 512
 CAMERA, CAMERA_FORMAT = "/dev/video", "v4l2"
-OPEN_S = 10
+PATIENCE_S = 10  # with a source that does not answer, or sends nothing more
+SILENT = f"nothing came for {PATIENCE_S} s"
+CHECK = "check the address"
+AGAIN = "check the source, and watch it again"
 ANOTHER = "give a file that FFmpeg reads, such as .mp4, .mkv or .webm"
+
+
+class BrokenOff(SourceError):
+    """The source could be read up to here."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,11 @@ def is_live(source: str) -> bool:
     return source.isdecimal() or scheme_of(source) in ("rtsp", "rtsps")
 
 
+def shown(source: str) -> str:
+    """Without the password that an address may have."""
+    return re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1:…@", source)
+
+
 def require(source: str) -> None:
     """Raises a `SourceError` if it is a file that is no video."""
     if not is_live(source):
@@ -70,17 +83,17 @@ def opened(source: str) -> Iterator[Any]:
         name, options = f"{CAMERA}{source}", {"format": CAMERA_FORMAT}
     elif not scheme_of(source) and Path(source).is_dir():
         raise SourceError("a folder, not a video", ANOTHER)
+    began = time.monotonic()
     try:
-        container = av.open(name, timeout=OPEN_S, **options)
-    except OSError as fault:  # av.error.FFmpegError is one, and a ValueError at times
-        raise unreadable(source, fault) from None
-    except ValueError as fault:
-        raise unreadable(source, fault) from None
+        container = av.open(name, timeout=PATIENCE_S, **options)
+    except (av.error.FFmpegError, OSError, ValueError) as fault:
+        raise unreadable(source, fault, time.monotonic() - began) from None
     with container:
         if not container.streams.video:
             raise SourceError("there is no video in it", ANOTHER)
         stream = container.streams.video[0]
-        stream.thread_type = "AUTO"
+        # Frames that are decoded side by side each wait for the next ones to come.
+        stream.thread_type = "SLICE" if is_live(source) else "AUTO"
         yield stream
 
 
@@ -94,15 +107,22 @@ def ffmpeg() -> Any:
     return av
 
 
-def unreadable(source: str, fault: Exception) -> SourceError:
+def unreadable(source: str, fault: Exception, seconds: float) -> SourceError:
     if isinstance(fault, FileNotFoundError):
         if source.isdecimal():
             return SourceError(f"there is no camera {CAMERA}{source}", "see /dev/video*")
         return SourceError("no such file", "check the path")
-    reason = getattr(fault, "strerror", None) or str(fault)
     if scheme_of(source) or source.isdecimal():
-        return SourceError(f"it does not open ({reason.lower()})", "check the address")
-    return SourceError(f"it is not a video ({reason.lower()})", ANOTHER)
+        # FFmpeg gives another reason when it has waited in vain.
+        why = reason(fault) if seconds < PATIENCE_S else SILENT
+        return SourceError(f"it does not open ({why})", CHECK)
+    return SourceError(f"it is not a video ({reason(fault)})", ANOTHER)
+
+
+def reason(fault: Exception) -> str:
+    if isinstance(fault, ffmpeg().error.ExitError):
+        return SILENT
+    return (getattr(fault, "strerror", None) or str(fault)).lower()
 
 
 class Frames:
@@ -143,8 +163,11 @@ class Frames:
             yield frame
         if self._fault:
             raise self._fault
+        live = is_live(self._source)
         if not self.seen:
-            raise SourceError("there is no frame in it", ANOTHER)
+            raise SourceError("there is no frame in it", CHECK if live else ANOTHER)
+        if live:  # of which FFmpeg does not say whether its connection was lost
+            raise BrokenOff("it has ended", AGAIN)
 
     def _read(self) -> None:
         try:
@@ -184,9 +207,12 @@ class Frames:
 
 def images(stream: Any) -> Iterator[Any]:
     """What can be decoded: a damaged part is left out."""
-    damaged = ffmpeg().error.InvalidDataError
-    for packet in stream.container.demux(stream):
-        try:
-            yield from packet.decode()
-        except damaged:
-            continue
+    error = ffmpeg().error
+    try:
+        for packet in stream.container.demux(stream):
+            try:
+                yield from packet.decode()
+            except error.InvalidDataError:
+                continue
+    except error.FFmpegError as fault:
+        raise BrokenOff(f"it broke off ({reason(fault)})", AGAIN) from None

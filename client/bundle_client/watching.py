@@ -13,7 +13,7 @@ from .errors import ClientError, ServerUnreachable
 from .frames import Watched
 from .show import percent, printable, title
 from .sources import Source
-from .video import SHORT_SIDE, Frame, Frames
+from .video import SHORT_SIDE, BrokenOff, Frame, Frames, shown
 from .wire import Label
 
 WATCHED, FAILED, UNREACHABLE, INTERRUPTED = 0, 1, 3, 130
@@ -40,16 +40,21 @@ def watch(
     code, ended = WATCHED, "\n" if isinstance(show, OneLine) else ""
     try:
         with writing(out) as write, Frames(source, live) as frames:
-            began = time.monotonic()
+            began, broken_off = time.monotonic(), None
             try:
                 for frame, watched in together(client, frames, model, top):
                     show(frame, watched)
                     write(frame, said(watched))
             except KeyboardInterrupt:
                 code = INTERRUPTED
+            except BrokenOff as fault:
+                broken_off = fault
             print(ended + summary(frames, time.monotonic() - began), file=sys.stderr)
+            ended = ""
+        if broken_off:  # now that what was seen is written
+            raise broken_off
     except ClientError as fault:
-        fault.source = source
+        fault.source = shown(source)
         code = UNREACHABLE if isinstance(fault, ServerUnreachable) else FAILED
         print(ended + printable(f"error: {fault}"), file=sys.stderr)
     return code

@@ -12,7 +12,7 @@ import pytest
 
 from bundle_client import SourceError
 from bundle_client.annotated import writing
-from bundle_client.video import Frame, Frames, require
+from bundle_client.video import Frame, Frames, require, shown
 
 TURNED = (0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)  # clockwise, by a quarter
 
@@ -70,6 +70,16 @@ def test_a_turned_video_is_shown_upright(clip: Path) -> None:
 def test_a_folder_is_no_video(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="a folder, not a video"):
         require(str(tmp_path))
+
+
+def test_the_password_of_an_address_is_not_shown() -> None:
+    for source, expected in (
+        ("rtsp://ann:se:cr@et@camera/hall", "rtsp://ann:…@camera/hall"),
+        ("rtsp://ann@camera:554/hall", "rtsp://ann@camera:554/hall"),
+        ("rtsp://camera:554/a@b", "rtsp://camera:554/a@b"),
+        ("a:b@c.mp4", "a:b@c.mp4"),
+    ):
+        assert shown(source) == expected
 
 
 def test_what_is_written_is_there_when_it_is_whole(clip: Path, tmp_path: Path) -> None:

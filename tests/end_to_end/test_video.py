@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import random
+import socket
+import subprocess
 import threading
 import wave
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -28,7 +30,7 @@ from bundle_client.frames import Sequence as Frames
 from bundle_serving import PIPELINE, infer
 from bundle_serving.address import Address
 from scripts.steps.drawn.drawings import many
-from tests.project import ROOT, Project, error_lines
+from tests.project import LONGEST_S, ROOT, Project, error_lines, interrupt
 
 pytestmark = pytest.mark.parametrize("served", ["local"], indirect=True)
 
@@ -339,6 +341,61 @@ def test_make_watch_refuses_in_one_line(video: Project, tmp_path: Path) -> None:
     assert error_lines(done.stderr) == [
         "error: OUT: x.gif does not say what kind of video; use one of .mp4, .mkv, .mov, .webm"
     ]
+
+
+@contextmanager
+def camera(port: str = "0") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A real one, as far as the client can tell, and its port; skips without GStreamer."""
+    command, pipe = ["/usr/bin/python3", str(ROOT / "tests" / "camera.py"), port], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout and process.stderr
+        try:
+            if not (bound := process.stdout.readline().strip()):
+                pytest.skip(process.stderr.read().strip().splitlines()[-1])
+            yield process, bound
+        finally:
+            process.kill()
+
+
+def next_frame(watching: subprocess.Popen[str]) -> Any:
+    assert watching.stdout
+    return json.loads(watching.stdout.readline())
+
+
+@pytest.mark.long
+def test_a_camera_is_watched_until_it_is_gone(video: Project, tmp_path: Path) -> None:
+    """And again once it is back. What was seen until then is written."""
+    out = tmp_path / "out.mp4"
+    with camera() as (process, port):
+        address = f"rtsp://ann:secret@127.0.0.1:{port}/test"
+        watching = video.start_make("watch", VIDEO=address, JSON="1", OUT=str(out))
+        frames = [next_frame(watching) for _ in range(20)]
+        process.kill()
+        rest = watching.communicate(timeout=LONGEST_S)[0]
+    numbers = [each["frame"] for each in frames]
+    assert watching.returncode and numbers == sorted({*numbers})
+    summary, error, *_ = [line for line in rest.splitlines() if not line.startswith("{")]
+    assert " frames seen, " in summary
+    told = "it has ended; check the source, and watch it again"
+    assert error == f"error: rtsp://ann:…@127.0.0.1:{port}/test: {told}"
+    with av.open(str(out)) as container:
+        assert len(list(container.decode(video=0))) == 20 + rest.count('{"frame"')
+    done = video.make("watch", VIDEO=address)
+    assert error_lines(done.stderr)[0].endswith("(connection refused); check the address")
+    with camera(port):
+        watching = video.start_make("watch", VIDEO=address, JSON="1")
+        assert next_frame(watching)["labels"]
+        assert " frames seen, " in interrupt(watching)
+        done = video.make("watch", VIDEO=address.replace("test", "other"))
+        (line,) = error_lines(done.stderr)
+        assert done.returncode and "it does not open (server returned 404 not found)" in line
+
+
+def test_an_address_that_does_not_answer_is_one_line(video: Project) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = video.make("watch", VIDEO=f"rtsp://127.0.0.1:{silent.getsockname()[1]}/test")
+    (line,) = error_lines(done.stderr)
+    assert done.returncode and "it does not open (nothing came for 10 s)" in line
 
 
 @pytest.mark.long
