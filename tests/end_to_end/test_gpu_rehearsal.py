@@ -36,7 +36,7 @@ from scripts.base import files
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
 from tests.conftest import require_docker
-from tests.end_to_end.test_tables import NAMES, asked, trained, without_a_network
+from tests.end_to_end.test_tables import NAMES, ROLLED, asked, trained, without_a_network
 from tests.project import (
     LONGEST_S,
     ROOT,
@@ -295,6 +295,19 @@ def test_the_other_pipelines_get_plans_too(gpu: Project) -> None:
         assert [short.label, long.label] == ["positive", "negative"]
 
 
+def test_another_network_is_rolled_out_and_back(gpu: Project) -> None:
+    """Both plans are loaded at once meanwhile."""
+    before = plan_of(gpu)
+    output = gpu.made("publish", ARCH="squeezenet1_1", WEIGHTS="random")
+    assert "PASSED TensorRT.trtexec" in output and "- network: top-1 equal" in output
+    for command in ("rollout", "rollback"):
+        output = gpu.made(command, **ROLLED)
+        assert re.search(r"version \d is live; 0 of", output), output
+        assert (plan_of(gpu) == before) == (command == "rollback")
+        with Client(gpu.http) as client:
+            assert len(client.classify(picture()).labels) == 5
+
+
 def test_trees_are_served_by_the_fil_backend(gpu: Project, tmp_path: Path) -> None:
     """Classes by XGBoost, whose next version is LightGBM's; and single values, which the backend
     gives without a dimension of their own."""
@@ -316,9 +329,17 @@ def test_trees_are_served_by_the_fil_backend(gpu: Project, tmp_path: Path) -> No
     options = {"objective": "multiclass", "num_class": 3, "verbose": -1, "min_data_in_leaf": 1}
     second = lightgbm.train(options, data, 3)
     second.save_model(tmp_path / "flowers.txt")
-    # Not by a rollout, whose loads carry a config with a GPU in it, which the server here lacks.
-    output = own.made("up", MODEL="flowers", WEIGHTS=str(tmp_path / "flowers.txt"))
-    assert "- network: equal on" in output and "flowers version 2" in output
+    output = own.made("publish", MODEL="flowers", WEIGHTS=str(tmp_path / "flowers.txt"))
+    assert "- network: equal on" in output
+    for command, number, served in (
+        ("rollout", 2, second.predict(sent)),
+        ("rollback", 1, expected),
+    ):
+        output = own.made(command, MODEL="flowers", **ROLLED)
+        assert f"flowers version {number} is live; 0 of" in output
+        assert np.allclose(asked(own, rows), served, atol=1e-5)
+        assert f"version {number} is live" in own.made("history", MODEL="flowers")
+    own.made("up", MODEL="flowers", WEIGHTS=str(tmp_path / "flowers.txt"))
     assert np.allclose(asked(own, rows), second.predict(sent), atol=1e-5)
 
     values = xgboost.train({}, xgboost.DMatrix(sent, [10, 200, 3000], feature_names=NAMES), 5)

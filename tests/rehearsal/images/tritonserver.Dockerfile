@@ -25,6 +25,12 @@ RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     grep -E '^(treelite|packaging|scipy)==' /constraints.txt > /tmp/fil.txt \
  && pip install --no-compile --no-deps --target /wheel -r /tmp/fil.txt
 
+FROM ${SERVER} AS loads
+USER root
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
+COPY images/loads.c /
+RUN gcc -Wall -shared -fPIC -o /loads.so /loads.c
+
 FROM ${SERVER}
 USER root
 # Their python3 has pip.
@@ -42,6 +48,7 @@ COPY --from=dali /wheel /opt/tritonserver/backends/dali/wheel/dali
 COPY tensorrt_backend /opt/tritonserver/backends/tensorrt
 COPY dali_backend /opt/tritonserver/backends/dali
 COPY fil_backend /opt/tritonserver/backends/fil
+COPY --from=loads /loads.so /opt/tritonserver/lib/
 COPY --from=fil /wheel /opt/tritonserver/backends/fil/wheel
 ENV PIP_BREAK_SYSTEM_PACKAGES=1 PYTHONPATH=/opt/tritonserver/backends/dali/wheel/dali
 ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh"]
