@@ -243,7 +243,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "mobilevit": {"image_size": 256},
     "poolformer": {"hidden_sizes": [16, 32, 32, 32], "depths": [1, 1, 1, 1]},
     "levit": {"hidden_sizes": [64, 96, 128], "num_attention_heads": [2, 3, 4], "depths": [1, 1, 1]},
-    "pvt": {"hidden_sizes": [16, 32, 32, 32], "depths": [1, 1, 1, 1]},
+    "pvt": {"hidden_sizes": [16, 32, 32, 32], "depths": [1, 1, 1, 1],
+            "num_attention_heads": [1, 2, 4, 8]},
     "regnet": {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1], "groups_width": 8},
     "deit": ATTENTION,
     "beit": ATTENTION,
@@ -284,12 +285,15 @@ def of_hugging_face(kind: str, several: bool, exported: bool, folder: Path) -> T
 
     module = Logits()
 
+    processor.save_pretrained(folder)
+    # What resizes as the server does: random weights make much of a level.
+    exact = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+
     def feed(file: bytes) -> Any:
-        return processor(images=opened(file), return_tensors="pt")["pixel_values"]
+        return exact(images=opened(file), return_tensors="pt")["pixel_values"]
 
     sharpened(module, feed)
     network.save_pretrained(folder)
-    processor.save_pretrained(folder)
     if exported:
         example = feed(pictures(1)[0])
         by_tracing(module, torch.cat([example, example]), folder / "model.onnx")

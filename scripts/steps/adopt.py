@@ -25,6 +25,8 @@ from scripts.steps.shapes import sides
 # The same arithmetic on the same numbers, in a different order; or on the same picture, resized
 # in a different order.
 BOUND, PREPARED = Bound(0.001), Bound(0.01)
+# What is done with a picture before it is pixels.
+TRANSFORM = ("resize", "crop", "interpolation", "fit", "pad", "middle")
 # Of how many pictures it is seen what a network gives for inputs that are none.
 WILD = 3
 
@@ -72,7 +74,7 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
         labels = lines_of(wanted.labels)
         hints = Hints(sides(how["crop"]), output=wanted.output, classes=len(labels))
         facts = signature(wanted.network, hints, form.model)
-        transform = {key: how[key] for key in ("resize", "crop", "interpolation", "fit", "pad")}
+        transform = {key: how[key] for key in TRANSFORM}
     with step(f"asking {name} itself"):
         original = Original(form.runnable, name, facts, how)
         shown = checked.shown(samples, transform)

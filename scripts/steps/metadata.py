@@ -16,7 +16,8 @@ FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 ABOUT = "about.json"
 DETECTORS = "ForObjectDetection"  # Hugging Face's: how their architectures end
 USUAL: Mapping[str, Any] = {
-    **{"fit": "crop", "pad": 0, "interpolation": "bilinear", "channels": "rgb", "scale": 255.0},
+    **{"fit": "crop", "pad": 0, "middle": "even", "interpolation": "bilinear"},
+    **{"channels": "rgb", "scale": 255.0},
     **{"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
 }
 AS_PICTURES = {"mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0]}
@@ -110,6 +111,7 @@ def of_hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
     try:
         pictures: dict[str, Any] = {
             **_sides(config),
+            "middle": "first",
             "interpolation": _filter(config.get("resample", 2)),
             "scale": 1 / float(config.get("rescale_factor") or 1 / 255),
         }

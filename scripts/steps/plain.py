@@ -47,7 +47,8 @@ def cropped(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
         top, left = (height - array.shape[0]) // 2, (width - array.shape[1]) // 2
         framed[top : top + array.shape[0], left : left + array.shape[1]] = array
         return framed
-    top, left = round((array.shape[0] - height) / 2), round((array.shape[1] - width) / 2)
+    spare = np.array(array.shape[:2]) - (height, width)
+    top, left = (spare // 2 if how["middle"] == "first" else np.round(spare / 2)).astype(int)
     return array[top : top + height, left : left + width]
 
 

@@ -79,6 +79,9 @@ class Transform:
     # it is, of which the crop says nothing.
     fit: str = "crop"
     pad: int = 0  # the level of the borders
+    # Of two offsets that are as near the middle: the even one, as torchvision; or "first", as
+    # Hugging Face.
+    middle: str = "even"
     # If not, few of a large picture's pixels are looked at, and what is between is not rounded.
     antialias: bool = True
     longest: int | None = None  # of a whole one's sides, once it is resized
@@ -95,6 +98,10 @@ class Transform:
         height, width = self.sides
         short = min(height, width)
         return self.resize * width // short, self.resize * height // short
+
+    def offset(self, spare: int) -> int:
+        """Of the crop, where that many pixels are too many."""
+        return spare // 2 if self.middle == "first" else round(spare / 2)
 
     @classmethod
     def load(cls, path: Path) -> Transform:
@@ -306,8 +313,7 @@ def resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
                 f"{how.longest / how.resize:g} times as many as its short one; send a part of it"
             )
         return picture.resize((new_width, new_height), filter_)
-    left = round((new_width - crop_width) / 2)
-    top = round((new_height - crop_height) / 2)
+    left, top = how.offset(new_width - crop_width), how.offset(new_height - crop_height)
     right, bottom = left + crop_width, top + crop_height
     if how.decode == "full" and max(new_width, new_height) <= MAX_ASPECT_RATIO * how.resize:
         whole = picture.resize((new_width, new_height), filter_)

@@ -49,6 +49,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 HOW = {"crop": 96, "resize": 110, "interpolation": "bilinear", "fit": "crop", "pad": 0}
+HOW |= {"middle": "even"}
 LEVELS = {"channels": "rgb", "scale": 255.0}
 NORMALISED = LEVELS | {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 

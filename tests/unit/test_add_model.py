@@ -124,6 +124,7 @@ def test_how_pictures_are_given(network: Path) -> None:
     beside.write_text(json.dumps({"size": size, "image_mean": [0.5] * 3, "image_std": [0.2] * 3}))
     made = recipe("pets", onnx).pictures
     assert (made.fit, made.mean, made.std) == ("squash", (0.5,) * 3, (0.2,) * 3)
+    assert made.middle == "first"
     assert recipe("pets", onnx | {"PICTURES": "mean: [0, 0, 0]"}).pictures.std == (0.2,) * 3
     beside.rename(other := network.with_name("how.json"))
     assert recipe("pets", onnx | {"PICTURES": str(other)}).pictures == made

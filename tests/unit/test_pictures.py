@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import io
 import os
 import random
 import subprocess
 import sys
 import time
 import tracemalloc
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from benchmark.torture.odd_pictures import (
     turned,
 )
 from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
+from scripts.steps import metadata
+from scripts.steps.plain import cropped
 from tests.project import picture
 
 # pytest shows warnings that the module under test has silenced.
@@ -239,3 +242,18 @@ def test_many_pictures_in_one_request_are_bounded_together() -> None:
     with pytest.raises(PictureError, match=r"51 scans.* save it as a baseline JPEG"):
         to_pixels(scans, how)
     assert to_pixels(scans, replace(how, max_megapixels=1)).shape == (3, 224, 224)
+
+
+@pytest.mark.parametrize(
+    ("middle", "offsets"), [("even", (0, 0, 1, 2, 2, 2)), ("first", (0, 0, 1, 1, 2, 2))]
+)
+def test_the_crop_where_no_pixel_is_in_the_middle(middle: str, offsets: tuple[int, ...]) -> None:
+    """As torchvision cuts it out, or as Hugging Face; and alike where the original is asked."""
+    for spare, offset in enumerate(offsets):
+        columns = np.arange(4 + spare, dtype=np.uint8)
+        file = io.BytesIO()
+        shown = Image.fromarray(np.broadcast_to(columns[None, :, None], (4, 4 + spare, 3)).copy())
+        shown.save(file, "PNG")
+        how = Transform(4, 4, decode="full", middle=middle)
+        assert to_pixels(file.getvalue(), how)[0, 0, 0] == offset
+        assert cropped(shown, {**metadata.USUAL, **asdict(how)})[0, 0, 0] == offset

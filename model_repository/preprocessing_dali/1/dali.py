@@ -12,6 +12,7 @@ from nvidia.dali.plugin.triton import autoserialize
 
 HOW = json.loads(Path(__file__).with_name("transform.json").read_text())
 RESIZE, CROP = HOW["resize"], HOW["crop"]
+EVEN = int(HOW["middle"] == "even")
 FILTER = {"bilinear": types.INTERP_LINEAR, "bicubic": types.INTERP_CUBIC}[HOW["interpolation"]]
 
 
@@ -25,11 +26,11 @@ def preprocessing():
     shape = fn.experimental.peek_image_shape(files)[:2]
     pictures = fn.experimental.decoders.image(files, device="mixed", output_type=types.RGB)
     # As torchvision does: the short side resized, the long one rounded down, and the middle cut
-    # out of that, by half of what is too much; of an odd number, by the half that is even. Only the
-    # part that stays is computed.
+    # out of that, by half of what is too much; of an odd number, by the half that is even, or the
+    # smaller one. Only the part that stays is computed.
     size = shape * RESIZE // fn.reductions.min(shape)
     spare = size - CROP
-    start = spare // 2 + (spare & (spare // 2) & 1)
+    start = spare // 2 + (spare & (spare // 2) & EVEN)
     scale = shape / size
     cropped = fn.resize(
         pictures,

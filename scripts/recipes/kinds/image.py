@@ -51,6 +51,7 @@ class Pictures(Part):
     crop: Side | tuple[Side, Side]  # a side, or height and width
     fit: Literal["crop", "squash", "letterbox"] = "crop"
     pad: Annotated[int, Field(ge=0, le=255)] = 0  # the level of a letterbox's borders
+    middle: Literal["even", "first"] = "even"  # of two offsets of the crop, as near the middle
     interpolation: Literal["bilinear", "bicubic", "nearest", "lanczos", "box", "hamming"] = (
         "bilinear"
     )
