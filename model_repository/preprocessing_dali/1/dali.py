@@ -12,7 +12,7 @@ from nvidia.dali.plugin.triton import autoserialize
 
 HOW = json.loads(Path(__file__).with_name("transform.json").read_text())
 RESIZE, CROP = HOW["resize"], HOW["crop"]
-EVEN = int(HOW["middle"] == "even")
+EVEN = int(HOW.get("middle") != "first")  # which earlier versions lack
 FILTER = {"bilinear": types.INTERP_LINEAR, "bicubic": types.INTERP_CUBIC}[HOW["interpolation"]]
 
 
