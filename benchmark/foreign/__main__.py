@@ -12,6 +12,8 @@ import argparse
 import os
 import subprocess
 import tempfile
+import textwrap
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
@@ -26,6 +28,7 @@ from bundle_client import Box, Client
 from scripts import bootstrap
 from scripts.base import files
 from scripts.base.paths import ROOT
+from scripts.measuring.machine import machine
 from scripts.recipes import pipelines
 from scripts.recipes.kinds.detection import Detection
 from scripts.recipes.kinds.image import Image
@@ -37,6 +40,7 @@ NAME = "foreign_network"
 PICTURES = 20
 BOUND = 0.01
 TABLE = ROOT / "docs" / "foreign.md"
+Row = tuple[Case, Outcome]
 BEGIN, END = "<!-- table: python -m benchmark.foreign -->\n", "<!-- /table -->\n"
 
 
@@ -47,7 +51,8 @@ def main() -> int:
     options = parser.parse_args()
     bootstrap.ensure("foreign")
     server = None if options.below else running_server()
-    rows, asked = [], pictures(PICTURES)
+    rows: list[Row] = []
+    asked, began = pictures(PICTURES), time.monotonic()
     for case in chosen(options.only):
         with tempfile.TemporaryDirectory() as folder:
             if server is None:
@@ -59,7 +64,8 @@ def main() -> int:
         print(f"{'' if fair(case, found) else 'WRONG '}{line(case, found)}", flush=True)
     print(summary(rows))
     if not options.only and server is not None:
-        write(rows)
+        lasted = (time.monotonic() - began) / 60
+        write(summary(rows), made(server, lasted), by_origin(rows), "## Each of them", each(rows))
     return 0 if all(fair(*row) for row in rows) else 1
 
 
@@ -100,7 +106,7 @@ def served(case: Case, folder: Path, asked: list[bytes], server: State) -> Outco
 
 def found_in(asked: list[bytes], truth: Truth, recipe: Detection, server: State) -> Outcome:
     with Client(**ask.known(server.http), model=NAME) as client:
-        answers = [boxes(client.detect(file).boxes) for file in asked]
+        answers = [boxes(client.detect(file, model=NAME).boxes) for file in asked]
     threshold = recipe.boxes.threshold
     pairs = zip(map(truth, asked), answers, strict=True)
     return Outcome("", max(farthest(*pair, threshold) for pair in pairs), "boxes")
@@ -134,29 +140,55 @@ def fair(case: Case, found: Outcome) -> bool:
 def line(case: Case, found: Outcome) -> str:
     if found.refusal:
         reason = found.refusal.partition("; ")[0].replace("|", "or")
-        return f"| {case.name} | {case.origin} | refused: {reason[:160]} | |"
+        reason = textwrap.shorten(reason, 160, placeholder=" …")
+        return f"| {case.name} | {case.origin} | refused: {reason} | |"
     how = ", ".join(
         filter(None, [found.answers, "" if found.together else "one picture at a time"])
     )
     return f"| {case.name} | {case.origin} | {how} | {found.difference:.4f} |"
 
 
-def summary(rows: list[tuple[Case, Outcome]]) -> str:
+def fates(rows: Sequence[Row]) -> tuple[int, int, int]:
+    """How many were served as they should, refused as they should, or neither."""
     right = sum(found.served and fair(case, found) for case, found in rows)
     refused = sum(not found.served and fair(case, found) for case, found in rows)
-    rest = len(rows) - right - refused
+    return right, refused, len(rows) - right - refused
+
+
+def summary(rows: Sequence[Row]) -> str:
+    right, refused, rest = fates(rows)
     return (
         f"Of {len(rows)} networks, {right} were served within {BOUND} of their own answers on "
         f"{PICTURES} pictures, {refused} refused with the reason, and {rest} fared otherwise."
     )
 
 
-def write(rows: list[tuple[Case, Outcome]]) -> None:
+def by_origin(rows: Sequence[Row]) -> str:
+    table = "| from | networks | served | refused | otherwise |\n|---|---|---|---|---|\n"
+    for origin in dict.fromkeys(case.origin for case, _ in rows):
+        theirs = [row for row in rows if row[0].origin == origin]
+        table += f"| {origin} | {len(theirs)} | {' | '.join(map(str, fates(theirs)))} |\n"
+    return table
+
+
+def each(rows: Sequence[Row]) -> str:
     head = "| network | from | answer | farthest from its own |\n|---|---|---|---|\n"
-    table = head + "".join(f"{line(*row)}\n" for row in rows)
+    return head + "".join(f"{line(*row)}\n" for row in rows)
+
+
+def made(server: State, minutes: float) -> str:
+    of = machine(server)
+    return (
+        f"On {of['cores']} cores of an {of['processor']} ({of['abilities']}), {of['system']}, in "
+        f"{minutes:.0f} minutes."
+    )
+
+
+def write(*parts: str) -> None:
     before, _, after = TABLE.read_text().partition(BEGIN)
     _, _, after = after.partition(END)
-    files.write(TABLE, f"{before}{BEGIN}\n{summary(rows)}\n\n{table}\n{END}{after}")
+    table = "\n".join(f"{part.rstrip()}\n" for part in parts)
+    files.write(TABLE, f"{before}{BEGIN}\n{table}\n{END}{after}")
 
 
 if __name__ == "__main__":
