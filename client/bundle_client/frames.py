@@ -81,6 +81,7 @@ class Sequence:
             answer, fault = self._answers.get(timeout=self._server.timeout)
         except Empty:
             self._hang_up()
+            self._begin()  # who is silent is not asked to end it either
             raise TimeoutError from None
         if fault:
             self._hang_up()
@@ -112,11 +113,12 @@ class Sequence:
     def end(self) -> None:
         """Gives its place on the server back, with a picture that nobody asks about. Otherwise the
         server does so when no frame has come for a while."""
-        if self._stub is None:
+        if self._stub is None and not self._begun:
             return
         with suppress(Exception):  # it does so then
             self._send(nothing(), sequence_start=not self._begun, sequence_end=True)
             self._answers.get(timeout=self._server.timeout)
+        self._begun = False
         self._hang_up()
 
 
