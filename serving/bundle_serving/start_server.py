@@ -34,6 +34,11 @@ EXIT_TIMEOUT_S = 20
 DOOR_EXIT_S = 12
 STOP_S = EXIT_TIMEOUT_S + DOOR_EXIT_S + 5
 
+# What one instance of a Python model asks of other models at the same time. Triton starts as many
+# threads for each: by its default, 32, ten pipelines had 1,400 of them, and at a container's limit
+# of threads a load never ends.
+ASKED_AT_ONCE = 8
+
 
 STUB = "triton_python_backend_stub"
 
@@ -237,6 +242,7 @@ def main(argv: list[str] | None = None) -> int:
         # Ours are complete; to complete one, a process is started that takes as long as to load.
         *([] if is_ngc() else ["--disable-auto-complete-config"]),
         f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",
+        f"--backend-config=python,thread-pool-size={ASKED_AT_ONCE}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         *rate_limited(options.repository),
         *listens,
