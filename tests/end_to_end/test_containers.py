@@ -34,7 +34,7 @@ def engine() -> docker.DockerClient:
 @pytest.fixture
 def container(served: Project, engine: docker.DockerClient) -> Any:
     label = f"com.docker.compose.project.working_dir={served.path}"
-    (found,) = engine.containers.list(filters={"label": label})
+    (found,) = engine.containers.list(ignore_removed=True, filters={"label": label})
     return found
 
 
@@ -142,7 +142,7 @@ from scripts.stacks.containers import DockerStack
 stack = DockerStack(Settings.load())
 with stack.temporary(live.REPOSITORY, Path("build/tried.log")):
     label = f"com.docker.compose.project={stack.project}"
-    found = docker.from_env().containers.list(filters={"label": label})
+    found = docker.from_env().containers.list(ignore_removed=True, filters={"label": label})
     print(json.dumps([each.attrs["HostConfig"] for each in found]))
 """
 
@@ -163,7 +163,7 @@ def test_a_server_to_try_is_shut_in_like_the_one_that_serves(
     for how in ("ReadonlyRootfs", "CapDrop", "SecurityOpt", "Memory", "ShmSize", "PidsLimit"):
         assert first[how] == second[how], how
     label = f"com.docker.compose.project={served.compose_project}"
-    (left,) = engine.containers.list(all=True, filters={"label": label})
+    (left,) = engine.containers.list(all=True, ignore_removed=True, filters={"label": label})
     assert left.id == container.id
 
 
@@ -192,7 +192,7 @@ def test_a_killed_step_leaves_no_container(tmp_path: Path, engine: docker.Docker
 
     def steps() -> list[Any]:
         label = f"com.docker.compose.project.working_dir={project.path}"
-        return engine.containers.list(all=True, filters={"label": label})
+        return engine.containers.list(all=True, ignore_removed=True, filters={"label": label})
 
     make = project.start_make("up")
     try:

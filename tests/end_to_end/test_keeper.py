@@ -39,7 +39,7 @@ def root(served: Project) -> int:
     if served.settings["FLAVOUR"] == "local":
         return int(json.loads((served.path / "build/run/state.json").read_text())["pid"])
     label = f"com.docker.compose.project.working_dir={served.path}"
-    (container,) = docker.from_env().containers.list(filters={"label": label})
+    (container,) = docker.from_env().containers.list(ignore_removed=True, filters={"label": label})
     return int(container.attrs["State"]["Pid"])
 
 

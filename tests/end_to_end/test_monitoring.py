@@ -288,7 +288,8 @@ def test_in_containers(exported: Path, tmp_path: Path) -> None:
         containers = {
             each.labels["com.docker.compose.service"]: each
             for each in docker.from_env().containers.list(
-                filters={"label": f"com.docker.compose.project={project.compose_project}"}
+                ignore_removed=True,
+                filters={"label": f"com.docker.compose.project={project.compose_project}"},
             )
         }
         for name in ("prometheus", "alertmanager"):
@@ -309,7 +310,9 @@ def test_in_containers(exported: Path, tmp_path: Path) -> None:
 
         assert "Prometheus and Alertmanager stopped" in project.made("down")
         label = f"com.docker.compose.project={project.compose_project}"
-        left = docker.from_env().containers.list(all=True, filters={"label": label})
+        left = docker.from_env().containers.list(
+            all=True, ignore_removed=True, filters={"label": label}
+        )
         assert [each.name for each in left] == []
     finally:
         project.make("clean")

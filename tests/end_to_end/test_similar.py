@@ -95,7 +95,7 @@ def containers(project: Project, service: str) -> list[Any]:
         f"com.docker.compose.project.working_dir={project.path}",
         f"com.docker.compose.service={service}",
     ]
-    return docker.from_env().containers.list(filters={"label": labels})
+    return docker.from_env().containers.list(ignore_removed=True, filters={"label": labels})
 
 
 @everywhere
