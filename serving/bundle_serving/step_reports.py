@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from bundle_serving import traces
 from bundle_serving.sockets import STEPS_VARIABLE
 
-# Between two tries to reach a door that is not there.
-AGAIN_S = 1.0
 # Kept for a door that is slow to read.
 MOST_WAITING = 256 << 10
 # Reports of busy times are sent together: the door then wakes up less often.
@@ -42,7 +40,6 @@ class Reports:
         self._path = os.environ.get(STEPS_VARIABLE) if path is None else path
         self.traced = bool(os.environ.get(traces.ENDPOINT))
         self._socket: socket.socket | None = None
-        self._next_try = 0.0
         self._waiting = b""
         self._lost = 0
         self._sent = 0.0
@@ -95,22 +92,21 @@ class Reports:
             self._send()
 
     def _send(self) -> None:
-        if not (self._socket or self._connected()):
-            self._waiting = b""
-            return
-        assert self._socket
-        try:
-            self._waiting = self._waiting[self._socket.send(self._waiting) :]
-        except BlockingIOError:
-            pass
-        except OSError:  # the door was restarted
-            self._socket.close()
-            self._socket, self._waiting = None, b""
+        for _ in range(2):  # the door may have been restarted: then the new one gets it
+            if not (self._socket or self._connected()):
+                break
+            assert self._socket
+            try:
+                self._waiting = self._waiting[self._socket.send(self._waiting) :]
+                return
+            except BlockingIOError:
+                return
+            except OSError:
+                self._socket.close()
+                self._socket = None
+        self._waiting = b""
 
     def _connected(self) -> bool:
-        if (now := time.monotonic()) < self._next_try:
-            return False
-        self._next_try = now + AGAIN_S
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         made.setblocking(False)
         try:
