@@ -68,10 +68,12 @@ class Stream:
 
     def _ask_on(self, offset: int) -> None:
         connection = self.address.connection(TIMEOUT_S)
-        owed = 0.0
+        owed = ms = 0.0
         asked: Counter[int] = Counter({self.serves: offset})
         while True:
-            if self._stop.wait(PAUSE_S):
+            # As long as the last answer took: the loading of the new version, and everybody else's
+            # requests, find half of the machine free.
+            if self._stop.wait(max(PAUSE_S, ms / 1000)):
                 return
             model, version = self.model, self.serves
             owed += self.share
