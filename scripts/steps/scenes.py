@@ -34,7 +34,7 @@ def _clouds(random: Random, height: int, width: int) -> Levels:
     frequency[0, 0] = np.inf
     spectrum = np.fft.rfft2(random.standard_normal((height, width)))
     noise = np.fft.irfft2(spectrum / frequency ** random.uniform(0.4, 2), s=(height, width))
-    clouds: Levels = np.tanh(noise / noise.std()).astype(np.float32)
+    clouds: Levels = np.tanh(noise / (noise.std() or 1)).astype(np.float32)
     return clouds
 
 
@@ -72,7 +72,7 @@ def _shapes(random: Random, height: int, width: int) -> Levels:
     picture = Image.fromarray(ground.transpose(1, 2, 0))
     pen = ImageDraw.Draw(picture)
     for _ in range(random.integers(3, 30)):
-        size = np.exp(random.uniform(np.log(3), np.log(width / 3)))
+        size = np.exp(random.uniform(np.log(3), np.log(max(width / 3, 3))))
         angles = np.sort(random.uniform(0, 2 * np.pi, random.integers(2, 9)))
         at = random.uniform(0, (width, height))
         points = at + size * np.stack([np.cos(angles), np.sin(angles)], axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from scripts.steps.scenes import KINDS, scenes
 
@@ -13,3 +14,8 @@ def test_scenes_are_all_different_and_everywhere_the_same() -> None:
     assert len({each.tobytes() for each in drawn}) == len(drawn)
     assert all(np.ptp(each) > 20 for each in drawn)
     assert np.array_equal(drawn, scenes(2 * len(KINDS), 40, 64))
+
+
+@pytest.mark.parametrize(("height", "width"), [(8, 8), (2, 3), (1, 1), (300, 6)])
+def test_they_are_of_any_size(height: int, width: int) -> None:
+    assert scenes(40, height, width).shape == (40, 3, height, width)
