@@ -122,7 +122,7 @@ def to(
         proofs.write(new, answers)
     switch = _switch(up_now, layout.engine, new)
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
-    # The answers of untrained weights mean nothing.
+    # The answers of untrained weights mean nothing; and who rolls back is in a hurry.
     judge_labels = judge_labels and not untrained(old)
     least = up_now.settings.min_agreement if judge_labels else 0
     with lock.hands_off():
@@ -163,11 +163,12 @@ def _turn(
         switch.beside(canary or 0)
         loaded = waiting.seconds
     _ask_golden(switch, up_now)
-    asked = _asked(up_now, switch.pipeline, switch.old, stream.questions)
-    answers = _asked(up_now, switch.candidate, switch.new, stream.questions)
-    _compare_answers(
-        _gists(switch.old, asked), _gists(switch.new, answers), switch.new, least_agreement
-    )
+    if least_agreement:
+        asked = _asked(up_now, switch.pipeline, switch.old, stream.questions)
+        answers = _asked(up_now, switch.candidate, switch.new, stream.questions)
+        _compare_answers(
+            _gists(switch.old, asked), _gists(switch.new, answers), switch.new, least_agreement
+        )
 
     stream.candidate, stream.share = (switch.candidate, new), (canary or 50) / 100
     seconds_beside = seconds * CANARY_TIMES if canary else seconds
@@ -195,9 +196,10 @@ def _turn_each(
 ) -> str:
     seconds, ratio = up_now.settings.watch_seconds, up_now.settings.max_p99_ratio
     old, new = fleet.old, fleet.new
-    live = _asked(up_now, new.pipeline.ensemble, old, stream.questions)
-    proved = answers[: len(stream.questions)]
-    _compare_answers(_gists(old, live), _gists(new, proved), new, least_agreement)
+    if least_agreement:
+        live = _asked(up_now, new.pipeline.ensemble, old, stream.questions)
+        proved = answers[: len(stream.questions)]
+        _compare_answers(_gists(old, live), _gists(new, proved), new, least_agreement)
     before = _watch(stream, seconds, f"version {old.number} alone, for comparison")
     if canary:
         _try_out(fleet, stream, up_now, canary)
