@@ -365,6 +365,7 @@ def test_what_dies_comes_back(served: Project, two: Path) -> None:
     assert served.server_began() == began
 
 
+@pytest.mark.long
 @locally
 def test_a_version_is_tried_published_and_rolled_out(served: Project, two: Path) -> None:
     two.write_text(TWO.replace("[left + right]", "[left - right]"))

@@ -47,6 +47,7 @@ def answers_as(own: Project, truth: Truth, photos: list[Path]) -> None:
         assert_same_boxes(known, found, detectors.THRESHOLD)
 
 
+@pytest.mark.long
 def test_from_a_folder_to_boxes(own: Project, tmp_path: Path) -> None:
     truth, photos = detectors.saved("Detr", tmp_path / "street"), of_mixed_sizes(tmp_path)
     options = {"NAME": "street", "FROM": str(tmp_path / "street")}

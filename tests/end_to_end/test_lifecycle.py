@@ -95,6 +95,7 @@ def test_up_twice_at_once(project: Project) -> None:
     assert sum("waiting for another make" in text for text in outputs) == 1
 
 
+@pytest.mark.long
 def test_ctrl_c_during_the_export(project: Project) -> None:
     shutil.rmtree(project.path / "build" / "versions")
     project.settings |= SMALL

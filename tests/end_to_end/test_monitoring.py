@@ -48,6 +48,7 @@ def started(project: Project) -> Subject:
     return Subject(int(state["pid"]), project.http, project.grpc)
 
 
+@pytest.mark.long
 @in_processes
 def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_path: Path) -> None:
     with watching(served, tmp_path / "data") as prometheus, clients(served.http, served.grpc, 2):
@@ -63,6 +64,7 @@ def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_p
             assert prometheus.query(f"bundle_request_duration_seconds_count{{{labels}}} > 0")
 
 
+@pytest.mark.long
 @in_processes
 def test_what_keda_asks_is_how_many_requests_are_in_flight(served: Project, tmp_path: Path) -> None:
     scaled = yaml.safe_load((KUBERNETES / "components/keda/scaledobject.yaml").read_text())

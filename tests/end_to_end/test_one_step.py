@@ -90,6 +90,7 @@ def test_bad_pictures_fail_alone(one: Project) -> None:
     assert all(each.labels for each in results[::2])
 
 
+@pytest.mark.long
 def test_the_cascade_takes_the_network_from_it(one: Project) -> None:
     """And loads the step that it shares with the three."""
     (one.path / "noise.jpg").write_bytes(picture())
@@ -121,6 +122,7 @@ def test_another_number_of_steps_takes_a_restart(one: Project) -> None:
     assert "has STEPS=3" in line and "make up" in line
     one.made("up", STEPS="3")
     assert {*STEPS, PIPELINE} <= loaded(one)
+    (one.path / "noise.jpg").write_bytes(picture())
     one.made("classify", IMG="noise.jpg")
     one.made("up")
     assert loaded(one) == {PIPELINE, "resnet50_onnx"}
