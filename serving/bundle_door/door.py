@@ -87,7 +87,7 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with contextlib.AsyncExitStack() as stack:
-        triton = Triton(sockets.target(folder), settings.limits.answer_s)
+        triton = Triton(folder / sockets.GRPC, settings.limits.answer_s)
         stack.push_async_callback(triton.close)
         observed = Observed(
             References(settings.state_folder or settings.run_dir, settings.repository)

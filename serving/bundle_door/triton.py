@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import grpc
 
 from bundle_door.answers import RETRY_SOON, Refused
+from bundle_door.calls import CallFailed, Calls
+from bundle_door.http2 import Pairs
 from bundle_door.inference import Signature
 from bundle_serving.kserve import pb
 
@@ -50,14 +53,16 @@ REMEMBERED_S, NEWER_S = 1.0, 0.1
 class Triton:
     """Calls Triton's gRPC service; every error becomes a `Refused`."""
 
-    def __init__(self, target: str, timeout: float) -> None:
-        self.channel = grpc.aio.insecure_channel(target, options=OPTIONS)
+    def __init__(self, socket: Path, timeout: float) -> None:
+        # For streams; all else goes the cheaper way.
+        self.channel = grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS)
+        self._calls = Calls(socket)
         self._timeout = timeout
-        self._calls: dict[str, Any] = {}
         self._signatures: dict[tuple[str, str], tuple[float, Signature]] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[Signature]] = {}
 
     async def close(self) -> None:
+        self._calls.close()
         await self.channel.close()
 
     async def infer(
@@ -65,16 +70,14 @@ class Triton:
     ) -> pb.ModelInferResponse:
         """Retries if one of a model's processes has died. Triton takes a second to report it, and
         keeps sending it requests until the keeper has reloaded the model."""
-        request, tries = b"".join(pieces), TRIES
+        metadata, tries = tuple(onwards.items()), TRIES
         while True:
             try:
-                answer: pb.ModelInferResponse = await self._settled(
-                    self._call("ModelInfer"), request, tuple(onwards.items())
-                )
+                answer: pb.ModelInferResponse = await self._call("ModelInfer", pieces, metadata)
                 return answer
             except Refused as refused:
                 if OF_SEVERAL in str(refused):
-                    return await self._infer_several(request, tuple(onwards.items()))
+                    return await self._infer_several(b"".join(pieces), metadata)
                 tries -= 1
                 if not tries or OF_A_DEAD_PROCESS not in str(refused):
                     raise
@@ -100,7 +103,7 @@ class Triton:
     async def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method with a request with these fields."""
         request = getattr(pb, f"{method}Request")(**fields)
-        return await self._settled(self._call(method), request.SerializeToString())
+        return await self._call(method, [request.SerializeToString()])
 
     async def signature(self, model: str, version: str) -> Signature:
         """A model's only input."""
@@ -130,22 +133,15 @@ class Triton:
         self._signatures[model, version] = time.monotonic(), signature
         return signature
 
-    def _call(self, method: str) -> Any:
-        """Takes the serialised request, so that a picture is not copied into a message first."""
-        if method not in self._calls:
-            self._calls[method] = self.channel.unary_unary(
-                SERVICE + method,
-                response_deserializer=getattr(pb, f"{method}Response").FromString,
-            )
-        return self._calls[method]
-
-    async def _settled(
-        self, call: Any, request: bytes, metadata: tuple[tuple[str, str], ...] = ()
+    async def _call(
+        self, method: str, request: Sequence[bytes | memoryview], metadata: Pairs = ()
     ) -> Any:
+        """Takes the serialised request, so that a picture is not copied into a message first."""
         try:
-            return await call(request, timeout=self._timeout, metadata=metadata)
-        except grpc.aio.AioRpcError as error:
-            raise refused(error.code(), error.details() or "", self._timeout) from None
+            answer = await self._calls.call(SERVICE + method, request, self._timeout, metadata)
+        except CallFailed as failed:
+            raise refused(failed.code, str(failed), self._timeout) from None
+        return getattr(pb, f"{method}Response").FromString(answer)
 
 
 def joined(answers: Sequence[pb.ModelInferResponse]) -> pb.ModelInferResponse:

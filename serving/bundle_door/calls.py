@@ -1,0 +1,107 @@
+"""Calls over gRPC, each with one request and one answer, on one connection that is kept.
+
+By HTTP/2 of our own: of a picture over HTTP, grpc.aio cost half of the door's processor time
+(docs/door.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+import grpc
+
+from bundle_door.http2 import CANCEL, REFUSED_STREAM, Connection, Pairs, Reset, Stream, encoded
+
+# Before a message: whether it is compressed, and its length.
+PREFIX = struct.Struct(">?L")
+UNKNOWN = 2
+CODES = {code.value[0]: code for code in grpc.StatusCode}
+# https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#errors
+OF_RESET = {
+    REFUSED_STREAM: grpc.StatusCode.UNAVAILABLE,
+    CANCEL: grpc.StatusCode.CANCELLED,
+}
+
+
+class CallFailed(Exception):
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Calls:
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def call(
+        self,
+        method: str,
+        message: Sequence[bytes | memoryview],
+        timeout: float,
+        metadata: Pairs = (),
+    ) -> bytes:
+        """The answer's message, or `CallFailed`. If it is cancelled, Triton's work is too."""
+        body = b"".join([PREFIX.pack(False, sum(map(len, message))), *message])
+        try:
+            connection = await self._connected()
+            fields = usual_fields(method, timeout) + encoded(metadata)
+            stream = connection.request(fields, body)
+            overdue = self._loop.call_later(timeout, stream.end, TimeoutError())
+            try:
+                await stream.ended
+            finally:
+                overdue.cancel()
+                connection.cancel(stream)
+        except TimeoutError:
+            raise CallFailed(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
+        except Reset as reset:
+            code = OF_RESET.get(reset.reason, grpc.StatusCode.INTERNAL)
+            raise CallFailed(code, str(reset)) from None
+        except OSError as fault:
+            raise CallFailed(grpc.StatusCode.UNAVAILABLE, f"no connection: {fault}") from None
+        return message_of(stream)
+
+    def close(self) -> None:
+        if self._connection:
+            self._connection.close()
+
+    async def _connected(self) -> Connection:
+        if (known := self._connection) and known.usable:
+            return known
+        async with self._connecting:
+            if not (self._connection and self._connection.usable):
+                _, self._connection = await self._loop.create_unix_connection(
+                    Connection, str(self._socket)
+                )
+            return self._connection
+
+
+@functools.lru_cache(64)
+def usual_fields(method: str, timeout: float) -> bytes:
+    return encoded(
+        (
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", method),
+            (":authority", "localhost"),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("grpc-timeout", f"{math.ceil(timeout * 1000)}m"),
+        )
+    )
+
+
+def message_of(stream: Stream) -> bytes:
+    code = CODES.get(int(stream.fields.get("grpc-status", UNKNOWN)), grpc.StatusCode.UNKNOWN)
+    if code is not grpc.StatusCode.OK:
+        raise CallFailed(code, unquote(stream.fields.get("grpc-message", "")))
+    return b"".join(stream.body)[PREFIX.size :]
