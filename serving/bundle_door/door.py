@@ -7,17 +7,16 @@ import contextlib
 import ctypes
 import json
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import uvicorn
-
-from bundle_door import envoy, envoy_lines, envoy_process, own_log, streams
+from bundle_door import envoy, envoy_lines, envoy_process, http1, own_log, streams
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
 from bundle_door.documents import documents
+from bundle_door.http1 import Incoming
 from bundle_door.keys import Keys
 from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits, Load
@@ -40,7 +39,7 @@ from bundle_door.routes import (
     open_to_all,
 )
 from bundle_door.served import Served
-from bundle_door.service import Scope, Service
+from bundle_door.service import Service
 from bundle_door.steps import Steps
 from bundle_door.triton import Triton
 from bundle_serving import CHECK_HEADER, keeper_notes, sockets
@@ -50,9 +49,6 @@ from bundle_serving.exposure import Exposure
 # the requests in flight.
 LEAVE_S = 1.0
 DRAIN_S = 20.0
-# Longer than Envoy keeps a connection that is not used: it is never closed under a request.
-KEEP_ALIVE_S = 75
-
 TIDY_S = 5
 
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
@@ -107,7 +103,7 @@ async def serve(settings: Settings) -> None:
         service = service_of(
             settings, triton, folder, stop.is_set, observed, served, steps, log, keys
         )
-        http = await stack.enter_async_context(http_server(service, folder / sockets.HTTP))
+        await stack.enter_async_context(http1.server(service, folder / sockets.HTTP))
         handed_on = streams.server(triton.channel, folder / sockets.STREAMS, settings.limits, keys)
         await handed_on.start()
         stack.push_async_callback(handed_on.stop, grace=0)
@@ -129,10 +125,10 @@ async def serve(settings: Settings) -> None:
         )
         stack.callback(asyncio.create_task(tidy(service)).cancel)
         stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((http, outside, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((outside, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
             stopping.cancel()
-            raise DoorError("the HTTP service or Envoy exited; its last lines are above")
+            raise DoorError("Envoy exited; its last lines are above")
         await drained(service, folder)
 
 
@@ -189,13 +185,12 @@ def service_of(
     routes += of_drift(observed.drift)
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
-    def answered(
-        scope: Scope, headers: Mapping[str, str], note: Note, status: int, size: int, duration: int
-    ) -> None:
-        log.answered(scope["method"], scope["path"], headers, note, status, duration, size)
+    def answered(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:
+        method, headers = incoming.method, incoming.headers
+        log.answered(method, incoming.path, headers, note, status, duration, size)
         if status == HUNG_UP:
             return
-        if status >= 400 and scope["method"] == "POST" and CHECK_HEADER not in headers:
+        if status >= 400 and method == "POST" and CHECK_HEADER not in headers:
             observed.refusal(status, HTTP)
 
     return Service(
@@ -233,43 +228,6 @@ def of_the_keeper(run_dir: Path) -> bytes:
         return (run_dir / keeper_notes.METRICS).read_bytes()
     except FileNotFoundError:
         return b""
-
-
-class Server(uvicorn.Server):
-    """Without signal handlers of its own: when to stop is the door's to say."""
-
-    @contextlib.contextmanager
-    def capture_signals(self):  # type: ignore[no-untyped-def]
-        yield
-
-
-@contextlib.asynccontextmanager
-async def http_server(service: Service, socket: Path) -> AsyncIterator[asyncio.Task[None]]:
-    """The HTTP service; its task ends when it does."""
-    socket.unlink(missing_ok=True)
-    server = Server(
-        uvicorn.Config(
-            service,
-            uds=str(socket),
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=1,
-        )
-    )
-    task = asyncio.create_task(server.serve())
-    try:
-        while not (server.started or task.done()):
-            await asyncio.sleep(0.01)
-        yield task
-    finally:
-        server.should_exit = True
-        await asyncio.wait((task,))
 
 
 async def drained(service: Service, folder: Path) -> None:
