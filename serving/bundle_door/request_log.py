@@ -99,7 +99,7 @@ class RequestLog:
         )
 
     def _line(self, seconds: float, fields: Fields) -> None:
-        known = {name: value for name, value in fields.items() if value not in (None, "", {})}
+        known = {name: value for name, value in fields.items() if value or value == 0}
         self._write(self._as(stamp(seconds), known))
 
 
@@ -118,10 +118,11 @@ def as_text(when: str, fields: Fields) -> bytes:
 
 
 def shown(value: Any) -> str:
-    text = str(value)
-    return (
-        text if PLAIN.fullmatch(text) and text.isprintable() else msgspec.json.encode(text).decode()
-    )
+    if not isinstance(value, str):
+        return str(value)
+    if PLAIN.fullmatch(value) and value.isprintable():
+        return value
+    return msgspec.json.encode(value).decode()
 
 
 def written(line: bytes) -> None:

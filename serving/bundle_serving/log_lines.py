@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 def stamp(seconds: float | None = None) -> str:
     """A time as every line of ours begins: 2026-11-20T12:27:37.262Z."""
     moment = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def log(who: str, text: str) -> None:
