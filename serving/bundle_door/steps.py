@@ -71,19 +71,31 @@ class Steps:
 
     async def serve(self, socket: Path) -> asyncio.Server:
         socket.unlink(missing_ok=True)
-        return await asyncio.start_unix_server(self._read, str(socket), limit=LONGEST_LINE)
-
-    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        decoder = msgspec.json.Decoder(Report)
-        # Ended, here or there, or a line that is too long: then it connects again.
-        with suppress(OSError, ValueError, asyncio.CancelledError):
-            while line := await reader.readline():
-                with suppress(msgspec.DecodeError):
-                    self.take(decoder.decode(line))
-        writer.close()
+        loop = asyncio.get_running_loop()
+        return await loop.create_unix_server(lambda: Reading(self.take), str(socket))
 
     def take(self, report: Report) -> None:
         for each in report.ids:
             if followed := self._followed.get(each):
                 followed.reports.append(report)
         self._on_report(report)
+
+
+class Reading(asyncio.Protocol):
+    """The reports of one process, a line each."""
+
+    def __init__(self, take: Callable[[Report], None]) -> None:
+        self._take = take
+        self._decoder = msgspec.json.Decoder(Report)
+        self._begun = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._begun = (self._begun + data).split(b"\n")
+        for line in lines:
+            with suppress(msgspec.DecodeError):
+                self._take(self._decoder.decode(line))
+        if len(self._begun) > LONGEST_LINE:
+            self._transport.close()  # and the process connects again
