@@ -12,7 +12,7 @@ JSON = {"content-type": "application/json"}
 RETRY_SOON = {"retry-after": "1"}
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Answer:
     """A response over HTTP."""
 

@@ -50,7 +50,7 @@ class Calls:
         metadata: Pairs = (),
     ) -> bytes:
         """The answer's message, or `CallFailed`. If it is cancelled, Triton's work is too."""
-        body = b"".join([PREFIX.pack(False, sum(map(len, message))), *message])
+        body = [PREFIX.pack(False, sum(map(len, message))), *message]
         try:
             connection = await self._connected()
             fields = usual_fields(method, timeout) + encoded(metadata)

@@ -53,6 +53,8 @@ def _steps(stream: zlib._Decompress, chunk: bytes, encoding: str) -> Iterator[by
 
 def preferred(accepted: str) -> str | None:
     """The encoding of an answer, by the header Accept-Encoding; None: uncompressed."""
+    if not accepted:
+        return None
     weights: dict[str, float] = {}
     for part in accepted.split(","):
         if not (part := part.strip()):

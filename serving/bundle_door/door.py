@@ -175,8 +175,8 @@ def service_of(
 
     routes = [
         *(of_keys(keys) if keys else []),
-        *of_triton(api),
         *of_plain_questions(PlainQuestions(triton, settings.limits, steps)),
+        *of_triton(api),
         *of_documents(documents()),
         open_to_all("/v2/health/live", GET=live),
         open_to_all("/v2/health/ready", GET=ready),

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import struct
+from collections import deque
+from collections.abc import Iterable
 from typing import cast
 
 from hpack import Decoder
@@ -30,6 +32,7 @@ HEAD = struct.Struct(">BHBBL")
 SETTING = struct.Struct(">HL")
 
 Pairs = tuple[tuple[str, str], ...]
+Pieces = Iterable[bytes | memoryview]
 
 
 class Reset(Exception):
@@ -43,11 +46,11 @@ class Reset(Exception):
 class Stream:
     """A request and its answer, which is complete when `ended` is done."""
 
-    def __init__(self, number: int, window: int, body: bytes) -> None:
+    def __init__(self, number: int, window: int, body: Pieces) -> None:
         self.number = number
         # How much of the body the other end takes now.
         self.window = window
-        self.unsent = memoryview(body)
+        self.unsent = deque(memoryview(piece) for piece in body if piece)
         self.fields: dict[str, str] = {}
         self.body: list[bytes] = []
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -77,8 +80,8 @@ class Connection(asyncio.Protocol):
 
     # Requests
 
-    def request(self, block: bytes, body: bytes) -> Stream:
-        """With fields as `encoded` makes them."""
+    def request(self, block: bytes, body: Pieces) -> Stream:
+        """With fields as `encoded` makes them, and a body that is not empty."""
         stream = Stream(self._next, self._first_window, body)
         self._next += 2
         self._streams[stream.number] = stream
@@ -97,11 +100,12 @@ class Connection(asyncio.Protocol):
         """The next frames of its body, as far as the other end takes them."""
         frames: list[bytes | memoryview] = []
         while stream.unsent and (room := min(self._most, self._window, stream.window)) > 0:
-            payload, stream.unsent = stream.unsent[:room], stream.unsent[room:]
-            self._window -= len(payload)
-            stream.window -= len(payload)
+            payload = cut(stream.unsent, room)
+            size = sum(map(len, payload))
+            self._window -= size
+            stream.window -= size
             flags = 0 if stream.unsent else END_STREAM
-            frames += [frame_head(len(payload), DATA, flags, stream.number), payload]
+            frames += [frame_head(size, DATA, flags, stream.number), *payload]
         return frames
 
     def _send_waiting(self) -> None:
@@ -213,6 +217,19 @@ class Connection(asyncio.Protocol):
         self.usable = False
         for number in [number for number in self._streams if number > last]:
             self._streams.pop(number).end(fault)
+
+
+def cut(pieces: deque[memoryview], most: int) -> list[memoryview]:
+    """What is first of them, without a copy."""
+    taken = []
+    while pieces and most:
+        piece = pieces.popleft()
+        if len(piece) > most:
+            pieces.appendleft(piece[most:])
+            piece = piece[:most]
+        taken.append(piece)
+        most -= len(piece)
+    return taken
 
 
 def frame(kind: int, flags: int, number: int, payload: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """Inference over HTTP: the body -> a gRPC request for Triton, and the answer back.
 
-Tensors are kept as bytes beside the protobuf message, so that a picture is copied only once:
+Tensors are kept as bytes beside the protobuf message, so that a picture is not copied into one:
 field 7 of a ModelInferRequest comes after the others, each value preceded by its length.
 """
 
@@ -27,7 +27,7 @@ HEADER_LENGTH = "inference-header-content-length"
 RAW_INPUT = bytes([7 << 3 | 2])
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Asked:
     """The request for Triton, and how to send the answer."""
 
@@ -112,19 +112,15 @@ def from_raw(
     if signature.datatype == "BYTES":
         chunks = [LENGTH.pack(size), *chunks]
     message = pb.ModelInferRequest(
-        model_name=model,
-        model_version=version,
-        id=request_id,
-        inputs=[
-            pb.ModelInferRequest.InferInputTensor(
-                name=signature.name, datatype=signature.datatype, shape=raw_shape(signature, size)
-            )
-        ],
-        outputs=outputs,
-        parameters={} if may_be_repeated else {CACHE: pb.InferParameter(bool_param=False)},
+        model_name=model, model_version=version, id=request_id, outputs=outputs
     )
-    pieces = [message.SerializeToString(), RAW_INPUT, varint(sum(map(len, chunks))), *chunks]
-    return Asked(pieces, binary={}, binary_by_default=True)
+    message.inputs.add(
+        name=signature.name, datatype=signature.datatype, shape=raw_shape(signature, size)
+    )
+    if not may_be_repeated:
+        message.parameters[CACHE].bool_param = False
+    head = message.SerializeToString() + RAW_INPUT + varint(sum(map(len, chunks)))
+    return Asked([head, *chunks], binary={}, binary_by_default=True)
 
 
 def raw_shape(signature: Signature, size: int) -> list[int]:
@@ -330,6 +326,8 @@ def values(response: pb.ModelInferResponse) -> dict[str, list[Any]]:
 
 
 def plain_parameters(parameters: Any) -> dict[str, Any]:
+    if not parameters:
+        return {}
     return {
         name: getattr(value, value.WhichOneof("parameter_choice"))
         for name, value in parameters.items()

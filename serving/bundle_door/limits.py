@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bundle_door.answers import RETRY_SOON, Refused
@@ -37,17 +35,10 @@ class Load:
         self.requests = 0
         self.bytes = 0
 
-    @contextmanager
-    def request(self, always: bool = False) -> Iterator[Share]:
+    def request(self, always: bool = False) -> Share:
         if not always and self.requests >= self.limits.in_flight:
             raise busy(f"{self.requests} requests are in flight")
-        share = Share(self)
-        self.requests += 1
-        try:
-            yield share
-        finally:
-            self.requests -= 1
-            self.bytes -= share.bytes
+        return Share(self)
 
     def take(self, count: int) -> None:
         if self.bytes + count > self.limits.in_flight_bytes:
@@ -56,15 +47,23 @@ class Load:
 
 
 class Share:
-    """What one request holds of the load."""
+    """What one request holds of the load, as long as it is entered."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
-        self.bytes = 0
+        self._bytes = 0
+
+    def __enter__(self) -> Share:
+        self._load.requests += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._load.requests -= 1
+        self._load.bytes -= self._bytes
 
     def take(self, count: int) -> None:
         self._load.take(count)
-        self.bytes += count
+        self._bytes += count
 
 
 def busy(why: str) -> Refused:

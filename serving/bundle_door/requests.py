@@ -10,7 +10,7 @@ from bundle_serving import CHECK_HEADER
 from bundle_serving.traces import TRACEPARENT
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Request:
     method: str
     path: str

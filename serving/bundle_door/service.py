@@ -86,7 +86,7 @@ class Service:
                 method,
                 incoming.path,
                 headers,
-                dict(parse_qsl(incoming.query)),
+                dict(parse_qsl(incoming.query)) if incoming.query else {},
                 chunks,
                 arrived,
                 time.monotonic_ns(),
