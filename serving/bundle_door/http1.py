@@ -1,7 +1,7 @@
 """HTTP/1.1 on a Unix socket, for Envoy: one request after the other on each connection.
 
-httptools reads it. What servers do beyond that, at several times the cost (docs/door.md), Envoy has
-done already: it bounds headers and idle times, and passes on nothing that is malformed.
+httptools reads it. What a server does beyond that, at a cost (docs/door.md), Envoy has done
+already: it bounds headers and idle times, and passes on nothing that is malformed.
 """
 
 from __future__ import annotations

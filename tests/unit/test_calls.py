@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,25 @@ def test_metadata_and_the_deadline_arrive(tmp_path: Path) -> None:
         await server.cancelled.wait()
 
     served(check, tmp_path)
+
+
+def test_a_body_that_was_not_answered_is_not_kept(tmp_path: Path) -> None:
+    """Not until Python looks for what refers to itself."""
+
+    async def check(server: Server, calls: Calls, socket: Path) -> None:
+        body = memoryview(bytes(1000))
+        kept, asked = weakref.ref(body), [body]
+        del body
+        with suppress(CallFailed):
+            await calls.call(SLOW, [asked.pop()], 0.05)
+        await asyncio.sleep(0)  # for the event loop, which woke this up
+        assert kept() is None
+
+    gc.disable()
+    try:
+        served(check, tmp_path)
+    finally:
+        gc.enable()
 
 
 def test_an_error_has_its_status_and_all_of_its_message(tmp_path: Path) -> None:
