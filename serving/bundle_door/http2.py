@@ -26,6 +26,8 @@ TABLE_BYTES, PUSH, WINDOW_BYTES, FRAME_BYTES, LIST_BYTES = 1, 2, 4, 5, 6
 REFUSED_STREAM, CANCEL = 7, 8
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+# Their numbers have 31 bits; a busy server comes to the end of them after months.
+MOST_STREAMS = (1 << 31) - 1
 USUAL_WINDOW, USUAL_FRAME, LARGEST_WINDOW = (1 << 16) - 1, 1 << 14, (1 << 31) - 1
 # Of a frame: its length in three bytes, kind, flags, stream.
 HEAD = struct.Struct(">BHBBL")
@@ -84,6 +86,8 @@ class Connection(asyncio.Protocol):
         """With fields as `encoded` makes them, and a body that is not empty."""
         stream = Stream(self._next, self._first_window, body)
         self._next += 2
+        if self._next > MOST_STREAMS:
+            self.usable = False  # for the next one; this one still gets its answer
         self._streams[stream.number] = stream
         head = frame(HEADERS, END_HEADERS, stream.number, block)
         self._transport.writelines([head, *self._sendable(stream)])

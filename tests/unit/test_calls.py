@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from bundle_door.calls import CallFailed, Calls
+from bundle_door.http2 import MOST_STREAMS
 
 ECHO, SLOW, BROKEN = "/test/Echo", "/test/Slow", "/test/Broken"
 LONG = "why not? 100% é " * 2000
@@ -160,6 +161,18 @@ def test_a_server_that_stops_answers_what_it_has_begun(tmp_path: Path) -> None:
             server.go_on.set()
             assert await call == b"begun"
             await stopping
+
+    served(check, tmp_path)
+
+
+def test_a_connection_whose_numbers_are_used_up_is_replaced(tmp_path: Path) -> None:
+    async def check(server: Server, calls: Calls, socket: Path) -> None:
+        connection = await calls._connected()
+        connection._next = MOST_STREAMS - 2
+        for number in range(4):
+            message = b"%d" % number
+            assert await calls.call(ECHO, [message], 10) == message
+        assert await calls._connected() is not connection
 
     served(check, tmp_path)
 
