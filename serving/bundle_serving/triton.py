@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,9 @@ import numpy as np
 # The stub process puts this module into sys.modules; it exists nowhere else.
 import triton_python_backend_utils as pb
 
+from bundle_serving.cores import Cores
 from bundle_serving.repeated import may_be_repeated
+from bundle_serving.sockets import STEPS_VARIABLE
 from bundle_serving.step_reports import PartReports
 
 TRIM_S = 5
@@ -51,6 +54,15 @@ def config_of(args: dict[str, str], taken: str, given: str) -> dict[str, Any]:
     for side, name in (("input", taken), ("output", given)):
         config[side] = [tensor for tensor in config[side] if tensor["name"] == name]
     return config
+
+
+def cores_of(args: dict[str, str]) -> Cores:
+    """Those of this process, among all of its model."""
+    groups = json.loads(args["model_config"])["instance_group"]
+    number = int(args["model_instance_name"].rpartition("_")[2])
+    known = os.environ.get(STEPS_VARIABLE)
+    seen_in = Path(known).with_name(f"{args['model_name']}.computing") if known else None
+    return Cores(number, sum(group["count"] for group in groups), seen_in)
 
 
 def array(request: Any, name: str) -> Any:

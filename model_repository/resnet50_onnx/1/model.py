@@ -10,7 +10,7 @@ from bundle_serving.pictures import PictureError, Transform
 from bundle_serving.repeated import Repeated
 from bundle_serving.scores import READINGS
 from bundle_serving.step_reports import PartReports, remark_picture, remark_scores
-from bundle_serving.triton import answer_one_way, config_of, parameter, version_folder
+from bundle_serving.triton import answer_one_way, config_of, cores_of, parameter, version_folder
 
 FILES, PIXELS = ("INPUT", "OUTPUT"), ("input", "output")
 
@@ -22,6 +22,7 @@ class TritonPythonModel:
         decoder = Decoder(transform, int(parameter(args, "decoding_threads")), remark_picture)
         self.engine = Engine.beside(network_in(folder), int(parameter(args, "threads")))
         self.engine.require(config_of(args, *PIXELS))
+        self.cores = cores_of(args)
         self.repeated = Repeated()
         self.way = OneStep(decoder, self.scores, READINGS[parameter(args, "answers")])
         steps = parameter(args, "steps").split(",")
@@ -30,7 +31,8 @@ class TritonPythonModel:
 
     def execute(self, requests):
         ways = {FILES: self.way.of_files, PIXELS: self.way.of_pixels}
-        return answer_one_way(requests, ways, self.reports, callers_faults=(PictureError,))
+        with self.cores.computing():
+            return answer_one_way(requests, ways, self.reports, callers_faults=(PictureError,))
 
     def scores(self, pixels, may):
         results = self.repeated.rows(

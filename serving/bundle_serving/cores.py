@@ -1,0 +1,55 @@
+"""On which cores a process computes: on all while it is the only one of its model that does, on its
+own while others compute too.
+
+On several cores a network is computed sooner. But its threads wait for each other by spinning, and
+where other processes could use those cores, that is wasted: bound to one core, a single thread does
+nearly all of the work.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+class Cores:
+    """Of the process `number` of several. Where each has more than one core, or where there is no
+    file to see the others in, nothing is bound."""
+
+    def __init__(self, number: int, processes: int, seen_in: Path | None) -> None:
+        cores = sorted(os.sched_getaffinity(0))
+        self._all = frozenset(cores)
+        self._own = frozenset(cores[number % len(cores) :][:1])
+        self._bound_to = self._all
+        self._number = number
+        self._computing: mmap.mmap | None = None
+        if seen_in and 1 < len(cores) <= processes:
+            with seen_in.open("a+b") as file:
+                # Those of two versions share a byte: then a guess is wrong, and no answer.
+                os.ftruncate(file.fileno(), processes)
+                self._computing = mmap.mmap(file.fileno(), processes)
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        if self._computing is None:
+            yield
+            return
+        self._computing[self._number] = 1
+        try:
+            alone = self._computing[:].count(1) == 1
+            self._bind(self._all if alone else self._own)
+            yield
+        finally:
+            self._computing[self._number] = 0
+
+    def _bind(self, cores: Collection[int]) -> None:
+        """Each thread of this process, by what costs nothing as long as nothing changes."""
+        if cores == self._bound_to:
+            return
+        for thread in Path("/proc/self/task").iterdir():
+            with suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(int(thread.name), cores)
+        self._bound_to = frozenset(cores)
