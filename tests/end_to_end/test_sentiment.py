@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
+import huggingface_hub.constants
 import numpy as np
 import pytest
 
@@ -161,7 +162,7 @@ def tiny_hub_classifier(folder: Path, tokens: Path, labels: list[str]) -> Path:
 def test_a_hub_that_is_not_reached_is_named_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(NoWeights, match="is not available") as refused:
         export.main(["--source", "nobody/nothing", *LABELS, "--out", str(tmp_path / "made")])
     assert "SENTIMENT=minilm" in refused.value.remedy
