@@ -204,7 +204,7 @@ test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipelin
 	@$(PYTEST) $(or $(ARGS),-m "not long")
 
 test-all: lint $(LAYER)/test $(APART) ## The same, plus the long tests: rollouts under load, S3 faults, rehearsals
-	@$(PYTEST) -n 3
+	@$(PYTEST)
 
 pins: $(LAYER)/check ## Renew the versions and hashes of Python packages (ONLY=pillow,numpy)
 	$(RUN) pins

@@ -192,6 +192,8 @@ def served(
         project.made("up")
         yield project
     finally:
+        if request.param == "local":
+            project.kill()  # quicker than to let it stop in order
         project.make("clean")  # its images too
 
 

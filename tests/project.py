@@ -196,6 +196,23 @@ class Project:
         *_, last = (event["version"] for event in events if event["what"] == "serves")
         return versions / str(last)
 
+    def processes(self, *marks: str) -> list[psutil.Process]:
+        """The local server's, its models', door's and keeper's; or those that bear a mark."""
+        run = str(self.path / "build" / "run")
+        found = []
+        for process in psutil.process_iter(["cmdline"]):
+            words = " ".join(process.info["cmdline"] or [])
+            ours = any(mark in words for mark in (self.shm_prefix, f"={run} ", f"{run}/envoy"))
+            if ours and all(mark in words for mark in marks):
+                found.append(process)
+        return found
+
+    def kill(self) -> None:
+        """All of them, from above, so that nobody starts anybody afresh."""
+        for process in sorted(self.processes(), key=lambda each: each.create_time()):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
     def readiness(self) -> int:
         """As a load balancer asks; 0 where nobody answers."""
         connection = http.client.HTTPConnection(self.http, timeout=10)

@@ -104,6 +104,7 @@ def test_the_report_needs_nothing_beside_it(run: Run) -> None:
     assert "@import" not in page and "url(http" not in page
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_no_half_report(served: Project) -> None:
     reports = served.path / "build" / "bench"
     before = sorted(reports.glob("*"))

@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -42,31 +41,12 @@ def project(tmp_path: Path, exported: Path) -> Iterator[Project]:
     made = Project.copy(tmp_path / "project", FLAVOUR="local")
     made.take(exported)
     yield made
-    kill_everyone(made)  # quicker than to let it stop in order
+    made.kill()  # quicker than to let it stop in order
     made.make("down")
 
 
-def processes(project: Project, *marks: str) -> list[psutil.Process]:
-    """The server's, its models', its door's and its keeper's; or those that bear a mark."""
-    run = str(project.path / "build" / "run")
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        words = " ".join(process.info["cmdline"] or [])
-        ours = any(mark in words for mark in (project.shm_prefix, f"={run} ", f"{run}/envoy"))
-        if ours and all(mark in words for mark in marks):
-            found.append(process)
-    return found
-
-
 def stubs(project: Project) -> list[psutil.Process]:
-    return processes(project, "triton_python_backend_stub")
-
-
-def kill_everyone(project: Project) -> None:
-    """From above, so that nobody starts anybody afresh."""
-    for process in sorted(processes(project), key=lambda each: each.create_time()):
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
+    return project.processes("triton_python_backend_stub")
 
 
 def state(project: Project) -> dict[str, object]:
@@ -76,13 +56,13 @@ def state(project: Project) -> dict[str, object]:
 
 def test_down_leaves_nothing(project: Project) -> None:
     project.made("up")
-    everyone = processes(project)
+    everyone = project.processes()
     assert len(everyone) >= 10 and stubs(project) and project.shared_memory()
     assert {region.stat().st_mode & 0o777 for region in project.shared_memory()} == {0o600}
     with asked_meanwhile(project.readiness) as answers:
         project.made("down")
     assert answers == [200, 503, 0]  # so that load balancers leave in time
-    assert processes(project) == [] and project.shared_memory() == []
+    assert project.processes() == [] and project.shared_memory() == []
     assert not any(process.is_running() for process in everyone)
     assert "no server was running" in project.made("down")
 
@@ -133,7 +113,7 @@ def test_ctrl_c_during_the_start(project: Project) -> None:
 @pytest.mark.long
 def test_kill_9_of_everyone(project: Project) -> None:
     project.made("up")
-    kill_everyone(project)
+    project.kill()
     refused = project.make("status")
     assert refused.returncode != 0
     (line,) = error_lines(refused.stderr)
@@ -157,9 +137,9 @@ def test_kill_9_of_whoever_starts_the_keeper_afresh(project: Project) -> None:
 def test_kill_9_of_the_server(project: Project) -> None:
     """It comes back by itself."""
     project.made("up")
-    (server,) = processes(project, "bin/tritonserver")
+    (server,) = project.processes("bin/tritonserver")
     server.kill()
-    wait_until(lambda: processes(project, "bin/tritonserver") not in ([], [server]), "another one")
+    wait_until(lambda: project.processes("bin/tritonserver") not in ([], [server]), "another one")
     wait_until(lambda: project.make("status").returncode == 0, "it to be back")
     assert "up already" in project.made("up")
     assert len({path.name for path in project.shared_memory()}) <= 6  # none of the dead server's
@@ -169,7 +149,7 @@ def test_kill_9_of_the_server(project: Project) -> None:
 def test_kill_9_of_one_model(project: Project) -> None:
     """Triton stays green over a dead stub; ours does not, and it comes back."""
     project.made("up")
-    (stub,) = processes(project, "triton_python_backend_stub", "postprocessing")
+    (stub,) = project.processes("triton_python_backend_stub", "postprocessing")
     stub.kill()
     wait_until(lambda: "reloaded it" in project.make("status").stdout, "it to be reloaded")
     assert "up already" in project.made("up")
@@ -298,6 +278,6 @@ def test_an_operator_without_a_server(project: Project) -> None:
         (line,) = error_lines(project.make(*command).stderr)
         assert "no server is running" in line and "make up" in line
     project.made("up")
-    kill_everyone(project)
+    project.kill()
     (line,) = error_lines(project.make("load", "TRITON_MODEL=resnet50_onnx").stderr)
     assert project.settings["HTTP_PORT"] in line and "refused" in line

@@ -12,7 +12,6 @@ from typing import Any
 import lightgbm
 import numpy as np
 import pytest
-import skops.io
 import xgboost
 from numpy.typing import NDArray
 from sklearn import ensemble, linear_model, neural_network, pipeline, preprocessing, svm
@@ -55,6 +54,8 @@ def of_lightgbm(rows: NDArray[Any], wanted: NDArray[Any], **more: Any) -> Saved:
 
 def of_scikit_learn(model: Any, wanted: NDArray[Any], rows: NDArray[Any] = ROWS) -> Saved:
     def save(folder: Path) -> Path:
+        import skops.io  # takes seconds, in each worker
+
         skops.io.dump(model.fit(rows, wanted), folder / "m.skops")
         return folder / "m.skops"
 
