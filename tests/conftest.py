@@ -276,6 +276,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
             try:
                 project.made("up")
             finally:
-                project.make("down")
+                project.end()
             made.symlink_to(project.path / "build")
     return made

@@ -213,6 +213,12 @@ class Project:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
 
+    def end(self) -> None:
+        """After a test, where a server of processes is not looked at any more: in order it would
+        stop within seconds, or half a minute if it has lost a process."""
+        self.kill()
+        self.make("down")
+
     def readiness(self) -> int:
         """As a load balancer asks; 0 where nobody answers."""
         connection = http.client.HTTPConnection(self.http, timeout=10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bundle_serving import sockets
+from bundle_serving.processes import children_of
 from bundle_serving.start_server import prepared
 from tests.project import ROOT, free_ports, wait_until
 
@@ -176,9 +178,8 @@ def process(command: list[str], run_dir: Path | None) -> Iterator[subprocess.Pop
     try:
         yield started
     finally:
-        started.terminate()
-        try:
-            started.wait(60)
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.wait()
+        # Quicker than to let them stop in order.
+        for each in (*children_of(started.pid), started.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        started.wait()

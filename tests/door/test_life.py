@@ -216,7 +216,6 @@ def test_a_dead_process_of_a_model_fails_nobody(own: Behind) -> None:
         asked.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(JPEG)])
         for _ in range(4):
             assert stub(channel).ModelInfer(asked, timeout=60).outputs
-    own.triton.kill()  # it would wait half a minute for its dead
 
 
 def test_a_client_that_hangs_up_is_not_computed_for(small: Behind, gate: Gate) -> None:

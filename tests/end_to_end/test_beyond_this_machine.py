@@ -25,7 +25,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path, exported: Path) -> I
     made = Project.copy(tmp_path / "beyond", FLAVOUR=request.param, BIND="0.0.0.0")
     shutil.copytree(exported / "versions", made.path / "build" / "versions")
     yield made
-    made.make("clean" if request.param == "cpu" else "down")
+    made.make("clean") if request.param == "cpu" else made.end()
 
 
 def key_of(project: Project, name: str) -> str:

@@ -22,7 +22,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterato
     made.take(exported)
     made.made("up")
     yield made
-    made.make("down")
+    made.end()
 
 
 @pytest.fixture

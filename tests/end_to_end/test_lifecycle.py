@@ -41,8 +41,7 @@ def project(tmp_path: Path, exported: Path) -> Iterator[Project]:
     made = Project.copy(tmp_path / "project", FLAVOUR="local")
     made.take(exported)
     yield made
-    made.kill()  # quicker than to let it stop in order
-    made.make("down")
+    made.end()
 
 
 def stubs(project: Project) -> list[psutil.Process]:

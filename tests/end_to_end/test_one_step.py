@@ -33,7 +33,7 @@ def one(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Pr
     made.settings["CASCADE"] = made.settings["WEIGHTS"]
     made.made("up")
     yield made
-    made.make("down")
+    made.end()
 
 
 def infer(project: Project, model: str, name: str, tensor: NDArray[Any], output: str) -> Any:

@@ -63,7 +63,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterato
 def local(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Project]:
     made = brought_up(tmp_path_factory.mktemp("refused"), exported, "local")
     yield made
-    made.make("down")
+    made.end()
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def asked(project: Project, model: str) -> int:
 def repeating(tmp_path: Path, exported: Path) -> Iterator[Project]:
     made = brought_up(tmp_path, exported, "local", CACHE_MB="16")
     yield made
-    made.make("down")
+    made.end()
 
 
 def test_no_answer_outlives_its_version(repeating: Project) -> None:
