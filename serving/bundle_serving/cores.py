@@ -1,5 +1,5 @@
-"""On which cores a process computes: on all while it is the only one of its model that does, on its
-own while others compute too.
+"""On which cores a process computes: on one of its own while as many of its model compute as there
+are cores, and otherwise on all.
 
 On several cores a network is computed sooner. But its threads wait for each other by spinning, and
 where other processes could use those cores, that is wasted: bound to one core, a single thread does
@@ -13,6 +13,14 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+# What the names of a server's files begin with, a file a model: in shared memory, because one that
+# lies on a disk may have to wait for it.
+VARIABLE = "BUNDLE_COMPUTING"
+
+
+def files_of(shm_prefix: str) -> str:
+    return f"/dev/shm/{shm_prefix}computing_"
 
 
 class Cores:
@@ -39,8 +47,8 @@ class Cores:
             return
         self._computing[self._number] = 1
         try:
-            alone = self._computing[:].count(1) == 1
-            self._bind(self._all if alone else self._own)
+            all_taken = self._computing[:].count(1) >= len(self._all)
+            self._bind(self._own if all_taken else self._all)
             yield
         finally:
             self._computing[self._number] = 0

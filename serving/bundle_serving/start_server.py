@@ -23,7 +23,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from bundle_serving import PIPELINE, guard, s3, sockets, traces
+from bundle_serving import PIPELINE, cores, guard, s3, sockets, traces
 from bundle_serving.hidden_arguments import CannotHide, become
 
 NGC = Path("/opt/tritonserver")
@@ -227,6 +227,7 @@ def main(argv: list[str] | None = None) -> int:
             listens = on_sockets(folder, options.http_socket)
             # Empty, it turns the reports off: benchmark.watched measures what they cost.
             environment.setdefault(sockets.STEPS_VARIABLE, str(folder / sockets.STEPS))
+            environment[cores.VARIABLE] = cores.files_of(options.shm_prefix)
         spans = traces.triton_options(door=not is_ngc())
     except (StartError, guard.NoKey, sockets.NotPrivate, ValueError) as fault:
         print(f"error: {fault}", file=sys.stderr)

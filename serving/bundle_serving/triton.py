@@ -16,9 +16,8 @@ import numpy as np
 # The stub process puts this module into sys.modules; it exists nowhere else.
 import triton_python_backend_utils as pb
 
-from bundle_serving.cores import Cores
+from bundle_serving.cores import VARIABLE, Cores
 from bundle_serving.repeated import may_be_repeated
-from bundle_serving.sockets import STEPS_VARIABLE
 from bundle_serving.step_reports import PartReports
 
 TRIM_S = 5
@@ -60,8 +59,8 @@ def cores_of(args: dict[str, str]) -> Cores:
     """Those of this process, among all of its model."""
     groups = json.loads(args["model_config"])["instance_group"]
     number = int(args["model_instance_name"].rpartition("_")[2])
-    known = os.environ.get(STEPS_VARIABLE)
-    seen_in = Path(known).with_name(f"{args['model_name']}.computing") if known else None
+    files = os.environ.get(VARIABLE)
+    seen_in = Path(files + args["model_name"]) if files else None
     return Cores(number, sum(group["count"] for group in groups), seen_in)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -31,21 +32,24 @@ def bound_to() -> set[frozenset[int]]:
 
 
 @needs_several
-def test_one_that_computes_alone_has_all_cores_and_several_have_one_each(file: Path) -> None:
-    one, other = (Cores(number, len(CORES), file) for number in (0, 1))
+def test_each_has_a_core_of_its_own_once_as_many_compute_as_there_are(file: Path) -> None:
+    each = [Cores(number, len(CORES), file) for number in range(len(CORES))]
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        with one.computing():
-            assert bound_to() == {CORES}
-            with other.computing():
-                (of_other,) = bound_to()
-                assert len(of_other) == 1
+        with ExitStack() as others:
+            for one in each[:-1]:
+                others.enter_context(one.computing())
+                assert bound_to() == {CORES}
+            found = set()
+            for one in reversed(each):
                 with one.computing():
-                    (of_one,) = bound_to()
-                    assert len(of_one) == 1 and of_one != of_other
-        with one.computing():
+                    found |= (its := bound_to())
+                    assert len(its) == 1
+                others.enter_context(one.computing())
+            assert found == {frozenset([core]) for core in CORES}
+        with each[0].computing():
             assert bound_to() == {CORES}
     finally:
         done.set()
@@ -54,10 +58,12 @@ def test_one_that_computes_alone_has_all_cores_and_several_have_one_each(file: P
 
 @needs_several
 def test_a_fault_does_not_leave_it_computing(file: Path) -> None:
-    one, other = (Cores(number, len(CORES), file) for number in (0, 1))
-    with pytest.raises(ValueError), one.computing():
+    each = [Cores(number, len(CORES), file) for number in range(len(CORES))]
+    with pytest.raises(ValueError), each[0].computing():
         raise ValueError
-    with other.computing():
+    with ExitStack() as others:
+        for one in each[1:]:
+            others.enter_context(one.computing())
         assert bound_to() == {CORES}
 
 
