@@ -68,12 +68,10 @@ class Stream:
 
     def _ask_on(self, offset: int) -> None:
         connection = self.address.connection(TIMEOUT_S)
-        owed = ms = 0.0
+        owed = 0.0
         asked: Counter[int] = Counter({self.serves: offset})
         while True:
-            # As long as the last answer took: the loading of the new version, and everybody else's
-            # requests, find half of the machine free.
-            if self._stop.wait(max(PAUSE_S, ms / 1000)):
+            if self._stop.wait(PAUSE_S):
                 return
             model, version = self.model, self.serves
             owed += self.share
