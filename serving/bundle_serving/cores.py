@@ -35,10 +35,9 @@ class Cores:
         self._number = number
         self._computing: mmap.mmap | None = None
         if seen_in and 1 < len(cores) <= processes:
-            with seen_in.open("a+b") as file:
+            with suppress(OSError):  # another user's: it is not needed for any answer
                 # Those of two versions share a byte: then a guess is wrong, and no answer.
-                os.ftruncate(file.fileno(), processes)
-                self._computing = mmap.mmap(file.fileno(), processes)
+                self._computing = _shared(seen_in, processes)
 
     @contextmanager
     def computing(self) -> Iterator[None]:
@@ -61,3 +60,13 @@ class Cores:
             with suppress(ProcessLookupError):  # it has ended
                 os.sched_setaffinity(int(thread.name), cores)
         self._bound_to = frozenset(cores)
+
+
+def _shared(path: Path, size: int) -> mmap.mmap:
+    """Anybody may put a link there, which must not be followed."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(file, size)
+        return mmap.mmap(file, size)
+    finally:
+        os.close(file)

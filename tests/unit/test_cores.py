@@ -71,3 +71,10 @@ def test_few_processes_are_left_to_the_kernel(file: Path) -> None:
     some, unseen = Cores(0, len(CORES) - 1, file), Cores(0, 2, None)
     with some.computing(), Cores(1, len(CORES) - 1, file).computing(), unseen.computing():
         assert bound_to() == {CORES}
+
+
+def test_a_link_in_the_place_of_the_file_is_not_followed(file: Path, tmp_path: Path) -> None:
+    (kept := tmp_path / "kept").write_text("mine")
+    file.symlink_to(kept)
+    with Cores(0, len(CORES), file).computing():
+        assert bound_to() == {CORES} and kept.read_text() == "mine"
