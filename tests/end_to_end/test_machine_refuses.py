@@ -65,7 +65,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterato
         made.sh(f"cp -a {exported}/versions/. build/versions")
         yield made
     finally:
-        made.make("down")
+        made.end()
         made.holder.communicate("\n")
 
 

@@ -117,7 +117,7 @@ def watched(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with ExitStack() as stack:
         own_disk = stack.enter_context(small_disk(project.path / "build"))
         project.take(exported)
-        stack.callback(project.make, "down")
+        stack.callback(project.end)
         project.made("up")
         prometheus = stack.enter_context(watching(project, folder / "data", LATENCY_MS="1000"))
         yield Watched(project, prometheus, own_disk)
@@ -270,7 +270,7 @@ def test_a_certificate_that_ends_on_a_server_with_keys(exported: Path, tmp_path:
             prometheus.until_over("CertificateEnds")
             wait_until(lambda: prometheus.query("up == 1"), "the new certificate to be trusted")
     finally:
-        project.make("down")
+        project.end()
 
 
 @pytest.mark.long

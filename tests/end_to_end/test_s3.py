@@ -343,7 +343,7 @@ def test_a_restart_a_rollout_and_the_way_back_on_s3(
         assert live.archive.list() == kept, "no version was made anew"
         assert "is live; 0 of " in other.made("rollout")
     finally:
-        other.make("down")
+        other.end()
 
 
 def ports() -> dict[str, str]:

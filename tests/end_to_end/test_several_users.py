@@ -104,8 +104,8 @@ def test_two_users_do_not_meet(folder: Path, exported: Path) -> None:
         assert ann.readiness() == 200 and labels(ann)
         ann.made("status")
     finally:
-        ann.make("down")
-        bob.make("down")
+        ann.end()
+        bob.end()
 
 
 def test_a_group_shares_a_checkout(folder: Path, exported: Path) -> None:
@@ -134,4 +134,4 @@ def test_a_group_shares_a_checkout(folder: Path, exported: Path) -> None:
         carls = carl.make("status")
         assert carls.returncode and "Traceback" not in carls.stderr
     finally:
-        ann.made("down")
+        ann.end()

@@ -285,4 +285,4 @@ def test_it_needs_no_server_and_down_stops_it(network: Path, tmp_path: Path) -> 
         with Client(where(project)) as client:
             assert isinstance(why_not(client), ServerUnreachable)
     finally:
-        project.make("down")
+        project.end()

@@ -51,7 +51,7 @@ def test_it_measures_beside_nobody_and_writes_the_winner_with_its_figures_or_not
         assert project.server_began() != began
         project.made("status")
     finally:
-        project.make("down")
+        project.end()
     assert "network 1 x 2" in output and "pictures per second at p95" in output
     env = (project.path / ".env").read_text()
     if "make up" in output:

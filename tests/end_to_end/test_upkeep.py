@@ -127,7 +127,7 @@ def earlier_bundle(path: Path) -> Iterator[Project]:
     try:
         yield project
     finally:
-        project.make("down")
+        project.end()
 
 
 def pull(project: Project, path: Path) -> None:
