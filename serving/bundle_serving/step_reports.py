@@ -27,6 +27,8 @@ from bundle_serving.sockets import STEPS_VARIABLE
 MOST_WAITING = 256 << 10
 # Reports of busy times are sent together: the door then wakes up less often.
 TOGETHER_S = 0.05
+# The last one of a busy time does not wait for the next execution, which may never come.
+LATEST_S = 1
 # Remarks about single rows, of one execution.
 MOST_REMARKS = 64
 
@@ -41,6 +43,8 @@ class Reports:
         self.traced = bool(os.environ.get(traces.ENDPOINT))
         self._socket: socket.socket | None = None
         self._waiting = b""
+        self._waited_for = False
+        self._sending = threading.Lock()
         self._lost = 0
         self._sent = 0.0
         self._remarks: Remarks = {}
@@ -81,15 +85,25 @@ class Reports:
             "network": network, "began": began, "ended": time.monotonic_ns(), "lost": self._lost,
             **remarks, **counts,
         }  # fmt: skip
-        if len(self._waiting) > MOST_WAITING:
-            self._lost += 1
-            return
-        self._waiting += json.dumps(report).encode() + b"\n"
-        # One that the door follows waits for it; all others may travel together.
+        with self._sending:
+            if len(self._waiting) > MOST_WAITING:
+                self._lost += 1
+                return
+            self._waiting += json.dumps(report).encode() + b"\n"
+            self._waited_for |= bool(report["ids"] or report["traces"])
+
+    def send(self) -> None:
+        """One that the door follows waits for it; all others may travel together."""
         now = time.monotonic()
-        if report["ids"] or report["traces"] or now > self._sent + TOGETHER_S:
-            self._sent = now
-            self._send()
+        with self._sending:
+            if self._waiting and (self._waited_for or now > self._sent + TOGETHER_S):
+                self._sent, self._waited_for = now, False
+                self._send()
+
+    def send_what_is_left(self) -> None:
+        while True:
+            time.sleep(LATEST_S)
+            self.send()
 
     def _send(self) -> None:
         for _ in range(2):  # the door may have been restarted: then the new one gets it
@@ -119,6 +133,8 @@ class Reports:
 
 
 reports = Reports()
+if reports.wanted:
+    threading.Thread(target=reports.send_what_is_left, daemon=True).start()
 
 
 def reported(model: type) -> type:
@@ -139,6 +155,7 @@ def reported(model: type) -> type:
             failed = sum(each.has_error() for each in responses)
             network = getattr(self, "network", "")
             report(model_name, version, requests, began, failed, network)
+            reports.send()
         return responses
 
     model.initialize, model.execute = initialized, executed  # type: ignore[attr-defined]
@@ -178,6 +195,11 @@ class PartReports:
                 report(self._models[name], self._version, there, began, failed, self._network)
 
         return part
+
+    def send(self) -> None:
+        """Those of an execution in one go: each piece would wake the door."""
+        with suppress(Exception):
+            reports.send()
 
 
 def rows_of(request: Any) -> int:

@@ -203,6 +203,7 @@ def answer_one_way(
                 if isinstance(outcome, Exception)
                 else _response({given: outcome})
             )
+    reports.send()
     known = ", or ".join(f"{taken} and ask for {given}" for taken, given in ways)
     for number in {*range(len(requests))} - responses.keys():
         responses[number] = failure(ValueError(f"send {known}"), callers_fault=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -88,9 +89,11 @@ async def _reported(socket: Path) -> None:
     observed = Observed()
     steps = Steps(observed.report)
     reports = Reports(str(socket))
-    reports.executed("m", "1", ["nobody"], 0, 0, 1)  # there is no door yet
+    reports.executed("m", "1", ["nobody"], 0, 0, 1)
+    reports.send()  # there is no door yet
     earlier = await asyncio.start_unix_server(lambda _, writer: writer.close(), socket)
     reports.executed("m", "1", ["nobody"], 0, 0, 1)
+    reports.send()
     with suppress(BrokenPipeError):
         while reports._socket and reports._socket.send(b"\n"):
             await asyncio.sleep(0)
@@ -99,9 +102,18 @@ async def _reported(socket: Path) -> None:
         with steps.following() as followed:
             reports.remark("answers", [7, 0.5])
             reports.executed("m", "1", [followed.id, ""], 0, 1, 2)
-            while not followed.reports:
+            reports.executed("n", "1", [followed.id, ""], 0, 0, 2)
+            reports.send()
+            while len(followed.reports) < 2:
                 await asyncio.sleep(0)
-    (report,) = followed.reports
+            left = threading.Thread(target=reports.send_what_is_left, daemon=True)
+            reports.executed("m", "2", [], 0, 0, 1)
+            reports.send()  # it waits, since others were sent just now
+            left.start()
+            while ("m", "2") not in observed.steps.sums:
+                await asyncio.sleep(0)
+    report, other = followed.reports
+    assert other.model == "n" and not other.answers
     assert (report.requests, report.rows, report.failed, report.answers) == (2, 2, 1, [(7, 0.5)])
     assert observed.confidence.sums[("m", "1")] == 0.5
 
