@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -29,15 +29,15 @@ class Decoder:
         # Pillow lets go of the interpreter's lock while it decodes and resizes.
         self._pool = ThreadPoolExecutor(threads)
 
-    def begin(self, pictures: Sequence[Any], may_be_repeated: bool) -> Pending:
-        """A result for each, or the one fault of all."""
+    def begin(self, pictures: Sequence[Any], may_be_repeated: bool, alone: bool = False) -> Pending:
+        """Of a request: a result for each, or the one fault of all. A single picture of a request
+        that is alone is not worth waking another thread for."""
         try:
             check_together(pictures, self._how)
         except PictureError as fault:
-            refused: Future[Batch] = Future()
-            refused.set_exception(fault)
-            return [refused]
-        return [self._pool.submit(self._decoded, each, may_be_repeated) for each in pictures]
+            return [_failed(fault)]
+        submit = _done if alone and len(pictures) == 1 else self._pool.submit
+        return [submit(self._decoded, each, may_be_repeated) for each in pictures]
 
     def _decoded(self, picture: NDArray[np.uint8], may_be_repeated: bool) -> Batch:
         def compute(_: Batch) -> Batch:
@@ -48,6 +48,21 @@ class Decoder:
 
     def close(self) -> None:
         self._pool.shutdown()
+
+
+def _done(compute: Callable[..., Batch], *arguments: Any) -> Future[Batch]:
+    done: Future[Batch] = Future()
+    try:
+        done.set_result(compute(*arguments))
+    except Exception as fault:
+        return _failed(fault)
+    return done
+
+
+def _failed(fault: Exception) -> Future[Batch]:
+    failed: Future[Batch] = Future()
+    failed.set_exception(fault)
+    return failed
 
 
 def gather(pending: Pending) -> NDArray[np.uint8]:

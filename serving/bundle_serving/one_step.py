@@ -46,7 +46,8 @@ class OneStep:
         self._decoder.close()
 
     def _decode(self, may: May, some: Mapping[int, Any]) -> list[Outcome]:
-        pending = [self._decoder.begin(each, may[number]) for number, each in some.items()]
+        alone = len(some) == 1
+        pending = [self._decoder.begin(each, may[number], alone) for number, each in some.items()]
         return [_tried(gather, each) for each in pending]
 
     def _compute(self, may: May, some: Mapping[int, Any]) -> list[Outcome]:

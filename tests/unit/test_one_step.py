@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,17 @@ def test_each_request_gets_its_own_rows_in_order(decoder: Decoder) -> None:
     assert [len(each) for each in found if isinstance(each, np.ndarray)] == [1, 2, 1]
     np.testing.assert_allclose(np.concatenate(found), expected, rtol=1e-5)  # type: ignore[arg-type]
     assert told.all == [(part, [0, 1, 2], 0) for part in (DECODE, COMPUTE, READ)]
+
+
+def test_a_single_picture_wakes_no_other_thread() -> None:
+    threads: list[int] = []
+    decoder = Decoder(HOW, 2, lambda *_: threads.append(threading.get_ident()))
+    way = OneStep(decoder, by_colour, softmax)
+    way.of_files([[GOOD]], MAY, Told())
+    assert threads == [threading.get_ident()]
+    way.of_files([[GOOD], [GOOD]], MAY, Told())
+    assert threads.count(threading.get_ident()) == 1
+    way.close()
 
 
 def test_a_bad_picture_fails_its_own_request(decoder: Decoder) -> None:

@@ -14,8 +14,9 @@ class TritonPythonModel:
         self.decoder = Decoder(transform, int(parameter(args, "threads")), remark_picture)
 
     def execute(self, requests):
+        alone = len(requests) == 1
         pending = [
-            self.decoder.begin(array(request, "FILE"), may_be_repeated(request))
+            self.decoder.begin(array(request, "FILE"), may_be_repeated(request), alone)
             for request in requests
         ]
         return [
