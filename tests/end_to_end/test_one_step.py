@@ -56,6 +56,21 @@ def loaded(project: Project) -> set[str]:
     return set(re.findall(r"^ ?(\w+) +\d+ +READY", shown, re.MULTILINE))
 
 
+ASKED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(
+    not ASKED.exists() or "[never]" in ASKED.read_text(), reason="this kernel has no huge pages"
+)
+def test_the_network_lies_in_huge_pages(one: Project) -> None:
+    models = one.processes("triton_python_backend_stub", "resnet50_onnx")
+    assert models
+    for each in models:
+        told = Path(f"/proc/{each.pid}/smaps_rollup").read_text()
+        (kilobytes,) = re.findall(r"^AnonHugePages: +(\d+) kB", told, re.MULTILINE)
+        assert int(kilobytes) > 4 << 10
+
+
 def test_it_answers_as_pytorch_does(one: Project, assets: Path) -> None:
     photos = [assets / "images" / name for name in ("mug.jpg", "car.jpg", "vulture.jpeg")]
     expected = pictures_by_pytorch(Path(one.settings["WEIGHTS"]), photos)
