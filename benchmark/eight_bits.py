@@ -1,10 +1,11 @@
-"""What int8 wins and costs, with ever more of the network in float32, and with other calibrations.
+"""What int8 wins and costs, with ever less of the network in it, and with other calibrations.
 
     python -m benchmark.eight_bits --onnx build/cache/ensemble_python_resnet50/onnx \
         --calibration photos [--methods Percentile Entropy]
 
-Judged on the photos that are held back; timed in alternating rounds with float32: the processor
-time of one thread, which depends little on what else the machine does.
+Judged on the photos that are held back; timed in alternating rounds with float32 and, where the
+processor has it, bfloat16: the processor time of one thread, which depends little on what else the
+machine does.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationMethod
 
 from bundle_serving.agreement import Bound
-from bundle_serving.openvino_engine import Engine
+from bundle_serving.openvino_engine import Engine, has_bf16
 from bundle_serving.pictures import Transform, to_pixels
 from scripts.measuring.confidence import Estimate
 from scripts.steps import engine, quantise, samples
@@ -47,7 +48,9 @@ def main(argv: list[str] | None = None) -> int:
     scores = engine.scores(network, pixels, "fp32")
     asked = Asked(pixels, scores, engine.answers(options.onnx), Bound(1))
     print(f"{len(learnt)} photos to calibrate with, {len(pixels)} to judge by")
-    print("calibration  layers in fp32  times as fast        same label  or near  largest")
+    others = ["fp32", "bf16"] if has_bf16() else ["fp32"]
+    speeds = "".join(f"times as fast as {each:7}" for each in others)
+    print(f"calibration  not in int8     {speeds}same label  or near  largest")
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "int8.onnx"
         views = list(quantise.views(learnt, how))
@@ -58,8 +61,8 @@ def main(argv: list[str] | None = None) -> int:
             for kept in mixtures(quantiser, asked, target) if name == "MinMax" else [[]]:
                 quantiser.write(target, kept)
                 found = f"{len(kept)} of {len(quantiser.layers)}"
-                line = told(asked, target, ratio(network, target, pixels, options.rounds))
-                print(f"{name:12} {found:15} {line}", flush=True)
+                speed = ratios(network, others, target, pixels, options.rounds)
+                print(f"{name:12} {found:15} {told(asked, target, speed)}", flush=True)
     return 0
 
 
@@ -71,16 +74,21 @@ def mixtures(quantiser: Quantiser, asked: Asked, target: Path) -> Iterator[list[
         yield kept
 
 
-def told(asked: Asked, network: Path, speed: Estimate) -> str:
+def told(asked: Asked, network: Path, speeds: list[Estimate]) -> str:
     same = (engine.scores(network, asked.pixels).argmax(1) == asked.scores.argmax(1)).mean()
     agreement = asked.agreement(network)
     near = agreement.top1_equal / agreement.pictures
-    return f"{speed!s:20} {same:9.1%} {near:9.1%}  {agreement.max_difference:6.3f}"
+    speed = "".join(f"{each!s:24}" for each in speeds)
+    return f"{speed}{same:9.1%} {near:9.1%}  {agreement.max_difference:6.3f}"
 
 
-def ratio(float32: Path, int8: Path, pixels: NDArray[np.uint8], rounds: int) -> Estimate:
-    engines = Engine(float32, "fp32", threads=1), Engine(int8, "int8", threads=1)
-    seconds: tuple[list[float], list[float]] = ([], [])
+def ratios(
+    network: Path, others: list[str], int8: Path, pixels: NDArray[np.uint8], rounds: int
+) -> list[Estimate]:
+    """How many times as fast int8 is as each of the others."""
+    engines = [Engine(int8, "int8", threads=1)]
+    engines += [Engine(network, each, threads=1) for each in others]
+    seconds: list[list[float]] = [[] for _ in engines]
     for number in range(rounds + 1):
         for each, taken in zip(engines, seconds, strict=True):
             began = time.process_time()
@@ -88,7 +96,7 @@ def ratio(float32: Path, int8: Path, pixels: NDArray[np.uint8], rounds: int) -> 
                 each.only_output({"input": picture[None]})
             if number:  # the first is a warm-up
                 taken.append(time.process_time() - began)
-    return Estimate.ratio(*seconds)
+    return [Estimate.ratio(taken, seconds[0]) for taken in seconds[1:]]
 
 
 if __name__ == "__main__":

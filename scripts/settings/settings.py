@@ -109,7 +109,7 @@ class Served(Group):
         _percentage,
         "a percentage",
         """Of the pictures that int8 is checked with, the percentage that must keep the label of
-        fp32. Layers stay in fp32 if that takes it.""",
+        fp32. Layers are not quantised if that takes it.""",
         CHECK,
     )
     decode = choice(

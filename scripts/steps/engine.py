@@ -97,7 +97,7 @@ def decide(onnx: Path, precision: str, samples: Path | None = None) -> dict[str,
         except UserError as refusal:
             return _proof(onnx, "fp32", refusal.cause)
     kept = described(onnx).check.get("in fp32")
-    why = f"as asked, with {len(kept)} layers in fp32" if kept else "as asked"
+    why = f"as asked, with {len(kept)} layers not in int8" if kept else "as asked"
     return _proof(onnx, precision, why, samples)
 
 

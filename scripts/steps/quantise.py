@@ -3,8 +3,8 @@
     python -m scripts.steps.quantise --onnx build/onnx --calibration photos --accuracy 99 \\
         --out build/int8
 
-Out: model.onnx (quantise and dequantise nodes around every layer, but for those that are kept in
-float32 because too many labels would change), manifest.json, and reference.npz (held-back pictures
+Out: model.onnx (quantise and dequantise nodes around every layer, but for those without which too
+many labels would change), manifest.json, and reference.npz (held-back pictures
 and the float32 network's scores), with which the engine step checks the accuracy where the network
 will run.
 """
@@ -142,7 +142,7 @@ def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
             quantiser = Quantiser(onnx / "model.onnx", shown, Path(between))
             asked = Asked(judged, scores, engine.answers(onnx), bound)
             kept, agreement = fastest(quantiser, asked, draft / "model.onnx")
-        print(f"  {len(kept)} of {len(quantiser.layers)} layers stay in fp32; {agreement}")
+        print(f"  {len(kept)} of {len(quantiser.layers)} layers are not in int8; {agreement}")
         np.savez_compressed(draft / "reference.npz", pixels=judged, scores=scores)
         manifest = replace(
             source,
@@ -175,8 +175,8 @@ def views(photos: list[bytes], how: Any) -> Iterator[Any]:
 
 
 def fastest(quantiser: Quantiser, asked: Asked, target: Path) -> tuple[list[str], Agreement]:
-    """Writes the network that keeps enough labels with the fewest parts in float32. Returns the
-    layers of these."""
+    """Writes the network that keeps enough labels with the most parts in int8. Returns the layers
+    of the others."""
     quantiser.write(target)
     agreement = asked.agreement(target)
     kept: list[str] = []
@@ -190,7 +190,7 @@ def fastest(quantiser: Quantiser, asked: Asked, target: Path) -> tuple[list[str]
             if agreement.within(asked.bound):
                 return kept, agreement
         raise UserError(
-            f"int8 fails the accuracy check, even with half of the layers in fp32 ({agreement}; "
+            f"int8 fails the accuracy check, even without half of the layers ({agreement}; "
             f"{asked.bound})",
             "calibrate on more pictures, lower ACCURACY, or serve with PRECISION=auto",
         )

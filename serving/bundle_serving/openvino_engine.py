@@ -25,9 +25,7 @@ TYPES = {
 # took (10 MB a picture with mobilenet_v2), and more for each size of a batch.
 MOST_ROWS = 4
 
-# int8 is in the graph itself; this is for the few layers that are not quantised. A user's own
-# graph may have it too, and is computed as it is written unless int8 is asked for.
-HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
+HINTS = {"fp32": "f32", "bf16": "bf16"}
 
 
 def fits(network: Sequence[int], config: Sequence[int]) -> bool:
@@ -42,6 +40,15 @@ def has_bf16() -> bool:
     return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
+def hint(precision: str) -> str:
+    """int8 is in the graph itself; this is for what is not quantised, of which a few layers cost
+    most of what int8 wins if they are computed in float32. A user's own graph may have int8 too,
+    and is computed as it is written unless that is asked for."""
+    if precision == "int8":
+        return HINTS["bf16" if has_bf16() else "fp32"]
+    return HINTS[precision]
+
+
 def read(onnx: Path) -> Any:
     return openvino.Core().read_model(onnx)
 
@@ -53,7 +60,7 @@ class Engine:
             network,
             "CPU",
             {
-                "INFERENCE_PRECISION_HINT": HINTS[precision],
+                "INFERENCE_PRECISION_HINT": hint(precision),
                 "LP_TRANSFORMS_MODE": precision == "int8",
                 "INFERENCE_NUM_THREADS": threads,
                 "NUM_STREAMS": 1,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
 
-from bundle_serving.openvino_engine import MOST_ROWS, Engine
+from bundle_serving import openvino_engine
+from bundle_serving.openvino_engine import MOST_ROWS, Engine, hint
 
 
 @pytest.fixture
@@ -31,6 +32,14 @@ def engine(tmp_path: Path) -> Engine:
     path = tmp_path / "model.onnx"
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
     return Engine(path, "fp32", threads=1)
+
+
+@pytest.mark.parametrize(("has_bf16", "rest"), [(True, "bf16"), (False, "f32")])
+def test_what_is_not_in_int8_is_computed_as_fast_as_the_processor_can(
+    monkeypatch: pytest.MonkeyPatch, has_bf16: bool, rest: str
+) -> None:
+    monkeypatch.setattr(openvino_engine, "has_bf16", lambda: has_bf16)
+    assert (hint("int8"), hint("fp32"), hint("bf16")) == (rest, "f32", "bf16")
 
 
 def tensor(name: str, kind: str, *dims: str) -> dict[str, Any]:
