@@ -56,7 +56,9 @@ def healed(served: Project, harmed: Callable[[], None]) -> list[Wait]:
         began = time.monotonic()
         harmed()
         wait_until(lambda: server.is_whole(before), "the server to be whole again", HEALED_S)
-    served.made("status")
+        wait_until(lambda: any(wait.began > began for wait in bystanders.waits), "an answer")
+    # A keeper that has just begun calls nothing ready before it has asked.
+    wait_until(lambda: served.make("status").returncode == 0, "status to find it well")
     return [wait for wait in bystanders.waits if wait.began > began]
 
 
