@@ -9,7 +9,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,8 @@ from bundle_serving.health import PICTURE as WHITE
 from bundle_serving.kserve import pb
 
 ANSWER_S = 60
-# More than the instances of any of its models: the next is asked only while those before compute.
-AT_ONCE = 8
+# More than the instances of any of its models, which take turns.
+TURNS = 8
 PICTURE = good()
 INPUT = "INPUT"
 PARTS = ("server", "door", "envoy", "keeper")
@@ -101,11 +100,10 @@ class Subject:
         return asked
 
     def is_whole(self, before: Mapping[str, int]) -> bool:
-        """Every process is there, and the instances answer."""
+        """Every process is there, and each instance answers when its turn comes."""
         if self.numbers() != before or self.status("/health/ready") != 200:
             return False
-        with ThreadPoolExecutor(AT_ONCE) as clients:
-            return all(clients.map(lambda _: self.asked() == 200, range(AT_ONCE)))
+        return all(self.asked() == 200 for _ in range(TURNS))
 
     def until_whole(self, before: Mapping[str, int], seconds: float) -> float | None:
         """How many it took; None where they were not enough."""
@@ -124,7 +122,7 @@ def kind(process: psutil.Process) -> str | None:
         return None
     seen = processes.Process(process.pid, "", 0, tuple(words))
     if seen.instance:
-        return seen.instance[0].rpartition("_")[0]  # without the number of its group
+        return seen.instance[0].removesuffix("_0")
     if words[0].endswith("tritonserver"):
         return "server"
     if "envoy" in Path(words[0]).name:

@@ -201,21 +201,6 @@ def share(member: Any, machine: Share) -> None:
     member.parameters["threads"].string_value = str(machine.threads)
 
 
-# How many executions of a process are worth one of the next. Triton compares their products.
-PREFERRED = 1000
-MOST_PRIORITY = 2**32 - 1
-
-
-def in_order(member: Any) -> None:
-    """Of the processes in a parsed config the first one that is free computes, and not the one that
-    has waited longest: what it computed with is still in the processor's caches."""
-    count, kind = member.instance_group[0].count, member.instance_group[0].kind
-    del member.instance_group[:]
-    for number in range(count):
-        each = member.instance_group.add(count=1, kind=kind)
-        each.rate_limiter.priority = min(PREFERRED**number, MOST_PRIORITY)
-
-
 def preferred_batches(sizes: Sequence[int], delay_us: int) -> str:
     return (
         "dynamic_batching {\n"

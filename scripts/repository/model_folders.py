@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from bundle_serving.networks import files_of, network_in
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.recipes import folders, pbtxt, pipelines
-from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes import folders, pipelines
+from scripts.recipes.layout import GPU, Engine, Layout
 from scripts.recipes.pbtxt import EVERY_VERSION, LABELS, NEWEST_VERSION
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import switches
@@ -145,8 +145,6 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
         else:
             member = config(folder)
         fitted = recipe.fit(member, made, layout)
-        if fitted and layout.engine is CPU and member.instance_group:
-            pbtxt.in_order(member)
         if switches.switch(recipe, member) or fitted:
             text = HEAD + text_format.MessageToString(member)
             files.write(folder / "configs" / f"{layout.engine.config}.pbtxt", text)

@@ -124,7 +124,7 @@ def served(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
         command = [sys.executable, "-m", "bundle_serving.start_server", "--shm-prefix", MARK]
         command += ["--repository", str(options.repository), "--load-model", options.ensemble]
         command += [word for model in options.load for word in ("--load-model", model)]
-        command += ["--run-dir", run, "--config-name", options.config, "--take-turns", *listens]
+        command += ["--run-dir", run, "--config-name", options.config, *listens]
         server, starts = _start(command, log), 1
         try:
             deadline = time.monotonic() + options.limit

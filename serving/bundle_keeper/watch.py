@@ -225,13 +225,13 @@ class Watch:
         return [self._first, *(n for n in beside if self._answered.get(n, long_ago) < long_ago)]
 
     async def _ask(self, pipeline: str) -> Refusal | None:
-        """Once per process of its largest model, at the same time: the next process is asked only
-        while the first one computes."""
+        """Asks once per process of its largest model, because processes take turns."""
         configs = [await self._triton.config(model) for model in await self._members(pipeline)]
         instances = [sum(group.count for group in config.instance_group) for config in configs]
-        questions = range(max(instances, default=1))
-        asked = (self._triton.ask(pipeline, QUESTION_S) for _ in questions)
-        return next(filter(None, await asyncio.gather(*asked)), None)
+        for _ in range(max(instances, default=1)):
+            if refusal := await self._triton.ask(pipeline, QUESTION_S):
+                return refusal
+        return None
 
     async def _restore_pipelines(self, wrong: dict[str, str]) -> str | None:
         """Handles what failed twice; returns a reason if only a restart of the server is left."""

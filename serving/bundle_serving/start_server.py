@@ -187,10 +187,10 @@ def on_ports(options: argparse.Namespace) -> list[str]:
     ]
 
 
-def rate_limited(repository: str) -> bool:
-    """Triton ignores rate limiters unless it is told so at its start. On a CPU each model has some,
-    by which its processes are taken in order; in NVIDIA's image they are looked for, but on S3."""
-    return not is_ngc() or any(map(_names_limiter, Path(repository).rglob("*.pbtxt")))
+def rate_limited(repository: str) -> list[str]:
+    """Triton ignores rate limiters unless it is told so at its start. On S3 none is looked for."""
+    configs = Path(repository).rglob("*.pbtxt")
+    return ["--rate-limit=execution_count"] if any(map(_names_limiter, configs)) else []
 
 
 def _names_limiter(config: Path) -> bool:
@@ -205,9 +205,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--run-dir", required=True, type=Path, help="writable, not mounted noexec")
     parser.add_argument("--load-model", action="append", metavar="NAME", help="may be repeated")
     parser.add_argument("--config-name", default="cpu")
-    parser.add_argument(
-        "--take-turns", action="store_true", help="let few requests reach all processes"
-    )
     parser.add_argument("--shm-prefix", default="triton_bundle_")
     on_pypi = parser.add_argument_group("PyPI's server")
     on_pypi.add_argument(
@@ -234,7 +231,6 @@ def main(argv: list[str] | None = None) -> int:
             environment.setdefault(sockets.STEPS_VARIABLE, str(folder / sockets.STEPS))
             environment[cores.VARIABLE] = cores.files_of(options.shm_prefix)
         spans = traces.triton_options(door=not is_ngc())
-        limited = not options.take_turns and rate_limited(options.repository)
     except (StartError, guard.NoKey, sockets.NotPrivate, ValueError) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
@@ -251,7 +247,7 @@ def main(argv: list[str] | None = None) -> int:
         f"--backend-config=python,shm-region-prefix-name={options.shm_prefix}",
         f"--backend-config=python,thread-pool-size={ASKED_AT_ONCE}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
-        *(["--rate-limit=execution_count"] if limited else []),
+        *rate_limited(options.repository),
         *listens,
         *spans,
     ]

@@ -57,11 +57,11 @@ def config_of(args: dict[str, str], taken: str, given: str) -> dict[str, Any]:
 
 def cores_of(args: dict[str, str]) -> Cores:
     """Those of this process, among all of its model."""
-    counts = [group["count"] for group in json.loads(args["model_config"])["instance_group"]]
-    group, number = map(int, args["model_instance_name"].rsplit("_", 2)[1:])
+    groups = json.loads(args["model_config"])["instance_group"]
+    number = int(args["model_instance_name"].rpartition("_")[2])
     files = os.environ.get(VARIABLE)
     seen_in = Path(files + args["model_name"]) if files else None
-    return Cores(sum(counts[:group]) + number, sum(counts), seen_in)
+    return Cores(number, sum(group["count"] for group in groups), seen_in)
 
 
 def array(request: Any, name: str) -> Any:

@@ -71,19 +71,6 @@ def test_the_network_lies_in_huge_pages(one: Project) -> None:
         assert int(kilobytes) > 4 << 10
 
 
-def test_what_comes_one_at_a_time_is_computed_by_one_process(one: Project) -> None:
-    models = one.processes("triton_python_backend_stub", "resnet50_onnx")
-
-    def spent() -> list[float]:
-        return [sum(each.cpu_times()[:2]) for each in models]
-
-    before, pixels = spent(), np.zeros((1, 3, 224, 224), np.uint8)
-    for _ in range(60):
-        infer(one, "resnet50_onnx", "input", pixels, "output")
-    *others, busiest = sorted(now - then for now, then in zip(spent(), before, strict=True))
-    assert sum(others) < busiest / 2  # the keeper asks all of them now and then
-
-
 def test_it_answers_as_pytorch_does(one: Project, assets: Path) -> None:
     photos = [assets / "images" / name for name in ("mug.jpg", "car.jpg", "vulture.jpeg")]
     expected = pictures_by_pytorch(Path(one.settings["WEIGHTS"]), photos)

@@ -160,15 +160,9 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
     }
     network = (repository / "resnet50_onnx" / "configs" / "cpu.pbtxt").read_text()
     assert network.count("dims: 299") == 4  # of the input, and of its warmup
+    assert "count: 4" in network
     preprocessing = (repository / "preprocessing" / "configs" / "cpu.pbtxt").read_text()
-    assert 'string_value: "2"' in preprocessing
-    for model, priorities in (
-        ("resnet50_onnx", [1, 1000, 1_000_000, 1_000_000_000]),
-        ("preprocessing", [1, 1000, 1_000_000]),
-    ):
-        groups = model_folders.config_in_use(repository, model, CPU).instance_group
-        assert [each.count for each in groups] == [1] * len(priorities)
-        assert [each.rate_limiter.priority for each in groups] == priorities
+    assert "count: 3" in preprocessing and 'string_value: "2"' in preprocessing
     labels, of_the_network = (
         (repository / model / "labels.txt").read_text() for model in (PIPELINE, "resnet50_onnx")
     )
@@ -221,7 +215,7 @@ def test_one_step_is_laid_out_beside_the_three(made: Workspace, repository: Path
     assert [list(each.dims) for each in network.output] == [[2], [2]]
     assert list(network.model_warmup[0].inputs["input"].dims) == [3, 299, 299]
     threads = [network.parameters[each].string_value for each in ("threads", "decoding_threads")]
-    assert (len(network.instance_group), threads) == (4, ["1", "2"])
+    assert (network.instance_group[0].count, threads) == (4, ["1", "2"])
     ensemble = model_folders.config_in_use(repository, PIPELINE, CPU)
     assert [step.model_name for step in ensemble.ensemble_scheduling.step] == ["resnet50_onnx"]
     assert list(ensemble.output[0].dims) == [2]
