@@ -118,7 +118,8 @@ def test_half_dead_and_dead(served: Project) -> None:
         wait_until(
             lambda: "resnet50_onnx lacks" in served.make("status").stderr, "status to see it"
         )
-        assert server.status("/health/ready") == 200  # the other half answers
+        assert server.status("/health/ready") == 200
+        assert {server.asked() for _ in range(6)} == {200}  # by the other half
         unload(served)
         wait_until(lambda: server.status("/health/ready") == 503, "readiness to tell")
     wait_until(lambda: server.is_whole(before), "the server to be whole again", HEALED_S)
