@@ -50,8 +50,8 @@ LITTLE_KEPT = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
 }
 # The processes of Python models compute with such memory: new pages for each picture cost them a
-# third of their speed. In pages of 2 MB, which most kernels give to those who ask, a network's
-# weights are sooner found.
+# third of their speed. In pages of 2 MB, which the kernel may give to those who ask, a network's
+# weights are sooner found (benchmark.pages).
 REUSED = {
     "MALLOC_ARENA_MAX": "4",
     "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
