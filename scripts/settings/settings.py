@@ -109,7 +109,7 @@ class Served(Group):
         _percentage,
         "a percentage",
         """Of the pictures that int8 is checked with, the percentage that must keep the label of
-        fp32. Layers are not quantised if that takes it.""",
+        fp32. As many layers as that takes are left out.""",
         CHECK,
     )
     decode = choice(

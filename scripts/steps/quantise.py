@@ -3,10 +3,9 @@
     python -m scripts.steps.quantise --onnx build/onnx --calibration photos --accuracy 99 \\
         --out build/int8
 
-Out: model.onnx (quantise and dequantise nodes around every layer, but for those without which too
-many labels would change), manifest.json, and reference.npz (held-back pictures
-and the float32 network's scores), with which the engine step checks the accuracy where the network
-will run.
+Out: model.onnx (quantise and dequantise nodes around every layer, but for those in which int8 would
+change too many labels), manifest.json, and reference.npz (held-back pictures and the float32
+network's scores), with which the engine step checks the accuracy where the network will run.
 """
 
 from __future__ import annotations
@@ -148,7 +147,7 @@ def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
             source,
             identity=_identity(source, calibration, accuracy),
             onnx=source.onnx | {"sha256": files.sha256(draft / "model.onnx")},
-            check={"learnt from": len(learnt), "in fp32": kept} | agreement.record(bound),
+            check={"learnt from": len(learnt), "not in int8": kept} | agreement.record(bound),
         )
         (draft / "manifest.json").write_text(manifest.dump())
 
@@ -190,8 +189,8 @@ def fastest(quantiser: Quantiser, asked: Asked, target: Path) -> tuple[list[str]
             if agreement.within(asked.bound):
                 return kept, agreement
         raise UserError(
-            f"int8 fails the accuracy check, even without half of the layers ({agreement}; "
-            f"{asked.bound})",
+            f"int8 fails the accuracy check, even with half of the layers left out "
+            f"({agreement}; {asked.bound})",
             "calibrate on more pictures, lower ACCURACY, or serve with PRECISION=auto",
         )
     return kept, agreement
