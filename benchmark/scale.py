@@ -24,7 +24,7 @@ BESIDE = {SMALL: 2.7 + 0.8 + 0.5}
 BESIDE[LARGE] = 2000 / 48.3 - NETWORK["bf16"]
 BYTES = {SMALL: 1e5, LARGE: 1e6}
 # Of docs/door.md: Envoy, over gRPC; and the HTTP service, which took the rest of 2.4 and 4.3 ms
-# over HTTP. Since then it came down, on another machine, from 0.66 to 0.38 ms and from 1.97 to 1.15.
+# over HTTP. Since then it came down, on another machine: 0.66 to 0.38 ms, and 1.97 to 1.15.
 ENVOY = {SMALL: 0.9, LARGE: 1.8}
 SERVICE = {SMALL: (2.4 - 0.9) * 0.38 / 0.66, LARGE: (4.3 - 1.8) * 1.15 / 1.97}
 DOOR = {"HTTP": {size: ENVOY[size] + SERVICE[size] for size in BYTES}, "gRPC": ENVOY}
