@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help version demo doctor up classify ask add-model add-callable remove-model detect segment watch sentiment \
 	similar index bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
-	down upgrade audit images pack backup restore prune clean check test test-all pins lint prove
+	down upgrade audit images pack backup restore prune clean check test test-all test-rare pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
 # change of requirements/. A command installs the layers itself that it needs only sometimes.
@@ -198,13 +198,16 @@ clean: $(LAYER)/tools ## Stop the server and remove everything that was built
 ##@ Work on the bundle
 
 check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests, without a server (ARGS="-k exif")
-	@$(PYTEST) tests/unit tests/client $(or $(ARGS),-m "not long")
+	@$(PYTEST) tests/unit tests/client $(or $(ARGS),-m "not long and not rare")
 
 test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipeline end to end on a real server (ARGS="-k exif")
-	@$(PYTEST) $(or $(ARGS),-m "not long")
+	@$(PYTEST) $(or $(ARGS),-m "not long and not rare")
 
-test-all: lint $(LAYER)/test $(APART) ## The same, plus the long tests: rollouts under load, S3 faults, rehearsals
-	@$(PYTEST)
+test-all: test ## The same, plus the long tests: rollouts under load, S3 faults, the GPU rehearsal, rivals, soak
+	@$(PYTEST) -m "long and not rare"
+
+test-rare: $(LAYER)/test $(APART) ## The rest: a swarm, a pod, packs, upgrades, and the above again in containers
+	@$(PYTEST) -m rare
 
 pins: $(LAYER)/check ## Renew the versions and hashes of Python packages (ONLY=pillow,numpy)
 	$(RUN) pins

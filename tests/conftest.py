@@ -64,6 +64,7 @@ TOGETHER = {
     "test_tensorflow.py": ALONE,
     "test_keeper.py": ALONE,
     "test_torture.py": ALONE,
+    "test_soak.py": ALONE,
     "test_add_model.py": ALONE,
     "test_own_models.py": ALONE,
     "test_callables.py": "served",
@@ -167,9 +168,9 @@ def require_docker() -> None:
         pytest.skip(f"no containers here: {obstacle}")
 
 
-# What holds however a server was started is asked of the one by processes; `make test-all` asks the
-# one by containers too.
-FLAVOURS = ["local", pytest.param("cpu", marks=pytest.mark.long)]
+# What holds however a server was started is asked of the one by processes; `make test-rare` asks
+# the one by containers too.
+FLAVOURS = ["local", pytest.param("cpu", marks=pytest.mark.rare)]
 
 # What may differ between them is asked of both in `make test`.
 everywhere = pytest.mark.parametrize("served", ["local", "cpu"], indirect=True)

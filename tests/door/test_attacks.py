@@ -57,14 +57,14 @@ def test_attack(server: Behind, name: str) -> None:
         assert status_of(ATTACKS[name], server.http_port) == ATTACKS[name].status
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.rare)])
 def test_mutants_over_http(server: Behind, count: int) -> None:
     with unharmed(server):
         for mutant in mutants(SEEDS, count, SEED):
             assert status_of(mutant, server.http_port) in HARMLESS, mutant
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.rare)])
 def test_mutants_over_grpc(server: Behind, count: int) -> None:
     with unharmed(server):
         for message, code, details in messages.answers(

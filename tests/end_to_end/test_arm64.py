@@ -50,7 +50,7 @@ def labels(project: Project, picture: Path) -> dict[str, float]:
     return {each["label"]: each["probability"] for each in answer["labels"]}
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_picture_is_answered(emulated: Project, tmp_path: Path) -> None:
     noise = tmp_path / "noise.jpg"
     noise.write_bytes(picture())

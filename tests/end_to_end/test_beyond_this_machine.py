@@ -18,7 +18,7 @@ from tests.conftest import require_docker
 from tests.project import Project, asked_meanwhile, error_lines, picture, run, wait_until
 
 
-@pytest.fixture(params=["local", pytest.param("cpu", marks=pytest.mark.long)])
+@pytest.fixture(params=["local", pytest.param("cpu", marks=pytest.mark.rare)])
 def project(request: pytest.FixtureRequest, tmp_path: Path, exported: Path) -> Iterator[Project]:
     if request.param == "cpu":
         require_docker()

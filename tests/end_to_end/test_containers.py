@@ -114,7 +114,7 @@ def test_a_video_is_watched_in_containers(served: Project, tmp_path: Path) -> No
     assert json.loads(told.splitlines()[-1])["smoothed"] == 30
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @in_containers
 def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
     for number in range(4):

@@ -47,7 +47,7 @@ def answers_as(own: Project, truth: Truth, photos: list[Path]) -> None:
         assert_same_boxes(known, found, detectors.THRESHOLD)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_from_a_folder_to_boxes(own: Project, tmp_path: Path) -> None:
     truth, photos = detectors.saved("Detr", tmp_path / "street"), of_mixed_sizes(tmp_path)
     options = {"NAME": "street", "FROM": str(tmp_path / "street")}
@@ -66,7 +66,7 @@ def test_from_a_folder_to_boxes(own: Project, tmp_path: Path) -> None:
     assert "removed: street" in own.made("remove-model", NAME="street")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_from_a_folder_to_the_next(own: Project, tmp_path: Path) -> None:
     first, second = (
         detectors.saved("Yolos", tmp_path / f"street{seed}", seed) for seed in range(2)

@@ -148,7 +148,7 @@ def test_rollouts_lose_no_request(together: Project, name: str) -> None:
         roll_back(together, name)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @pytest.mark.parametrize("served", ["cpu"], indirect=True)
 def test_all_are_asked_at_once_while_each_is_rolled_out(together: Project, users_own: Path) -> None:
     """In a container, with the memory that it has by default."""

@@ -23,7 +23,7 @@ HEAVY = {"export", "sentiment", "rivals"}  # PyTorch
         pytest.param(
             each,
             id="+".join(sorted(each)),
-            marks=[pytest.mark.long] if each & HEAVY else [],
+            marks=[pytest.mark.rare] if each & HEAVY else [],
         )
         for each in SETS
     ],

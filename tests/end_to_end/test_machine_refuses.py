@@ -13,7 +13,7 @@ import pytest
 
 from tests.project import ROOT, Project, error_lines, picture
 
-LONG = pytest.mark.long
+LONG = pytest.mark.rare
 
 NAMESPACE = ("unshare", "--mount", "--propagation", "private")
 

@@ -48,7 +48,7 @@ def started(project: Project) -> Subject:
     return Subject(int(state["pid"]), project.http, project.grpc)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @in_processes
 def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_path: Path) -> None:
     with watching(served, tmp_path / "data") as prometheus, clients(served.http, served.grpc, 2):
@@ -64,7 +64,7 @@ def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_p
             assert prometheus.query(f"bundle_request_duration_seconds_count{{{labels}}} > 0")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @in_processes
 def test_what_keda_asks_is_how_many_requests_are_in_flight(served: Project, tmp_path: Path) -> None:
     scaled = yaml.safe_load((KUBERNETES / "components/keda/scaledobject.yaml").read_text())
@@ -158,7 +158,7 @@ def flood(server: Subject) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_too_much_load(watched: Watched) -> None:
     budget = [
         f"ErrorBudgetBurns{how}/{objective}"
@@ -172,7 +172,7 @@ def test_too_much_load(watched: Watched) -> None:
     watched.prometheus.until_over(*fired)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_half_dead_and_not_ready(watched: Watched) -> None:
     server, prometheus = watched.server, watched.prometheus
     before = wait_until(lambda: server.asked() == 200 and server.wanted(), "an answer")
@@ -187,7 +187,7 @@ def test_half_dead_and_not_ready(watched: Watched) -> None:
     prometheus.until_over("HalfDead", "NotReady")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_failing_again_and_again(watched: Watched) -> None:
     server = watched.server
     before = wait_until(lambda: server.asked() == 200 and server.wanted(), "an answer")
@@ -198,7 +198,7 @@ def test_failing_again_and_again(watched: Watched) -> None:
     watched.prometheus.until_over("KeepsFailing")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_version_that_nobody_asks_any_more(watched: Watched) -> None:
     rise = 'increase(bundle_request_duration_seconds_count{outcome="ok"}[30s]) > 0'
     wait_until(
@@ -214,7 +214,7 @@ def test_a_version_that_nobody_asks_any_more(watched: Watched) -> None:
     wait_until(asked_again, "the alert to end")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_answers_that_drift(watched: Watched) -> None:
     answered(watched.project, 0)  # the reference
     answered(watched.project, 255)
@@ -224,7 +224,7 @@ def test_answers_that_drift(watched: Watched) -> None:
     watched.prometheus.until_over("AnswersDrift")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_disk_that_fills(watched: Watched) -> None:
     if not watched.own_disk:
         pytest.skip("no disk can be mounted here")
@@ -237,7 +237,7 @@ def test_a_disk_that_fills(watched: Watched) -> None:
     watched.prometheus.until_over("DiskNearlyFull")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_server_that_is_gone(watched: Watched) -> None:
     watched.project.made("down")
     watched.prometheus.until_firing("ServerGone")
@@ -245,7 +245,7 @@ def test_a_server_that_is_gone(watched: Watched) -> None:
     watched.prometheus.until_over("ServerGone")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_certificate_that_ends_on_a_server_with_keys(exported: Path, tmp_path: Path) -> None:
     """Prometheus has a key and trusts the certificate, or it would see nothing at all."""
 
@@ -273,7 +273,7 @@ def test_a_certificate_that_ends_on_a_server_with_keys(exported: Path, tmp_path:
         project.end()
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_in_containers(exported: Path, tmp_path: Path) -> None:
     """make monitoring starts them; memory that comes near its limit is told to Alertmanager."""
     require_docker()
@@ -329,7 +329,7 @@ def settled(prometheus: Prometheus) -> float:
     return used
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_in_containers_beside_a_server_with_keys(exported: Path, tmp_path: Path) -> None:
     """Prometheus reads its key and the server's certificate, and nobody else does."""
     require_docker()

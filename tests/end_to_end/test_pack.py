@@ -83,7 +83,7 @@ def packed(tmp_path: Path, exported: Path) -> Iterator[Path]:
             run("docker", "rmi", "--force", image)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_pack_serves_without_a_network(tmp_path: Path, exported: Path) -> None:
     require_docker()
     if subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True).returncode:

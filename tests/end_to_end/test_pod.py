@@ -21,7 +21,7 @@ from tests.pods import Object, Pod
 from tests.project import Project, picture, wait_until
 from tests.unit.test_kubernetes import built, one
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.rare
 
 CLAIM = "triton-bundle-models"
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.project import ROOT, Project, error_lines, picture, wait_until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.rare
 
 # Debian's: the environment of these tests may be one that only its owner can use.
 PYTHON = "/usr/bin/python3"

@@ -253,7 +253,7 @@ def server_since(project: Project) -> object:
     return server.attrs["State"]["StartedAt"]
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @locally
 def test_it_runs_beside_functions_of_the_users_own(similar: Project, tmp_path: Path) -> None:
     files = [str(tmp_path / name) for name in ("mine.py", "yours.py")]

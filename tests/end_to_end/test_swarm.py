@@ -39,7 +39,7 @@ from tests.networks import tiny
 from tests.project import Project, error_lines, free_ports, picture, run, wait_until
 from tests.swarm_nodes import HOST, OVERLAYS, Node
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.rare
 
 PHOTO = picture()
 CLIENTS = 8

@@ -66,7 +66,7 @@ def own(served: Project) -> Iterator[Project]:
     project.make("remove-model", NAME="birds")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @pytest.mark.parametrize("name", ["birds", "birds.keras"])
 def test_it_answers_as_in_tensorflow(own: Project, made: Path, name: str) -> None:
     own.made(
@@ -87,7 +87,7 @@ def test_it_answers_as_in_tensorflow(own: Project, made: Path, name: str) -> Non
                 assert abs(label.probability - expected[label.index]) < 0.01
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_code_in_a_file_is_not_run(own: Project, made: Path) -> None:
     refused = own.make("add-model", NAME="birds", FROM=str(made / "code.keras"))
     (line,) = error_lines(refused.stderr)

@@ -138,7 +138,7 @@ def test_pictures_are_answered_as_by_pytorch(compared: Compared) -> None:
     assert compared.difference() <= bound and compared.difference("cascade") <= bound
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_restart_brings_all_back(together: Project, compared: Compared) -> None:
     photos, difference = compared.photos, compared.difference
     try:

@@ -17,6 +17,6 @@ def test_everything_comes_back(served: Project) -> None:
     output = done.stdout + done.stderr
     assert "requests that ended it once" in output and "server: SIGKILL" in output
     if done.returncode:  # a busy machine lets anyone wait, and nothing else may be wrong
-        waited = re.findall("^- .*: a bystander waited", output, re.MULTILINE)
+        waited = {*re.findall("^- .*: a bystander waited", output, re.MULTILINE)}
         assert f"error: {len(waited)} of " in output, output
     served.made("status")  # what serves was left alone

@@ -9,7 +9,7 @@ import pytest
 from scripts.measuring.perf_analyzer import has_libb64
 from tests.project import Project, error_lines, interrupt, picture, wait_until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.rare
 
 MINE = "# mine\nNETWORK_INSTANCES=1\n"
 

@@ -80,7 +80,7 @@ def labels(project: Project, picture: Path) -> Any:
     return json.loads(project.made("classify", f"IMG={picture}", "JSON=1"))["labels"]
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_backup_serves_the_same_elsewhere(tmp_path: Path, exported: Path) -> None:
     """Its keys too."""
     first, second = (Project.copy(tmp_path / name, FLAVOUR="local") for name in ("one", "two"))
@@ -139,7 +139,7 @@ def pull(project: Project, path: Path) -> None:
     shutil.copytree(new, project.path, dirs_exist_ok=True)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_an_earlier_bundle_is_upgraded_while_it_serves(tmp_path: Path) -> None:
     noise = tmp_path / "noise.jpg"
     noise.write_bytes(picture())

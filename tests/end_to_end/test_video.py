@@ -364,7 +364,7 @@ def next_frame(watching: subprocess.Popen[str]) -> Any:
     return json.loads(watching.stdout.readline())
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_camera_is_watched_until_it_is_gone(video: Project, tmp_path: Path) -> None:
     """And again once it is back. What was seen until then is written."""
     out = tmp_path / "out.mp4"
@@ -400,7 +400,7 @@ def test_an_address_that_does_not_answer_is_one_line(video: Project) -> None:
     assert done.returncode and "it does not open (nothing came for 10 s)" in line
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_stream_outlives_rollouts(video: Project) -> None:
     """Of its own pipeline, which begins to smooth anew, and of the main one, which does not."""
     recipe = video.path / "recipes" / "video.yaml"

@@ -17,7 +17,7 @@ LONG = tuple(f"{kind}ForObjectDetection" for kind in KINDS if kind != "Yolos")
 
 
 def some(case: Case) -> object:
-    marks = (pytest.mark.long,) if case.name in LONG else ()
+    marks = (pytest.mark.rare,) if case.name in LONG else ()
     return pytest.param(case, id=case.name, marks=marks)
 
 

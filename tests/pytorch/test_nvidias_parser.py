@@ -45,6 +45,8 @@ ARCHITECTURES = {
     "convnext_tiny": ["resnet50"],
     "swin_t": ["resnet50"],
 }
+# A minute each.
+LARGE = ("vit_b_16", "swin_t")
 OPT_BATCH = 32
 
 # Of networks that were not made here: what is put around each differs.
@@ -81,7 +83,13 @@ def by_its_recipe(pipeline: str, **chosen: str) -> tuple[Recipe, Settings, Expor
     return recipe, settings, export
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "arch",
+    [
+        pytest.param(arch, marks=[pytest.mark.rare] if arch in LARGE else [])
+        for arch in ARCHITECTURES
+    ],
+)
 def test_networks_of_pictures(arch: str, tmp_path: Path) -> None:
     """The graph alone: `make up` compares it with PyTorch, and the accuracy gate again."""
     chosen = {"ARCH": arch, "WEIGHTS": "random", "CASCADE": "random"}

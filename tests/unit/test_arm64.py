@@ -18,7 +18,7 @@ from scripts.measuring import perf_analyzer
 LAYERS = ("tools", "serve", "layout", "export", "s3", "adopt", "bench")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @pytest.mark.parametrize("python", ["3.11", "3.12"])
 def test_every_package_has_a_wheel_for_it(tmp_path: Path, python: str) -> None:
     """With a known hash, and for Debian 12's C library."""

@@ -26,7 +26,7 @@ ODD, SHORT_ODD = 200, 25
 
 
 def some(case: Case) -> object:
-    marks = () if case.name in SHORT else (pytest.mark.long,)
+    marks = () if case.name in SHORT else (pytest.mark.rare,)
     return pytest.param(case, id=case.name, marks=marks)
 
 
@@ -41,7 +41,7 @@ def test_a_network_is_served_as_it_is_or_refused(case: Case, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "numbers",
-    [range(SHORT_ODD), pytest.param(range(SHORT_ODD, ODD), marks=pytest.mark.long)],
+    [range(SHORT_ODD), pytest.param(range(SHORT_ODD, ODD), marks=pytest.mark.rare)],
     ids=["some", "the others"],
 )
 def test_what_is_broken_is_refused_in_one_line(numbers: range, tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""A minute at full speed: nothing fails, and no memory stays behind."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from tests.project import ROOT, Project
+
+pytestmark = pytest.mark.long
+
+# What the server holds after the first half minute, it holds after the second.
+MORE = 1.05
+
+
+@pytest.mark.parametrize("served", ["local"], indirect=True)
+def test_memory_does_not_grow(served: Project) -> None:
+    soak = [str(ROOT / ".venv/bin/python"), "-m", "benchmark.soak", "--minutes", "1"]
+    done = subprocess.run(
+        soak, cwd=served.path, env=served.environment(), capture_output=True, text=True
+    )
+    told = re.findall(r"^- +(\d+) s: (\d+) MiB, ([\d,]+) answered", done.stdout, re.MULTILINE)
+    assert done.returncode == 0 and len(told) == 3, done.stdout + done.stderr
+    (_, _, none), (_, warm, some), (_, last, all) = told
+    assert none == "0" and some != all
+    assert int(last) < MORE * int(warm), done.stdout
