@@ -119,7 +119,7 @@ def test_up_again_does_nothing(alone: Alone, engine: docker.DockerClient) -> Non
         return found.id, found.attrs["State"]["StartedAt"]
 
     def images() -> set[str | None]:
-        of_this = f"{alone.project.compose_project}-"
+        of_this = f"{alone.path.name}-"
         return {
             each.id
             for each in engine.images.list()
