@@ -318,8 +318,8 @@ class DockerStack:
         if self.flavour == "gpu" or not container or container.status != "running":
             return {}
         ran = container.exec_run(["cat", f"{self.run_dir}/{keeper_notes.STATE}"])
-        noted: dict[str, Any] = json.loads(cast(bytes, ran.output)) if ran.exit_code == 0 else {}
-        return noted
+        # Of a program that ends at once, a busy engine may give the exit code and no output.
+        return keeper_notes.parsed(cast(bytes, ran.output)) if ran.exit_code == 0 else {}
 
     def alive(self, service: str = "server") -> bool:
         container = self._container(service)

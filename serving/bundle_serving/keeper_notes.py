@@ -112,9 +112,16 @@ class Notes:
 def read(folder: Path) -> dict[str, Any]:
     """The notes of a run folder's keeper; empty if there are none."""
     try:
-        state: dict[str, Any] = json.loads((folder / STATE).read_text())
+        return parsed((folder / STATE).read_bytes())
+    except OSError:
+        return {}
+
+
+def parsed(text: bytes) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads(text)
         return state
-    except (OSError, ValueError):
+    except ValueError:
         return {}
 
 

@@ -23,13 +23,15 @@ NETWORK = "resnet50_onnx"
 ROWS = 16
 
 
-def answered(project: Project, noise: int) -> None:
+def answered(project: Project, noise: int, count: int = ANSWERS) -> None:
     """As many answers as a reference has, of the network alone; the same for the same noise."""
     with grpc.insecure_channel(project.grpc) as channel:
-        answered_over(channel, noise)
+        answered_over(channel, noise, count=count)
 
 
-def answered_over(channel: grpc.Channel, noise: int, *metadata: tuple[str, str]) -> None:
+def answered_over(
+    channel: grpc.Channel, noise: int, *metadata: tuple[str, str], count: int = ANSWERS
+) -> None:
     server = kserve.stub(channel)
     about = pb.ModelMetadataRequest(name=NETWORK)
     (pixels,) = server.ModelMetadata(about, metadata=metadata).inputs
@@ -37,7 +39,7 @@ def answered_over(channel: grpc.Channel, noise: int, *metadata: tuple[str, str])
     rows = np.random.default_rng(0).integers(0, noise + 1, shape, dtype=pixels.datatype.lower())
     asked = pb.ModelInferRequest(model_name=NETWORK, raw_input_contents=[rows.tobytes()])
     asked.inputs.add(name=pixels.name, datatype=pixels.datatype, shape=shape)
-    for _ in range(math.ceil(ANSWERS / ROWS)):
+    for _ in range(math.ceil(count / ROWS)):
         server.ModelInfer(asked, timeout=60, metadata=metadata)
 
 
@@ -45,7 +47,8 @@ def indices(project: Project) -> dict[str, float]:
     address = f"http://127.0.0.1:{project.settings['METRICS_PORT']}/metrics"
     with urllib.request.urlopen(address, timeout=10) as answer:
         text = answer.read().decode()
-    found = re.findall(r'bundle_answer_drift_index{.*of="(\w+)"} (\S+)', text)
+    metric = f'bundle_answer_drift_index{{model="{NETWORK}",.*of="(\\w+)"}} (\\S+)'
+    found = re.findall(metric, text)
     return {of: float(index) for of, index in found}
 
 
@@ -72,7 +75,7 @@ def a_reference_outlives_the_server(project: Project) -> None:
     for _ in range(2):
         answered(project, 0)
     project.made("drift", NEW="1")
-    answered(project, 0)
+    answered(project, 0, ROWS)
     so_far("reference: 1,000 answers, until ")
     project.made("down")
     project.made("up")
@@ -91,8 +94,9 @@ def test_answers_that_move_away_from_the_reference(served: Project, tmp_path: Pa
     wait_until(lambda: indices(served)["class"] > 0.25, "the shift")
     page_shows_the_shift(served, tmp_path)
     told = served.made("drift")
-    assert "(a shift)" in told and " 0.0%" in told
-    assert "no reference" not in told
+    (about,) = re.findall(f"^- {NETWORK}, .*$", told, re.MULTILINE)
+    assert "(a shift)" in about and "no reference" not in about
+    assert " 0.0%" in told
     # One that is taken now is whole at once, and nothing has been answered since.
     assert re.search("reference: .*; 0 of 1,000 answers since", served.made("drift", NEW="1"))
     assert indices(served) == {}
