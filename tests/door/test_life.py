@@ -136,7 +136,8 @@ def test_a_full_queue_refuses_at_once(
     shutil.copytree(MODELS / "picture", tmp_path / "models" / "picture")
     config = tmp_path / "models" / "picture" / "config.pbtxt"
     bounded = "preferred_batch_size: [ 2 ] default_queue_policy { max_queue_size: 4 }"
-    config.write_text(config.read_text().replace("batching { }", f"batching {{ {bounded} }}"))
+    before, _, _ = config.read_text().partition("dynamic_batching")
+    config.write_text(f"{before}dynamic_batching {{ {bounded} }}\n")
     asked = pb.ModelInferRequest(model_name="picture", raw_input_contents=[JPEG])
     asked.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(JPEG)])
     with (
