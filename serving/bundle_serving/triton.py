@@ -22,12 +22,6 @@ from bundle_serving.step_reports import PartReports
 
 TRIM_S = 5
 
-# Triton gives a process up that has not said for a second that it lives, and frees what it may
-# still read: then the process crashes, and Triton with it. What says so is a thread that Triton's
-# stub has started before; this one and those that it starts, which compute, let it go first.
-COMPUTING_NICE = 5
-os.nice(COMPUTING_NICE)
-
 
 def _give_memory_back() -> None:
     """What a burst took; malloc would keep it."""

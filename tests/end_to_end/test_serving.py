@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 import threading
@@ -25,8 +24,6 @@ from tests.conftest import everywhere
 from tests.project import Project, interrupt, picture, wait_until
 
 PIPELINE = "ensemble_python_resnet50"
-# bundle_serving.triton has it, which only a process of Triton's can import.
-COMPUTING_NICE = 5
 LARGE = ("asyncio", "docker", "grpc", "numpy", "PIL", "pydantic", "torch", "tritonclient", "yaml")
 PHOTOS = {"mug.jpg": "coffee mug", "car.jpg": "sports car", "vulture.jpeg": "vulture"}
 
@@ -262,15 +259,3 @@ def waiting(project: Project) -> int:
         f"http://127.0.0.1:{project.settings['METRICS_PORT']}/metrics"
     ) as answer:
         return sum(int(count) for _, count in PENDING.findall(answer.read()))
-
-
-@pytest.mark.parametrize("served", ["local"], indirect=True)
-def test_what_computes_lets_go_first_what_says_that_it_lives(served: Project) -> None:
-    """Else Triton gives a process up on a busy machine, and both crash (bundle_serving.triton)."""
-    models, usual = served.processes("triton_python_backend_stub"), os.nice(0)
-    assert models
-    for model in models:
-        threads = [thread.id for thread in model.threads()]
-        nice = {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
-        assert nice[model.pid] == usual + COMPUTING_NICE
-        assert usual in nice.values()
