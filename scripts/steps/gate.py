@@ -47,8 +47,8 @@ BOUNDS = ON_A_GPU | engine.BOUNDS
 DECODING = 0.05
 
 # Triton's Python backend occasionally ends the whole server: if a process does not get to run for a
-# second (github.com/triton-inference-server/server/issues/8882), or over a model that fails, which
-# then cannot say why. A broken version fails again.
+# second (github.com/triton-inference-server/server/issues/8882), or over a failing warm-up, sometimes
+# before its cause is in the log. A broken version fails again.
 STARTS = 4
 
 # Names this server's shared memory, and is in the command line of each of its models.
@@ -165,8 +165,7 @@ def _where(run: Path) -> tuple[http.client.HTTPConnection, list[str]]:
 
 
 def _start(command: list[str], log: IO[str]) -> subprocess.Popen[bytes]:
-    log.seek(0)
-    log.truncate()
+    """What an earlier start logged is kept: it may be the only one that told its cause."""
     return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
 

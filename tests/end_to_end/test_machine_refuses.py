@@ -13,7 +13,7 @@ import pytest
 
 from tests.project import ROOT, Project, error_lines, picture
 
-LONG = pytest.mark.rare
+RARE = pytest.mark.rare
 
 NAMESPACE = ("unshare", "--mount", "--propagation", "private")
 
@@ -122,7 +122,7 @@ def test_nothing_is_written_to_a_read_only_tree(machine: Machine) -> None:
             assert "read-only file system" in error and "can be written to" in error
 
 
-@pytest.mark.parametrize("files", [12, pytest.param(6, marks=LONG), pytest.param(24, marks=LONG)])
+@pytest.mark.parametrize("files", [12, pytest.param(6, marks=RARE), pytest.param(24, marks=RARE)])
 def test_no_files_can_be_opened(machine: Machine, files: int) -> None:
     limit = ("prlimit", f"--nofile={files}", str(ROOT / ".venv/bin/python"))
     for command in ("up", "history", "prune"):
@@ -131,7 +131,7 @@ def test_no_files_can_be_opened(machine: Machine, files: int) -> None:
             assert "ulimit" in one_line(done), command
 
 
-@LONG
+@RARE
 def test_a_clock_that_is_set_restarts_nothing(serving: Machine) -> None:
     """The kernel then tells another time of its boot; the server began at the same ticks after."""
     serving.sh(
@@ -145,7 +145,7 @@ def test_a_clock_that_is_set_restarts_nothing(serving: Machine) -> None:
         serving.sh("umount /proc/stat; rm build/stat")
 
 
-@LONG
+@RARE
 def test_a_server_goes_on_where_nothing_can_be_written(serving: Machine) -> None:
     with full(serving):
         for command in ("status", "models"):
@@ -162,7 +162,7 @@ def test_a_server_goes_on_where_nothing_can_be_written(serving: Machine) -> None
     assert "up already" in serving.made("up")
 
 
-@LONG
+@RARE
 @pytest.mark.parametrize("size", ["200k", "2m"])
 def test_a_disk_that_becomes_full_during_a_step(machine: Machine, size: str) -> None:
     machine.sh(f"mkdir -p build/small; mount -t tmpfs -o size={size} none build/small")

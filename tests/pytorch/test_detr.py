@@ -13,11 +13,11 @@ from tests.pipelines import of_mixed_sizes
 
 NEAR = 0.01
 # What is refused costs nothing, and one of the others is enough in `make test`.
-LONG = tuple(f"{kind}ForObjectDetection" for kind in KINDS if kind != "Yolos")
+RARE = tuple(f"{kind}ForObjectDetection" for kind in KINDS if kind != "Yolos")
 
 
 def some(case: Case) -> object:
-    marks = (pytest.mark.rare,) if case.name in LONG else ()
+    marks = (pytest.mark.rare,) if case.name in RARE else ()
     return pytest.param(case, id=case.name, marks=marks)
 
 

@@ -111,6 +111,7 @@ def test_the_next_keeper_knows_what_the_last_one_did(tmp_path: Path) -> None:
     later = Notes.resumed(tmp_path)
     assert later.extra_pipelines == ["cascade"]
     assert [event["did"] for event in keeper_notes.read(tmp_path)["events"]] == ["reloaded it"]
+    assert keeper_notes.parsed(b"") == {}
 
 
 def test_a_models_process_tells_which_it_is() -> None:
