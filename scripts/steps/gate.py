@@ -46,9 +46,9 @@ BOUNDS = ON_A_GPU | engine.BOUNDS
 # Added for decoding at reduced scale.
 DECODING = 0.05
 
-# Triton's Python backend occasionally ends the whole server: if a process does not get to run for a
-# second (github.com/triton-inference-server/server/issues/8882), or over a failing warm-up, sometimes
-# before its cause is in the log. A broken version fails again.
+# Triton's Python backend occasionally ends the whole server: if a process does not get to run for
+# a second (github.com/triton-inference-server/server/issues/8882), or over a failing warm-up,
+# sometimes before its cause is in the log. A broken version fails again.
 STARTS = 4
 
 # Names this server's shared memory, and is in the command line of each of its models.
