@@ -7,12 +7,14 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+UNAWARE = Path(__file__).with_name("unaware.py")
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 # Runs in the page after all else, and leaves what it saw where --dump-dom shows it.
@@ -44,7 +46,7 @@ def headless(scratch: Path) -> list[str]:
         pytest.skip("no Chromium here")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     options += ["--disable-background-networking", f"--user-data-dir={scratch / 'profile'}"]
-    return [chromium, *options, "--no-first-run"]
+    return [sys.executable, str(UNAWARE), chromium, *options, "--no-first-run"]
 
 
 def opened(path: Path, scratch: Path) -> Page:
