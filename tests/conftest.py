@@ -200,9 +200,11 @@ def served(
 
 @contextmanager
 def once(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
-    """A path for what is made by the first worker that wants it, while another one waits."""
+    """A path for what is made by the first worker that wants it, while another one waits; or by an
+    earlier run of the tests on the same code, if TEST_MADE names a folder for it."""
     base = tmp_path_factory.getbasetemp()
-    made = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    made = Path(os.environ.get("TEST_MADE", shared)) / name
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield made

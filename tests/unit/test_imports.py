@@ -21,7 +21,6 @@ pytestmark = pytest.mark.skipif(
 FROM_ELSEWHERE = {"cupy", "tensorrt", "triton_python_backend_utils"}
 
 TARGETS = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
-COMMANDS = [program for program in map(imports.of_make, TARGETS) if program]
 # The images' Python has one layer and nothing else.
 STEPS = [
     Reached(f"scripts.steps.{step}", frozenset({layer}), True) for step, layer in LAYERS.items()
@@ -39,6 +38,10 @@ CHECKED = [
 ]
 
 
+def commands() -> list[Reached]:
+    return [program for program in map(imports.of_make, TARGETS) if program]
+
+
 def missing(programs: list[Reached], and_run: bool = True) -> list[str]:
     _, others = imports.follow(*programs, and_run=and_run)
     assert others
@@ -46,8 +49,8 @@ def missing(programs: list[Reached], and_run: bool = True) -> list[str]:
 
 
 def test_every_command_imports_only_what_is_installed_for_it() -> None:
-    assert len(COMMANDS) > 20
-    assert missing(COMMANDS) == []
+    assert len(programs := commands()) > 20
+    assert missing(programs) == []
 
 
 def test_every_step_does_with_the_image_that_runs_it() -> None:
