@@ -73,7 +73,7 @@ ask: $(LAYER)/tools ## Ask a function of yours: MODEL=mine INPUTS='{"text": "Wha
 similar: $(LAYER)/tools ## Find similar pictures in the index, or a folder: IMG=photo.jpg (IN=photos, TOP=5, JSON=1)
 	$(RUN) similar
 
-index: $(LAYER)/tools $(LAYER)/index ## Index a folder's pictures for that, as often as it changes: IN=photos (YES=1)
+index: $(LAYER)/tools $(LAYER)/index ## Add a folder's new and changed pictures to that index: IN=photos (YES=1: remove those that are gone)
 	$(RUN) index
 
 add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, FROM=)
@@ -82,7 +82,7 @@ add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds O
 add-callable: $(LAYER)/tools ## Serve a Python function of your own: FILE=mine.py (NEW=mine.py writes one)
 	$(RUN) add_callable
 
-remove-model: $(LAYER)/tools ## Remove it again: NAME=birds (without NAME: list yours)
+remove-model: $(LAYER)/tools ## Remove a network or function that you added: NAME=birds (without NAME: list them)
 	$(RUN) remove_model
 
 models: $(LAYER)/tools ## List the models that the server knows
@@ -113,7 +113,7 @@ history: $(LAYER)/tools ## Show which version was live when
 bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Measure the speed and write a report (QUICK=1, MODEL=, IMAGES=, COMPARE=)
 	$(RUN) bench
 
-rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the textbook recipe and other servers (QUICK=1, MINUTES=5, IMAGES=, ONLY=, DRAFT=1)
+rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the pipeline in Triton's examples and other servers (QUICK=1, MINUTES=5, IMAGES=, ONLY=, DRAFT=1)
 	$(PYTHON_M) benchmark.compare
 
 torture: $(LAYER)/tools ## Break a separate server in every known way and check that it recovers (QUICK=1)
@@ -136,7 +136,7 @@ keys: $(LAYER)/tools ## API keys of clients on other machines: list, ADD=ann (RA
 logs: $(LAYER)/tools ## Show the log of Triton, keeper and door: SINCE=5m (FOLLOW=1)
 	$(RUN) logs
 
-drift: $(LAYER)/tools ## Show how far each version's answers have moved (NEW=1: compare with today's from now on)
+drift: $(LAYER)/tools ## Show how far each version's answers have moved (NEW=1: the last 1,000 are the reference)
 	$(RUN) drift
 
 trace: $(LAYER)/tools ## Show where the time of one request went: IMG=photo.jpg
@@ -160,7 +160,7 @@ kubernetes: $(LAYER)/tools ## Write what Kubernetes needs, with these settings, 
 swarm-up: $(LAYER)/tools ## Start servers on a Docker Swarm, with a balancer on each node (REPLICAS=3)
 	$(RUN) swarm_up
 
-swarm-load: $(LAYER)/tools ## Hand the server's image to other nodes of the swarm: NODES=ssh://node2,ssh://node3
+swarm-load: $(LAYER)/tools ## Copy the server's image to other nodes of the swarm: NODES=ssh://node2,ssh://node3
 	$(RUN) swarm_load
 
 scale: $(LAYER)/tools ## Start more servers on the swarm, or stop some: REPLICAS=4
@@ -174,19 +174,19 @@ down: $(LAYER)/tools ## Stop the server
 upgrade: $(LAYER)/tools ## After git pull: carry over settings and versions, build anew what no longer fits
 	$(RUN) upgrade
 
-audit: $(LAYER)/check ## Ask OSV for known flaws of every package, on the host and in images
+audit: $(LAYER)/check ## Ask OSV, the database of vulnerabilities, for known flaws of every package, on the host and in images
 	$(RUN) audit
 
 images: $(LAYER)/tools ## Build the images of the CPU flavour (PUSH=registry.example/team: push and sign them)
 	$(RUN) images
 
-pack: $(LAYER)/tools ## Everything for a machine without a network, in a folder: TO=folder
+pack: $(LAYER)/tools ## Write all that a machine without internet needs to a folder: TO=folder
 	$(RUN) pack
 
 backup: $(LAYER)/tools ## Save versions, history, recipes and settings in a file: TO=file
 	$(RUN) backup
 
-restore: $(LAYER)/tools ## Put such a file in the place of what is here: FROM=file
+restore: $(LAYER)/tools ## Go back to what such a file holds, in place of what is here: FROM=file
 	$(RUN) restore
 
 prune: $(LAYER)/tools ## Show what takes room in build/, and remove what is old (YES=1, KEEP_VERSIONS=3, DAYS=7)
@@ -206,7 +206,7 @@ test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipelin
 test-all: test ## The same, plus the long tests: rollouts under load, S3 faults, the GPU rehearsal, rivals, soak
 	@$(PYTEST) -m "long and not rare"
 
-test-rare: $(LAYER)/test $(APART) ## The rest: a swarm, a pod, packs, upgrades, and the above again in containers
+test-rare: $(LAYER)/test $(APART) ## The rest: a swarm, a pod, packs, upgrades, and all end-to-end tests in containers
 	@$(PYTEST) -m rare
 
 pins: $(LAYER)/check ## Renew the versions and hashes of Python packages (ONLY=pillow,numpy)

@@ -1,4 +1,4 @@
-"""The bundle beside the textbook recipe and the services that one would write, in one run.
+"""The bundle beside the textbook pipeline and the services that one would write, in one run.
 
     make rivals                        all that there are, on a large photo and a small one
     make rivals QUICK=1                a minute's worth of it

@@ -114,8 +114,8 @@ def _off(point: Point) -> float:
 
 
 def servers() -> str:
-    """Of each kind one, and what ends it."""
-    head = ("server", "picture", "HTTP, a second", "ends with", "gRPC, a second", "ends with")
+    """Of each kind one, and what limits it."""
+    head = ("server", "picture", "HTTP, a second", "limited by", "gRPC, a second", "limited by")
     kinds = {f"{cores} cores, bf16": Server(cores) for cores in (2, 8, 16, 32)}
     kinds |= {
         f"16 cores and one {name}": Server(16, of_gpu(name), network_gbits=25)

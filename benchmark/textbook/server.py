@@ -1,4 +1,4 @@
-"""The textbook recipe, served beside whatever else is up."""
+"""The textbook pipeline, served beside whatever else is up."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     make bench QUICK=1               a short run of about a minute
     make bench IMAGES=photos         your pictures instead of generated photos of two sizes
     make bench MODEL=cascade         another pipeline: cascade, places, sentiment, your own
-    make bench TEXTBOOK=1            also the textbook recipe, on a temporary server
+    make bench TEXTBOOK=1            also the textbook pipeline, on a temporary server
     make bench COMPARE=old.json      also what changed since that run
 
 The report is build/bench/<time>/report.html; beside it are results.json, results.csv and the plots.
@@ -66,7 +66,7 @@ def main() -> int:
     quick, old = options.quick, results.load(options.compare) if options.compare else None
     pipeline = pipelines.asked()
     if options.textbook and not pipeline.first:
-        raise UserError("the textbook recipe exists only for the main pipeline", "omit MODEL")
+        raise UserError("the textbook pipeline exists only for the main pipeline", "omit MODEL")
     perf_analyzer.require(flavour.serving_or_chosen(Settings.load(), state.load())[0])
     server = running(pipeline)
     divided = pipeline.recipe.divided
@@ -123,17 +123,17 @@ def workload_of(
 
 @contextmanager
 def contenders(server: State) -> Iterator[list[Target]]:
-    """The textbook recipe, if requested: on a CPU, as plain processes."""
+    """The textbook pipeline, if requested: on a CPU, as plain processes."""
     if not arguments.load().textbook:
         yield []
         return
     if server.flavour == "gpu":
-        raise UserError("the textbook recipe is served on a CPU here", "omit TEXTBOOK")
+        raise UserError("the textbook pipeline is served on a CPU here", "omit TEXTBOOK")
     bootstrap.ensure("serve")
     bootstrap.ensure("export")  # the recipe uses torchvision
     from benchmark.textbook import server as textbook
 
-    console.note("starting the textbook recipe …")
+    console.note("starting the textbook pipeline …")
     with textbook.served() as (http, grpc):
         where = Address.of(http), Address.of(grpc)
         yield [Target.asked(workload.TEXTBOOK, PIPELINE, *where)]

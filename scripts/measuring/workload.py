@@ -9,7 +9,7 @@ from bundle_serving.address import Address
 from scripts.measuring.photos import Inputs
 from scripts.server import triton_api
 
-ENSEMBLE, NETWORK, TEXTBOOK = "ensemble", "bare network", "textbook recipe"
+ENSEMBLE, NETWORK, TEXTBOOK = "ensemble", "bare network", "textbook pipeline"
 CASCADE = "cascade"
 
 ONE: Mapping[str, Address] = {}

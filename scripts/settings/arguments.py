@@ -75,7 +75,7 @@ class Arguments:
     images = text("", "A folder of pictures to measure with.")
     quick = flag("A short run of about a minute.")
     compare = path("The results.json of an earlier run.")
-    textbook = flag("Measure the textbook recipe too.")
+    textbook = flag("Measure the textbook pipeline too.")
     draft = flag("Let the other services decode JPEGs at reduced size, as the bundle does.")
     only = text("", "Only these contenders, or packages.")
     latency_ms = number_or_none(

@@ -109,7 +109,7 @@ class Served(Group):
         _percentage,
         "a percentage",
         """Of the pictures that int8 is checked with, the percentage that must keep the label of
-        fp32. As many layers as that takes are left out.""",
+        fp32. As many layers as that takes are not computed in int8.""",
         CHECK,
     )
     decode = choice(
@@ -132,8 +132,8 @@ class Served(Group):
         VERSION,
     )
     samples = path(
-        """A folder with your photos: on some of them every step is compared with PyTorch, and on up
-        to 200 bf16 with fp32. Empty: noise, and drawn scenes.""",
+        """A folder with your photos. On some of them every step is compared with PyTorch; on up to
+        200 of them, bf16 is compared with fp32. Empty: noise, and drawn scenes.""",
         CHECK,
     )
     sentiment = text(

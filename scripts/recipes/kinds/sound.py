@@ -1,4 +1,4 @@
-"""Sound files -> what they are of."""
+"""Sound files -> what is heard in them."""
 
 from __future__ import annotations
 
