@@ -16,7 +16,6 @@ from bundle_serving import kserve
 from bundle_serving.kserve import pb
 from tests import axe
 from tests.chromium import browser
-from tests.conftest import everywhere
 from tests.project import Project, wait_until
 
 NETWORK = "resnet50_onnx"
@@ -87,7 +86,6 @@ def a_reference_outlives_the_server(project: Project) -> None:
 
 
 @pytest.mark.long
-@everywhere
 def test_answers_that_move_away_from_the_reference(served: Project, tmp_path: Path) -> None:
     a_reference_outlives_the_server(served)
     answered(served, 255)

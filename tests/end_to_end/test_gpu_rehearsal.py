@@ -49,6 +49,7 @@ from tests.project import (
 )
 
 pytestmark = pytest.mark.long
+RARE = pytest.mark.rare
 
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
@@ -203,6 +204,7 @@ def test_a_gpu_that_the_container_lost_is_reported(gpu: Project) -> None:
 TWINS = "NVIDIA Rehearsal GPU/NVIDIA Rehearsal GPU"
 
 
+@RARE
 def test_the_proof_runs_whole(gpu: Project) -> None:
     """From the export to the rollback, on a small network; in no process list stands the key.
     TensorRT 10 differs in the flags of the plan, which is built with it further down."""
@@ -246,6 +248,7 @@ def copy_and_key(project: Project) -> tuple[Path, str] | None:
     return None
 
 
+ENSEMBLES = {"sentiment": "sentiment_ensemble", "places": "places_ensemble", "cascade": "cascade"}
 BESIDE = {
     "sentiment_trt": "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
     "classification_places": "input_0:100x3x256x256",
@@ -253,43 +256,51 @@ BESIDE = {
 }
 
 
-def test_the_other_pipelines_get_plans_too(gpu: Project) -> None:
-    """Each from its export to an answer by its own command, all on one server; and after a restart
+@pytest.mark.parametrize(
+    ("pipeline", "network"),
+    [
+        ("sentiment", "sentiment_trt"),
+        pytest.param("places", "classification_places", marks=RARE),
+        pytest.param("cascade", "mobilenet_v2_trt", marks=RARE),
+    ],
+)
+def test_another_pipeline_gets_a_plan_too(gpu: Project, pipeline: str, network: str) -> None:
+    """From its export to an answer by its own command, on the same server; and after a restart
     nothing is made again."""
     weights = gpu.settings["WEIGHTS"]
     gpu.settings |= {"SENTIMENT": "minilm", "PLACES": "random", "CASCADE": weights}
-    photo = {"IMG": str(gpu.path / "my photos" / "one.png")}
-    asked = {
-        "sentiment_trt": ("sentiment", {"TEXT": "I love this place!"}),
-        "classification_places": ("classify", photo | {"MODEL": "places"}),
-        "mobilenet_v2_trt": ("classify", photo | {"MODEL": "cascade"}),
-    }
-    names = dict(zip(asked, ("sentiment", "places", "cascade"), strict=True))
-    for model, (command, words) in asked.items():
-        done = gpu.make(command, **words)
-        assert done.returncode == 0, done.stderr
-        for expected in (
-            f"{names[model]} plan: no plan yet",
-            "PASSED",
-            "gate: ",
-            "- network: top-1 equal",
-        ):
-            assert expected in done.stderr, done.stderr
-        network = gpu.path / "build" / "live" / model / "1"
-        plan = json.loads((network / "plan.json").read_text())
-        assert plan["identity"]["shapes"]["maxShapes"] == BESIDE[model]
-        assert "--stronglyTyped" in plan["flags"] and plan["precision"]["half layers"] > 0
-        assert not (network / "model.onnx").exists()
+    photo = gpu.path / "photo.png"
+    photo.write_bytes(picture(kind="PNG"))
+    command, words = "classify", {"MODEL": pipeline, "IMG": str(photo)}
+    if pipeline == "sentiment":
+        command, words = "sentiment", {"TEXT": "I love this place!"}
+    gpu.made("up")
+    done = gpu.make(command, **words)
+    assert done.returncode == 0, done.stderr
+    for expected in (
+        f"{pipeline} plan: no plan yet",
+        "PASSED",
+        "gate: ",
+        "- network: top-1 equal",
+    ):
+        assert expected in done.stderr, done.stderr
+    served = gpu.path / "build" / "live" / network / "1"
+    plan = json.loads((served / "plan.json").read_text())
+    assert plan["identity"]["shapes"]["maxShapes"] == BESIDE[network]
+    assert "--stronglyTyped" in plan["flags"] and plan["precision"]["half layers"] > 0
+    assert not (served / "model.onnx").exists()
     assert "up already" in gpu.made("up")
     gpu.made("down")
     output = gpu.made("up")
     for step in ("export:", "plan:", "trtexec", "gate", "could not be loaded again"):
         assert step not in output, output
     ready = re.findall(r"^ ?(\w+) +\d+ +READY", gpu.made("models", COLUMNS="200"), re.MULTILINE)
-    assert {*BESIDE, "sentiment_ensemble", "places_ensemble", "cascade"} <= set(ready)
-    for command, words in asked.values():
-        again = gpu.make(command, **words)
-        assert again.returncode == 0 and again.stderr == "", again.stderr
+    assert {network, ENSEMBLES[pipeline]} <= set(ready)
+    again = gpu.make(command, **words)
+    assert again.returncode == 0 and again.stderr == "", again.stderr
+
+
+def test_texts_of_all_lengths_are_computed_by_its_plan(gpu: Project) -> None:
     with Client(gpu.http) as client:
         short, long = client.sentiment("I love it!", "I hate this place. " * 2_000)
         assert [short.label, long.label] == ["positive", "negative"]
@@ -308,9 +319,11 @@ def test_another_network_is_rolled_out_and_back(gpu: Project) -> None:
             assert len(client.classify(picture()).labels) == 5
 
 
+@RARE
 def test_trees_are_served_by_the_fil_backend(gpu: Project, tmp_path: Path) -> None:
     """Classes by XGBoost, whose next version is LightGBM's; and single values, which the backend
     gives without a dimension of their own."""
+    gpu.made("up")
     own = without_a_network(gpu)
     first = trained(tmp_path / "flowers.json", 0)
     rows = tmp_path / "rows.csv"

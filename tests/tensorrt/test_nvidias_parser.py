@@ -45,8 +45,9 @@ ARCHITECTURES = {
     "convnext_tiny": ["resnet50"],
     "swin_t": ["resnet50"],
 }
-# A minute each.
-LARGE = ("vit_b_16", "swin_t")
+# Which graph each is exported to changes with PyTorch alone.
+SELDOM = ("efficientnet_b0", "vit_b_16", "convnext_tiny", "swin_t")
+OFTEN = ("Detr", "RTDetr")
 OPT_BATCH = 32
 
 # Of networks that were not made here: what is put around each differs.
@@ -86,7 +87,7 @@ def by_its_recipe(pipeline: str, **chosen: str) -> tuple[Recipe, Settings, Expor
 @pytest.mark.parametrize(
     "arch",
     [
-        pytest.param(arch, marks=[pytest.mark.rare] if arch in LARGE else [])
+        pytest.param(arch, marks=[pytest.mark.rare] if arch in SELDOM else [])
         for arch in ARCHITECTURES
     ],
 )
@@ -130,7 +131,13 @@ def test_detection(tmp_path: Path) -> None:
     assert types_of(graph, recipe.shapes(Workspace(tmp_path), settings)) == {"HALF"}
 
 
-@pytest.mark.parametrize("kind", of_transformers.KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[] if kind in OFTEN else [pytest.mark.rare])
+        for kind in of_transformers.KINDS
+    ],
+)
 def test_detectors_of_transformers(kind: str, tmp_path: Path) -> None:
     """In the precision they come in."""
     of_transformers.saved(kind, folder := tmp_path / "street")
