@@ -10,9 +10,9 @@ import pytest
 from tests import imports
 from tests.imports import Layers
 from tests.layers import environment
-from tests.unit.test_imports import COMMANDS
+from tests.unit.test_imports import commands
 
-REACHED, _ = imports.follow(*COMMANDS)
+REACHED, _ = imports.follow(*commands())
 SETS = sorted({each.layers for each in REACHED}, key=sorted)
 HEAVY = {"export", "sentiment", "rivals"}  # PyTorch
 

@@ -36,7 +36,7 @@ def test_the_readme_tells_the_same_flaws() -> None:
         short = version.rpartition(".")[0]
         assert short in readme and flaws["release"] in readme
         if flaws["fixed_later"]:
-            assert f"[{flaws['fixed_later']} flaws]" in readme
+            assert f"[{flaws['fixed_later']} security flaws]" in readme
             assert f"{flaws['fixed_later']} known flaws (as of 20" in known_flaws.summary(version)
     assert "not in known_flaws.json" in known_flaws.summary("1.0.0")
 
