@@ -185,7 +185,7 @@ def test_independent_labels_one_picture_at_a_time(own: Project, tmp_path: Path) 
     own.made("remove-model", NAME="birds")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_an_ir_of_openvino_and_then_an_onnx_file(own: Project, tmp_path: Path) -> None:
     """Versions of one pipeline, in the form that each came in."""
     first, second = (export(tmp_path / f"birds{seed}.onnx", seed) for seed in (0, 1))
@@ -207,7 +207,7 @@ def test_an_ir_of_openvino_and_then_an_onnx_file(own: Project, tmp_path: Path) -
     answered(own, first)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_network_of_timm_with_weights_of_ones_own(own: Project, tmp_path: Path) -> None:
     """Which no setting of its pipeline names: they are in the file that is made of both."""
     from benchmark.foreign import libraries  # which loads PyTorch

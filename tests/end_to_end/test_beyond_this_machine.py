@@ -105,7 +105,7 @@ def certificate_of_a_company(folder: Path, days: int = 2) -> dict[str, str]:
     return {"TLS_CERT": chain, "TLS_KEY": key, "CA": ca}
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_rollouts_with_a_certificate_of_ones_own(project: Project, tmp_path: Path) -> None:
     files = certificate_of_a_company(tmp_path)
     ca_file = files.pop("CA")

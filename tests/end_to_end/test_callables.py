@@ -22,7 +22,6 @@ from pytriton.client import DecoupledModelClient, ModelClient
 
 from bundle_serving import infer
 from bundle_serving.infer import Answer
-from tests.conftest import everywhere
 from tests.project import Project, error_lines, wait_until
 
 # Two in one file, the second with an instance for each device; what they refuse, and what breaks
@@ -254,7 +253,6 @@ def refusal(project: Project, model: str, **inputs: Any) -> str:
     return line
 
 
-@everywhere
 def test_from_the_template_to_an_answer(served: Project, own: Path) -> None:
     file = str(own / "mine.py")
     assert "test_mine.py" in served.made("add-callable", NEW=file)
@@ -365,7 +363,7 @@ def test_what_dies_comes_back(served: Project, two: Path) -> None:
     assert served.server_began() == began
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @locally
 def test_a_version_is_tried_published_and_rolled_out(served: Project, two: Path) -> None:
     two.write_text(TWO.replace("[left + right]", "[left - right]"))

@@ -197,6 +197,7 @@ def answers(project: Project) -> None:
     )
 
 
+@pytest.mark.rare
 def test_two_checkouts_of_one_name(tmp_path: Path) -> None:
     """Each has a server of its own, and what becomes of one is nothing to the other."""
     one, other = (

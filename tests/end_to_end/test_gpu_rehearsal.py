@@ -392,8 +392,10 @@ def test_another_gpu_and_tensorrt_want_another_plan(gpu: Project) -> None:
     assert done.stdout.splitlines()[-1].startswith("negative  ")
 
 
+@RARE
 def test_after_a_killed_build_two_at_once_take_turns(gpu: Project) -> None:
     """The first of them builds, and nothing is left of the build that was killed."""
+    gpu.made("up")
     for plan in (plan_of(gpu).parent, gpu.path / "build" / "cache" / PIPELINE / "plan"):
         shutil.rmtree(plan)
     make = gpu.start_make("up", REHEARSAL_SECONDS="60")
@@ -441,6 +443,7 @@ def test_a_plan_that_fails_the_gate_is_not_published(gpu: Project) -> None:
     gpu.made("up")
 
 
+@RARE
 def test_dali_makes_the_pixels_that_torchvision_makes(gpu: Project) -> None:
     """The pipeline as it is shipped, on the real DALI's CPU operators: within a level or two, where
     it rounds otherwise. That to_pixels with decode="full" is torchvision's, other tests hold."""

@@ -130,7 +130,7 @@ def test_a_version_is_rolled_out_and_back(one: Project) -> None:
     assert load.faults == [] and load.answered
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_another_number_of_steps_takes_a_restart(one: Project) -> None:
     one.made("publish", STEPS="3", MAX_MEGAPIXELS="40")
     (line,) = error_lines(one.make("rollout").stderr)

@@ -46,8 +46,7 @@ ARCHITECTURES = {
     "swin_t": ["resnet50"],
 }
 # Which graph each is exported to changes with PyTorch alone.
-SELDOM = ("efficientnet_b0", "vit_b_16", "convnext_tiny", "swin_t")
-OFTEN = ("Detr", "RTDetr")
+OFTEN = ("mobilenet_v2",)
 OPT_BATCH = 32
 
 # Of networks that were not made here: what is put around each differs.
@@ -87,7 +86,7 @@ def by_its_recipe(pipeline: str, **chosen: str) -> tuple[Recipe, Settings, Expor
 @pytest.mark.parametrize(
     "arch",
     [
-        pytest.param(arch, marks=[pytest.mark.rare] if arch in SELDOM else [])
+        pytest.param(arch, marks=[] if arch in OFTEN else [pytest.mark.rare])
         for arch in ARCHITECTURES
     ],
 )
@@ -117,10 +116,12 @@ def types_after_its_step(pipeline: str, made: Workspace, **chosen: str) -> set[s
     return types_of(made.onnx / "model.onnx", recipe.shapes(made, settings))
 
 
+@pytest.mark.rare
 def test_places(tmp_path: Path) -> None:
     assert types_after_its_step("places", Workspace(tmp_path), PLACES="random") == {"HALF"}
 
 
+@pytest.mark.rare
 def test_detection(tmp_path: Path) -> None:
     """The graph alone: untrained, its louder scores are too far off in half precision."""
     recipe, settings, export = by_its_recipe("detection", DETECTION="random")
@@ -131,13 +132,8 @@ def test_detection(tmp_path: Path) -> None:
     assert types_of(graph, recipe.shapes(Workspace(tmp_path), settings)) == {"HALF"}
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=[] if kind in OFTEN else [pytest.mark.rare])
-        for kind in of_transformers.KINDS
-    ],
-)
+@pytest.mark.rare
+@pytest.mark.parametrize("kind", of_transformers.KINDS)
 def test_detectors_of_transformers(kind: str, tmp_path: Path) -> None:
     """In the precision they come in."""
     of_transformers.saved(kind, folder := tmp_path / "street")
@@ -153,6 +149,7 @@ def test_sounds(listener: Path, tmp_path: Path) -> None:
     assert types_after_its_step("sounds", Workspace(tmp_path), SOUNDS=str(listener)) == {"HALF"}
 
 
+@pytest.mark.rare
 def test_segmentation(tmp_path: Path) -> None:
     """The graph alone, of any height and width: untrained, it is not sure of many a pixel."""
     recipe, settings, export = by_its_recipe("segmentation", SEGMENTATION="random")
