@@ -88,6 +88,7 @@ RECIPE = "kind: sum\nmodels: {ensemble: sums}\n"
 locally = pytest.mark.parametrize("served", ["local"], indirect=True)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
 @locally
 def test_a_kind_is_one_module_and_one_recipe(served: Project) -> None:

@@ -35,6 +35,7 @@ def test_drawings_are_the_same_for_a_seed_and_else_all_different() -> None:
     assert np.bincount(labels).tolist() == [4] * len(NAMES)
 
 
+@pytest.mark.long
 def test_it_knows_drawings_that_it_has_not_seen_and_how_sure_it_may_be(trained: Path) -> None:
     pixels, labels = many(400, UNSEEN)
     network = networks.build(Torchvision(DRAWN, str(trained)))
@@ -44,6 +45,7 @@ def test_it_knows_drawings_that_it_has_not_seen_and_how_sure_it_may_be(trained: 
     assert abs(softmax(scores).max(1).mean() - right) < 0.04
 
 
+@pytest.mark.long
 def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:
     network = networks.build(Torchvision(DRAWN, str(trained)))
     file = io.BytesIO()
@@ -54,6 +56,7 @@ def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:
     assert found.max() > 0.8
 
 
+@pytest.mark.long
 def test_half_the_bits_are_judged_on_photos_or_else_on_scenes(
     trained: Path, drawings: Path, tmp_path: Path
 ) -> None:
@@ -74,6 +77,7 @@ def test_half_the_bits_are_judged_on_photos_or_else_on_scenes(
     assert not engine.fits(onnx, "bf16", out, samples)
 
 
+@pytest.mark.long
 def test_it_is_exported_and_proved_in_eight_bits(
     trained: Path, drawings: Path, tmp_path: Path
 ) -> None:
@@ -85,6 +89,7 @@ def test_it_is_exported_and_proved_in_eight_bits(
     assert decision["precision"] == "int8"
 
 
+@pytest.mark.long
 def test_layers_stay_in_float32_until_int8_is_near_enough(trained: Path, tmp_path: Path) -> None:
     export.export(Torchvision(DRAWN, str(trained)), None, tmp_path / "onnx")
     network, pixels = tmp_path / "onnx" / "model.onnx", many(40, UNSEEN)[0]

@@ -25,6 +25,7 @@ def whole() -> Whole:
     return segmenters.build(Segmenter(LRASPP, "random"))
 
 
+@pytest.mark.long
 def test_pixels_are_of_torchvisions_classes(whole: Whole, tmp_path: Path) -> None:
     recipe = load(ROOT / "recipes" / "segmentation.yaml")
     assert isinstance(recipe, Segmentation)

@@ -22,7 +22,7 @@ from tests.python_backend import Tensor, program
 
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
-pytestmark = needs_nvidias_builder
+pytestmark = [needs_nvidias_builder, pytest.mark.long]
 
 BOTH = ("10.16.1", "11.1.0")
 SHAPES = ("--minShapes=input:1x3x8x8", "--optShapes=input:2x3x8x8", "--maxShapes=input:4x3x8x8")
