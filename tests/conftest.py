@@ -67,7 +67,7 @@ TOGETHER = {
     "test_soak.py": ALONE,
     "test_add_model.py": ALONE,
     "test_own_models.py": ALONE,
-    "test_callables.py": "served",
+    "test_callables.py": ALONE,
     "test_similar.py": ALONE,
     "test_places.py": "served",
     "test_sentiment.py": "served",
@@ -97,14 +97,15 @@ REASON_CHARACTERS = 1000
 # The workers end at the same time if what takes longest begins first; and what one makes for all,
 # the others are not to wait for.
 LONGEST_FIRST = (
-    *("served", ALONE, "test_gpu_rehearsal.py", "versions", "test_compose.py", "test_drawn.py"),
-    *("exported", "served by containers"),
+    *("served", ALONE, "tests/pytorch/test_sounds.py", "test_gpu_rehearsal.py", "versions"),
+    *("test_compose.py", "tests/pytorch/test_drawn.py", "exported", "served by containers"),
 )
 
 
 def group(nodeid: str) -> str:
-    file = nodeid.partition("::")[0].rpartition("/")[2]
-    name = TOGETHER.get(file, file)
+    file = nodeid.partition("::")[0]
+    folder, _, name = file.rpartition("/")
+    name = TOGETHER.get(name, name) if folder == "tests/end_to_end" else file
     served = name in ("served", ALONE)
     return "served by containers" if served and re.search(r"[\[-]cpu[-\]]", nodeid) else name
 
