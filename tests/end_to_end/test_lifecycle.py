@@ -202,6 +202,7 @@ def test_wrong_settings(
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.long
 def test_a_change_is_named_and_served(project: Project, tmp_path: Path) -> None:
     project.made("up")
     (tmp_path / "noise.jpg").write_bytes(picture())

@@ -118,6 +118,7 @@ def test_bytes_that_are_no_text_are_refused(together: Project) -> None:
         client.close()
 
 
+@pytest.mark.long
 def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
     """A folder as a hub would give it, of the default's architecture and a thousandth its size."""
     from scripts.steps.texts.classifiers import ENCODER
