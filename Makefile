@@ -206,7 +206,7 @@ test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipelin
 test-all: test ## The same, plus the long tests: rollouts under load, S3 faults, the GPU rehearsal, rivals, soak
 	@$(PYTEST) -m "long and not rare"
 
-test-rare: $(LAYER)/test $(APART) ## The rest: a swarm, a pod, packs, upgrades, and all end-to-end tests in containers
+test-rare: $(LAYER)/test $(APART) ## The rest: a swarm, a pod, packs, upgrades, and end-to-end tests again, in containers
 	@$(PYTEST) -m rare
 
 pins: $(LAYER)/check ## Renew the versions and hashes of Python packages (ONLY=pillow,numpy)

@@ -248,23 +248,25 @@ def copy_and_key(project: Project) -> tuple[Path, str] | None:
     return None
 
 
-ENSEMBLES = {"sentiment": "sentiment_ensemble", "places": "places_ensemble", "cascade": "cascade"}
-BESIDE = {
-    "sentiment_trt": "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
-    "classification_places": "input_0:100x3x256x256",
-    "mobilenet_v2_trt": "input:256x3x224x224",
-}
-
-
 @pytest.mark.parametrize(
-    ("pipeline", "network"),
+    ("pipeline", "ensemble", "network", "shapes"),
     [
-        ("sentiment", "sentiment_trt"),
-        pytest.param("places", "classification_places", marks=RARE),
-        pytest.param("cascade", "mobilenet_v2_trt", marks=RARE),
+        (
+            *("sentiment", "sentiment_ensemble", "sentiment_trt"),
+            "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
+        ),
+        pytest.param(
+            *("places", "places_ensemble", "classification_places", "input_0:100x3x256x256"),
+            marks=RARE,
+        ),
+        pytest.param(
+            *("cascade", "cascade", "mobilenet_v2_trt", "input:256x3x224x224"), marks=RARE
+        ),
     ],
 )
-def test_another_pipeline_gets_a_plan_too(gpu: Project, pipeline: str, network: str) -> None:
+def test_another_pipeline_gets_a_plan_too(
+    gpu: Project, pipeline: str, ensemble: str, network: str, shapes: str
+) -> None:
     """From its export to an answer by its own command, on the same server; and after a restart
     nothing is made again."""
     weights = gpu.settings["WEIGHTS"]
@@ -286,7 +288,7 @@ def test_another_pipeline_gets_a_plan_too(gpu: Project, pipeline: str, network: 
         assert expected in done.stderr, done.stderr
     served = gpu.path / "build" / "live" / network / "1"
     plan = json.loads((served / "plan.json").read_text())
-    assert plan["identity"]["shapes"]["maxShapes"] == BESIDE[network]
+    assert plan["identity"]["shapes"]["maxShapes"] == shapes
     assert "--stronglyTyped" in plan["flags"] and plan["precision"]["half layers"] > 0
     assert not (served / "model.onnx").exists()
     assert "up already" in gpu.made("up")
@@ -295,12 +297,12 @@ def test_another_pipeline_gets_a_plan_too(gpu: Project, pipeline: str, network: 
     for step in ("export:", "plan:", "trtexec", "gate", "could not be loaded again"):
         assert step not in output, output
     ready = re.findall(r"^ ?(\w+) +\d+ +READY", gpu.made("models", COLUMNS="200"), re.MULTILINE)
-    assert {network, ENSEMBLES[pipeline]} <= set(ready)
+    assert {network, ensemble} <= set(ready)
     again = gpu.make(command, **words)
     assert again.returncode == 0 and again.stderr == "", again.stderr
 
 
-def test_texts_of_all_lengths_are_computed_by_its_plan(gpu: Project) -> None:
+def test_a_plan_computes_texts_of_all_lengths(gpu: Project) -> None:
     with Client(gpu.http) as client:
         short, long = client.sentiment("I love it!", "I hate this place. " * 2_000)
         assert [short.label, long.label] == ["positive", "negative"]

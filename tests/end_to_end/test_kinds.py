@@ -135,14 +135,13 @@ SOURCES = {
 }
 
 QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
-# Whose networks cost little. The others are rolled back in a container, below.
-LIGHT = ("sentiment", "cascade", "sounds")
-SOME = [pytest.param(name, marks=pytest.mark.rare if name == "sounds" else []) for name in LIGHT]
+# Both ways while processes serve; the others are rolled back in a container, below.
+LIGHT = ("sentiment", "cascade")
 
 
 @pytest.mark.long
 @locally
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", LIGHT)
 def test_rollouts_lose_no_request(together: Project, name: str) -> None:
     recipe = recipe_of(together, name)
     with changed(program(together, PROGRAMS[name])), nobody_waits_in_vain(together, recipe):

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchmark.foreign.adopted import adopted, outcome
-from benchmark.foreign.case import Case, Truth, pictures
+from benchmark.foreign.adopted import adopted
+from benchmark.foreign.case import Case, Truth
 from benchmark.foreign.graphs import CASES, CLASSES, SIDE
 from bundle_serving.openvino_engine import openvino
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU, GPU
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
+from tests.foreign.expected import require_as_expected
 
-NEAR = 0.01
 SHORT = (
     *("a softmax of single operators", "independent labels", "one label, a sigmoid"),
     *("batch fixed at 1", "batch fixed at 1, with a class token", "channels last", "grey"),
@@ -46,11 +46,7 @@ def as_ir(case: Case) -> Case:
     "case", [as_ir(case) for case in CASES if case.name in SHORT], ids=lambda case: case.name
 )
 def test_it_is_served_as_what_it_was_made_of(case: Case, tmp_path: Path) -> None:
-    found = outcome(case, tmp_path, pictures(4))
-    if case.refused:
-        assert case.refused in found.refusal and "\n" not in found.refusal
-    else:
-        assert not found.refusal and found.difference < NEAR
+    require_as_expected(case, tmp_path)
 
 
 def test_what_ultralytics_writes_beside_it(tmp_path: Path) -> None:
@@ -62,8 +58,7 @@ def test_what_ultralytics_writes_beside_it(tmp_path: Path) -> None:
         (folder / "metadata.yaml").write_text(yaml.safe_dump(about | {"imgsz": [SIDE, SIDE]}))
         return truth
 
-    found = outcome(replace(as_ir(known), make=make), tmp_path, pictures(4))
-    assert not found.refusal and found.difference < NEAR
+    require_as_expected(replace(as_ir(known), make=make), tmp_path)
 
 
 @pytest.fixture

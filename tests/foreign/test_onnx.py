@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.foreign.adopted import adopted, outcome
-from benchmark.foreign.case import Case, pictures
+from benchmark.foreign.adopted import adopted
+from benchmark.foreign.case import Case
 from benchmark.foreign.graphs import CASES
 from scripts.base.errors import UserError
+from tests.foreign.expected import require_as_expected
 from tests.odd_networks import odd
 
-NEAR = 0.01
-# One of each kind of trouble; the others are long.
+# One of each kind of trouble; the others are rare.
 SHORT = (
     *("a softmax of single operators", "independent labels", "one label, a sigmoid"),
     *("percentages", "batch fixed at 1, with a class token", "channels last", "BGR", "grey"),
@@ -32,11 +32,7 @@ def some(case: Case) -> object:
 
 @pytest.mark.parametrize("case", [some(case) for case in CASES])
 def test_a_network_is_served_as_it_is_or_refused(case: Case, tmp_path: Path) -> None:
-    found = outcome(case, tmp_path, pictures(4))
-    if case.refused:
-        assert case.refused in found.refusal and "\n" not in found.refusal
-    else:
-        assert not found.refusal and found.difference < NEAR
+    require_as_expected(case, tmp_path)
 
 
 @pytest.mark.parametrize(

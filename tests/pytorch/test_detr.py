@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.foreign.adopted import outcome
 from benchmark.foreign.case import Case
 from benchmark.foreign.detectors import CASES, KINDS
+from tests.foreign.expected import require_as_expected
 from tests.pipelines import of_mixed_sizes
 
-NEAR = 0.01
 # What is refused costs nothing, and one of the others is enough before a change lands.
 FOUND = {f"{kind}ForObjectDetection": pytest.mark.rare for kind in KINDS}
 FOUND["YolosForObjectDetection"] = pytest.mark.long
@@ -26,8 +25,4 @@ def some(case: Case) -> object:
 def test_it_finds_what_transformers_finds_or_is_refused(case: Case, tmp_path: Path) -> None:
     files = [photo.read_bytes() for photo in of_mixed_sizes(tmp_path)]
     (folder := tmp_path / "detector").mkdir()
-    found = outcome(case, folder, files)
-    if case.refused:
-        assert case.refused in found.refusal and "\n" not in found.refusal
-    else:
-        assert not found.refusal and found.difference < NEAR
+    require_as_expected(case, folder, files)
