@@ -19,6 +19,7 @@ from scripts.base import files
 from scripts.settings import arguments, settings
 from scripts.stacks.containers import why_not_docker
 from scripts.steps.drawn.drawings import many
+from tests import again
 from tests.pipelines import (
     CHECKPOINT,
     OTHERS,
@@ -146,6 +147,8 @@ def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal and config.get_verbosity() <= 0:
         config.pluginmanager.register(Progress(terminal))
+    if again.wanted(config):
+        config.pluginmanager.register(again.Again())
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]
