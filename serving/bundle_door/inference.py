@@ -274,6 +274,8 @@ def _set_parameters(message: Any, parameters: Parameters) -> None:
             message[name].double_param = value
         elif not -(2**63) <= value < 2**64:
             raise Refused(400, f"the parameter '{name}' does not fit into 64 bits")
+        elif name == "priority" and value < 0:
+            raise Refused(400, f"the parameter 'priority' is {value}; send 0 or more")
         elif value >= 2**63 or name == "priority":
             message[name].uint64_param = value
         else:

@@ -10,14 +10,17 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from bundle_door.limits import MOST_ID, MOST_NAME, MOST_PARAMETERS, MOST_TENSORS, MOST_TEXT
 from bundle_door.tensors import Datatype
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Parameters = dict[str, bool | int | float | str]
+Name = Annotated[str, Meta(max_length=MOST_NAME)]
+Value = bool | int | float | Annotated[str, Meta(max_length=MOST_TEXT)]
+Parameters = Annotated[dict[Name, Value], Meta(max_length=MOST_PARAMETERS)]
 
 
 class SharedMemory(Struct, forbid_unknown_fields=True):
-    shared_memory_region: str | UnsetType = UNSET
+    shared_memory_region: Name | UnsetType = UNSET
     shared_memory_byte_size: Count = 0
     shared_memory_offset: Count = 0
 
@@ -32,7 +35,7 @@ class OutputParameters(SharedMemory, forbid_unknown_fields=True):
 
 
 class Input(Struct, forbid_unknown_fields=True):
-    name: str
+    name: Name
     datatype: Datatype
     shape: Annotated[list[Count], Meta(max_length=32)]
     parameters: InputParameters = msgspec.field(default_factory=InputParameters)
@@ -40,15 +43,15 @@ class Input(Struct, forbid_unknown_fields=True):
 
 
 class Output(Struct, forbid_unknown_fields=True):
-    name: str
+    name: Name
     parameters: OutputParameters = msgspec.field(default_factory=OutputParameters)
 
 
 class Inference(Struct, forbid_unknown_fields=True):
-    inputs: list[Input]
-    outputs: list[Output] = []
+    inputs: Annotated[list[Input], Meta(max_length=MOST_TENSORS)]
+    outputs: Annotated[list[Output], Meta(max_length=MOST_TENSORS)] = []
     parameters: Parameters = {}
-    id: str = ""
+    id: Annotated[str, Meta(max_length=MOST_ID)] = ""
 
 
 class Index(Struct, forbid_unknown_fields=True):
@@ -85,4 +88,4 @@ class CudaRegion(Struct, forbid_unknown_fields=True):
 
 # null resets a setting to its value at the start.
 TraceSettings = dict[str, str | list[str] | None]
-LogSettings = dict[str, bool | int | str | None]
+LogSettings = dict[str, bool | Annotated[int, Meta(ge=0, lt=2**32)] | str | None]

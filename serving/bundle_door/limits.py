@@ -8,6 +8,14 @@ from bundle_door.answers import RETRY_SOON, Refused
 
 MEGABYTE = 1_000_000
 
+# Of one request, over HTTP as over gRPC. Triton's time grows by the square of the inputs, and what
+# it repeats of a name or a text must fit into a header of its answer.
+MOST_TENSORS = 64  # inputs; outputs as well
+MOST_PARAMETERS = 64  # of the request, and of each tensor
+MOST_NAME = 256  # characters: of a model, version, tensor, parameter or region
+MOST_ID = 128
+MOST_TEXT = 4000  # characters of a parameter's value
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -7,12 +7,13 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bundle_door.limits import MOST_ID
 from bundle_serving.traces import TRACEPARENT
 
 # From Envoy: whose API key it was.
 CLIENT_HEADER = "x-client"
 REQUEST_ID = "x-request-id"
-SANE_ID = re.compile(r"[\w.:@/+=-]{1,128}", re.ASCII)
+SANE_ID = re.compile(rf"[\w.:@/+=-]{{1,{MOST_ID}}}", re.ASCII)
 TRACE = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 

@@ -8,6 +8,7 @@ curl --data 'What a day!' localhost:8000/sentiment
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,7 +96,7 @@ class PlainQuestions:
 
 def top_of(query: Mapping[str, str]) -> int:
     text = query.get("top", "5")
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= MOST_LABELS):
+    if not (re.fullmatch("[0-9]{1,4}", text) and 1 <= int(text) <= MOST_LABELS):
         raise Refused(400, f"top={text[:20]} is not a number of labels; use 1 to {MOST_LABELS}")
     return int(text)
 

@@ -10,6 +10,7 @@ from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.api import Api
 from bundle_door.drift import Drift
 from bundle_door.keys import Keys
+from bundle_door.limits import MOST_NAME
 from bundle_door.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
 from bundle_serving import PIPELINE
@@ -40,7 +41,13 @@ class Route:
         return "POST" not in self.handlers
 
     def named(self, match: re.Match[str]) -> dict[str, str]:
-        return {"model": "", "version": "", "region": "", **match.groupdict(default="")}
+        given = match.groupdict(default="")
+        for what, name in given.items():
+            if len(name) > MOST_NAME:
+                raise Refused(
+                    400, f"the {what} has {len(name)} characters; send {MOST_NAME} at most"
+                )
+        return {"model": "", "version": "", "region": "", **given}
 
 
 def open_to_all(path: str, **handlers: Handler) -> Route:

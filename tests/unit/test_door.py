@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bundle_door import envoy, own_log
+from bundle_door import envoy, own_log, routes
 from bundle_door.answers import Answer, Refused
 from bundle_door.compression import compressed, decompressed, preferred
 from bundle_door.documents import documents
@@ -29,7 +29,18 @@ from bundle_door.inference import (
     raw_shape,
     varint,
 )
-from bundle_door.limits import Limits, Load
+from bundle_door.kserve import LogSettings
+from bundle_door.limits import (
+    MOST_ID,
+    MOST_NAME,
+    MOST_PARAMETERS,
+    MOST_TENSORS,
+    MOST_TEXT,
+    Limits,
+    Load,
+)
+from bundle_door.parsing import decoded
+from bundle_door.plain import top_of
 from bundle_door.requests import Request
 from bundle_door.routes import open_to_all
 from bundle_door.service import Service
@@ -149,6 +160,57 @@ def test_bad_json_is_refused(text: bytes, cause: str) -> None:
     with pytest.raises(Refused, match=cause) as refusal:
         message(text, len(text))
     assert refusal.value.status == 400
+
+
+MANY: dict[str, dict[str, Any]] = {
+    "inputs": {"inputs": [TENSOR] * (MOST_TENSORS + 1)},
+    "outputs": {"outputs": [{"name": "OUT"}] * (MOST_TENSORS + 1)},
+    "parameters": {"parameters": {str(n): n for n in range(MOST_PARAMETERS + 1)}},
+    "a long name": {"inputs": [TENSOR | {"name": "x" * (MOST_NAME + 1)}]},
+    "an output's long name": {"outputs": [{"name": "x" * (MOST_NAME + 1)}]},
+    "a parameter's long name": {"parameters": {"x" * (MOST_NAME + 1): 1}},
+    "a long text": {"parameters": {"a": "x" * (MOST_TEXT + 1)}},
+    "a long id": {"id": "x" * (MOST_ID + 1)},
+    "a priority below 0": {"parameters": {"priority": -1}},
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_how_much_a_request_may_name(name: str) -> None:
+    whole = json.dumps({"inputs": [TENSOR], **MANY[name]}).encode()
+    with pytest.raises(Refused) as refusal:
+        from_body("echo", "1", whole, len(whole), Limits())
+    assert refusal.value.status == 400
+
+
+def test_as_much_as_a_request_may_name() -> None:
+    name = "x" * MOST_NAME
+    whole, length = body(
+        *[TENSOR | {"name": name}] * MOST_TENSORS,
+        outputs=[{"name": name}] * MOST_TENSORS,
+        parameters={f"{n:{MOST_NAME}}": "x" * MOST_TEXT for n in range(MOST_PARAMETERS)},
+        id="x" * MOST_ID,
+    )
+    assert from_body("echo", "1", whole, length, Limits())
+
+
+def test_a_path_with_a_long_name() -> None:
+    route = routes.open_to_all(routes.VERSIONED, GET=routes.always(Answer()))
+    for path in (f"/v2/models/{'x' * 300}", f"/v2/models/x/versions/{'1' * 300}"):
+        with pytest.raises(Refused, match="has 300 characters; send 256 at most"):
+            routes.found([route], "GET", path)
+
+
+@pytest.mark.parametrize("value", [-1, 2**32])
+def test_a_setting_of_the_log_that_is_no_number_of_it(value: int) -> None:
+    with pytest.raises(Refused, match="Expected `int`"):
+        decoded(b'{"log_verbose_level": %d}' % value, LogSettings, "the request's JSON")
+
+
+@pytest.mark.parametrize("top", ["00001999999999999999999", "9" * 5000, "-1", "1e1", "²", ""])
+def test_a_number_of_labels_that_is_none(top: str) -> None:
+    with pytest.raises(Refused, match="is not a number of labels"):
+        top_of({"top": top})
 
 
 def test_large_json_is_refused_unread() -> None:
@@ -285,10 +347,10 @@ def test_without_an_admin_key_nothing_leads_to_admin_methods() -> None:
     open_ = json.dumps(envoy.config(ports, Path("/sockets"), Limits(), LOCAL, admin_key=None))
     keyed = json.dumps(envoy.config(ports, Path("/sockets"), Limits(), LOCAL, admin_key="the key"))
     assert "the key" in keyed
-    routes = envoy.grpc_routes(Limits(), None)
+    passed = envoy.grpc_routes(Limits(), None)
     for method in envoy.ADMIN_METHODS:
         assert method in open_
-        (route,) = [route for route in routes if route["match"].get("path") == method]
+        (route,) = [route for route in passed if route["match"].get("path") == method]
         assert "direct_response" in route
 
 
