@@ -15,7 +15,16 @@ from urllib.parse import unquote
 
 import grpc
 
-from bundle_door.http2 import CANCEL, REFUSED_STREAM, Connection, Pairs, Reset, Stream, encoded
+from bundle_door.http2 import (
+    CANCEL,
+    REFUSED_STREAM,
+    Connection,
+    Pairs,
+    Reset,
+    Stream,
+    Unreadable,
+    encoded,
+)
 
 # Before a message: whether it is compressed, and its length.
 PREFIX = struct.Struct(">?L")
@@ -69,6 +78,9 @@ class Calls:
         except Reset as reset:
             code = OF_RESET.get(reset.reason, grpc.StatusCode.INTERNAL)
             raise CallFailed(code, str(reset)) from None
+        except Unreadable as fault:
+            why = f"the answer cannot be read: {fault}"
+            raise CallFailed(grpc.StatusCode.INTERNAL, why) from None
         except OSError as fault:
             raise CallFailed(grpc.StatusCode.UNAVAILABLE, f"no connection: {fault}") from None
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import cast
 
-from hpack import Decoder
+from hpack import Decoder, HPACKError, OversizedHeaderListError
 from hpack.hpack import encode_integer
 
 # RFC 9113: kinds of frames, flags, settings, and reasons to end a stream.
@@ -28,6 +28,8 @@ REFUSED_STREAM, CANCEL = 7, 8
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 # Their numbers have 31 bits; a busy server comes to the end of them after months.
 MOST_STREAMS = (1 << 31) - 1
+# Of a block of fields.
+MOST_BLOCK = 1 << 16
 USUAL_WINDOW, USUAL_FRAME, LARGEST_WINDOW = (1 << 16) - 1, 1 << 14, (1 << 31) - 1
 # Of a frame: its length in three bytes, kind, flags, stream.
 HEAD = struct.Struct(">BHBBL")
@@ -43,6 +45,10 @@ class Reset(Exception):
     def __init__(self, reason: int) -> None:
         super().__init__(f"the stream was ended, for reason {reason}")
         self.reason = reason
+
+
+class Unreadable(Exception):
+    """The other end has sent fields that are too large, or none."""
 
 
 class Stream:
@@ -127,7 +133,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)
         # Without a table, each block of fields can be read by itself.
-        wanted = {TABLE_BYTES: 0, PUSH: 0, WINDOW_BYTES: LARGEST_WINDOW, LIST_BYTES: 1 << 16}
+        wanted = {TABLE_BYTES: 0, PUSH: 0, WINDOW_BYTES: LARGEST_WINDOW, LIST_BYTES: MOST_BLOCK}
         settings = b"".join(SETTING.pack(*each) for each in wanted.items())
         self._transport.write(PREFACE + frame(SETTINGS, 0, 0, settings))
         self._take_more(LARGEST_WINDOW - USUAL_WINDOW)
@@ -181,11 +187,18 @@ class Connection(asyncio.Protocol):
 
     def _fields(self, flags: int, number: int, block: bytes) -> None:
         refuse(flags, PADDED | PRIORITY)
+        block = block[: MOST_BLOCK + 1]  # which is too large already
         self._block = b"" if flags & END_HEADERS else block
         if self._block:
             return
         if stream := self._streams.get(number):
-            stream.fields.update(decoded(block))
+            try:
+                stream.fields.update(decoded(block))
+            except HPACKError as fault:
+                # Of this stream alone: without a table no block depends on another.
+                self.cancel(stream)
+                stream.end(Unreadable(str(fault)))
+                return
             if self._block_ends:
                 self._answered(stream)
 
@@ -261,4 +274,6 @@ def _text(text: str) -> bytes:
 @functools.lru_cache(64)
 def decoded(block: bytes) -> dict[str, str]:
     """Nearly all answers have the same."""
+    if len(block) > MOST_BLOCK:
+        raise OversizedHeaderListError(f"the fields have more than {MOST_BLOCK} bytes")
     return {str(name): str(value) for name, value in Decoder().decode(block)}

@@ -17,6 +17,7 @@ from bundle_door.calls import CallFailed, Calls
 from bundle_door.http2 import MOST_STREAMS
 
 ECHO, SLOW, BROKEN = "/test/Echo", "/test/Slow", "/test/Broken"
+HUGE = "/test/Huge"
 LONG = "why not? 100% é " * 2000
 
 
@@ -44,11 +45,15 @@ class Server:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, LONG)
         return b""
 
+    async def huge(self, message: bytes, context: Any) -> bytes:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, len(message) * "x")
+        return b""
+
     @asynccontextmanager
     async def at(self, socket: Path) -> AsyncIterator[grpc.aio.Server]:
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(getattr(self, name.lower()))
-            for name in ("Echo", "Slow", "Broken")
+            for name in ("Echo", "Slow", "Broken", "Huge")
         }
         unbounded = [("grpc.max_receive_message_length", -1), ("grpc.max_metadata_size", 1 << 20)]
         made = grpc.aio.server(options=unbounded)
@@ -129,6 +134,21 @@ def test_an_error_has_its_status_and_all_of_its_message(tmp_path: Path) -> None:
             await calls.call("/test/Nothing", [b"x"], 60)
         assert failed.value.code == grpc.StatusCode.UNIMPLEMENTED
         assert await calls.call(ECHO, [b"x"], 60) == b"x"
+
+    served(check, tmp_path)
+
+
+@pytest.mark.parametrize("size", [66_000, 1_000_000])
+def test_a_header_that_is_too_large_fails_its_own_call(tmp_path: Path, size: int) -> None:
+    async def check(server: Server, calls: Calls, socket: Path) -> None:
+        other = asyncio.create_task(calls.call(SLOW, [b"other"], 60))
+        await server.asked.wait()
+        for _ in range(3):
+            with pytest.raises(CallFailed, match="cannot be read") as failed:
+                await calls.call(HUGE, [bytes(size)], 60)
+            assert failed.value.code == grpc.StatusCode.INTERNAL
+        server.go_on.set()
+        assert await other == b"other"
 
     served(check, tmp_path)
 
