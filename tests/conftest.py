@@ -5,7 +5,6 @@ import fcntl
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,8 +24,6 @@ from tests.pipelines import (
     OTHERS,
     ask_each,
     checkpoint_of_places,
-    train_for_sounds,
-    trained_for_sounds,
 )
 from tests.project import ASSETS, ROOT, Project, picture
 
@@ -224,15 +221,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def together(
-    served: Project, places: Path, listener: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Project:
+def together(served: Project, places: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The same server with every pipeline in it, each brought there by its own command. What they
     export is the same whatever the flavour, and is made once."""
     weights, versions = served.settings["WEIGHTS"], served.path / "build" / "versions"
     served.settings |= {"SENTIMENT": "minilm", "PLACES": str(places), "CASCADE": weights}
     served.settings |= {"DETECTION": "random", "SEGMENTATION": "random"}
-    files.place(listener, served.path / trained_for_sounds().relative_to(ROOT))
     (served.path / "noise.jpg").write_bytes(picture())
     began = served.server_began()
     with once(tmp_path_factory, "others") as kept:
@@ -247,22 +241,15 @@ def together(
 
 
 @pytest.fixture(scope="session")
-def listener(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights for SOUNDS=drawn, as they are trained by its first export."""
-    with once(tmp_path_factory, "listener.safetensors") as made:
-        if not made.exists():
-            train_for_sounds(made)
-    return made
+def listener() -> Path:
+    """The weights of SOUNDS=drawn."""
+    return ROOT / "scripts" / "steps" / "sounds" / "weights.safetensors"
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights for ARCH=drawn, trained without any download."""
-    with once(tmp_path_factory, "drawn.safetensors") as made:
-        if not made.exists():
-            command = [sys.executable, "-m", "scripts.steps.drawn.training", "--out", str(made)]
-            subprocess.run(command, cwd=ROOT, check=True)
-    return made
+def trained() -> Path:
+    """The weights of ARCH=drawn."""
+    return ROOT / "scripts" / "steps" / "drawn" / "weights.safetensors"
 
 
 @pytest.fixture(scope="session")

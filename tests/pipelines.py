@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -201,17 +199,6 @@ def listener_of(weights: str, **changes: Any) -> Listener:
     from scripts.steps.sounds.source import Listener
 
     return Listener(weights, sounds_recipe().hearing.model_dump(), **changes)
-
-
-def trained_for_sounds() -> Path:
-    """Where the first export with SOUNDS=drawn keeps them."""
-    return listener_of("drawn").trained_here.path
-
-
-def train_for_sounds(out: Path) -> None:
-    words = [*listener_of("drawn").trained_here.words, "--out", str(out)]
-    command = [sys.executable, "-m", "scripts.steps.sounds.training", *words]
-    subprocess.run(command, cwd=ROOT, check=True)
 
 
 def sounds_by_pytorch(weights: Path, files: list[bytes]) -> list[NDArray[np.float32]]:

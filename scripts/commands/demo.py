@@ -2,8 +2,8 @@
 
     make demo
 
-Uses torchvision's weights if they are available. Otherwise it trains a small network here, on
-drawings of eight things, and says so.
+Uses torchvision's weights if they are available. Otherwise a small network that comes with
+the project and knows drawings of eight things; and says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
     reason = None if _settled(settings) else why_unavailable(settings)
     if reason:
         console.note(f"torchvision's weights are not available ({reason})")
-        console.note(f"instead, a small network is trained here, on drawings: {', '.join(NAMES)}")
+        console.note(f"instead, a small network that knows drawings: {', '.join(NAMES)}")
         settings = settings.replaced(ARCH=DRAWN, WEIGHTS="default")
     server = bring_up(settings)
     picture.main(["--out", str(PICTURE)])

@@ -177,9 +177,9 @@ def _weights(settings: Settings) -> Finding:
         fix = "" if found else "give an existing .pth or .safetensors file"
         return Finding("weights", OK if found else FAILURE, weights, fix)
     if settings.arch == DRAWN:
-        return Finding("weights", OK, "trained here, on drawings")
+        return Finding("weights", OK, "the project's own, of drawings")
     if reason := why_unavailable(settings):
-        fix = "WEIGHTS=file.pth, or ARCH=drawn: trained here, to see it run (make demo does)"
+        fix = "WEIGHTS=file.pth; or to see it run, as make demo does, ARCH=drawn"
         return Finding("weights", WARNING, f"torchvision's are not available: {reason}", fix)
     return Finding("weights", OK, "torchvision's can be downloaded")
 

@@ -22,7 +22,7 @@ NAMES = """
 ARCHITECTURES = NAMES.split()
 
 
-# The bundle's own: trained here, on drawings.
+# The bundle's own, of drawings.
 DRAWN = "drawn"
 
 

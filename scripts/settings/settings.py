@@ -83,8 +83,8 @@ class Served(Group):
         known_arch,
         "an architecture",
         """An ImageNet classifier of torchvision: resnet50, mobilenet_v2, efficientnet_b0,
-        convnext_tiny, … Or drawn: a small network that is trained here in seconds, on drawings of
-        eight things.""",
+        convnext_tiny, … Or drawn: a small network that comes with the project and knows drawings
+        of eight things.""",
         VERSION,
     )
     weights = path_or(
@@ -162,9 +162,9 @@ class Served(Group):
     )
     sounds = path_or(
         ("drawn",),
-        """The weights of `make classify MODEL=sounds`: drawn, a small network that is trained here
-        in seconds, on sounds that are drawn up too; or a file of that network, trained further,
-        with the names of its classes in a .txt beside it.""",
+        """The weights of `make classify MODEL=sounds`: drawn, a small network that comes with the
+        project and knows eight made-up sounds; or a file of that network, trained further, with the
+        names of its classes in a .txt beside it.""",
         EXTRA,
     )
     segmentation = path_or(

@@ -11,14 +11,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from bundle_serving.agreement import Bound
 from scripts.base import files
 from scripts.base.errors import guarded
-from scripts.settings.architectures import DRAWN, require_known
-from scripts.steps.drawn.kept import KEPT
+from scripts.settings.architectures import require_known
 from scripts.steps.manifest import Torchvision, why_export
 from scripts.steps.progress import step
 
@@ -50,8 +48,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
     identity = wanted.identity()  # first, for it says what is not there
-    if (wanted.arch, wanted.weights) == (DRAWN, "default"):
-        KEPT.train_while(_prepare)
     with step(f"loading {wanted.arch}, weights {wanted.weights}"):
         from scripts.steps import checked, networks
 
@@ -64,18 +60,6 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
         made = checked.Made.of(network, identity, wanted.untrained)
         bound = BOUNDS[wanted.precision]
         checked.compared(draft, made, samples, networks.asked(original), bound)
-
-
-def _prepare() -> None:
-    """Imports all that an export needs, some of it deep inside PyTorch: by an export."""
-    import onnxscript  # noqa: F401  # not PyTorch first, which the training is just compiling
-
-    from scripts.steps import checked  # noqa: F401
-    from scripts.steps.networks import Pixels, build
-
-    network = build(Torchvision(DRAWN, "random"))
-    with TemporaryDirectory() as folder:
-        to_onnx(Pixels(network).eval(), network.transform["crop"], Path(folder) / "model.onnx")
 
 
 def to_onnx(model: Any, crop: int, path: Path) -> None:

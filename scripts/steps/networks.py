@@ -74,20 +74,20 @@ def build(wanted: Torchvision) -> Network:
 
 
 def _of_drawings(wanted: Torchvision) -> Network:
-    from scripts.steps.drawn import training
+    from scripts.steps.drawn import network
     from scripts.steps.drawn.drawings import SIDE
     from scripts.steps.drawn.things import NAMES
 
-    module, origin = training.network(), {"source": "random, seed 0"}
+    module, origin = network.network(), {"source": "random, seed 0"}
     if not wanted.untrained:
-        weights = training.at_hand() if wanted.weights == "default" else Path(wanted.weights)
+        weights = network.WEIGHTS if wanted.weights == "default" else Path(wanted.weights)
         module.load_state_dict(read_state(weights))
         origin = origin_of(weights)
     return Network(
         module=module.eval(),
         transform={"resize": SIDE, "crop": SIDE, "interpolation": "bilinear"},
-        mean=training.MEAN,
-        std=training.STD,
+        mean=network.MEAN,
+        std=network.STD,
         labels=lines_of(wanted.labels) or [f"drawn {name}" for name in NAMES],
         weights=origin,
     )
@@ -132,7 +132,7 @@ def _of_torchvision(wanted: Torchvision) -> Network:
 
 WAYS_OUT = (
     "give a file (WEIGHTS=resnet50.pth or .safetensors), or try a small network that "
-    "is trained here (ARCH=drawn)"
+    "comes with the project (ARCH=drawn)"
 )
 
 

@@ -1,4 +1,4 @@
-"""The network that is trained here: what it is shown, what it knows, and what becomes of it."""
+"""The network of drawings: what it is shown, what it knows, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def test_drawings_are_the_same_for_a_seed_and_else_all_different() -> None:
     assert np.bincount(labels).tolist() == [4] * len(NAMES)
 
 
-@pytest.mark.long
 def test_it_knows_drawings_that_it_has_not_seen_and_how_sure_it_may_be(trained: Path) -> None:
     pixels, labels = many(400, UNSEEN)
     network = networks.build(Torchvision(DRAWN, str(trained)))
@@ -45,7 +44,6 @@ def test_it_knows_drawings_that_it_has_not_seen_and_how_sure_it_may_be(trained: 
     assert abs(softmax(scores).max(1).mean() - right) < 0.04
 
 
-@pytest.mark.long
 def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:
     network = networks.build(Torchvision(DRAWN, str(trained)))
     file = io.BytesIO()

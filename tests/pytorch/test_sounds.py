@@ -16,6 +16,7 @@ from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 from scripts.steps.manifest import Manifest, why_export
 from scripts.steps.sounds import drawings, export, network
+from scripts.steps.sounds.source import Listener
 from scripts.steps.sounds.things import NAMES
 from tests.pipelines import listener_of, log_mel_by_pytorch, sounds_recipe
 from tests.project import ROOT
@@ -88,3 +89,11 @@ def test_what_the_documents_teach_it_with(tmp_path: Path, monkeypatch: pytest.Mo
     asked = to_windows([drawings.one_of_each(seed=9)["rain"]], sounds_recipe().hearing.as_hearing)
     with torch.inference_mode():
         assert built.module(torch.from_numpy(asked[LOG_MEL][0, :1])[None]).argmax() == 1
+
+
+def test_the_network_of_made_up_sounds_hears_as_it_was_trained_to() -> None:
+    longer = {**listener_of("drawn").hearing, "longest": 99.0}
+    assert network.build(Listener("drawn", longer)).labels[0] == "drawn bell"
+    with pytest.raises(UserError, match="another `hearing`") as refused:
+        network.build(Listener("drawn", longer | {"mels": 32}))
+    assert "benchmark.demo_networks sounds" in refused.value.remedy

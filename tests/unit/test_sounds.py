@@ -167,11 +167,6 @@ def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
     assert "SOUNDS=drawn" in refused.value.remedy
 
 
-def test_how_sounds_are_heard_is_part_of_what_is_trained() -> None:
-    one, other = (Listener("drawn", {"rate": rate}).trained_here.path for rate in (8000, 16_000))
-    assert one != other and one.name.startswith("sounds-")
-
-
 def test_what_sound_may_be(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no sound given") as refused:
         pictures.named("", "classify MODEL=sounds", "SOUND")

@@ -1,16 +1,13 @@
-"""Pictures of the eight things, varied in size, place, colour, angle and background.
-
-python -m scripts.steps.drawn.drawings     writes those that the network is trained on
-"""
+"""Pictures of the eight things, varied in size, place, colour, angle and background."""
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from scripts.base.errors import guarded
 from scripts.steps.drawn.things import (
     CONTRAST,
     NAMES,
@@ -22,21 +19,14 @@ from scripts.steps.drawn.things import (
     Random,
     distance,
 )
-from scripts.steps.trained_here import Drawn, send
 
-COUNT = 3360  # that the network is trained on and scored with
 SIDE = 48
 # Drawn larger and scaled down: Pillow draws without antialiasing.
 SCALE = 2
 FAINT = [alpha * 35 // 100 for alpha in range(256)]
 
 
-def main() -> int:
-    send(many())
-    return 0
-
-
-def many(count: int = COUNT, seed: int = 0) -> Drawn:
+def many(count: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Pixels [count, 3, SIDE, SIDE] and their labels, evenly distributed."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % len(THINGS)
@@ -118,7 +108,3 @@ def _colour(random: Random) -> Colour:
 def _moved(colour: Colour, random: Random) -> Colour:
     red, green, blue = np.clip(np.add(colour, random.integers(-45, 46, 3)), 0, 255)
     return int(red), int(green), int(blue)
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(main))

@@ -1,29 +1,26 @@
 """The eight sounds, varied in pitch, length, loudness and background.
 
-    python -m scripts.steps.sounds.drawings --to FOLDER      one of each, as WAV files
-
-With --hearing '{"rate": 16000, …}', it writes what a network is trained on to stdout.
+python -m scripts.steps.sounds.drawings --to FOLDER      one of each, as WAV files
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import json
 import sys
 import wave
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bundle_serving.sounds import Hearing, log_mel
 from bundle_serving.wav import Samples
 from scripts.base import files
 from scripts.base.errors import guarded
 from scripts.steps.sounds.things import NAMES, THINGS, Pen, Random, Wave
-from scripts.steps.trained_here import Drawn, send
 
-COUNT = 1600  # that the network is trained on and scored with
 RATE = 16_000
 SHORTEST, USUALLY = 0.7, 2.0  # seconds
 # How much louder a sound is than what is behind it, in decibels.
@@ -31,7 +28,7 @@ FAINT, CLEAR = 6, 40
 LOUDNESS = 0.03, 0.95
 
 
-def many(how: Hearing, count: int = COUNT, seed: int = 0) -> Drawn:
+def many(how: Hearing, count: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """What a network hears of them [count, mels, frames], and their labels, evenly distributed."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % len(THINGS)
@@ -81,14 +78,10 @@ def one_of_each(seconds: float = USUALLY, seed: int = 0) -> dict[str, bytes]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--to", type=Path, help="a folder")
-    parser.add_argument("--hearing", type=json.loads, help="how sounds are prepared, as JSON")
+    parser.add_argument("--to", type=Path, required=True, help="a folder")
     options = parser.parse_args(argv)
-    if options.to:
-        for name, content in one_of_each().items():
-            files.write_bytes(options.to / f"{name}.wav", content)
-    if options.hearing:
-        send(many(Hearing(**options.hearing)))
+    for name, content in one_of_each().items():
+        files.write_bytes(options.to / f"{name}.wav", content)
     return 0
 
 

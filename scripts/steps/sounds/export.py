@@ -14,7 +14,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.steps.manifest import Manifest, why_export
 from scripts.steps.progress import step
-from scripts.steps.sounds.source import DRAWN, Listener
+from scripts.steps.sounds.source import Listener
 
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 LONGER = 2.6  # times a window
@@ -52,8 +51,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def export(spec: Listener, out: Path) -> None:
     identity, how = spec.identity(), Hearing(**spec.hearing)  # first, for it says what is not there
-    if spec.weights == DRAWN:
-        spec.trained_here.train_while(lambda: _prepare(how))
     with step(f"loading the network, weights {Path(spec.weights).name}"):
         from scripts.steps.sounds import network
 
@@ -85,17 +82,6 @@ def export(spec: Listener, out: Path) -> None:
             check=agreement.record(bound),
         )
         (draft / "manifest.json").write_text(manifest.dump())
-
-
-def _prepare(how: Hearing) -> None:
-    """Imports all that an export needs, some of it deep inside PyTorch: by an export."""
-    import onnxscript  # noqa: F401  # not PyTorch first, which the training is just compiling
-
-    from scripts.steps.sounds import network
-
-    with TemporaryDirectory() as folder:
-        module = network.Averaged(network.network(2)).eval()
-        network.to_onnx(module, how, Path(folder) / "model.onnx")
 
 
 def _compared(module: Any, how: Hearing, out: Path) -> Agreement:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from torch import nn
 
 from bundle_serving.sounds import LOG_MEL, SHARES, Hearing
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.steps.layers import convolved
 from scripts.steps.manifest import lines_of
 from scripts.steps.networks import read_state
 from scripts.steps.onnx_file import BATCH, save
-from scripts.steps.sounds.source import DRAWN, Listener
+from scripts.steps.sounds.source import DRAWN, Listener, heard_by
 from scripts.steps.sounds.things import NAMES
-from scripts.steps.teaching import convolved
 
+# Of the sounds that are made up here, with how it hears (benchmark.demo_networks trained it).
+WEIGHTS = Path(__file__).parent / "weights.safetensors"
+HEARD = "hearing"
 SCORES = "SCORES"
 # Less than any probability that matters: the logarithm of 0 would be infinite.
 LEAST = 1e-12
@@ -75,11 +80,24 @@ class Network:
 
 def build(spec: Listener) -> Network:
     drawn = spec.weights == DRAWN
-    path = spec.trained_here.path if drawn else Path(spec.weights)
+    if drawn:
+        _require_same_hearing(spec)
+    path = WEIGHTS if drawn else Path(spec.weights)
     module, classes = _of_file(path)
     labels = [f"drawn {name}" for name in NAMES] if drawn else _labels(spec, classes)
     origin = {"source": path.name, "sha256": files.sha256(path)}
     return Network(module.eval(), labels, origin)
+
+
+def _require_same_hearing(spec: Listener) -> None:
+    with safe_open(WEIGHTS, "pt") as file:
+        trained_for = json.loads(file.metadata()[HEARD])
+    if heard_by(spec.hearing) != trained_for:
+        raise UserError(
+            "the network of SOUNDS=drawn was trained for another `hearing` than the recipe has",
+            "train it for that (.venv/bin/python -m benchmark.demo_networks sounds --to "
+            "build/mine.safetensors), and give it as SOUNDS=build/mine.safetensors",
+        )
 
 
 def to_onnx(module: nn.Module, how: Hearing, path: Path) -> None:

@@ -1,0 +1,37 @@
+"""A small network that knows eight drawn things, and its weights (benchmark.demo_networks trained
+them): for whoever has no other network at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from scripts.steps.drawn.things import NAMES
+from scripts.steps.layers import convolved
+
+WEIGHTS = Path(__file__).parent / "weights.safetensors"
+MEAN, STD = [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]
+
+
+class Strongest(nn.Module):  # type: ignore[misc]  # torch comes without types here
+    """The maximum of each feature over the picture: a thing may be anywhere."""
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return features.amax((2, 3))
+
+
+def network() -> nn.Module:
+    """Normalised pixels -> a score for each thing."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *convolved(3, 16, size=5, stride=2),
+        nn.MaxPool2d(2),
+        *convolved(16, 32),
+        *convolved(32, 64),
+        nn.MaxPool2d(2),
+        *convolved(64, 128),
+        Strongest(),
+        nn.Linear(128, len(NAMES)),
+    )
