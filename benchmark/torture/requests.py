@@ -108,6 +108,65 @@ def attacks(target: Target) -> dict[str, Hostile]:
         "a gigabyte": request(413, bytes(1 << 20), {"Content-Length": str(2**30)}),
         "chunks without end": request(413, bytes(150_000_000), chunk=1 << 20),
         "a name that points here": request(403, asked(), {"Host": "rebound.example.org"}),
+        **_too_many(target),
+        **_forms(target.model),
+    }
+
+
+def _too_many(target: Target) -> dict[str, Hostile]:
+    """More than a request may name, and names that Triton would repeat in an answer's header."""
+    long, many = "x" * 66_000, 40_000
+    tensor = {**target.tensor, "data": []}
+    bodies: dict[str, dict[str, Any]] = {
+        "40,000 inputs": {"inputs": [tensor] * many},
+        "40,000 outputs": {"outputs": [{"name": "OUT"}] * many},
+        "40,000 parameters": {"parameters": {f"p{number}": number for number in range(many)}},
+        "an input's long name": {"inputs": [{**tensor, "name": long}]},
+        "an output's long name": {"outputs": [{"name": long}]},
+        "a parameter's long name": {"parameters": {long: 1}},
+        "a parameter's long text": {"parameters": {"sequence_id": long}},
+        "a long id": {"id": long},
+        "a priority below 0": {"parameters": {"priority": -1}},
+    }
+    path, top = f"/v2/models/{long[:30_000]}/infer", "00001999999999999999999"
+    return {
+        "a model's long name": Hostile(400, target.asked(), path=path),
+        "a long number": Hostile(400, b"x", path=f"/classify?model={target.model}&top={top}"),
+        **{
+            name: target.request(400, json.dumps({"inputs": [target.tensor], **body}).encode())
+            for name, body in bodies.items()
+        },
+    }
+
+
+@cache
+def _forms(model: str) -> dict[str, Hostile]:
+    """Of which each byte wants to be looked at."""
+    field = b'--b\r\nContent-Disposition: form-data; name="f"\r\n\r\n\r\n'
+    file = field[:-6] + b'; filename="a"\r\n\r\n'
+    bodies = {
+        "fields": (413, field * 100_000),
+        "fields of no headers": (413, b"--b\r\n\r\n\r\n" * 500_000),
+        "a large field": (413, field[:-2] + bytes(5_000_000) + b"\r\n--b--"),
+        "headers": (400, b"--b\r\n" + b"a: b\r\n" * 1_000_000),
+        "one header": (400, b"--b\r\na: " + b'"\\' * 2_500_000),
+        "boundaries in a file": (400, file + b"\r\n--bX" * 700_000),
+        "no end": (400, file + b"\r\n--" * 1_000_000),
+    }
+    kind, path = {"Content-Type": "multipart/form-data; boundary=b"}, f"/classify?model={model}"
+    packed = {
+        "gzip": gzip.compress(field * 1_000_000),
+        "deflate": zlib.compress(field * 1_000_000),
+    }
+    return {
+        **{
+            f"a form: {what}": Hostile(status, body, kind, path)
+            for what, (status, body) in bodies.items()
+        },
+        **{
+            f"a form in {coding}": Hostile(413, body, {**kind, "Content-Encoding": coding}, path)
+            for coding, body in packed.items()
+        },
     }
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from bundle_door.answers import Refused
-from bundle_door.limits import too_large
+from bundle_door.limits import CLEAR_ANYWAY, MOST_RATIO, too_large
 
 # zlib's window bits: with gzip's header, with its own.
 WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-# Decompressed at most this much at a time, so that memory is bounded by the limit.
+# At most this much at a time: memory is bounded by the limit, and others are served meanwhile.
 STEP = 1 << 20
 
 CODING = re.compile(r"([\w!#$%&'*+.^`|~-]+)(?:\s*;\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?))?", re.A)
 
 
-def decompressed(chunks: Iterable[bytes], encoding: str, limit: int) -> Iterator[bytes]:
-    """The decompressed body in steps; refused as soon as it exceeds `limit`."""
+def decompressed(chunks: Sequence[bytes], encoding: str, limit: int) -> Iterator[bytes]:
+    """The decompressed body in steps; refused as soon as it exceeds `limit`, or what its compressed
+    size allows."""
     if encoding not in WINDOWS:
         raise Refused(
             415,
@@ -26,11 +27,18 @@ def decompressed(chunks: Iterable[bytes], encoding: str, limit: int) -> Iterator
             {"accept-encoding": "gzip, deflate"},
         )
     stream = zlib.decompressobj(WINDOWS[encoding])
+    allowed = max(CLEAR_ANYWAY, MOST_RATIO * sum(map(len, chunks)))
     size = 0
     for chunk in chunks:
         for clear in _steps(stream, chunk, encoding):
             if (size := size + len(clear)) > limit:
                 raise too_large(limit)
+            if size > allowed:
+                raise Refused(
+                    413,
+                    f"the {encoding} body holds more than {MOST_RATIO} times its own size; send it"
+                    " as it is",
+                )
             yield clear
     if not stream.eof:
         raise Refused(400, f"the {encoding} body is truncated")
@@ -66,6 +74,9 @@ def preferred(accepted: str) -> str | None:
     return max(known, key=lambda name: weights[name], default=None)
 
 
-def compressed(body: bytes, encoding: str) -> bytes:
+def compressed(body: bytes, encoding: str) -> Iterator[bytes]:
+    """In steps."""
     stream = zlib.compressobj(wbits=WINDOWS[encoding])
-    return stream.compress(body) + stream.flush()
+    for start in range(0, len(body), STEP):
+        yield stream.compress(body[start : start + STEP])
+    yield stream.flush()

@@ -101,7 +101,7 @@ def from_body(
 def from_raw(
     model: str,
     version: str,
-    chunks: Sequence[bytes],
+    chunks: Sequence[bytes | memoryview],
     signature: Signature,
     outputs: Sequence[pb.ModelInferRequest.InferRequestedOutputTensor] = (),
     request_id: str = "",

@@ -16,6 +16,15 @@ MOST_NAME = 256  # characters: of a model, version, tensor, parameter or region
 MOST_ID = 128
 MOST_TEXT = 4000  # characters of a parameter's value
 
+# Of a form, besides its files; and of each part of it.
+MOST_FIELDS = 32
+MOST_FIELD_BYTES = 64_000
+MOST_PART_HEADERS = 8_000
+# What a compressed body may hold for each byte of it, and what it may hold anyway. Texts and pixels
+# have up to 20 for each, nothing but zeros a thousand.
+MOST_RATIO = 100
+CLEAR_ANYWAY = 4 * MEGABYTE
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -14,7 +14,7 @@ from typing import Any
 
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.inference import Signature, classes_of, from_raw, values
-from bundle_door.limits import Limits
+from bundle_door.limits import MOST_NAME, Limits
 from bundle_door.multipart import File, files
 from bundle_door.requests import Request
 from bundle_door.steps import Followed, Steps
@@ -24,6 +24,8 @@ from bundle_serving import PIPELINE
 
 SENTIMENT = "sentiment_ensemble"
 MOST_LABELS = 1000
+# A parameter: 1, and the answer has the times of its steps.
+TIMINGS = "timings"
 
 Named = Mapping[str, str]
 Labels = list[dict[str, Any]]
@@ -38,9 +40,10 @@ class PlainQuestions:
     async def classify(self, request: Request, named: Named) -> Answer:
         """What a picture shows; with several pictures, each has its labels or its own error."""
         try:
+            check_query(request.query, "top", "model", TIMINGS)
             top, model = top_of(request.query), request.query.get("model", PIPELINE)
             form = request.headers.get("content-type", "").startswith("multipart/")
-            sent = self._files(request) if form else [File("", request.chunks)]
+            sent = await self._files(request) if form else [File("", request.chunks)]
             signature = await self._triton.signature(model, "")
             check_takes_pictures(model, signature)
         except Refused as refused:
@@ -57,6 +60,7 @@ class PlainQuestions:
     async def sentiment(self, request: Request, named: Named) -> Answer:
         """The sentiment of a text."""
         try:
+            check_query(request.query, TIMINGS)
             check_not_empty(request.chunks)
             signature = await self._triton.signature(SENTIMENT, "")
             with self._steps.following() as followed:
@@ -68,8 +72,8 @@ class PlainQuestions:
         except Refused as refused:
             return explained(refused)
 
-    def _files(self, request: Request) -> list[File]:
-        sent = files(request.chunks, request.headers["content-type"], self._limits.pictures)
+    async def _files(self, request: Request) -> list[File]:
+        sent = await files(request.chunks, request.headers["content-type"], self._limits.pictures)
         if not sent:
             raise Refused(400, "the form has no files; send some: curl -F file=@photo.jpg")
         return sent
@@ -79,7 +83,7 @@ class PlainQuestions:
         request: Request,
         model: str,
         signature: Signature,
-        content: Sequence[bytes],
+        content: Sequence[bytes | memoryview],
         top: int,
         request_id: str = "",
     ) -> Labels | Refused:
@@ -94,6 +98,17 @@ class PlainQuestions:
             return refused
 
 
+def check_query(query: Mapping[str, str], *known: str) -> None:
+    """What is misspelt would otherwise be left out without a word."""
+    for name, value in query.items():
+        if name not in known:
+            raise Refused(
+                400, f"{name[:50]} is not a parameter of this; known are {', '.join(known)}"
+            )
+        if len(value) > MOST_NAME:
+            raise Refused(400, f"{name} has {len(value)} characters; send {MOST_NAME} at most")
+
+
 def top_of(query: Mapping[str, str]) -> int:
     text = query.get("top", "5")
     if not (re.fullmatch("[0-9]{1,4}", text) and 1 <= int(text) <= MOST_LABELS):
@@ -101,7 +116,7 @@ def top_of(query: Mapping[str, str]) -> int:
     return int(text)
 
 
-def check_not_empty(content: Sequence[bytes]) -> None:
+def check_not_empty(content: Sequence[bytes | memoryview]) -> None:
     if not any(content):
         raise Refused(400, "the body is empty; send a file: curl --data-binary @photo.jpg")
 
@@ -130,7 +145,7 @@ async def timed(content: dict[str, Any], request: Request, followed: Followed) -
     await asyncio.sleep(0)
     timeline = Timeline(request, followed.reports)
     timeline.note(request.note)
-    if request.query.get("timings") == "1":
+    if request.query.get(TIMINGS) == "1":
         content = {**content, "timings": timeline.as_json()}
     return as_json(content, headers=timeline.header())
 

@@ -86,14 +86,14 @@ class Service:
                 method,
                 incoming.path,
                 headers,
-                dict(parse_qsl(incoming.query)) if incoming.query else {},
+                dict(parse_qsl(incoming.query, keep_blank_values=True)) if incoming.query else {},
                 chunks,
                 arrived,
                 time.monotonic_ns(),
                 note,
             )
             answer = await handler(request, named)
-        return encoded(answer, encoding) if encoding else answer
+        return await encoded(answer, encoding) if encoding else answer
 
     def _cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """For browsers: pages from these origins may send requests and read the answers."""
@@ -159,8 +159,12 @@ async def received(body: Body, limit: int, share: Share) -> list[bytes]:
     return chunks
 
 
-def encoded(answer: Answer, encoding: str) -> Answer:
+async def encoded(answer: Answer, encoding: str) -> Answer:
     if not answer.body:
         return answer
+    pieces = []
+    for piece in compressed(answer.body, encoding):
+        pieces.append(piece)
+        await asyncio.sleep(0)
     headers = {**answer.headers, "content-encoding": encoding}
-    return Answer(compressed(answer.body, encoding), answer.status, headers)
+    return Answer(b"".join(pieces), answer.status, headers)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import grpc
@@ -39,14 +41,36 @@ def memory(server: Behind) -> int:
     return sum(process.memory_full_info().uss for process in processes(server))
 
 
+GOOD = ("POST", "/v2/models/picture/infer", JPEG, RAW)
+
+
+@contextmanager
+def bystander(server: Behind) -> Iterator[None]:
+    """Asks meanwhile, and is answered each time."""
+    done, statuses = threading.Event(), []
+
+    def ask() -> None:
+        while not done.wait(0.02):
+            statuses.append(server.ask(*GOOD)[0])
+
+    with ThreadPoolExecutor(1) as thread:
+        asking = thread.submit(ask)
+        try:
+            yield
+        finally:
+            done.set()
+        asking.result()
+    assert {*statuses} <= {200}
+
+
 @contextmanager
 def unharmed(server: Behind) -> Iterator[None]:
     """The same processes live on, answer, and hold no more than before."""
-    good = ("POST", "/v2/models/picture/infer", JPEG, RAW)
-    assert server.ask(*good)[0] == 200
+    assert server.ask(*GOOD)[0] == 200
     before, pids = memory(server), [process.pid for process in processes(server)]
-    yield
-    assert server.ask(*good)[0] == 200
+    with bystander(server):
+        yield
+    assert server.ask(*GOOD)[0] == 200
     assert [process.pid for process in processes(server)] == pids
     wait_until(lambda: memory(server) < before + KEPT_BYTES, "memory to come back")
 

@@ -70,6 +70,9 @@ def test_good_and_bad_pictures_in_one_request(server: Behind, files: dict[str, P
         (MODEL, ["--data", "x", "-H", "Content-Type: multipart/form-data"], 400, "the form's"),
         (MODEL + "&top=0", ["--data-binary", "@low.jpg"], 400, "top=0 is not a number of labels"),
         (MODEL + "&top=many", ["--data-binary", "@low.jpg"], 400, "top=many is not a number"),
+        (MODEL + "&topp=3", ["--data-binary", "@low.jpg"], 400, "topp is not a parameter of this"),
+        (MODEL + "&top", ["--data-binary", "@low.jpg"], 400, "top= is not a number"),
+        (f"model={'x' * 300}", ["--data-binary", "@low.jpg"], 400, "model has 300 characters"),
         ("model=text", ["--data-binary", "@low.jpg"], 400, "text does not accept picture files"),
         ("model=none", ["--data-binary", "@low.jpg"], 404, "Request for unknown model"),
     ],
@@ -93,6 +96,11 @@ def test_refusals_have_cause_and_remedy(
 def test_sentiment_where_it_is_not_served(server: Behind) -> None:
     status, answer = curl(server, "sentiment", "--data", "What a day!")
     assert status == 404 and "sentiment_ensemble" in answer["error"]["cause"]
+
+
+def test_a_parameter_that_sentiment_does_not_have(server: Behind) -> None:
+    status, answer = curl(server, "sentiment?top=3", "--data", "What a day!")
+    assert status == 400 and answer["error"]["remedy"] == "known are timings"
 
 
 def test_what_is_described_is_there(server: Behind) -> None:

@@ -7,6 +7,7 @@ import gc
 import gzip
 import json
 import math
+import random
 import weakref
 import zlib
 from collections.abc import Mapping
@@ -39,11 +40,12 @@ from bundle_door.limits import (
     Limits,
     Load,
 )
+from bundle_door.multipart import files
 from bundle_door.parsing import decoded
 from bundle_door.plain import top_of
 from bundle_door.requests import Request
 from bundle_door.routes import open_to_all
-from bundle_door.service import Service
+from bundle_door.service import Service, encoded
 from bundle_door.triton import joined
 from bundle_serving.exposure import Exposure
 from bundle_serving.kserve import pb
@@ -286,15 +288,26 @@ def test_an_answer_as_json_and_as_binary() -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_compressed_bodies_are_bounded(encoding: str) -> None:
-    bomb = compressed(bytes(5_000_000), encoding)
-    assert len(b"".join(decompressed([bomb], encoding, 5_000_000))) == 5_000_000
+    bomb = b"".join(compressed(bytes(3_000_000), encoding))
+    assert len(b"".join(decompressed([bomb], encoding, 3_000_000))) == 3_000_000
     with pytest.raises(Refused) as refusal:
-        list(decompressed([bomb], encoding, 4_999_999))
+        list(decompressed([bomb], encoding, 2_999_999))
     assert refusal.value.status == 413
     for wrong in (bomb[:-1], bomb + b"x", bomb + bomb, b"x", b"x" + bomb):
         with pytest.raises(Refused) as refusal:
             list(decompressed([wrong], encoding, 10_000_000))
         assert refusal.value.status == 400
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_body_that_holds_far_more_than_its_size(encoding: str) -> None:
+    noise, limit = random.Random(1).randbytes(100_000), 64_000_000
+    most = b"".join(compressed(noise + bytes(9_000_000), encoding))
+    assert len(b"".join(decompressed([most], encoding, limit))) == 9_100_000
+    beyond = b"".join(compressed(noise + bytes(12_000_000), encoding))
+    with pytest.raises(Refused, match="more than 100 times its own size") as refusal:
+        list(decompressed([beyond], encoding, limit))
+    assert refusal.value.status == 413
 
 
 def test_compressed_bodies_in_pieces() -> None:
@@ -399,3 +412,83 @@ def test_a_refused_body_is_not_kept() -> None:
         asyncio.run(asked())
     finally:
         gc.enable()
+
+
+FORM = "multipart/form-data; boundary=b"
+
+
+def part(content: bytes = b"x", name: bytes = b'; filename="a.jpg"') -> bytes:
+    return b'--b\r\nContent-Disposition: form-data; name="f"%s\r\n\r\n%s\r\n' % (name, content)
+
+
+def form_files(body: bytes, content_type: str = FORM, piece: int = 7) -> list[tuple[str, bytes]]:
+    pieces = [body[start : start + piece] for start in range(0, len(body), piece)]
+    found = asyncio.run(files(pieces, content_type, limit=3))
+    return [(each.name, b"".join(each.content)) for each in found]
+
+
+FORMS: dict[str, tuple[bytes, list[tuple[str, bytes]]]] = {
+    "two files": (part(b"one") + part(b"two"), [("a.jpg", b"one"), ("a.jpg", b"two")]),
+    "an empty file": (part(b"", b'; filename=""'), [("", b"")]),
+    "a field": (part(b"text", b"") + part(), [("a.jpg", b"x")]),
+    "lines and dashes": (part(b"\r\n--\r\n\r\n"), [("a.jpg", b"\r\n--\r\n\r\n")]),
+    "a quote in a name": (part(b"x", rb'; filename="a\"b"'), [('a"b', b"x")]),
+    "a part without headers": (b"--b\r\n\r\nx\r\n" + part(), [("a.jpg", b"x")]),
+    "something before": (b"This is a form.\r\n" + part(), [("a.jpg", b"x")]),
+    "a large file": (part(bytes(3 << 20)), [("a.jpg", bytes(3 << 20))]),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("piece", [7, 100_000])
+def test_the_files_of_a_form(name: str, piece: int) -> None:
+    body, expected = FORMS[name]
+    assert form_files(body + b"--b--\r\nafterwards", piece=piece) == expected
+
+
+BAD_FORMS: dict[str, tuple[bytes, str, int, str]] = {
+    "no boundary": (b"", "multipart/form-data", 400, "has no boundary"),
+    "a long boundary": (b"", f"{FORM}{'b' * 70}", 400, "more than 70 characters"),
+    "nothing": (b"", FORM, 400, "it has no end"),
+    "no end": (part(), FORM, 400, "it has no end"),
+    "text behind the boundary": (part(b"\r\n--bX"), FORM, 400, "boundary is in a part"),
+    "files": (part() * 4 + b"--b--", FORM, 413, "more than 3 files"),
+    "fields": (part(name=b"") * 33 + b"--b--", FORM, 413, "more than 32 fields"),
+    "parts without headers": (b"--b\r\n\r\n\r\n" * 33 + b"--b--", FORM, 413, "32 fields"),
+    "a large field": (part(bytes(64_001), b"") + b"--b--", FORM, 413, "64000 bytes"),
+    "large headers": (b"--b\r\n" + b"a: b\r\n" * 2000 + b"\r\n--b--", FORM, 400, "8000 bytes"),
+    "a long header": (b"--b\r\na: " + b"b" * 9000, FORM, 400, "8000 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FORMS)
+def test_a_form_that_is_refused(name: str) -> None:
+    body, content_type, status, cause = BAD_FORMS[name]
+    with pytest.raises(Refused, match=cause) as refusal:
+        form_files(body, content_type, piece=100_000)
+    assert refusal.value.status == status
+
+
+def test_others_are_served_while_a_form_is_read() -> None:
+    async def turns() -> int:
+        count = 0
+        reading = asyncio.create_task(files([part(bytes(20 << 20)) + b"--b--"], FORM, limit=1))
+        while not reading.done():
+            count += 1
+            await asyncio.sleep(0)
+        return count
+
+    assert asyncio.run(turns()) >= 20
+
+
+def test_others_are_served_while_an_answer_is_compressed() -> None:
+    async def turns() -> int:
+        count = 0
+        compressing = asyncio.create_task(encoded(Answer(bytes(20 << 20)), "gzip"))
+        while not compressing.done():
+            count += 1
+            await asyncio.sleep(0)
+        assert gzip.decompress(compressing.result().body) == bytes(20 << 20)
+        return count
+
+    assert asyncio.run(turns()) >= 20
