@@ -134,7 +134,7 @@ def our_server() -> Iterator[State]:
         if server.flavour == "gpu":
             raise UserError(
                 "the others run on the CPU, but this server runs on a GPU",
-                "compare like with like: make rivals FLAVOUR=cpu",
+                "compare like with like: make up FLAVOUR=cpu, then make rivals",
             )
         console.note(f"bundle: {described(server, served_version())}")
         yield server

@@ -9,7 +9,7 @@
     make ask MODEL=mine INPUTS='{"text": "What a day!"}'    a function; without INPUTS, its example
     make ask MODEL=flowers IN=rows.csv       a model of tables; without IN, a row of zeros
 
-Settings given here that differ from the running server's restart it with them.
+A running server is asked as it runs, whatever settings are given here: make up changes them.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ def main() -> int:
     pipeline = pipelines.asked()
     if options.textbook and not pipeline.first:
         raise UserError("the textbook pipeline exists only for the main pipeline", "omit MODEL")
-    perf_analyzer.require(flavour.serving_or_chosen(Settings.load(), state.load())[0])
+    known = state.load()
+    perf_analyzer.require(known.flavour if known else flavour.choose(Settings.load())[0])
     server = running(pipeline)
     divided = pipeline.recipe.divided
     asked = division.measured(server, pipeline) if divided else subject.of(server, pipeline)

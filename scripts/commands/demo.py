@@ -32,7 +32,7 @@ def main() -> int:
         console.note(f"torchvision's weights are not available ({reason})")
         console.note(f"instead, a small network that knows drawings: {', '.join(NAMES)}")
         settings = settings.replaced(ARCH=DRAWN, WEIGHTS="default")
-    server = bring_up(settings)
+    server = bring_up(settings, "demo")
     picture.main(["--out", str(PICTURE)])
     shown = PICTURE.relative_to(ROOT)
     console.note(f"drew a picture of a mug: {shown}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from bundle_serving import PIPELINE
@@ -18,30 +18,24 @@ if TYPE_CHECKING:
 
 
 def running_server(settings: Settings | None = None) -> State:
-    """The running server if it matches the request; otherwise starts it."""
+    """The server that runs, as it runs: others use it too. Without one, starts it."""
     settings = settings or Settings.load()
     known = state.load()
-    warning = ""
-    if known:
-        asked = {name: settings[name] for name in names(*SERVED) if name in settings.given}
-        settings = settings.over(known.settings)
-        now = {name: known.settings.get(name, "") for name in asked}
-        if answers(known, PIPELINE):
-            if asked == now:
-                return known
-            warning = restart(now, asked)
-    # Slow to import, and seldom needed.
-    from scripts.base import console
-    from scripts.server.up import bring_up
+    if known and answers(known, PIPELINE):
+        _note_differing(known, settings)
+        return known
+    from scripts.server.up import bring_up, restored  # slow to import, and seldom needed
 
     with all_output_on_stderr():
-        if warning:
-            console.note(warning)
-        return bring_up(settings)
+        if known := restored():
+            _note_differing(known, settings)
+            return known
+        last = state.load()
+        return bring_up(settings.over(last.settings) if last else settings)
 
 
 def running(pipeline: Pipeline) -> State:
-    """The server, with this pipeline loaded as requested."""
+    """The server, with this pipeline loaded."""
     if pipeline.first:
         return running_server()
     from scripts.recipes.layout import CPU
@@ -55,11 +49,10 @@ def running(pipeline: Pipeline) -> State:
         if export := pipeline.recipe.export(settings, CPU):
             export.spec.identity()
     server = running_server(of_the_server(pipeline))
-    if seed:
-        settings = settings_of(pipeline, server.settings, seed)
-        same = all(settings[name] == seed.settings[name] for name in seed.settings)
-        if same and answers(server, pipeline.ensemble):
-            return server
+    if seed and answers(server, pipeline.ensemble):
+        asked = settings_of(pipeline, server.settings, seed)
+        _note(seed.settings, asked, seed.settings, f" MODEL={pipeline.name}")
+        return server
     with all_output_on_stderr():
         return bring_up_beside(pipeline, server)
 
@@ -68,12 +61,39 @@ def answers(server: State, ensemble: str) -> bool:
     return reason_not_to_trust(server.http, ensemble) is None
 
 
-def restart(now: Mapping[str, str], asked: Mapping[str, str]) -> str:
-    """Reports it first: somebody who only wants an answer may not expect to replace the server that
-    others use."""
-    changed = [name for name in asked if asked[name] != now[name]]
-    before, after = (
-        " ".join(f"{name}={shlex.quote(values[name])}" for name in changed)
+def as_it_runs(server: State) -> dict[str, str]:
+    return server.settings | {Settings.flavour.name: server.flavour}
+
+
+def given(settings: Settings) -> list[str]:
+    """What was set now of all that makes another server."""
+    return [name for name in names(*SERVED) if name in settings.given]
+
+
+def differing(now: Mapping[str, str], asked: Settings, among: Collection[str]) -> list[str]:
+    return [name for name in among if asked[name] != now.get(name, "")]
+
+
+def _note_differing(server: State, settings: Settings) -> None:
+    _note(as_it_runs(server), settings, given(settings))
+
+
+def _note(
+    now: Mapping[str, str], asked: Settings, among: Collection[str], options: str = ""
+) -> None:
+    if changed := differing(now, asked, among):
+        from scripts.base import console  # slow to import, and seldom needed
+
+        with all_output_on_stderr():
+            console.note(unchanged(changed, now, asked.values, options))
+
+
+def unchanged(
+    changed: Collection[str], now: Mapping[str, str], asked: Mapping[str, str], options: str = ""
+) -> str:
+    """What a command that only asks says in place of a restart."""
+    runs, wanted = (
+        " ".join(f"{name}={shlex.quote(values.get(name, ''))}" for name in changed)
         for values in (now, asked)
     )
-    return f"this restarts the server with {after}; to go back: make up {before}"
+    return f"asking the server as it runs, with {runs}; to change that: make up{options} {wanted}"

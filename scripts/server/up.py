@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from bundle_serving import PIPELINE
 from bundle_serving.server_log import first_error
-from scripts.base import console, lock
+from scripts.base import console, lock, ports
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import Layout
@@ -37,8 +37,9 @@ KEEPERS_S = 15
 ASK_AGAIN_S = 0.05
 
 
-def bring_up(settings: Settings) -> State:
-    """Omitted settings keep the live version's values."""
+def bring_up(settings: Settings, command: str = "up") -> State:
+    """Omitted settings keep the live version's values. Whatever could fail is looked at before
+    anything that runs is touched; `command` is the one to name in a remedy."""
     first = pipelines.first()
     with lock.one_at_a_time():
         on_demand.require_reachable(settings)
@@ -47,11 +48,13 @@ def bring_up(settings: Settings) -> State:
         seed = serving(first)
         if seed:
             settings = settings.over(seed.settings)
-            known = state.load()
-            if not recover(known, seed, shared) and known:
-                _stop(known)
-                recover(None, seed, shared)
         name, why = flavour.choose(settings)
+        if name != "swarm":  # whose engines know what is free on their nodes
+            _require_ports(settings, command)
+        known = state.load()
+        if seed and not recover(known, seed, shared) and known:
+            _stop(known)
+            recover(None, seed, shared)
         console.note(f"flavour {name}: {why}")
         if settings.preprocess == "dali" and name != "gpu":
             raise UserError(
@@ -97,6 +100,30 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         _record(shared, version, seed, settings)
         console.note(f"up: {described(server, version)}")
     return server
+
+
+def _require_ports(settings: Settings, command: str) -> None:
+    """All but those that the server has that would be replaced."""
+    known = state.load()
+    its = {*known.started_with.ports.values()} if known and _stack_of(known).there() else set()
+    wanted = {name: port for name, port in settings.ports.items() if port not in its}
+    ports.require_free(settings.bind, wanted, command)
+
+
+def restored() -> State | None:
+    """The server that runs, once it answers: its keeper, or the command that starts it, may be at
+    it. None if there is none."""
+    with lock.one_at_a_time():
+        known = state.load()
+        if known is None:
+            return None
+        stack = _stack_of(known)
+        if not stack.alive():
+            return None
+        reason = unhealthy_reason(stack, known, PIPELINE)
+        if reason and not _restored(stack, known):
+            raise UserError(f"the server does not answer ({reason})", "make up restarts it")
+        return known
 
 
 def _place_others(settings: Settings, how: Layout) -> None:
@@ -194,7 +221,11 @@ def _restored(stack: Stack, known: State) -> bool:
 
 
 def _stop(known: State) -> None:
-    flavour.stack(known.flavour, known.started_with).stop()
+    _stack_of(known).stop()
+
+
+def _stack_of(known: State) -> Stack:
+    return flavour.stack(known.flavour, known.started_with)
 
 
 def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from pathlib import Path
 
 from bundle_door import certificate, prepare
@@ -17,17 +18,20 @@ from scripts.stacks import exposure
 def place(settings: Settings) -> None:
     """The user's own, where the door reads it."""
     exposure.FOLDER.mkdir(parents=True, exist_ok=True)
-    given = {CERTIFICATE: settings.tls_cert, PRIVATE_KEY: settings.tls_key}
-    if not any(given.values()):
+    if not (settings.tls_cert or settings.tls_key):
         return
-    for name, source in given.items():
-        if source is None:
-            raise UserError("TLS needs a certificate and its key", "set TLS_CERT and TLS_KEY")
-        _place(source, exposure.FOLDER / name, mode=0o644 if name == CERTIFICATE else 0o600)
+    if not (settings.tls_cert and settings.tls_key):
+        raise UserError("TLS needs a certificate and its key", "set TLS_CERT and TLS_KEY")
+    given = {CERTIFICATE: _read(settings.tls_cert), PRIVATE_KEY: _read(settings.tls_key)}
+    _require_pair(settings.tls_cert, settings.tls_key)
+    for name, content in given.items():
+        target = exposure.FOLDER / name
+        if not target.exists() or target.read_text() != content:
+            files.write(target, content, mode=0o644 if name == CERTIFICATE else 0o600)
     (exposure.FOLDER / certificate.NAMES).unlink(missing_ok=True)
 
 
-def _place(source: Path, target: Path, mode: int) -> None:
+def _read(source: Path) -> str:
     try:
         content = source.read_text()
     except (OSError, ValueError) as fault:
@@ -37,8 +41,20 @@ def _place(source: Path, target: Path, mode: int) -> None:
         ) from None
     if "-----BEGIN" not in content:
         raise UserError(f"{source} is not a PEM file", "set TLS_CERT and TLS_KEY to PEM files")
-    if not target.exists() or target.read_text() != content:
-        files.write(target, content, mode)
+    return content
+
+
+def _require_pair(certificate: Path, key: Path) -> None:
+    """Else the door would not open, and the server from before be gone."""
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key, password="")
+    except (ssl.SSLError, ValueError) as fault:
+        raise UserError(
+            f"{certificate} and {key} are no certificate with its key"
+            f" ({getattr(fault, 'reason', None) or fault})",
+            "set TLS_CERT and TLS_KEY to two that belong together; the key without a passphrase",
+        ) from None
 
 
 def make(settings: Settings) -> None:

@@ -326,6 +326,10 @@ class DockerStack:
         # Docker's status is "restarting" between two failures of a server that cannot start.
         return bool(container and container.status in ("created", "running"))
 
+    def there(self) -> bool:
+        """Whether anything is left of a server, which may hold its ports."""
+        return any(self._is_to_stop(each) for each in self._of_checkout())
+
     def stop(self) -> bool:
         """Removes what was started from this checkout under any project name, and its networks;
         returns whether a server of this flavour was among it."""

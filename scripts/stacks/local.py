@@ -133,6 +133,10 @@ class LocalStack:
     def alive(self) -> bool:
         return _server() is not None
 
+    def there(self) -> bool:
+        """Whether anything is left of a server, which may hold its ports."""
+        return any(map(_is_ours, psutil.process_iter()))
+
     def stop(self) -> bool:
         """Ends the server and removes everything that it left; False if there was nothing."""
         server = _server()

@@ -322,6 +322,9 @@ class SwarmStack(DockerStack):
     def alive(self, service: str = SERVER) -> bool:
         return any(task.runs for task in self.tasks(service))
 
+    def there(self) -> bool:
+        return bool(self.servers())
+
     def kept(self) -> dict[str, Any]:
         """A server is ready if its keeper says so, and the balancers ask no other."""
         return {"ready": True}

@@ -164,6 +164,25 @@ def test_a_busy_port(project: Project) -> None:
         assert "up:" in project.made("up", HTTP_PORT=str(free_ports(1)[0]))
 
 
+def test_a_busy_port_leaves_the_running_server_alone(project: Project, tmp_path: Path) -> None:
+    project.made("up")
+    began = project.server_began()
+    photo = tmp_path / "noise.jpg"
+    photo.write_bytes(picture())
+    with socket.create_server(("127.0.0.1", free_ports(1)[0])) as other:
+        busy = {"HTTP_PORT": str(other.getsockname()[1])}
+        asked = project.make("classify", IMG=str(photo), JSON="1", **busy)
+        assert json.loads(asked.stdout)["labels"]
+        (line,) = asked.stderr.splitlines()
+        runs = f"HTTP_PORT={project.settings['HTTP_PORT']}"
+        assert runs in line and f"make up HTTP_PORT={busy['HTTP_PORT']}" in line
+        for command in ("up", "demo"):
+            (line,) = error_lines(project.make(command, **busy).stderr)
+            assert f"port {busy['HTTP_PORT']} is taken by" in line
+            assert f"make {command} HTTP_PORT=" in line
+            assert project.server_began() == began and project.readiness() == 200
+
+
 def test_no_network_and_no_weights(unserved: Project) -> None:
     """torchvision's weights are out of reach: what was exported before stays."""
     nowhere = {"https_proxy": "http://127.0.0.1:9", "no_proxy": ""}
@@ -207,8 +226,8 @@ def test_a_change_is_named_and_served(project: Project, tmp_path: Path) -> None:
     project.made("up")
     (tmp_path / "noise.jpg").write_bytes(picture())
     output = project.make("classify", IMG=str(tmp_path / "noise.jpg"), **SMALL).stderr
-    assert output.startswith("- this restarts the server with ARCH=drawn")
-    assert "to go back: make up ARCH=mobilenet_v2" in output
+    assert "make up ARCH=drawn WEIGHTS=random" in output and "arch:" not in output
+    output = project.made("up", **SMALL)
     assert "arch: mobilenet_v2 -> drawn" in output
     status = project.made("status")
     for name in ("ensemble_python_resnet50", "resnet50_onnx"):  # of the API, whatever it serves

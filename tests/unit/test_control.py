@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.server.model_control import only_of
-from scripts.server.running import restart
+from scripts.server.running import unchanged
 
 
 def test_with_an_ensemble_goes_what_no_other_takes() -> None:
@@ -18,10 +18,10 @@ def test_with_an_ensemble_goes_what_no_other_takes() -> None:
     assert only_of("network", steps) == []
 
 
-def test_a_restart_is_announced_with_the_way_back() -> None:
-    now = {"ARCH": "mobilenet_v2", "CORES": "", "WEIGHTS": "default"}
-    asked = {"ARCH": "resnet18", "CORES": "2", "WEIGHTS": "default"}
-    assert restart(now, asked) == (
-        "this restarts the server with ARCH=resnet18 CORES=2; "
-        "to go back: make up ARCH=mobilenet_v2 CORES=''"
+def test_who_only_asks_is_told_what_would_change() -> None:
+    now = {"ARCH": "mobilenet_v2", "CORES": ""}
+    asked = {"ARCH": "resnet18", "CORES": "2"}
+    assert unchanged(["ARCH", "CORES"], now, asked) == (
+        "asking the server as it runs, with ARCH=mobilenet_v2 CORES=''; "
+        "to change that: make up ARCH=resnet18 CORES=2"
     )
