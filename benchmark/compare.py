@@ -13,7 +13,6 @@ All are up at once, and are asked in turn, round after round, by the same closed
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -83,7 +82,6 @@ Results = dict[Cell, list[Round]]
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C
     require_known()
     options = arguments.load()
     plan = QUICK if options.quick else replace(FULL, seconds=60 * options.minutes)

@@ -1,11 +1,13 @@
-"""What Ctrl-C does, and when. Stdlib only."""
+"""What Ctrl-C and SIGTERM do, and when. Stdlib only."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
 
 INTERRUPTED = 130  # the exit code that shells use
 
@@ -24,43 +26,57 @@ def end_at_once() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
+
+
 @contextmanager
 def raised() -> Iterator[None]:
     """As KeyboardInterrupt, so that what was begun is cleaned up; if ignored, it stays ignored."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with _handled(_raise):
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+
+
+def _raise(*_: object) -> NoReturn:
+    """SIGTERM once: make passes on what its whole group gets, too, and what cleans up after the
+    first one is not to be interrupted by the second."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+    raise KeyboardInterrupt
 
 
 @contextmanager
 def deferred(until: str) -> Iterator[None]:
-    """Raises KeyboardInterrupt afterwards; if SIGINT was ignored, it stays ignored."""
-    came = False
-    before = signal.getsignal(signal.SIGINT)
+    """Raises KeyboardInterrupt afterwards; if it was ignored, it stays ignored."""
+    came: list[int] = []
 
-    def later(*_: object) -> None:
-        nonlocal came
-        came = True
-        print(f"- Ctrl-C received; stopping after {until}", flush=True)
+    def later(number: int, _: FrameType | None) -> None:
+        if not came:
+            name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+            print(f"- {name} received; stopping after {until}", flush=True)
+        came.append(number)
 
-    if callable(before):
-        signal.signal(signal.SIGINT, later)
     try:
-        yield
+        with _handled(later):
+            yield
     finally:
-        signal.signal(signal.SIGINT, before)
         if came:
-            raise KeyboardInterrupt
+            _raise()
 
 
 @contextmanager
 def ignored() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with _handled(signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _handled(handler: Handler) -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, was in before.items():
+        if was is not signal.SIG_IGN:
+            signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, was in before.items():
+            signal.signal(number, was)

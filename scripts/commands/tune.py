@@ -12,7 +12,6 @@ stops it during the search and restarts it as it was. The next `make up` applies
 from __future__ import annotations
 
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +51,6 @@ FINAL_ROUNDS = 3
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     asked, settings = arguments.load(), Settings.load()
     goal, seconds = Goal(asked.latency_ms), 60 * asked.minutes
     if not pipelines.asked().first:

@@ -190,10 +190,12 @@ def run_here(step: str, *arguments: str | Path) -> None:
     """Runs a step in the project's environment."""
     command = [*interrupts.HELD_BACK, PYTHON, "-m", f"scripts.steps.{step}", *arguments]
     environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
-    try:
-        code = subprocess.run(command, cwd=ROOT, env=environment).returncode
-    except KeyboardInterrupt:  # the step got it too, and has reported it
-        code = interrupts.INTERRUPTED
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as running:
+        try:
+            code = running.wait()
+        except KeyboardInterrupt:
+            _end(running)
+            code = interrupts.INTERRUPTED
     if code < 0:  # it had no time to say why
         raise UserError(
             f"the step {step} crashed (signal {-code})",
@@ -201,6 +203,15 @@ def run_here(step: str, *arguments: str | Path) -> None:
         )
     if code:
         raise AlreadyReported(code)
+
+
+def _end(step: subprocess.Popen[bytes]) -> None:
+    """With what it has started itself. After Ctrl-C it knows already; after a SIGTERM to us not."""
+    step.terminate()
+    try:
+        step.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        step.kill()
 
 
 def _server() -> psutil.Process | None:

@@ -1,4 +1,4 @@
-"""Ctrl-C: while it must not interrupt at once, and in the first moments of a program."""
+"""Ctrl-C and SIGTERM: while they must not interrupt at once, and in a program's first moments."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,60 @@ def never_comes() -> None:
         with interrupts.deferred("it is done"):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
+
+
+def test_sigterm_comes_once() -> None:
+    alone(comes_once)
+
+
+def comes_once() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupts.raised():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)  # while it cleans up
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts.deferred("it is done"):
+        signal.raise_signal(signal.SIGTERM)
+        done.append("to its end")
+    assert done
+
+
+WITH_A_SERVER = """
+import signal, sys
+from pathlib import Path
+from scripts.base.errors import guarded
+from scripts.stacks import temporary
+
+def main():
+    with temporary.running("it", ["sleep", "600"], Path(sys.argv[1]), lambda: None) as server:
+        print(server, flush=True)
+        signal.pause()
+
+sys.exit(guarded(main))
+"""
+
+
+def test_sigterm_leaves_no_temporary_server(tmp_path: Path) -> None:
+    """To all of its group, as `timeout make torture` sends it, and again by make."""
+    command = subprocess.Popen(
+        [sys.executable, "-c", WITH_A_SERVER, tmp_path / "log"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert command.stdout
+    server = int(command.stdout.readline())
+    for _ in range(2):
+        command.terminate()
+    _, said = command.communicate()
+    assert (command.returncode, said) == (
+        interrupts.INTERRUPTED,
+        "interrupted; partial work was discarded\n",
+    )
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
 
 
 HELD_BACK = ("scripts.commands status", "scripts.steps.gate --help", "bundle_client --help")
