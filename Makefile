@@ -28,11 +28,13 @@ APART := $(LAYER)/perf_analyzer $(LAYER)/minilm
 
 ##@ First steps
 
-help: ## List all commands
+help: ## List the commands of the first weeks (ALL=1: every command)
 	@[ ! -t 1 ] || { bold='\033[1m'; plain='\033[0m'; }; \
-	awk -F ':.*## ' -v bold="$$bold" -v plain="$$plain" \
-		'/^##@ / {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  %smake %-12s%s %s\n", bold, $$1, plain, $$2}' Makefile
+	awk -F ':.*##[+]? ' -v bold="$$bold" -v plain="$$plain" -v all="$(ALL)" \
+		'/^##@ / {heading = "\n" substr($$0, 5) "\n"} \
+		/^[a-z0-9-]+:.*## / || all && /^[a-z0-9-]+:.*##[+] / \
+			{printf "%s  %smake %-12s%s %s\n", heading, bold, $$1, plain, $$2; heading = ""} \
+		END {if (!all) print "\nThe others: make help ALL=1"}' Makefile
 
 demo: $(LAYER)/tools ## See it work: a network, a server, a picture, an answer
 	$(RUN) demo
@@ -40,7 +42,7 @@ demo: $(LAYER)/tools ## See it work: a network, a server, a picture, an answer
 doctor: $(LAYER)/tools ## Find common problems, with the fix for each
 	$(RUN) doctor
 
-version: ## Print the bundle's version
+version: ##+ Print the bundle's version
 	@sed -n 's/^__version__ = "\(.*\)".*/\1/p' client/bundle_client/__init__.py
 
 ##@ Serve and ask
@@ -52,46 +54,46 @@ classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSO
 	$(RUN) ask
 
 detect: export MODEL := $(or $(MODEL),detection)
-detect: $(LAYER)/tools ## Find what is where in a picture: IMG=street.jpg (OUT=drawn.png, TOP=5, JSON=1, MODEL=)
+detect: $(LAYER)/tools ##+ Find what is where in a picture: IMG=street.jpg (OUT=drawn.png, TOP=5, JSON=1, MODEL=)
 	$(RUN) ask
 
 segment: export MODEL := $(or $(MODEL),segmentation)
-segment: $(LAYER)/tools ## Colour each class in a picture: IMG=street.jpg (OUT=coloured.png, TOP=5, JSON=1)
+segment: $(LAYER)/tools ##+ Colour each class in a picture: IMG=street.jpg (OUT=coloured.png, TOP=5, JSON=1)
 	$(RUN) ask
 
 watch: export MODEL := $(or $(MODEL),video)
-watch: $(LAYER)/tools ## Tell what a video shows, smoothed over time: VIDEO=clip.mp4 (OUT=labelled.mp4, LIVE=1, TOP=5, JSON=1)
+watch: $(LAYER)/tools ##+ Tell what a video shows, smoothed over time: VIDEO=clip.mp4 (OUT=labelled.mp4, LIVE=1, TOP=5, JSON=1)
 	$(RUN) ask
 
 sentiment: export MODEL := $(or $(MODEL),sentiment)
-sentiment: $(LAYER)/tools ## Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
+sentiment: $(LAYER)/tools ##+ Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
 	$(RUN) ask
 
 ask: $(LAYER)/tools ## Ask a function of yours: MODEL=mine INPUTS='{"text": "What a day!"}' (without INPUTS: its example), or a table: IN=rows.csv
 	$(RUN) ask
 
-similar: $(LAYER)/tools ## Find similar pictures in the index, or a folder: IMG=photo.jpg (IN=photos, TOP=5, JSON=1)
+similar: $(LAYER)/tools ##+ Find similar pictures in the index, or a folder: IMG=photo.jpg (IN=photos, TOP=5, JSON=1)
 	$(RUN) similar
 
-index: $(LAYER)/tools $(LAYER)/index ## Add a folder's new and changed pictures to that index: IN=photos (YES=1: remove those that are gone)
+index: $(LAYER)/tools $(LAYER)/index ##+ Add a folder's new and changed pictures to that index: IN=photos (YES=1: remove those that are gone)
 	$(RUN) index
 
 add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, FROM=)
 	$(RUN) add_model
 
-add-callable: $(LAYER)/tools ## Serve a Python function of your own: FILE=mine.py (NEW=mine.py writes one)
+add-callable: $(LAYER)/tools ##+ Serve a Python function of your own: FILE=mine.py (NEW=mine.py writes one)
 	$(RUN) add_callable
 
-remove-model: $(LAYER)/tools ## Remove a network or function that you added: NAME=birds (without NAME: list them)
+remove-model: $(LAYER)/tools ##+ Remove a network or function that you added: NAME=birds (without NAME: list them)
 	$(RUN) remove_model
 
 models: $(LAYER)/tools ## List the models that the server knows
 	$(RUN) models
 
-load: $(LAYER)/tools ## Load or reload a Triton model: TRITON_MODEL=resnet50_onnx
+load: $(LAYER)/tools ##+ Load or reload a Triton model: TRITON_MODEL=resnet50_onnx
 	$(RUN) load
 
-unload: $(LAYER)/tools ## Unload a Triton model that no pipeline needs: TRITON_MODEL=another
+unload: $(LAYER)/tools ##+ Unload a Triton model that no pipeline needs: TRITON_MODEL=another
 	$(RUN) unload
 
 ##@ Versions
@@ -105,7 +107,7 @@ rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automaticall
 rollback: $(LAYER)/tools ## Return to the previous version, with no downtime
 	$(RUN) rollback
 
-history: $(LAYER)/tools ## Show which version was live when
+history: $(LAYER)/tools ##+ Show which version was live when
 	$(RUN) history
 
 ##@ Measure
@@ -113,16 +115,16 @@ history: $(LAYER)/tools ## Show which version was live when
 bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Measure the speed and write a report (QUICK=1, MODEL=, IMAGES=, COMPARE=)
 	$(RUN) bench
 
-rivals: $(LAYER)/tools $(LAYER)/rivals ## Compare with the pipeline in Triton's examples and other servers (QUICK=1, MINUTES=5, IMAGES=, ONLY=, DRAFT=1)
+rivals: $(LAYER)/tools $(LAYER)/rivals ##+ Compare with the pipeline in Triton's examples and other servers (QUICK=1, MINUTES=5, IMAGES=, ONLY=, DRAFT=1)
 	$(PYTHON_M) benchmark.compare
 
-torture: $(LAYER)/tools ## Break a separate server in every known way and check that it recovers (QUICK=1)
+torture: $(LAYER)/tools ##+ Break a separate server in every known way and check that it recovers (QUICK=1)
 	$(PYTHON_M) benchmark.torture
 
 tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine (LATENCY_MS=50, IMAGES=, MINUTES=5)
 	$(RUN) tune
 
-prove: $(LAYER)/tools $(LAYER)/bench ## On a GPU: run everything and write a report to attach to an issue
+prove: $(LAYER)/tools $(LAYER)/bench ##+ On a GPU: run everything and write a report to attach to an issue
 	$(RUN) prove
 
 ##@ Operate
@@ -136,37 +138,37 @@ keys: $(LAYER)/tools ## API keys of clients on other machines: list, ADD=ann (RA
 logs: $(LAYER)/tools ## Show the log of Triton, keeper and door: SINCE=5m (FOLLOW=1)
 	$(RUN) logs
 
-drift: $(LAYER)/tools ## Show how far each version's answers have moved (NEW=1: the last 1,000 are the reference)
+drift: $(LAYER)/tools ##+ Show how far each version's answers have moved (NEW=1: the last 1,000 are the reference)
 	$(RUN) drift
 
-trace: $(LAYER)/tools ## Show where the time of one request went: IMG=photo.jpg
+trace: $(LAYER)/tools ##+ Show where the time of one request went: IMG=photo.jpg
 	$(RUN) trace
 
-s3-check: $(LAYER)/tools $(LAYER)/s3 ## Check the repository on S3 and what each key may do there
+s3-check: $(LAYER)/tools $(LAYER)/s3 ##+ Check the repository on S3 and what each key may do there
 	$(RUN) s3_check
 
-s3-up: $(LAYER)/tools ## Start an S3 server in a container, to try REPOSITORY=s3://…
+s3-up: $(LAYER)/tools ##+ Start an S3 server in a container, to try REPOSITORY=s3://…
 	$(RUN) s3_server up
 
-s3-down: $(LAYER)/tools ## Stop that S3 server; its data is kept
+s3-down: $(LAYER)/tools ##+ Stop that S3 server; its data is kept
 	$(RUN) s3_server down
 
-monitoring: $(LAYER)/tools ## Prometheus with percentiles, objectives and alerts beside the server (LATENCY_MS=500)
+monitoring: $(LAYER)/tools ##+ Prometheus with percentiles, objectives and alerts beside the server (LATENCY_MS=500)
 	$(RUN) monitoring
 
-kubernetes: $(LAYER)/tools ## Write what Kubernetes needs, with these settings, to build/kubernetes (PUSH=registry.example/team)
+kubernetes: $(LAYER)/tools ##+ Write what Kubernetes needs, with these settings, to build/kubernetes (PUSH=registry.example/team)
 	$(RUN) kubernetes
 
-swarm-up: $(LAYER)/tools ## Start servers on a Docker Swarm, with a balancer on each node (REPLICAS=3)
+swarm-up: $(LAYER)/tools ##+ Start servers on a Docker Swarm, with a balancer on each node (REPLICAS=3)
 	$(RUN) swarm_up
 
-swarm-load: $(LAYER)/tools ## Copy the server's image to other nodes of the swarm: NODES=ssh://node2,ssh://node3
+swarm-load: $(LAYER)/tools ##+ Copy the server's image to other nodes of the swarm: NODES=ssh://node2,ssh://node3
 	$(RUN) swarm_load
 
-scale: $(LAYER)/tools ## Start more servers on the swarm, or stop some: REPLICAS=4
+scale: $(LAYER)/tools ##+ Start more servers on the swarm, or stop some: REPLICAS=4
 	$(RUN) scale
 
-swarm-down: down ## Stop the servers and balancers of the swarm
+swarm-down: down ##+ Stop the servers and balancers of the swarm
 
 down: $(LAYER)/tools ## Stop the server
 	$(RUN) down
@@ -174,25 +176,25 @@ down: $(LAYER)/tools ## Stop the server
 upgrade: $(LAYER)/tools ## After git pull: carry over settings and versions, build anew what no longer fits
 	$(RUN) upgrade
 
-audit: $(LAYER)/check ## Ask OSV, the database of vulnerabilities, for known flaws of every package, on the host and in images
+audit: $(LAYER)/check ##+ Ask OSV, the database of vulnerabilities, for known flaws of every package, on the host and in images
 	$(RUN) audit
 
-images: $(LAYER)/tools ## Build the images of the CPU flavour (PUSH=registry.example/team: push and sign them)
+images: $(LAYER)/tools ##+ Build the images of the CPU flavour (PUSH=registry.example/team: push and sign them)
 	$(RUN) images
 
-pack: $(LAYER)/tools ## Write all that a machine without internet needs to a folder: TO=folder
+pack: $(LAYER)/tools ##+ Write all that a machine without internet needs to a folder: TO=folder
 	$(RUN) pack
 
-backup: $(LAYER)/tools ## Save versions, history, recipes and settings in a file: TO=file
+backup: $(LAYER)/tools ##+ Save versions, history, recipes and settings in a file: TO=file
 	$(RUN) backup
 
-restore: $(LAYER)/tools ## Go back to what such a file holds, in place of what is here: FROM=file
+restore: $(LAYER)/tools ##+ Go back to what such a file holds, in place of what is here: FROM=file
 	$(RUN) restore
 
-prune: $(LAYER)/tools ## Show what takes room in build/, and remove what is old (YES=1, KEEP_VERSIONS=3, DAYS=7)
+prune: $(LAYER)/tools ##+ Show what takes room in build/, and remove what is old (YES=1, KEEP_VERSIONS=3, DAYS=7)
 	$(RUN) prune
 
-clean: $(LAYER)/tools ## Stop the server and remove everything that was built
+clean: $(LAYER)/tools ##+ Stop the server and remove everything that was built
 	$(RUN) clean
 
 ##@ Work on the bundle
@@ -203,13 +205,13 @@ check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests,
 test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipeline end to end on a real server (ARGS="-k exif")
 	@$(PYTEST) $(or $(ARGS),-m "not long and not rare")
 
-test-all: test ## The same, plus the long tests: rollouts under load, S3 faults, the GPU rehearsal, rivals, soak
+test-all: test ##+ The same, plus the long tests: rollouts under load, S3 faults, the GPU rehearsal, rivals, soak
 	@$(PYTEST) -m "long and not rare"
 
-test-rare: $(LAYER)/test $(APART) ## The rest: a swarm, a pod, packs, upgrades, and end-to-end tests again, in containers
+test-rare: $(LAYER)/test $(APART) ##+ The rest: a swarm, a pod, packs, upgrades, and end-to-end tests again, in containers
 	@$(PYTEST) -m rare
 
-pins: $(LAYER)/check ## Renew the versions and hashes of Python packages (ONLY=pillow,numpy)
+pins: $(LAYER)/check ##+ Renew the versions and hashes of Python packages (ONLY=pillow,numpy)
 	$(RUN) pins
 
 lint: $(LAYER)/check

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 # In NVIDIA's images, or in the interpreter that Triton starts.
 FROM_ELSEWHERE = {"cupy", "tensorrt", "triton_python_backend_utils"}
 
-TARGETS = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+TARGETS = re.findall(r"^([a-z0-9-]+):.*##[+]? ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 # The images' Python has one layer and nothing else.
 STEPS = [
     Reached(f"scripts.steps.{step}", frozenset({layer}), True) for step, layer in LAYERS.items()
