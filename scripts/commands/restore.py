@@ -27,12 +27,10 @@ def main() -> int:
     with lock.one_at_a_time():
         found = backup.verified(Path(asked.from_).expanduser())
         layout_number.require_known(found.index.layout, "the versions in it")
-        if found.keys and passphrase:
-            sealed.opened(found.keys, passphrase)
+        keys = sealed.opened(found.keys, passphrase) if found.keys and passphrase else {}
         require_nothing_is_lost(found, asked.yes)
         kept = backup.restore(found)
-        if found.keys and passphrase:
-            sealed.unseal(found.keys, passphrase)
+        sealed.unseal(keys)
     count, made = len(found.index.files), found.index.made
     console.note(f"restored: {count} files of {made}, each verified; next: make up")
     if kept:

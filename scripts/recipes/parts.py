@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from scripts.recipes.layout import CPU, GPU
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
 Count = Annotated[int, Field(ge=1)]
 Channels = tuple[float, float, float]
 

@@ -50,7 +50,7 @@ def first() -> Pipeline:
 def recipes() -> dict[str, Path]:
     """Paths of all recipes by pipeline name."""
     folders = (RECIPES, own().recipes)
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("[!.]*.yaml"))}
 
 
 def others() -> list[Pipeline]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bundle_serving.networks import IR, ONNX
-from scripts.base import files
+from scripts.base import below, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes.layout import CPU, GPU, Engine, in_one_step, precision_of
@@ -55,6 +55,15 @@ class Version:
 
     def member(self, model: str) -> Path:
         return self.folder / "models" / model
+
+    def require_names(self) -> None:
+        """Raises ValueError where its record, which may come from elsewhere, names other places
+        than the version folders of models."""
+        if self.models.keys() != self.hashes.keys() or any("/" in model for model in self.models):
+            raise ValueError("it names something else than models")
+        named = (f"{model}/{name}" for model, has in self.hashes.items() for name in has)
+        if why := below.why_not(self.folder / "models", *named):
+            raise ValueError(why)
 
     def sound(self) -> bool:
         """Whether its files are still intact."""
@@ -118,14 +127,21 @@ def numbers(pipeline: Pipeline) -> list[int]:
 
 
 def load(pipeline: Pipeline, number: int) -> Version:
+    if number not in (have := numbers(pipeline)):
+        shown = ", ".join(map(str, have)) or "none"
+        raise UserError(
+            f"there is no version {number} (published: {shown})", "see them: make history"
+        )
     record = home(pipeline) / str(number) / RECORD
     try:
-        return Version(pipeline, **json.loads(record.read_text()))
-    except (OSError, ValueError, TypeError):
-        have = ", ".join(map(str, numbers(pipeline))) or "none"
+        version = Version(pipeline, **json.loads(record.read_text()))
+        version.require_names()
+    except (OSError, ValueError, TypeError, AttributeError) as fault:
         raise UserError(
-            f"there is no version {number} (published: {have})", "see them: make history"
+            f"{record} cannot be read ({fault})",
+            f"restore a backup, or remove {record.parent}: make up builds the live version anew",
         ) from None
+    return version
 
 
 @contextmanager

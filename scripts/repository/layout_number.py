@@ -1,7 +1,9 @@
-"""How build/versions is laid out, as a number in a file there. It rises with each change that an
-older bundle could not read; without the file, the layout is that of bundles before it.
+"""How build/versions and build/live are laid out, as a number in a file of the former. It rises
+with each change that an older bundle could not read; without the file, the layout is that of
+bundles before it.
 
 1   the history tells what was removed
+2   a file lies among the models' folders: the history, for the door
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 
-NUMBER = 1
+NUMBER = 2
 PATH = ROOT / "build" / "versions" / "layout"
 
 

@@ -24,7 +24,7 @@ def place(version: Version, repository: Path) -> None:
         for source in archive.files_of(member):
             name = str(source.relative_to(member))
             target = repository / model / str(number) / name
-            if target.exists() and files.sha256(target) == version.hashes[model][name]:
+            if target.exists() and files.sha256(target) == version.hashes[model].get(name):
                 continue
             files.place(source, target)
             if (

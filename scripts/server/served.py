@@ -11,8 +11,9 @@ from scripts.stacks.state import State
 
 
 def serving(pipeline: Pipeline) -> Version | None:
+    """None if nothing is live, or if that was removed by hand."""
     number = history.serving(history.read(pipeline))
-    return archive.load(pipeline, number) if number else None
+    return archive.load(pipeline, number) if number in archive.numbers(pipeline) else None
 
 
 def served_version(pipeline: Pipeline | None = None) -> Version:

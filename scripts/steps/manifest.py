@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bundle_serving.networks import files_of, is_ir, network_in
-from scripts.base import files
+from scripts.base import below, files
 from scripts.base.errors import UserError
 
 SCHEMA = 1
@@ -135,15 +135,12 @@ def external_data(network: Path) -> list[Path]:
         short, low, high = found.groups()
         length = short[0] if short else (low[0] & 0x7F) | high[0] << 7
         names[content[found.end() : found.end() + length].decode(errors="replace")] = None
-    return [network.parent / name for name in names if _is_beside(network, name)]
-
-
-def _is_beside(network: Path, name: str) -> bool:
-    try:
-        path = (network.parent / name).resolve()
-        return path.is_relative_to(network.parent.resolve()) and path.is_file()
-    except (OSError, ValueError):  # too long, or with a zero in it
-        return False
+    folder = network.parent
+    return [
+        folder / name
+        for name in names
+        if not below.why_not(folder, name) and (folder / name).is_file()
+    ]
 
 
 def of_samples(folder: Path | None) -> dict[str, str]:

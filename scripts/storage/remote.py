@@ -10,7 +10,7 @@ from pathlib import Path
 
 from botocore.exceptions import ClientError
 
-from scripts.base import console, files
+from scripts.base import below, console, files
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.storage import credentials, upload_order
@@ -90,6 +90,11 @@ class Remote:
             there = self._bucket.below(base)
             if not there:
                 raise UserError(f"there is nothing below {base} on S3", "make s3-check shows why")
+            there.pop("", None)  # a mark of the folder itself
+            if why := below.why_not(draft, *(_within(name) for name in there)):
+                raise UserError(
+                    f"below {base} on S3, {why}", "remove it there; nothing has been fetched"
+                )
             total = sum(each.size for each in there.values())
             with console.progress(f"from {self.location}", total) as advance:
                 for name, each in there.items():
@@ -197,6 +202,11 @@ class Remote:
         last_first = sorted(sizes, key=lambda name: (order(name), -sizes[name]), reverse=True)
         for _, rank in groupby(last_first, key=order):
             at_once(self._bucket.delete, [base + name for name in rank])
+
+
+def _within(name: str) -> str:
+    """The name of a file; for an empty folder, which has a mark, of one in it."""
+    return f"{name}_" if name.endswith("/") else name
 
 
 def _configs_of(names: Iterable[str]) -> set[str]:

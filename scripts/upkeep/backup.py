@@ -14,21 +14,23 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import shutil
 import tarfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from io import BufferedReader
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, cast
 
 from dotenv import dotenv_values
 
-from scripts.base import disk, files
+from scripts.base import below, disk, files
 from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV, ROOT
+from scripts.base.shared import is_shared
 from scripts.recipes import folders
 from scripts.repository import archive, layout_number
 from scripts.settings import compose_env
@@ -38,6 +40,9 @@ from scripts.upkeep import sealed
 INDEX, SUM, KEYS, CONTENTS = "backup.json", "backup.json.sha256", "keys", "contents/"
 VERSIONS, OWN, SETTINGS = "versions", "own", ".env"
 OF_THE_CHECKOUT = ("recipes", "model_repository")
+
+# Versions come into a folder where nothing is yet.
+NEW = ROOT / "build" / ".restored"
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ def places() -> dict[str, Path]:
 def save(target: Path, bundle: str, passphrase: str) -> Backup:
     """Writes all of it or nothing; for its owner alone, since .env may contain secrets."""
     found = {name: path for top, place in places().items() for name, path in _files(top, place)}
+    if why := below.why_not(NEW, *found):
+        raise UserError(f"{why}, and cannot be in a backup", "rename it")
     hashes = {name: files.sha256(path) for name, path in found.items()}
     made = datetime.now(UTC).isoformat(timespec="seconds")
     index = json.dumps(asdict(Index(bundle, made, layout_number.here(), hashes)), indent=1)
@@ -115,8 +122,8 @@ def verified(path: Path) -> Backup:
             text, digest = (_opened(tar, tar.next()).read() for _ in range(2))
             if hashlib.sha256(text).hexdigest().encode() != digest:
                 raise _damaged(path, "its index is not what was written")
-            index = Index(**json.loads(text))
-            missing = {CONTENTS + each for each in index.files.values()}
+            index = _index(text)
+            missing = _contents(index)
             keys = None
             for member in tar:
                 if member.name in (INDEX, SUM):
@@ -133,15 +140,28 @@ def verified(path: Path) -> Backup:
         raise UserError(f"there is no backup at {path}", "make restore FROM=file") from None
     if missing:
         raise _damaged(path, f"{len(missing)} of its files are missing")
+    if why := below.why_not(NEW, *index.files):
+        raise _damaged(path, f"{why}, which no backup contains")
     for name in index.files:
-        parts = PurePosixPath(name).parts
-        if ".." in parts or parts[0] not in places():
+        top, _, rest = name.partition("/")
+        if top not in places() or bool(rest) == (top == SETTINGS):
             raise _damaged(path, f"it contains {name}, which no backup does")
     return Backup(path, index, keys)
 
 
+def _index(text: bytes) -> Index:
+    index = Index(**json.loads(text))
+    if not isinstance(index.files, dict) or not isinstance(index.layout, int):
+        raise ValueError
+    return index
+
+
+def _contents(index: Index) -> set[str]:
+    return {f"{CONTENTS}{each}" for each in index.files.values()}
+
+
 def _opened(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> BufferedReader:
-    file = tar.extractfile(member) if member else None
+    file = tar.extractfile(member) if member and member.isreg() else None
     if file is None:
         raise ValueError
     return cast(BufferedReader, file)
@@ -156,12 +176,12 @@ def changed_own(backup: Backup) -> list[str]:
     own = _own(backup)
     return [
         name
-        for name, content in below(OWN, backup).items()
-        if (own / name).exists() and files.sha256(own / name) != content
+        for name, content in _part(OWN, backup).items()
+        if (own / name).is_file() and files.sha256(own / name) != content
     ]
 
 
-def below(top: str, backup: Backup) -> dict[str, str]:
+def _part(top: str, backup: Backup) -> dict[str, str]:
     found = backup.index.files.items()
     return {
         name.removeprefix(f"{top}/"): each for name, each in found if name.startswith(f"{top}/")
@@ -174,31 +194,37 @@ def restore(backup: Backup) -> list[str]:
     build = archive.HERE.parent
     build.mkdir(exist_ok=True)
     disk.require_room(build, backup.path.stat().st_size >> 20, "restoring")
-    own = _own(backup)
+    own, text = _own(backup), _settings(backup)
+    for top, place in {OWN: own, **{top: ROOT / top for top in OF_THE_CHECKOUT}}.items():
+        if why := below.why_not(place, *_part(top, backup)):
+            raise UserError(
+                f"in {place}, {why}", "move away what is there; nothing has been changed here"
+            )
     kept = []
     with TemporaryDirectory(dir=build) as temporary, files.whole_folder(archive.HERE) as versions:
         contents = Path(temporary)
         _unpack(backup, contents)
-        for name, content in below(VERSIONS, backup).items():
+        for name, content in _part(VERSIONS, backup).items():
             files.place(contents / content, versions / name)
-        for name, content in below(OWN, backup).items():
+        for name, content in _part(OWN, backup).items():
             files.place(contents / content, own / name)
         for top in OF_THE_CHECKOUT:
-            for name, content in below(top, backup).items():
+            for name, content in _part(top, backup).items():
                 target = ROOT / top / name
                 if not target.exists():
                     files.place(contents / content, target)
                 elif files.sha256(target) != content:
                     kept.append(f"{top}/{name}")
-        if text := _settings(backup):
+        if text:
             _restore_settings(text)
     return kept
 
 
 def _unpack(backup: Backup, contents: Path) -> None:
+    wanted = _contents(backup.index)
     with tarfile.open(backup.path, "r:") as tar:
         for member in tar:
-            if member.name.startswith(CONTENTS):
+            if member.name in wanted:
                 with (contents / member.name.removeprefix(CONTENTS)).open("wb") as copy:
                     shutil.copyfileobj(_opened(tar, member), copy)
 
@@ -208,18 +234,36 @@ def _settings(backup: Backup) -> str:
         return ""
     with tarfile.open(backup.path, "r:") as tar:
         member = tar.getmember(CONTENTS + backup.index.files[SETTINGS])
-        return _opened(tar, member).read().decode()
+        try:
+            return _opened(tar, member).read().decode()
+        except UnicodeDecodeError:
+            raise _damaged(backup.path, f"its {SETTINGS} is no text") from None
 
 
 def _own(backup: Backup) -> Path:
-    """Where the settings of the backup will look for it."""
+    """Where the settings of the backup will look for it: in the folder that the checkout has, or
+    that is named now. They may be somebody else's, and name any folder."""
+    here = folders.own().folder
     folder = dotenv_values(stream=io.StringIO(_settings(backup))).get(Settings.own.name)
-    return (ROOT / Path(folder).expanduser()).resolve() if folder else folders.own().folder
+    if not folder:
+        return here
+    try:
+        place = (ROOT / Path(folder).expanduser()).resolve()
+    except (RuntimeError, ValueError):  # nobody's home; a zero
+        raise _damaged(backup.path, f"its own folder is {folder!a}") from None
+    if place not in (here, ROOT / OWN) and _part(OWN, backup):
+        raise UserError(
+            f"its own folder would be written to {place}, as its settings say",
+            f"if that is yours: make restore FROM=… OWN={shlex.quote(folder)}",
+        )
+    return place
 
 
 def _restore_settings(text: str) -> None:
-    """Without the lines that make wrote for the other checkout."""
+    """Without the lines that make wrote for the other checkout; for those alone who work in this
+    one, since they may contain secrets."""
     lines = [line for line in text.splitlines() if not line.endswith(compose_env.BY_MAKE)]
+    mode = 0o660 if is_shared() else 0o600
     if DOTENV.exists():
-        files.write(DOTENV.with_name(".env.before"), DOTENV.read_text(), 0o600)
-    files.write(DOTENV, "".join(f"{line}\n" for line in lines), 0o600)
+        files.write(DOTENV.with_name(".env.before"), DOTENV.read_text(), mode)
+    files.write(DOTENV, "".join(f"{line}\n" for line in lines), mode)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bundle_client import __version__
 from scripts import bootstrap
-from scripts.base import console, disk, files, inventory, wheels
+from scripts.base import below, console, disk, files, inventory, wheels
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT
 from scripts.settings.settings import Settings
@@ -80,13 +80,19 @@ def bundle_files() -> list[str]:
         text=True,
     )
     if listed.returncode == 0:
-        return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
-    found = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
-    return [
+        known = [Path(name) for name in listed.stdout.split("\0") if name]
+    else:
+        known = [path.relative_to(ROOT) for path in ROOT.rglob("*")]
+    names = [
         str(name)
-        for name in found
-        if name.parts[0] not in NOT_OF_THE_BUNDLE and "__pycache__" not in name.parts
+        for name in known
+        if name.parts[0] not in NOT_OF_THE_BUNDLE
+        and "__pycache__" not in name.parts
+        and (ROOT / name).is_file()
     ]
+    if why := below.why_not(ROOT, *names):
+        raise UserError(f"{why}, and is not packed", "remove it, or have git ignore it")
+    return names
 
 
 def fetch(folder: Path, layers: list[str]) -> None:

@@ -3,10 +3,13 @@ the clients' API keys, and the certificate with its private key."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import subprocess
 import tarfile
+from collections.abc import Mapping
+from pathlib import Path
 
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -16,6 +19,7 @@ from scripts.stacks import admin_key, exposure
 FOLDERS = (admin_key.PATH.parent, exposure.FOLDER)
 NAMES = ("admin.key", "api.keys", "cert.pem", "key.pem", "names")
 PRIVATE = ("admin.key", "api.keys", "key.pem")
+DIGEST = hashlib.sha256().digest_size
 CIPHER = ("enc", "-aes-256-cbc", "-pbkdf2", "-iter", "600000", "-md", "sha256")
 
 
@@ -26,28 +30,33 @@ def seal(passphrase: str) -> bytes:
             for path in (folder / name for name in NAMES):
                 if path.is_file():
                     tar.add(path, str(path.relative_to(ROOT)))
-    return _openssl(passphrase, plain.getvalue())
+    content = plain.getvalue()
+    return _openssl(passphrase, content + hashlib.sha256(content).digest())
 
 
-def unseal(sealed: bytes, passphrase: str) -> None:
+def unseal(keys: Mapping[Path, str]) -> None:
     """Puts them where they were."""
-    with tarfile.open(fileobj=io.BytesIO(opened(sealed, passphrase))) as tar:
-        for member in tar:
-            path = ROOT / member.name
-            file = tar.extractfile(member)
-            if path.parent in FOLDERS and path.name in NAMES and file:
-                files.write(path, file.read().decode(), 0o600 if path.name in PRIVATE else 0o644)
+    for path, text in keys.items():
+        files.write(path, text, 0o600 if path.name in PRIVATE else 0o644)
 
 
-def opened(sealed: bytes, passphrase: str) -> bytes:
-    """What is in it; a wrong passphrase is refused."""
+def opened(sealed: bytes, passphrase: str) -> dict[Path, str]:
+    """What is in it, and where that was; a wrong passphrase is refused, and what is damaged."""
     plain = _openssl(passphrase, sealed, "-d")
+    content, digest = plain[:-DIGEST], plain[-DIGEST:]
+    # A tar file is so many whole blocks; those of earlier bundles have no hash after them.
+    if len(plain) % tarfile.BLOCKSIZE and hashlib.sha256(content).digest() != digest:
+        raise _wrong()
+    keys = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
-            tar.getmembers()
-    except tarfile.TarError:
+            for member in tar:
+                path, file = ROOT / member.name, tar.extractfile(member)
+                if path.parent in FOLDERS and path.name in NAMES and file:
+                    keys[path] = file.read().decode()
+    except (tarfile.TarError, ValueError):
         raise _wrong() from None
-    return plain
+    return keys
 
 
 def _openssl(passphrase: str, text: bytes, *words: str) -> bytes:
@@ -71,6 +80,6 @@ def _openssl(passphrase: str, text: bytes, *words: str) -> bytes:
 
 def _wrong() -> UserError:
     return UserError(
-        "the keys cannot be decrypted with this passphrase",
+        "the keys cannot be decrypted with this passphrase, or are damaged",
         "set PASSPHRASE to the one of the backup, or leave it empty: make up creates new keys",
     )

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shlex
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from scripts.base.errors import UserError
+from scripts.recipes import folders
 from scripts.repository import archive, layout_number
 from scripts.settings import arguments
 from scripts.upkeep import backup, sealed
-
-EMPTY = hashlib.sha256(b"").hexdigest()
 
 
 @pytest.fixture
@@ -100,22 +100,120 @@ def test_a_damaged_one_is_refused(here: Path, tmp_path: Path, how: str) -> None:
     assert "nothing has been changed" in refused.value.remedy
 
 
-def test_a_file_outside_is_refused(here: Path, tmp_path: Path) -> None:
-    """Somebody else's backup may be made with care."""
-    index = {name: EMPTY for name in ("versions/layout", "versions/../../evil")}
-    text = json.dumps({"bundle": "0.1.0", "made": "", "layout": 1, "files": index}).encode()
-    contents = {
-        "backup.json": text,
-        "backup.json.sha256": hashlib.sha256(text).hexdigest().encode(),
-        f"contents/{EMPTY}": b"",
-    }
-    with tarfile.open(tmp_path / "evil.tar", "w") as tar:
-        for name, content in contents.items():
+def made_with_care(file: Path, *names: str, kind: bytes = tarfile.REGTYPE, env: str = "") -> Path:
+    """Somebody else's backup: whole, with files of these names."""
+    contents = {hashlib.sha256(text.encode()).hexdigest(): text for text in ("evil", env)}
+    evil, settings = contents
+    files = dict.fromkeys(("versions/layout", *names), evil) | {".env": settings}
+    index = {"bundle": "0.1.0", "made": "", "layout": 1, "files": files}
+    text = json.dumps(index)
+    parts = {"backup.json": text, "backup.json.sha256": hashlib.sha256(text.encode()).hexdigest()}
+    parts |= {f"contents/{name}": content for name, content in contents.items()}
+    with tarfile.open(file, "w") as tar:
+        for name, content in parts.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    with pytest.raises(UserError, match="which no backup does"):
+            tar.addfile(member, io.BytesIO(content.encode()))
+        if kind != tarfile.REGTYPE:
+            member = tarfile.TarInfo(f"contents/{evil}")
+            member.type, member.linkname = kind, "/etc/passwd"
+            tar.addfile(member)
+    return file
+
+
+def restored(file: Path) -> None:
+    found = backup.verified(file)
+    backup.changed_own(found)
+    backup.restore(found)
+
+
+@pytest.mark.parametrize("top", ["versions", "own", "recipes", "model_repository", ".env", "", "x"])
+@pytest.mark.parametrize(
+    "name", ["{outside}/evil", "../../evil", "a/../../../evil", "", ".", "a//b", "a\\b", "a\0b"]
+)
+def test_a_file_outside_is_refused(here: Path, tmp_path: Path, top: str, name: str) -> None:
+    """Before anything is touched."""
+    before = read(tmp_path)
+    name = f"{top}/{name.format(outside=tmp_path)}"
+    file = made_with_care(tmp_path / "evil.tar", name)
+    with pytest.raises(
+        UserError, match=r"evil\.tar is damaged: .*, which no backup (does|contains)"
+    ):
+        restored(file)
+    file.unlink()
+    assert read(tmp_path) == before
+
+
+@pytest.mark.parametrize("top", ["own", "recipes", "model_repository"])
+def test_a_link_to_outside_is_not_followed(here: Path, tmp_path: Path, top: str) -> None:
+    (tmp_path / "outside").mkdir()
+    (here / top).mkdir(exist_ok=True)
+    (here / top / "link").symlink_to(tmp_path / "outside")
+    (here / ".env").unlink()
+    before = read(tmp_path)
+    file = made_with_care(tmp_path / "evil.tar", f"{top}/link/evil")
+    with pytest.raises(UserError, match=f"in .*/{top}, 'link/evil' leads elsewhere"):
+        restored(file)
+    file.unlink()
+    assert read(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+)
+def test_links_and_devices_are_in_no_backup(here: Path, tmp_path: Path, kind: bytes) -> None:
+    file = made_with_care(tmp_path / "evil.tar", kind=kind)
+    with pytest.raises(UserError, match=r"evil\.tar is damaged: it is no backup"):
+        backup.verified(file)
+
+
+@pytest.mark.parametrize("own", ["{outside}/home", "../home", ".git", ".", "~", "own/../.git"])
+def test_settings_of_others_do_not_say_where_own_files_go(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    own = own.format(outside=tmp_path)
+    file = made_with_care(tmp_path / "evil.tar", "own/hooks/evil", env=f"OWN={own}\n")
+    before = read(tmp_path)
+    with pytest.raises(UserError, match="its own folder would be written to") as refused:
+        restored(file)
+    assert read(tmp_path) == before and f"OWN={shlex.quote(own)}" in refused.value.remedy
+    monkeypatch.setenv("OWN", own)  # named now
+    monkeypatch.setattr(folders, "ROOT", here)
+    restored(file)
+    place = (here / Path(own).expanduser()).resolve()
+    assert (place / "hooks" / "evil").read_text() == "evil"
+
+
+@pytest.mark.parametrize("index", ["[]", '{"files": []}', '{"files": {"versions/a": 1}}', "5"])
+def test_an_index_of_another_form_is_refused(here: Path, tmp_path: Path, index: str) -> None:
+    whole = {"bundle": "", "made": "", "layout": 1}
+    text = json.dumps(whole | json.loads(index)) if index.startswith("{") else index
+    with tarfile.open(tmp_path / "evil.tar", "w") as tar:
+        for content in (text, hashlib.sha256(text.encode()).hexdigest()):
+            member = tarfile.TarInfo("backup.json")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content.encode()))
+    with pytest.raises(UserError, match=r"evil\.tar is damaged"):
         backup.verified(tmp_path / "evil.tar")
+
+
+def test_what_cannot_come_back_is_not_saved(here: Path, tmp_path: Path) -> None:
+    (here / "own" / "a\\b").touch()
+    with pytest.raises(UserError, match="cannot be in a backup"):
+        backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    assert not (tmp_path / "monday.tar").exists()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_settings_are_for_those_who_work_here(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    monkeypatch.setattr(backup, "is_shared", lambda: shared)
+    restored(tmp_path / "monday.tar")
+    for name in (".env", ".env.before"):
+        assert (here / name).stat().st_mode & 0o777 == (0o660 if shared else 0o600)
 
 
 def test_keys_are_opened_by_their_passphrase_alone(
@@ -131,8 +229,36 @@ def test_keys_are_opened_by_their_passphrase_alone(
     key.unlink()
     with pytest.raises(UserError, match="cannot be decrypted"):
         sealed.opened(saved.keys, "wrong horse")
-    sealed.unseal(saved.keys, "correct horse")
+    sealed.unseal(sealed.opened(saved.keys, "correct horse"))
     assert key.read_text() == "secret" * 8 and key.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def sealed_keys(here: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    folder = here / "build" / "key"
+    monkeypatch.setattr(sealed, "ROOT", here)
+    monkeypatch.setattr(sealed, "FOLDERS", (folder, here / "build" / "tls"))
+    folder.mkdir()
+    for name in ("admin.key", "api.keys"):
+        (folder / name).write_text("secret" * 200)
+    return sealed.seal("correct horse")
+
+
+def test_damaged_keys_are_refused_before_anything_is_restored(sealed_keys: bytes) -> None:
+    """Wherever a bit of them changes."""
+    assert len(sealed.opened(sealed_keys, "correct horse")) == 2
+    for at in range(20, len(sealed_keys), len(sealed_keys) // 8):
+        damaged = bytearray(sealed_keys)
+        damaged[at] ^= 1
+        with pytest.raises(UserError, match="or are damaged"):
+            sealed.opened(bytes(damaged), "correct horse")
+
+
+def test_keys_of_an_earlier_bundle_are_opened(sealed_keys: bytes) -> None:
+    """Which wrote no hash after them."""
+    plain = sealed._openssl("correct horse", sealed_keys, "-d")[: -sealed.DIGEST]
+    earlier = sealed._openssl("correct horse", plain)
+    assert sealed.opened(earlier, "correct horse") == sealed.opened(sealed_keys, "correct horse")
 
 
 def test_a_passphrase_does_not_stand_in_the_process_list(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from bundle_serving.pictures import Transform, to_pixels
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.repository import archive, history, live
+from scripts.repository import archive, history, layout_number, live
 from scripts.repository.archive import Version
 from scripts.repository.history import BEGINS, PUBLISHED, REMOVED, SERVES, STAYED, Event
 from scripts.rollout.preflight import require_same_shapes, require_trained
@@ -251,3 +251,14 @@ def test_two_versions_are_live_during_a_switch_and_one_after_it(here: Path) -> N
     live.place(first, live.REPOSITORY)
     live.leave_only(first)
     assert live_numbers(here, "resnet50_onnx") == live_numbers(here, "preprocessing") == ["1"]
+
+
+def test_what_an_older_bundle_would_meet_has_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of layout 1 take whatever lies in the live repository for a model's folder."""
+    monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
+    history.add(pipelines.first(), SERVES, 1, "up")
+    beside = {path.name for path in live.REPOSITORY.iterdir() if path.is_file()}
+    assert (layout_number.NUMBER, beside) == (2, {"history.json"})

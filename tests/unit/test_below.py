@@ -1,0 +1,186 @@
+"""Names of files from elsewhere: none of them leads out of the folder that they are for."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from bundle_serving.networks import ONNX
+from scripts.base import below, files
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.recipes.parts import Ensemble
+from scripts.repository import archive
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.steps.manifest import external_data
+from scripts.storage.bucket import Stored
+from scripts.storage.credentials import Keys
+from scripts.storage.location import parse
+from scripts.storage.remote import Remote
+from scripts.upkeep import pack
+
+PARTS = (
+    *("a", "b.onnx", "ä", " ", "...", "a b", "-", "~", "$HOME", "%2e%2e", "c:", "\udc80"),
+    *("", ".", "..", "/", "\0", "\\", "..\\", "\n", "\x1b[2J", "\x7f", "\ud800", "x" * 300),
+    *("out", "in", "round", "pipe", "folder", "file", "{outside}"),
+)
+
+
+def names(outside: Path) -> Iterator[str]:
+    """Each part alone, each two, and many longer ones."""
+    parts = [part.format(outside=outside) for part in PARTS]
+    yield from parts
+    yield from map("/".join, itertools.product(parts, repeat=2))
+    chance = random.Random(4711)
+    for _ in range(1000):
+        yield "/".join(chance.choices(parts, k=chance.randint(3, 6)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With links, a pipe, a folder and a file in it."""
+    made = tmp_path / "folder"
+    (made / "folder" / "deep").mkdir(parents=True)
+    (made / "file").write_text("a file")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    (made / "out").symlink_to(outside)
+    (made / "in").symlink_to("folder")
+    (made / "round").symlink_to("round")
+    os.mkfifo(made / "pipe")
+    return made
+
+
+def around(folder: Path) -> set[Path]:
+    return {path for path in folder.parent.rglob("*") if folder not in path.parents}
+
+
+def test_what_may_lie_below_a_folder_lies_there(folder: Path) -> None:
+    before, fine = around(folder), 0
+    for name in names(folder.parent / "outside"):
+        if below.why_not(folder, name):
+            continue
+        fine += 1
+        target = folder / name
+        files.write(target, "written")
+        assert target.is_file() and target.resolve().is_relative_to(folder), ascii(name)
+        target.unlink()
+        for made in target.parents:  # so that the next name finds it as this one did
+            if made == folder or made.is_symlink() or any(made.iterdir()):
+                break
+            made.rmdir()
+    assert fine > 200 and around(folder) == before
+    assert (folder.parent / "outside" / "kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", ".", "..", "/", "/etc/passwd", "a//b", "//a", "a/", "./a", "a/.", "a/../b", "../a"),
+        *("a\0b", "a\\b", "..\\a", "a\nb", "\x7f", "x" * 256, "ä" * 128, "\ud800"),
+        *("out/a", "out", "round", "round/a", "pipe", "pipe/a", "folder", "in", "file/a"),
+    ],
+)
+def test_what_may_not_lie_there_is_refused_by_its_name(folder: Path, name: str) -> None:
+    why = below.why_not(folder, name)
+    assert why.startswith(ascii(name)) and why.isprintable()
+
+
+@pytest.mark.parametrize("name", ["a", "a/b/c.onnx", "..a", "a..", "...", "ä b", "file", "in/new"])
+def test_usual_names_may(folder: Path, name: str) -> None:
+    assert below.why_not(folder, name) == ""
+
+
+def test_a_file_is_no_folder_of_another(folder: Path) -> None:
+    assert below.why_not(folder, "a", "b/c") == ""
+    assert "'a/b' lies below 'a'" in below.why_not(folder, "a/b", "a")
+
+
+class Bucket:
+    """What S3 has, where anybody with its key may have written it."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+
+    def below(self, prefix: str) -> dict[str, Stored]:
+        now = datetime.now(UTC)
+        return {key.removeprefix(prefix): Stored(key, 1, "", now) for key in self.keys}
+
+    def download(self, key: str, path: Path, advance: Any) -> None:
+        path.write_text("x")
+
+
+def fetched(folder: Path, *names: str) -> None:
+    bucket: Any = Bucket(*(f"live-versions/3/{name}" for name in names))
+    location, settings = parse("s3://bundle-models/live-versions"), Settings(DEFAULTS)
+    Remote(location, settings, Keys("", "", "", "", ""), bucket).fetch("3", folder)
+
+
+@pytest.mark.parametrize("name", ["../evil", "/{outside}/evil", "a//b", "a/../../evil", "a\\b"])
+def test_what_comes_from_s3_stays_in_its_folder(folder: Path, name: str) -> None:
+    before, here = around(folder), {*folder.rglob("*")}
+    with pytest.raises(UserError, match="below live-versions/3/ on S3, "):
+        fetched(folder, "model.onnx", name.format(outside=folder.parent / "outside"))
+    assert around(folder) == before and {*folder.rglob("*")} == here
+    fetched(folder, "", "models/", "models/1/", "models/1/model.onnx", "version.json")
+    assert (folder / "models" / "1" / "model.onnx").read_text() == "x"
+
+
+@pytest.mark.parametrize("named", ["../out", "/{outside}", "a/../../b", "", "."])
+@pytest.mark.parametrize("what", ["model", "file"])
+def test_a_version_names_its_own_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, named: str
+) -> None:
+    """Its record may come from S3 or from a backup; models that it names are laid out, and their
+    other versions removed."""
+    monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    first, named = pipelines.first(), named.format(outside=tmp_path)
+    with archive.draft(first, None) as draft:
+        version = archive.keep(draft, {"network": {"model.py": "x"}}, DEFAULTS, first, None)
+    assert archive.load(first, 1) == version
+    model, file = (named, "model.py") if what == "model" else ("network", named)
+    record = version.record | {"models": {model: 1}, "hashes": {model: {file: "0"}}}
+    files.write(version.folder / archive.RECORD, json.dumps(record))
+    with pytest.raises(UserError, match=r"version\.json cannot be read"):
+        archive.load(first, 1)
+
+
+@pytest.mark.parametrize("name", ["..", ".", ".hidden", "a/b", "", "a\n"])
+def test_a_model_is_called_by_a_name(name: str) -> None:
+    with pytest.raises(ValidationError):
+        Ensemble(ensemble=name)
+
+
+def test_weights_are_taken_from_beside_a_network_alone(folder: Path) -> None:
+    """As the file says where they are: a key and a value, each after its length."""
+    network = folder / ONNX
+    for name in ("file", "in/weights", "out/kept", "../outside/kept", "pipe", "folder", "a\0b"):
+        (folder / "folder" / "weights").write_text("weights")
+        value = name.encode()
+        network.write_bytes(b"\n\x08location\x12" + bytes([len(value)]) + value)
+        fine = name in ("file", "in/weights")
+        assert external_data(network) == ([folder / name] if fine else []), name
+
+
+def test_a_pack_has_nothing_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = tmp_path / "checkout"
+    monkeypatch.setattr(pack, "ROOT", checkout)
+    for name in ("Makefile", ".env", ".env.before", "own/mine", "build/x"):
+        files.write(checkout / name, "")
+    assert pack.bundle_files() == ["Makefile"]
+    (tmp_path / "secret").touch()
+    (checkout / "inside").symlink_to("Makefile")
+    assert sorted(pack.bundle_files()) == ["Makefile", "inside"]
+    (checkout / "notes").symlink_to(tmp_path / "secret")
+    with pytest.raises(UserError, match="'notes' leads elsewhere"):
+        pack.bundle_files()
