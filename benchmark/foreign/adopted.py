@@ -99,13 +99,16 @@ def taken_in(words: dict[str, str], out: Path) -> dict[str, str]:
     if not (wanted := words.pop("FROM", "")):
         return words
     source, weights = sources.found(wanted), words.pop("WEIGHTS", "default")
+    trusted = words.pop("TRUST", "") == "1"
     if source.network:
         return words | {"ONNX": str(source.network)}
     from scripts.steps import intake
 
     size = custom.size(words.get("SIZE", ""))
     out.mkdir()
-    taken = intake.take(source.other, weights, size, "PICTURES" in words, out / "model.onnx")
+    taken = intake.take(
+        source.other, weights, size, "PICTURES" in words, out / "model.onnx", trusted
+    )
     (out / metadata.ABOUT).write_text(json.dumps(asdict(taken)))
     return words | {"ONNX": str(out / "model.onnx")}
 

@@ -157,6 +157,7 @@ def torchvisions() -> Iterator[Case]:
     )
     for name, save, file in files:
         options = how | {"FROM": f"{{folder}}/{file}", "SIZE": "96"}
+        options |= {"TRUST": "1"} if file == "model.pt2" else {}
         make = partial(of_torchvision, "mobilenet_v3_small", save, None, softmax)
         yield Case(f"mobilenet_v3_small ({name})", "torchvision", quietly(make), options)
     yield Case(

@@ -4,7 +4,8 @@
     make add-model NAME=birds ARCH=resnet18 WEIGHTS=birds.pth LABELS=birds.txt
     make add-model NAME=birds FROM=birds.xml LABELS=birds.txt     OpenVINO's, birds.bin beside it
     make add-model NAME=light ARCH=mobilenet_v3_small          torchvision's own weights and labels
-    make add-model NAME=birds FROM=birds LABELS=birds.txt         TensorFlow's, or birds.keras
+    make add-model NAME=birds FROM=birds.keras LABELS=birds.txt   Keras's
+    make add-model NAME=birds FROM=birds TRUST=1                  TensorFlow's, a program
     make add-model NAME=vit FROM=google/vit-base-patch16-224   a hub's, or another file or folder
 
     make add-model NAME=street FROM=folder-of-detr             a detector of Hugging Face's
@@ -102,6 +103,8 @@ def taken_in(name: str, source: sources.Source, given: dict[str, str]) -> dict[s
     """The user's words; what FROM= names is a file with a network by then."""
     if source.network:
         return given | {"ONNX": str(source.network)}
+    trusted = arguments.load().trust
+    sources.require_trusted(source, trusted)
     folder = folders.own().networks / name
     words: list[str | Path] = ["--source", source.other, "--out", folder]
     if size := custom.size(given.get("SIZE", "")):
@@ -115,6 +118,8 @@ def taken_in(name: str, source: sources.Source, given: dict[str, str]) -> dict[s
     words += ["--weights", given.pop("WEIGHTS", "") or "default"]
     if given.get("PICTURES"):
         words.append("--pictures-given")
+    if trusted:
+        words.append("--trusted")
     bootstrap.ensure("hub")
     run_here("intake", *words)
     return given | {"ONNX": str(folder / "model.onnx")}

@@ -25,6 +25,7 @@ TAKEN = (
 
 PICKLED = (".pkl", ".pickle", ".joblib")
 KERAS = (".keras", ".h5")
+SAVED_MODEL = "is a program of TensorFlow's, which can read and write files"
 KERAS_BY_HAND = "save it as ONNX: model.export('net.onnx', format='onnx')"
 CORE_ML = "a model of Core ML", "export the network that it was made from: ONNX=net.onnx"
 CONVERT = "python -m tf2onnx.convert"
@@ -45,6 +46,7 @@ class Source:
     detector: Path | None = None  # a folder of transformers with one
     other: str = ""  # what has to be exported first
     by_hand: str = ""  # of TensorFlow's and Keras's: how, where what exports it cannot be installed
+    program: str = ""  # why it is code, if it is by its nature
 
 
 def found(name: str) -> Source:
@@ -58,6 +60,15 @@ def found(name: str) -> Source:
     if name.count("/") > 1 or name.startswith("-"):
         raise UserError(f"FROM={name} is neither a file nor a name on a hub", TAKEN)
     return Source(other=name)
+
+
+def require_trusted(source: Source, trusted: bool) -> None:
+    """Of what shows from outside; what is inside is for those who read it."""
+    if source.program and not trusted:
+        raise UserError(
+            f"{source.other} {source.program}",
+            f"if you trust whoever made it: TRUST=1; otherwise {source.by_hand}",
+        )
 
 
 def _of_file(path: Path) -> Source:
@@ -93,7 +104,7 @@ def _in_folder(folder: Path) -> Source:
     _require_known(folder)
     if (folder / "saved_model.pb").is_file():
         by_hand = f"make it ONNX: {CONVERT} --saved-model {folder} --output net.onnx"
-        return Source(other=str(folder), by_hand=by_hand)
+        return Source(other=str(folder), by_hand=by_hand, program=SAVED_MODEL)
     if (folder / "MLmodel").is_file():
         return _of_mlflow(folder)
     if is_detector(folder):
@@ -132,6 +143,10 @@ def _of_mlflow(folder: Path) -> Source:
         path = folder / str(inside.get(key) or inside.get("model_binary") or "model")
         if flavour == "pytorch" and path.is_dir():
             path = next((each for each in sorted(path.iterdir()) if each.suffix in TORCH), path)
+        if not path.resolve().is_relative_to(folder):
+            raise UserError(
+                f"{folder}/MLmodel names {path}, which is not in its folder", "save the model again"
+            )
         if path.is_file():
             return _of_file(path)
         if path.is_dir() and (path / "config.json").is_file():

@@ -65,6 +65,7 @@ class Arguments:
     output = text("", "Which of its outputs has the answer; scores, probabilities or multi-label.")
     pictures = text("", "How it wants pictures: keys of a recipe, or a file that says them.")
     sample = text("", "A picture and what it shows: photo.jpg=robin.")
+    trust = flag("Take a network whose file is a program, or brings code, and run it.")
 
     canary = whole_or_none("Percentage of requests that go to the candidate first.", most=99)
     anyway = flag(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, guarded
-from scripts.steps import metadata
+from scripts.steps import metadata, torch_files
 from scripts.steps.progress import step
 from scripts.steps.signature import Size
 
@@ -54,13 +54,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--pictures-given", action="store_true", help="the user says how it wants pictures"
     )
+    parser.add_argument("--trusted", action="store_true", help="run code that it brings")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     quieten()
     size = tuple(options.size) if options.size else None
     with files.whole_folder(options.out) as draft:
         taken = take(
-            options.source, options.weights, size, options.pictures_given, draft / "model.onnx"
+            *(options.source, options.weights, size, options.pictures_given),
+            *(draft / "model.onnx", options.trusted),
         )
         (draft / metadata.ABOUT).write_text(json.dumps(asdict(taken), indent=2) + "\n")
     return 0
@@ -73,29 +75,44 @@ def quieten() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
-def take(source: str, weights: str, size: Size | None, pictures_given: bool, path: Path) -> Taken:
+def take(
+    source: str,
+    weights: str,
+    size: Size | None,
+    pictures_given: bool,
+    path: Path,
+    trusted: bool = False,
+) -> Taken:
+    # What loads weights must not fall back on code, whatever it is told.
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     there = Path(source).expanduser()
     if there.is_file():
-        return _of_torch(there, size, path)
+        return _of_torch(there, size, path, trusted)
     if there.is_dir():
         config = metadata.json_of(there / "config.json")
         if "pretrained_cfg" in config:
             return _of_timm(f"local-dir:{there}", there.name, weights, size, path)
-        return _of_hugging_face(str(there), str(there), size, pictures_given, path)
+        return _of_hugging_face(str(there), size, pictures_given, path, trusted)
     if source.startswith(TIMM):
         name = source.removeprefix(TIMM)
         return _of_timm(name, name, weights, size, path)
-    return _of_hugging_face(source, source, size, pictures_given, path)
+    return _of_hugging_face(source, size, pictures_given, path, trusted)
 
 
 # PyTorch's files.
 
 
-def _of_torch(source: Path, size: Size | None, path: Path) -> Taken:
+def _of_torch(source: Path, size: Size | None, path: Path, trusted: bool) -> Taken:
     import torch
 
     sides = size or (224, 224)
     if source.suffix == ".pt2":
+        torch_files.require_no_pickles(source)
+        if not trusted:
+            raise UserError(
+                f"{source.name} is a program, whose text PyTorch evaluates when it reads it",
+                torch_files.TRUST,
+            )
         with step(f"exporting {source.name} to ONNX"):
             try:
                 program = torch.export.load(source)
@@ -105,6 +122,11 @@ def _of_torch(source: Path, size: Size | None, path: Path) -> Taken:
             except Exception as fault:
                 raise _unreadable(source, fault) from None
         return Taken()
+    if (word := torch_files.reaches_out(source)) and not trusted:
+        raise UserError(
+            f"{source.name} does more than arithmetic ({word}), such as to write files",
+            torch_files.TRUST,
+        )
     with step(f"exporting {source.name} to ONNX"):
         try:
             module = torch.jit.load(source, map_location="cpu").eval()
@@ -198,9 +220,9 @@ def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path)
 
 
 def _of_hugging_face(
-    source: str, shown: str, size: Size | None, pictures_given: bool, path: Path
+    source: str, size: Size | None, pictures_given: bool, path: Path, trusted: bool
 ) -> Taken:
-    with step(f"loading {shown}"):
+    with step(f"loading {source}"):
         ready(is_local=Path(source).is_dir())
         import torch
         from huggingface_hub.utils import logging as hub_logging
@@ -210,17 +232,19 @@ def _of_hugging_face(
         hub_logging.set_verbosity_error()  # otherwise each of five retries is logged twice
         transformers_logging.disable_progress_bar()
         try:
-            config = AutoConfig.from_pretrained(source)
+            config = AutoConfig.from_pretrained(source, trust_remote_code=trusted)
             if metadata.of_a_detector(config.to_dict()):
                 raise UserError(
-                    f"{shown} is a detector, which is taken from a folder alone",
+                    f"{source} is a detector, which is taken from a folder alone",
                     "save it and its processor to one: save_pretrained(folder); FROM=folder",
                 )
-            module = AutoModelForImageClassification.from_pretrained(source)
+            module = AutoModelForImageClassification.from_pretrained(
+                source, trust_remote_code=trusted
+            )
         except UserError:
             raise
         except Exception as fault:
-            raise _not_loaded(shown, fault, "") from None
+            raise _not_loaded(source, fault, "") from None
 
         class Logits(torch.nn.Module):  # type: ignore[misc]  # torch comes without types here
             def __init__(self) -> None:
@@ -231,7 +255,7 @@ def _of_hugging_face(
                 logits: torch.Tensor = self.inside(pixel_values=pixels).logits
                 return logits
 
-        pictures = _prepared(source, shown, pictures_given)
+        pictures = _prepared(source, pictures_given, trusted)
         if size:
             pictures |= {"crop": list(size), "resize": min(size)}
         names = config.id2label
@@ -260,6 +284,8 @@ def ready(is_local: bool) -> None:
 
 
 def _not_loaded(shown: str, fault: Exception, file: str) -> UserError:
+    if "trust_remote_code" in str(fault):
+        return UserError(f"{shown} brings code of its own", "if you trust whoever made it: TRUST=1")
     message = " ".join(str(fault).split()).partition(". ")[0][:200]
     if Path(shown).is_dir():
         return UserError(f"{shown} has no classifier of pictures: {message}", "name another folder")
@@ -271,7 +297,7 @@ def _not_loaded(shown: str, fault: Exception, file: str) -> UserError:
     )
 
 
-def _prepared(source: str, shown: str, pictures_given: bool) -> dict[str, Any]:
+def _prepared(source: str, pictures_given: bool, trusted: bool) -> dict[str, Any]:
     """How its processor prepares pictures, seen on one that it prepares."""
     import numpy as np
     from transformers import AutoImageProcessor
@@ -280,12 +306,14 @@ def _prepared(source: str, shown: str, pictures_given: bool) -> dict[str, Any]:
     from scripts.steps.picture import mug
 
     try:
-        processor = AutoImageProcessor.from_pretrained(source)
-    except Exception:
+        processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=trusted)
+    except Exception as fault:
         if pictures_given:
             return {}
+        if "trust_remote_code" in str(fault):
+            raise _not_loaded(source, fault, "") from None
         raise UserError(
-            f"{shown} does not say how it wants pictures (preprocessor_config.json)",
+            f"{source} does not say how it wants pictures (preprocessor_config.json)",
             'say it: PICTURES="resize: 256, crop: 224, …"',
         ) from None
     found = metadata.of_hugging_face(processor.to_dict())

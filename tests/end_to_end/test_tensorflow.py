@@ -43,9 +43,11 @@ pixels = (0.5 * colours + random.integers(0, 128, (8, 32, 32, 3))).astype(np.uin
 np.savez("asked.npz", pixels=pixels, expected=network(pixels.astype(np.float32)).numpy())
 network.save("birds.keras")
 network.export("birds", verbose=False)
-keras.Sequential([
+code = keras.Sequential([
     keras.Input((32, 32, 3)), layers.Lambda(lambda pixels: 2 * pixels), layers.Flatten()
-]).save("code.keras")
+])
+code.save("code.keras")
+code.save("code.h5")
 """
 
 
@@ -75,6 +77,7 @@ def test_it_answers_as_in_tensorflow(own: Project, made: Path, name: str) -> Non
         FROM=str(made / name),
         LABELS=str(made / "labels.txt"),
         PICTURES=AS_THEY_ARE,
+        TRUST="1",
     )
     asked = np.load(made / "asked.npz")
     assert len({*asked["expected"].argmax(axis=1)}) > 1
@@ -88,8 +91,9 @@ def test_it_answers_as_in_tensorflow(own: Project, made: Path, name: str) -> Non
 
 
 @pytest.mark.rare
-def test_code_in_a_file_is_not_run(own: Project, made: Path) -> None:
-    refused = own.make("add-model", NAME="birds", FROM=str(made / "code.keras"))
+@pytest.mark.parametrize("name", ["code.keras", "code.h5"])
+def test_code_in_a_file_is_not_run(own: Project, made: Path, name: str) -> None:
+    refused = own.make("add-model", NAME="birds", FROM=str(made / name), TRUST="1")
     (line,) = error_lines(refused.stderr)
     assert refused.returncode and "cannot be read by TensorFlow" in line and "Lambda" in line
     assert not (own.path / "own" / "networks" / "birds").exists()
@@ -102,7 +106,7 @@ def test_without_tensorflow_it_is_said_how_to_do_it_elsewhere(tmp_path: Path) ->
         project.settings.pop(name, None)
     (tmp_path / "birds").mkdir()
     (tmp_path / "birds" / "saved_model.pb").touch()
-    refused = project.make("add-model", NAME="birds", FROM=str(tmp_path / "birds"))
+    refused = project.make("add-model", NAME="birds", FROM=str(tmp_path / "birds"), TRUST="1")
     (line,) = error_lines(refused.stderr)
     assert refused.returncode and "needs TensorFlow, which cannot be installed here" in line
     assert "tf2onnx.convert --saved-model" in line

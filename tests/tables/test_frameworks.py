@@ -4,6 +4,7 @@ reason."""
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +135,10 @@ REFUSED = {
             ensemble.RandomForestClassifier(2), np.stack([KINDS == 1, KINDS == 2], axis=1)
         ),
         "gives 4 numbers for 2 classes",
+    ),
+    "what runs where it is read": (
+        of_scikit_learn(preprocessing.FunctionTransformer(os.system), VALUES),
+        "contains what is not scikit-learn's: posix.system",
     ),
     "code of the user's own": (
         of_scikit_learn(

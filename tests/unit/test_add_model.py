@@ -15,7 +15,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
 from scripts.repository.custom import of_detector, recipe
 from scripts.repository.own_pipelines import require_a_name, require_new, written
-from scripts.repository.sources import found
+from scripts.repository.sources import found, require_trusted
 from scripts.server.agreeing import samples
 
 
@@ -141,6 +141,33 @@ def test_how_pictures_are_given(network: Path) -> None:
             recipe("pets", onnx | {"PICTURES": wrong})
 
 
+def test_yaml_that_is_code(network: Path, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    code = f"!!python/object/apply:builtins.open [{str(marker)!r}, w]"
+    (how := tmp_path / "how.yaml").write_text(f"resize: {code}\n")
+    with pytest.raises(UserError, match="cannot be understood"):
+        recipe("pets", {"ONNX": str(network), "PICTURES": str(how)})
+    with pytest.raises(UserError, match="cannot be understood"):
+        recipe("pets", {"ONNX": str(network), "PICTURES": f"resize: {code}"})
+    (tmp_path / "metadata.yaml").write_text(f"task: classify\nimgsz: {code}\n")
+    recipe("pets", {"ONNX": str(network)})
+    (tmp_path / "MLmodel").write_text(f"flavors: {code}\n")
+    with pytest.raises(UserError, match="MLmodel cannot be read"):
+        found(str(tmp_path))
+    assert not marker.exists()
+
+
+def test_what_is_a_program_wants_to_be_trusted(tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pb").touch()
+    source = found(str(tmp_path))
+    with pytest.raises(UserError, match="is a program of TensorFlow's") as refusal:
+        require_trusted(source, trusted=False)
+    assert "TRUST=1" in refusal.value.remedy and "tf2onnx" in refusal.value.remedy
+    require_trusted(source, trusted=True)
+    (tmp_path / "net.keras").touch()
+    require_trusted(found(str(tmp_path / "net.keras")), trusted=False)
+
+
 def test_a_recipe_of_a_detector(tmp_path: Path) -> None:
     config, prepared = tmp_path / "config.json", tmp_path / "preprocessor_config.json"
     config.write_text(json.dumps({"architectures": ["DetrForObjectDetection"]}))
@@ -178,6 +205,10 @@ def test_where_networks_come_from(network: Path, tmp_path: Path) -> None:
     logged.write_text("flavors: {pytorch: {model_data: data}}")
     (folder / "data" / "model.pth").touch()
     assert found(str(folder)).other == str(folder / "data" / "model.pth")
+    for outside in ("../net.pt", str(torch)):
+        logged.write_text(f"flavors: {{pytorch: {{model_data: {outside}}}}}")
+        with pytest.raises(UserError, match="which is not in its folder"):
+            found(str(folder))
     logged.write_text("flavors: {sklearn: {pickled_model: model.pkl}}")
     network.rename(tmp_path / "b.onnx")
     (tmp_path / "c.onnx").touch()

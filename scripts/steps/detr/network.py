@@ -149,11 +149,14 @@ def build(spec: Detr) -> Whole:
 def _loaded(spec: Detr) -> tuple[nn.Module, Any]:
     transformers_logging.disable_progress_bar()
     square = {"height": spec.side, "width": spec.side}
+    without_code = {"trust_remote_code": False}  # None: it asks at the terminal
     try:
         module, found = AutoModelForObjectDetection.from_pretrained(
-            spec.folder, output_loading_info=True
+            spec.folder, output_loading_info=True, **without_code
         )
-        processor = AutoImageProcessor.from_pretrained(spec.folder, size=square, backend="pil")
+        processor = AutoImageProcessor.from_pretrained(
+            spec.folder, size=square, backend="pil", **without_code
+        )
     except Exception as fault:  # of a dozen kinds
         message = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise UserError(

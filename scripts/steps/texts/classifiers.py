@@ -59,8 +59,11 @@ def _of_hub(source: str) -> Classifier:
 
     logging.set_verbosity_error()  # otherwise each of five retries is logged twice
     try:
-        network = AutoModelForSequenceClassification.from_pretrained(source, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        without_code = {"trust_remote_code": False}  # None: it asks at the terminal
+        network = AutoModelForSequenceClassification.from_pretrained(
+            source, dtype=torch.float32, **without_code
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source, **without_code)
     except Exception as fault:  # the hub's client raises many kinds of errors
         detail = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise NoWeights(
