@@ -121,6 +121,17 @@ def of(count: int, folder: Path) -> Iterator[list[Node]]:
         yield nodes
 
 
+def join(nodes: list[Node]) -> None:
+    """The first is the manager."""
+    first, *others = nodes
+    words = ["--advertise-addr", first.address, "--listen-addr", first.address]
+    first.docker("swarm", "init", *words, "--default-addr-pool", OVERLAYS)
+    token = first.docker("swarm", "join-token", "--quiet", "worker")
+    for node in others:
+        words = ["--advertise-addr", node.address, "--listen-addr", node.address]
+        node.docker("swarm", "join", "--token", token, *words, f"{first.address}:2377")
+
+
 def _namespace(stack: ExitStack, name: str) -> None:
     run("ip", "netns", "add", name)
     stack.callback(subprocess.run, ["ip", "netns", "delete", name])

@@ -53,7 +53,10 @@ def main() -> int:
             f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"
         )
     if stack.in_place:
-        console.out.print(_servers(cast("SwarmStack", stack)))
+        swarm = cast("SwarmStack", stack)
+        console.out.print(_servers(swarm))
+        for problem in swarm.problems():
+            console.note(f"warning: {problem}")
     if lost:  # what is open keeps working; nothing more can be opened
         console.note(f"warning: {lost}")
     console.out.print(_models(known.http))

@@ -1,12 +1,15 @@
 """Switches the servers of a swarm from one version to another: each is replaced by one that nobody
-asks until it has passed the proof. The swarm does it by itself, and goes back by itself at the
-first one that does not pass."""
+asks until it has passed the proof, and the next only when that one has been judged."""
 
 from __future__ import annotations
 
+import json
 import time
 import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bundle_serving.address import SERVER_HEADER
 from scripts.base import console
@@ -14,10 +17,10 @@ from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
 from scripts.repository import live
 from scripts.repository.archive import Version
+from scripts.rollout.verdict import Seen
 from scripts.server import in_each
 from scripts.server.layouts import lay_out, layout
 from scripts.stacks import state
-from scripts.stacks.stack_file import CANARY, SERVER
 from scripts.stacks.state import State
 from scripts.stacks.swarm import SwarmStack
 from scripts.storage.shared import Shared
@@ -40,38 +43,62 @@ class Fleet:
         self._lay_out(self.new)
         count = max(1, round(percent / 100 * (self.stack.replicas or 1)))
         self.stack.try_out(self._turned(), count)
-        with console.waiting("waiting for the balancer to see them") as waiting:
-            while not all(map(self._reached, self.servers[self.new.number])):
-                if waiting.seconds > SEEN_S:
-                    raise UserError("the balancer does not see its servers", "see make logs")
-                time.sleep(0.2)
+        self._wait_until_seen(self.servers[self.new.number])
 
     @property
     def servers(self) -> dict[int, list[str]]:
         """Which have which version."""
-        of = {self.old.number: SERVER, self.new.number: CANARY}
-        return {
-            version: [each.address for each in self.stack.tasks(service) if each.runs]
-            for version, service in of.items()
-        }
+        found: dict[int, list[str]] = {self.old.number: [], self.new.number: []}
+        for task in self.stack.servers():
+            if task.runs:
+                is_old = task.fingerprint == self.server.fingerprint
+                found[(self.old if is_old else self.new).number].append(task.address)
+        return found
+
+    def replaced(self) -> Iterator[str]:
+        """Each new server, when the balancer sees it; the next when it is asked for."""
+        self._lay_out(self.new)
+        for task in self.stack.replace_each(self._turned()):
+            self._wait_until_seen([task.address])
+            yield task.address
+
+    def seen(self, servers: Sequence[str]) -> Seen:
+        """What they answered to whoever asked this pipeline, as their doors say."""
+        found = Seen(0, 0)
+        for server in servers:
+            with suppress(OSError, ValueError), self._open(server, "/page/live.json") as answer:
+                for each in json.load(answer)["series"]:
+                    if each["pipeline"] == self.new.pipeline.ensemble:
+                        found += Seen(each["asked"], each["failed"])
+        return found
+
+    def _wait_until_seen(self, servers: Sequence[str]) -> None:
+        with console.waiting("waiting for the balancer to see it") as waiting:
+            while not all(map(self._reached, servers)):
+                if waiting.seconds > SEEN_S:
+                    raise UserError("the balancer does not see its servers", "see make logs")
+                time.sleep(0.2)
 
     def _reached(self, server: str) -> bool:
-        there = replace(self.server.http, server=server)
-        asked = urllib.request.Request(f"{there.url}/v2/health/ready")
         try:
-            with there.open(asked, timeout=5) as answer:
+            with self._open(server, "/v2/health/ready") as answer:
                 return bool(answer.headers[SERVER_HEADER] == server)
         except OSError:
             return False
 
+    def _open(self, server: str, path: str) -> Any:
+        there = replace(self.server.http, server=server)
+        return there.open(urllib.request.Request(f"{there.url}{path}"), timeout=5)
+
     def turn(self) -> None:
-        self._lay_out(self.new)
+        """Each has been replaced; from now on the swarm keeps them so by itself."""
         self.stack.start(self._turned())
 
-    def back(self) -> None:
+    def back(self, failing: bool = False) -> None:
+        """`failing`: rather a server fewer meanwhile than one that fails."""
         self._lay_out(self.old)
         if state.load() == self.server:  # the new one never came to serve
-            self.stack.go_back(self.server)
+            self.stack.go_back(self.server, out_first=failing)
         else:
             self.stack.start(self.server)
 

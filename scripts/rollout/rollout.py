@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -27,7 +27,7 @@ from scripts.rollout.preflight import (
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import FEW, Agreement, Figures, objection, undecided
+from scripts.rollout.verdict import FEW, Agreement, Figures, Seen, objection, undecided
 from scripts.server import engines, layouts, served, up
 from scripts.server.control import Control
 from scripts.server.recover import recover
@@ -203,16 +203,35 @@ def _turn_each(
     before = _watch(stream, seconds, f"version {old.number} alone, for comparison")
     if canary:
         _try_out(fleet, stream, up_now, canary)
-    mark, began = stream.taken(), time.monotonic()
-    fleet.turn()
-    took = time.monotonic() - began
+    mark, began, usual = stream.taken(), time.monotonic(), fleet.seen(fleet.servers[old.number])
+    came, after = set[str](), before
+    for server in fleet.replaced():
+        came.add(server)
+        others = fleet.servers[old.number]
+        # Beside the others it is compared with them; at the end, with what was before.
+        stream.servers = {old.number: others, new.number: [server] if others else []}
+        stream.candidate, stream.share = (new.pipeline.ensemble, new.number), 0.5
+        if not others:
+            stream.serves, stream.candidate = new.number, None
+        what = f"version {new.number} on {len(came)} of {len(came) + len(others)} servers"
+        of_old = (None, None) if others else (before, usual)
+        clients = partial(_clients_objection, fleet, [*came], others, of_old[1])
+        after = _judge(stream, what, new.number, seconds, ratio, of_old[0], clients)
+        stream.candidate, stream.servers = None, {}
+        if not came <= {*fleet.servers[new.number]}:
+            raise Refused(new.number, "one of its servers ended")
     meanwhile = Figures.of(stream.since(mark))
     if meanwhile.failed:
         raise Refused(new.number, f"{meanwhile.failed} requests failed while it came")
-    stream.serves = new.number
-    what = f"version {new.number} live, on trial"
-    after = _judge(stream, what, new.number, seconds, ratio, before)
+    fleet.turn()
+    took = time.monotonic() - began
     return f"all servers in {took:.0f} s, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+
+
+def _clients_objection(
+    fleet: Fleet, new: Sequence[str], others: Sequence[str], before: Seen | None
+) -> str | None:
+    return fleet.seen(new).objection(before or fleet.seen(others))
 
 
 def _try_out(fleet: Fleet, stream: Stream, up_now: Up, canary: float) -> None:
@@ -237,18 +256,21 @@ def _judge(
     seconds: float,
     max_p99_ratio: float,
     before: Figures | None = None,
+    clients_objection: Callable[[], str | None] = lambda: None,
 ) -> Figures:
     """Compares it with the old version's requests at the same time, or else with earlier ones. A
-    failure counts at once; everything else only if it persists."""
+    failure counts at once, a client's too; everything else only if it persists."""
     mark, began, looks = stream.taken(), time.monotonic(), 0
     while True:
-        _watch(stream, seconds, what)
+        _watch(stream, seconds, what, new)
+        if reason := clients_objection():
+            raise Refused(new, reason, fails=True)
         late = time.monotonic() - began > max(MOST_WATCHES * seconds, PATIENCE_S)
         answers = stream.since(mark)
         of_new = Figures.of([answer for answer in answers if answer.version == new])
         of_old = before or Figures.of([answer for answer in answers if answer.version != new])
         if undecided(of_old, of_new, max_p99_ratio):
-            reason: str | None = f"only {of_new.asked} requests reached it; {FEW} are compared"
+            reason = f"only {of_new.asked} requests reached it; {FEW} are compared"
             remedy = f"{STAYS}; if the server is so busy, give it longer: raise WATCH_SECONDS"
             if late:
                 break
@@ -259,21 +281,27 @@ def _judge(
             break
     console.note(f"live: {of_old}; candidate: {of_new}")
     if reason:
-        raise Refused(new, reason, remedy)
+        raise Refused(new, reason, remedy, fails=bool(of_new.failed))
     return of_new
 
 
 class Refused(UserError):
-    def __init__(self, version: int, reason: str, remedy: str = STAYS) -> None:
+    def __init__(self, version: int, reason: str, remedy: str = STAYS, fails: bool = False) -> None:
         super().__init__(f"version {version} is rejected: {reason}", remedy)
         self.reason = reason
+        # Whether its answers are errors, and not just late ones.
+        self.fails = fails
 
 
-def _watch(stream: Stream, seconds: float, what: str) -> Figures:
+def _watch(stream: Stream, seconds: float, what: str, judged: int | None = None) -> Figures:
+    """Until then, or until the judged version fails."""
     mark = stream.taken()
     with console.waiting(f"{what}: {seconds:g} s of requests") as waiting:
         while waiting.seconds < seconds:
-            waiting.show(str(Figures.of(stream.since(mark))))
+            answers = stream.since(mark)
+            waiting.show(str(Figures.of(answers)))
+            if any(each.gist is None and each.version == judged for each in answers):
+                break
             time.sleep(0.1)
     return Figures.of(stream.since(mark))
 
@@ -349,7 +377,10 @@ def _go_back(switch: Switch | Fleet, how: str, fault: BaseException) -> None:
     else:
         why = getattr(fault, "cause", None) or type(fault).__name__
     try:
-        switch.back()
+        if isinstance(switch, Switch):
+            switch.back()
+        else:
+            switch.back(failing=isinstance(fault, Refused) and fault.fails)
     except UserError as second:
         live.leave_only(switch.old)
         remedy = served.brings_up(switch.old.pipeline)

@@ -55,6 +55,24 @@ def objection(old: Figures, new: Figures, max_p99_ratio: float) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What servers answered in the last minute, whoever asked; who was refused is not counted."""
+
+    asked: int
+    failed: int
+
+    def __add__(self, other: Seen) -> Seen:
+        return Seen(self.asked + other.asked, self.failed + other.failed)
+
+    def objection(self, others: Seen) -> str | None:
+        """To these servers, beside others."""
+        if self.failed * max(others.asked, 1) <= others.failed * max(self.asked, 1):
+            return None
+        of_others = f", of the others' {others.failed} of {others.asked:,}" if others.asked else ""
+        return f"{self.failed} of {self.asked:,} requests of clients failed{of_others}"
+
+
 def _allowed(old: Figures, max_p99_ratio: float) -> float:
     return max_p99_ratio * old.p99 + SLACK_MS
 

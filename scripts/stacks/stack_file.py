@@ -47,6 +47,8 @@ READER = {"uid": "65532", "gid": "65532", "mode": 0o440}
 NAME_CHARACTERS = 63
 # What becomes of the volume `state`: it lives as long as the container.
 STATE_BYTES = 16 << 20
+# So long an update waits for a command that has ended: nothing is replaced that nobody judges.
+HELD_S = 30 * 24 * 3600
 BALANCERS_MEMORY = "1g"
 OF_BALANCERS = ("user", "read_only", "cap_drop", "init", "logging", "stop_grace_period")
 BALANCERS_SETTINGS = ("BIND", "INSECURE", "TLS_CERT", "MAX_BODY_MB")
@@ -67,6 +69,8 @@ class Given:
     secrets: Mapping[str, Path]
     # What each server must answer, by ensemble; it loads them all.
     proofs: Mapping[str, Path]
+    # Whose the stack is, on each of its services.
+    labels: Mapping[str, str]
 
 
 def of(server: Service, given: Given) -> dict[str, Any]:
@@ -101,6 +105,35 @@ def of(server: Service, given: Given) -> dict[str, Any]:
     }
 
 
+def one_at_a_time(stack: dict[str, Any], turn: int) -> dict[str, Any]:
+    """One more server is replaced; the next one only if this is deployed with another turn. The
+    first that does not start stops it, and nothing goes back by itself: what was before is this
+    very stack, in the turn before."""
+    server = stack["services"][SERVER]
+    config = server["deploy"]["update_config"] | {
+        "delay": f"{HELD_S + turn}s",
+        "failure_action": "pause",
+    }
+    return _deployed(stack, server["deploy"] | {"update_config": config})
+
+
+def out_first(stack: dict[str, Any]) -> dict[str, Any]:
+    """A server that is replaced goes before the new one comes."""
+    deploy = stack["services"][SERVER]["deploy"]
+    config = deploy["update_config"] | {"order": "stop-first"}
+    return _deployed(stack, deploy | {"update_config": config})
+
+
+def with_replicas(stack: dict[str, Any], replicas: int) -> dict[str, Any]:
+    return _deployed(stack, stack["services"][SERVER]["deploy"] | {"replicas": replicas})
+
+
+def _deployed(stack: dict[str, Any], deploy: dict[str, Any]) -> dict[str, Any]:
+    """The servers so."""
+    server = stack["services"][SERVER] | {"deploy": deploy}
+    return stack | {"services": stack["services"] | {SERVER: server}}
+
+
 def with_canary(stack: dict[str, Any], new: dict[str, Any], count: int) -> dict[str, Any]:
     """So many servers of the new stack beside those of the other; the balancers do not tell them
     apart."""
@@ -132,6 +165,7 @@ def _server(
         ],
         "healthcheck": healthcheck | {"test": [*healthcheck["test"], f"--proof={PROOFS}"]},
         "deploy": {
+            "labels": dict(given.labels),
             "replicas": given.replicas,
             # Addresses, not a virtual one: the balancers choose for each request.
             "endpoint_mode": "dnsrr",
@@ -172,12 +206,20 @@ def _balancer(kept: Service, given: Given, secrets: Mapping[str, str]) -> dict[s
             **{"interval": "5s", "timeout": "3s", "start_period": "30s"},
         },
         "deploy": {
+            "labels": dict(given.labels),
             "mode": "global",
             "endpoint_mode": "dnsrr",
             "resources": {"limits": {"memory": BALANCERS_MEMORY, "pids": 256}},
             "restart_policy": {"condition": "any", "delay": "1s"},
-            # Two cannot have one node's port.
-            "update_config": {"parallelism": 1, "order": "stop-first"},
+            # Two cannot have one node's port: the first that does not start brings the old back.
+            "update_config": {
+                "parallelism": 1,
+                "order": "stop-first",
+                "failure_action": "rollback",
+                "max_failure_ratio": 0,
+                "monitor": "15s",
+            },
+            "rollback_config": {"parallelism": 0, "order": "stop-first", "monitor": "5s"},
         },
     }
 

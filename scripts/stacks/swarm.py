@@ -5,24 +5,31 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import shutil
+import socket
 import subprocess
 import time
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError, NotFound
+from docker.types import RestartPolicy, ServiceMode
 
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from scripts.base import console, files
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
+from scripts.base.paths import MARK, ROOT
 from scripts.repository import live, proofs
-from scripts.stacks import admin_key, exposure, stack_file, state
+from scripts.stacks import admin_key, exposure, spread, stack_file, state
 from scripts.stacks.containers import DockerStack, last_line
-from scripts.stacks.stack_file import CANARY, KEY, S3, SERVER, TLS, Given
+from scripts.stacks.spread import Node
+from scripts.stacks.stack_file import BALANCER, CANARY, KEY, S3, SERVER, TLS, Given
 from scripts.stacks.state import State
 from scripts.storage import key_files, on_demand
 from scripts.storage.location import from_settings
@@ -30,6 +37,9 @@ from scripts.storage.location import from_settings
 FOLDER = ROOT / "build" / "swarm"
 # What runs, as `docker stack deploy` read it last.
 DEPLOYED = FOLDER / "stack.json"
+# A name may be another checkout's, and so may a path, on another manager.
+OWN = ROOT / "build" / "swarm.id"
+OWNER, OWNERS_PLACE = "triton-bundle.checkout", "triton-bundle.place"
 # Without S3: one folder for each content that servers may read.
 MODELS = FOLDER / "models"
 
@@ -42,8 +52,10 @@ FAILED = ("complete", "failed", "rejected")
 OVER = (*FAILED, "shutdown", "orphaned", "remove")
 ROLLBACK = "rollback_started"
 GOING_ON = ("updating", ROLLBACK)
+STOPPED = ("paused", "rollback_paused", "rollback_completed")
 LEAVE_S, LOG_S = 60, 20
 STAYED = "the servers from before serve on; see make logs"
+HAND_OVER = "hand it over (make swarm-load NODES=ssh://user@node), or push it (make images PUSH=…)"
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,7 @@ class SwarmStack(DockerStack):
 
     def prepare(self) -> None:
         self._require_manager()
+        self._require_own_stack()
         location = from_settings(self._settings)
         if location and is_loopback(location.host):
             raise UserError(
@@ -87,27 +100,123 @@ class SwarmStack(DockerStack):
                 "make it one: docker swarm init, then join others (docs/swarm.md)",
             )
 
+    def _require_own_stack(self) -> None:
+        if place := self._another_place():
+            raise UserError(
+                f"the stack {self.project} of this swarm belongs to {place}",
+                "give this checkout another COMPOSE_PROJECT_NAME",
+            )
+
+    def _another_place(self) -> str:
+        """Whose stack of this name is on the swarm, if it is not this checkout's."""
+        for each in self._manager.services.list(filters={"label": f"{NAMESPACE}={self.project}"}):
+            labels = each.attrs["Spec"]["Labels"]
+            # Bundles before wrote no owner.
+            own = labels[OWNER] == _own_id() if OWNER in labels else DEPLOYED.exists()
+            if not own:
+                return str(labels.get(OWNERS_PLACE, "another checkout"))
+        return ""
+
     def start(self, wanted: State) -> None:
         """Servers that answer, or those from before."""
-        on_demand.hand_over_keys(self._settings)
-        name = wanted.fingerprint[:12]
-        stack = self._stack_file(wanted, self._placed(name))
+        stack = self._prepared(wanted)
         self._deploy(stack)  # without a canary, if there was one
         self._wait_until_settled(wanted)
         _note(stack)
         wanted.save()
-        self._leave_only(name)
+        self._leave_only(_name(wanted))
         self._forget_others(stack)
+        self._spread(stack, wanted)
 
-    def go_back(self, known: State) -> None:
-        """To what ran before, wherever an update was interrupted."""
-        self._deploy(json.loads(DEPLOYED.read_text()))
+    def replace_each(self, wanted: State) -> Iterator[Task]:
+        """One server after the other by one that `start` would start, which comes out here when it
+        runs. The next is replaced when it is asked for, and not at all if it is not."""
+        stack, came = self._prepared(wanted), list[Task]()
+        while not came or any(task.fingerprint != wanted.fingerprint for task in self.tasks()):
+            self._deploy(stack_file.one_at_a_time(stack, len(came)))
+            came.append(self._wait_for_one_more(wanted, came))
+            yield came[-1]
+
+    def _prepared(self, wanted: State) -> dict[str, Any]:
+        on_demand.hand_over_keys(self._settings)
+        stack = self._stack_file(wanted, self._placed(_name(wanted)))
+        self._require_image(stack["services"][BALANCER]["image"])
+        return stack
+
+    def _require_image(self, image: str) -> None:
+        """On each node: where it is missing, the balancer would stop, and none start. A registry's
+        is pulled now, while nothing waits for it."""
+        if image == self._image_of(BALANCER):
+            return
+        nodes = {node.id: node.name for node in self.nodes() if node.takes}
+        name = f"{self.project}_look"
+        for left in self._manager.services.list(filters={"name": name}):
+            left.remove()
+        look = self._manager.services.create(
+            image,
+            command=["true"],
+            name=name,
+            mode=ServiceMode("global-job"),
+            restart_policy=RestartPolicy("none"),
+            labels={NAMESPACE: self.project, **_owner()},
+        )
+        try:
+            with console.waiting("looking for the image on each node") as waiting:
+                while nodes and waiting.seconds < self._settings.start_timeout:
+                    for task in look.tasks():
+                        status = task["Status"]
+                        if status["State"] == "complete":
+                            nodes.pop(task["NodeID"], None)
+                        elif status["State"] in FAILED:
+                            node = nodes.get(task.get("NodeID"), "a node")
+                            why = status.get("Err", "it does not run there")
+                            raise UserError(f"{node} lacks the image {image}: {why}", HAND_OVER)
+                    time.sleep(0.2)
+        finally:
+            look.remove()
+        if nodes:
+            late = f"{', '.join(nodes.values())} did not have the image {image} in time"
+            raise UserError(late, f"raise START_TIMEOUT, or {HAND_OVER}")
+
+    def go_back(self, known: State, out_first: bool = False) -> None:
+        """To what ran before, wherever an update was interrupted; `out_first` where nobody is to
+        wait for a server that replaces one that fails."""
+        stack = json.loads(DEPLOYED.read_text())
+        others = any(task.runs and task.fingerprint == known.fingerprint for task in self.tasks())
+        self._deploy(stack_file.out_first(stack) if out_first and others else stack)
         self._wait_until_settled(known)
+        self._spread(stack, known)
+
+    def _spread(self, stack: dict[str, Any], wanted: State) -> None:
+        """An update starts a server before it stops one, on whichever node: all may end on one."""
+        if more := spread.to_move(self._counts()):
+            replicas = stack["services"][SERVER]["deploy"]["replicas"]
+            console.note("spreading the servers over the nodes again")
+            with suppress(UserError):  # where a node takes none
+                self._deploy(stack_file.with_replicas(stack, replicas + more))
+                self._wait_until_settled(wanted)
+            self._deploy(stack)
+            self._wait_until_settled(wanted)
+
+    def _counts(self) -> Counter[str]:
+        """Servers of each node that takes some."""
+        counts = Counter({node.name: 0 for node in self.nodes() if node.takes})
+        counts.update(task.node for task in self.tasks() if task.node in counts)
+        return counts
+
+    def problems(self) -> list[str]:
+        """Of its nodes, and of how the servers lie on them."""
+        on = {
+            service: [task.node for task in self.tasks(service) if task.runs]
+            for service in (SERVER, BALANCER)
+        }
+        found = spread.problems(self.nodes(), on[SERVER], on[BALANCER], self.replicas or 0)
+        return list(found)
 
     def try_out(self, wanted: State, count: int) -> None:
         """So many servers besides; the others stay, and what is noted too. The first that does not
         start ends it."""
-        new = self._stack_file(wanted, self._placed(wanted.fingerprint[:12]))
+        new = self._prepared(wanted)
         self._deploy(stack_file.with_canary(json.loads(DEPLOYED.read_text()), new, count))
         with console.waiting("starting the canary") as waiting:
             while sum(task.runs for task in self.tasks(CANARY)) < count:
@@ -117,11 +226,11 @@ class SwarmStack(DockerStack):
                 time.sleep(0.5)
 
     def scale(self, known: State, replicas: int) -> None:
-        stack = json.loads(DEPLOYED.read_text())
-        stack["services"][SERVER]["deploy"]["replicas"] = replicas
+        stack = stack_file.with_replicas(json.loads(DEPLOYED.read_text()), replicas)
         self._deploy(stack)
         self._wait_until_settled(known)
         _note(stack)
+        self._spread(stack, known)
         replace(known, settings=known.settings | {"REPLICAS": str(replicas)}).save()
 
     @property
@@ -167,6 +276,7 @@ class SwarmStack(DockerStack):
             {8000: self._settings.http_port, 8001: self._settings.grpc_port},
             self._secrets(),
             {name: proofs.path(name, number) for name, number in wanted.pipelines.items()},
+            _owner(),
         )
         return stack_file.of(server, given)
 
@@ -186,6 +296,7 @@ class SwarmStack(DockerStack):
         return found
 
     def _deploy(self, stack: dict[str, Any]) -> None:
+        self._require_own_stack()
         command = ["docker", "stack", "deploy", "--compose-file", "-", "--prune"]
         command += ["--with-registry-auth", "--resolve-image", "never", self.project]
         ran = subprocess.run(
@@ -242,9 +353,7 @@ class SwarmStack(DockerStack):
             found = self._manager.services.get(f"{self.project}_{service}").tasks()
         except NotFound:
             return []
-        nodes = {
-            each.id: each.attrs["Description"]["Hostname"] for each in self._manager.nodes.list()
-        }
+        nodes = {node.id: node.name for node in self.nodes()}
         wanted = [each for each in found if each["DesiredState"] == "running"]
         return sorted(
             (_task(service, each, nodes.get(each.get("NodeID"), "")) for each in wanted),
@@ -254,8 +363,26 @@ class SwarmStack(DockerStack):
     def servers(self) -> list[Task]:
         return [*self.tasks(), *self.tasks(CANARY)]
 
-    def _service(self) -> Any:
-        return self._manager.services.get(f"{self.project}_{SERVER}").attrs
+    def nodes(self) -> list[Node]:
+        found = [
+            Node(
+                each.attrs["ID"],
+                each.attrs["Description"]["Hostname"],
+                each.attrs["Status"]["State"],
+                each.attrs["Spec"]["Availability"] == "active",
+            )
+            for each in self._manager.nodes.list()
+        ]
+        return sorted(found, key=attrgetter("name"))
+
+    def _service(self, name: str = SERVER) -> Any:
+        return self._manager.services.get(f"{self.project}_{name}").attrs
+
+    def _image_of(self, service: str) -> str:
+        try:
+            return str(self._service(service)["Spec"]["TaskTemplate"]["ContainerSpec"]["Image"])
+        except NotFound:
+            return ""
 
     @property
     def replicas(self) -> int | None:
@@ -271,14 +398,16 @@ class SwarmStack(DockerStack):
         with console.waiting("starting servers, one after the other") as waiting:
             while True:
                 service = self._service()
-                update = service.get("UpdateStatus", {}).get("State")
+                update, of_balancers = _update(service), _update(self._service(BALANCER))
                 replicas = service["Spec"]["Mode"]["Replicated"]["Replicas"]
                 asked = service["Spec"]["TaskTemplate"]["ContainerSpec"]["Labels"][FINGERPRINT]
                 tasks = self.tasks()
                 new = [
                     task for task in tasks if task.runs and task.fingerprint == wanted.fingerprint
                 ]
-                if update not in GOING_ON:
+                if of_balancers in STOPPED:
+                    raise UserError(f"a balancer does not start: {self._of_balancers()}", STAYED)
+                if update not in GOING_ON and of_balancers not in GOING_ON:
                     if asked != wanted.fingerprint:
                         why = self._why(SERVER, wanted)
                         raise UserError(f"a server does not start: {why}", STAYED)
@@ -296,6 +425,25 @@ class SwarmStack(DockerStack):
                     f"{came} of {replicas}{', going back' if update == GOING_ON[1] else ''}"
                 )
                 time.sleep(0.5)
+
+    def _wait_for_one_more(self, wanted: State, came: list[Task]) -> Task:
+        limit, known = TRIES * self._settings.start_timeout, {task.id for task in came}
+        with console.waiting(f"starting server {len(came) + 1} with the new version") as waiting:
+            while True:
+                for task in self.tasks():
+                    is_new = task.runs and task.fingerprint == wanted.fingerprint
+                    if is_new and task.id not in known:
+                        return task
+                if waiting.seconds > limit or _update(self._service()) in STOPPED:
+                    why = self._why(SERVER, wanted)
+                    raise UserError(f"a server does not start: {why}", STAYED)
+                time.sleep(0.5)
+
+    def _of_balancers(self) -> str:
+        tasks = self._manager.services.get(f"{self.project}_{BALANCER}").tasks()
+        ended = [each["Status"] for each in tasks if each["Status"]["State"] in FAILED]
+        last = max(ended, key=lambda status: str(status["Timestamp"]), default=None)
+        return str(last.get("Err", "it ended by itself") if last else "its engine gives no reason")
 
     def _ended(self, service: str, wanted: State) -> list[dict[str, Any]]:
         """Its servers that ended by themselves."""
@@ -361,7 +509,9 @@ class SwarmStack(DockerStack):
         label = {"label": f"{NAMESPACE}={self.project}"}
         if not self._engine.info()["Swarm"].get("ControlAvailable"):
             return False
-        was = bool(self._manager.services.list(filters=label))
+        if place := self._another_place():
+            console.note(f"the stack {self.project} stays: it belongs to {place}")
+        was = not place and bool(self._manager.services.list(filters=label))
         if was:
             subprocess.run(["docker", "stack", "rm", self.project], capture_output=True)
             deadline = time.monotonic() + LEAVE_S
@@ -373,6 +523,27 @@ class SwarmStack(DockerStack):
         shutil.rmtree(FOLDER, ignore_errors=True)
         state.forget()
         return was
+
+
+def _own_id() -> str:
+    """Of a copy of this checkout, another one."""
+    if not OWN.exists():
+        files.write(OWN, f"{secrets.token_hex(8)}\n")
+    return f"{OWN.read_text().strip()}-{MARK}"
+
+
+def _owner() -> dict[str, str]:
+    return {OWNER: _own_id(), OWNERS_PLACE: f"{ROOT} on {socket.gethostname()}"}
+
+
+def _name(wanted: State) -> str:
+    """Of the copy of the models that its servers read."""
+    return wanted.fingerprint[:12]
+
+
+def _update(service: dict[str, Any]) -> str | None:
+    state: str | None = service.get("UpdateStatus", {}).get("State")
+    return state
 
 
 def _note(stack: dict[str, Any]) -> None:

@@ -38,6 +38,8 @@ class Slot:
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
     errors: int = 0
+    # Of these, those that are nobody else's fault.
+    failed: int = 0
 
 
 Series = tuple[str, str, str]  # pipeline, version, protocol
@@ -70,10 +72,15 @@ def _summary(series: Series, slots: list[Slot | None]) -> dict[str, Any]:
     last = [slot for slot in slots[-1 - 60 // SLOT_S : -1] if slot]
     counts = [sum(column) for column in zip(*(slot.counts for slot in last), strict=True)]
     answered, errors = sum(counts), sum(slot.errors for slot in last)
+    # With it: who judges a new version has no time to wait.
+    now = [slot for slot in slots[-60 // SLOT_S :] if slot]
+    failed = sum(slot.failed for slot in now)
     return {
         "pipeline": series[0], "version": series[1], "protocol": series[2],
         "per_second": round(answered / 60, 2),
-        "errors": errors,
+        "errors": errors, 
+        "asked": sum(sum(slot.counts) for slot in now) + failed,
+        "failed": failed,
         **{f"p{round(100 * share)}_ms": milliseconds(quantile(SECONDS, counts, share))
            for share in (0.5, 0.95, 0.99)},
         "throughput": [sum(slot.counts) / SLOT_S if slot else 0 for slot in slots[:-1]],
@@ -148,6 +155,7 @@ class Observed:
             slot.counts[bisect_left(SECONDS, seconds)] += 1
         else:
             slot.errors += 1
+            slot.failed += outcome == FAILED
 
     def refusal(self, status: int, protocol: str) -> None:
         self.refused.add(WHY.get(status, "other"), protocol)

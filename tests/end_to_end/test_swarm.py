@@ -37,7 +37,7 @@ from tests import swarm_nodes
 from tests.conftest import require_docker
 from tests.networks import tiny
 from tests.project import Project, error_lines, free_ports, picture, run, wait_until
-from tests.swarm_nodes import HOST, OVERLAYS, Node
+from tests.swarm_nodes import HOST, Node, join
 
 pytestmark = pytest.mark.rare
 
@@ -237,16 +237,6 @@ def serve_from_s3(project: Project) -> None:
         "S3_SERVER_CREDENTIALS": str(keys / "server.credentials"),
         "AWS_SHARED_CREDENTIALS_FILE": str(keys / "operator.credentials"),
     }
-
-
-def join(nodes: list[Node]) -> None:
-    first, *others = nodes
-    words = ["--advertise-addr", first.address, "--listen-addr", first.address]
-    first.docker("swarm", "init", *words, "--default-addr-pool", OVERLAYS)
-    token = first.docker("swarm", "join-token", "--quiet", "worker")
-    for node in others:
-        words = ["--advertise-addr", node.address, "--listen-addr", node.address]
-        node.docker("swarm", "join", "--token", token, *words, f"{first.address}:2377")
 
 
 def test_it_answers_on_every_node_and_says_where_it_runs(swarm: Swarm) -> None:

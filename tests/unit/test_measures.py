@@ -71,10 +71,13 @@ def test_the_last_minutes() -> None:
     series = ("p", "1", "http")
     for _ in range(10):
         recent.slot(series).counts[10] += 1
-    recent.slot(series).errors += 1
+    recent.slot(series).errors += 2
+    recent.slot(series).failed += 1
+    (summary,) = recent.as_json()
+    assert (summary["asked"], summary["failed"]) == (11, 1), "without a wait"
     now[0] += SLOT_S
     (summary,) = recent.as_json()
-    assert (summary["per_second"], summary["errors"]) == (0.17, 1)
+    assert (summary["per_second"], summary["errors"]) == (0.17, 2)
     assert summary["throughput"][-1] == 10 / SLOT_S
     now[0] += 60
     (summary,) = recent.as_json()

@@ -45,7 +45,7 @@ def given(tmp_path: Path) -> Given:
         file.write_text(file.name)
     models = Path("/srv/models/abc")
     ports = {8000: 80, 8001: 81}
-    return Given("bundle", "server:abc", models, 3, ports, secrets, proofs)
+    return Given("bundle", "server:abc", models, 3, ports, secrets, proofs, {"whose": "ours"})
 
 
 def test_the_servers_are_what_compose_runs(server: Service, given: Given) -> None:
@@ -109,6 +109,33 @@ def test_the_balancers_open_the_ports_that_compose_publishes(server: Service, gi
     another = stack_file.of(server | {"labels": {"fingerprint": "another"}}, given)
     assert another["services"]["balancer"] == balancer, "a rollout leaves it alone"
     assert [each["target"] for each in balancer["secrets"]] == ["/run/tls/cert.pem"]
+
+
+def test_each_service_says_whose_it_is(server: Service, given: Given) -> None:
+    for each in stack_file.of(server, given)["services"].values():
+        assert each["deploy"]["labels"] == {"whose": "ours"}
+
+
+def test_balancers_that_do_not_start_bring_the_old_ones_back(server: Service, given: Given) -> None:
+    """Each has its node's port, so that the old one has ended when the new one starts."""
+    deploy = stack_file.of(server, given)["services"]["balancer"]["deploy"]
+    assert deploy["update_config"]["failure_action"] == "rollback"
+    assert deploy["update_config"]["order"] == deploy["rollback_config"]["order"] == "stop-first"
+    assert deploy["rollback_config"]["parallelism"] == 0, "all at once: their ports are closed"
+
+
+def test_servers_are_replaced_one_at_a_time_on_demand(server: Service, given: Given) -> None:
+    made = stack_file.of(server, given)
+    turns = [stack_file.one_at_a_time(made, turn) for turn in (0, 1)]
+    configs = [each["services"]["server"]["deploy"]["update_config"] for each in turns]
+    assert configs[0]["delay"] != configs[1]["delay"], "else the swarm would not go on"
+    for config, turned in zip(configs, turns, strict=True):
+        assert config["failure_action"] == "pause", "what it would go back to is the turn before"
+        assert int(config["delay"].removesuffix("s")) > 24 * 3600
+        assert turned["services"]["balancer"] == made["services"]["balancer"]
+    first = stack_file.out_first(made)["services"]["server"]["deploy"]
+    assert first["update_config"]["order"] == "stop-first"
+    assert made == stack_file.of(server, given), "unchanged"
 
 
 def test_s3_comes_without_a_folder(server: Service, given: Given) -> None:

@@ -1,0 +1,113 @@
+"""A rollout over the servers of a swarm judges each before the next is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from scripts.rollout import rollout
+from scripts.rollout.fleet import Fleet
+from scripts.rollout.rollout import Refused, Up
+from scripts.rollout.stream import Answer, Stream
+from scripts.rollout.verdict import Seen
+
+OLD, NEW = 1, 2
+SERVERS = ["10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"]
+
+
+class Servers:
+    """Of a swarm, with nothing behind them."""
+
+    def __init__(self, clients: Callable[[str], Seen] = lambda server: Seen(100, 0)) -> None:
+        self.old = SimpleNamespace(number=OLD)
+        pipeline = SimpleNamespace(ensemble="pipeline")
+        self.new = SimpleNamespace(number=NEW, pipeline=pipeline)
+        self.servers: dict[int, list[str]] = {OLD: [*SERVERS], NEW: []}
+        self.turned = False
+        self._clients = clients
+
+    def replaced(self) -> Iterator[str]:
+        for server in SERVERS:
+            self.servers[OLD].remove(server)
+            self.servers[NEW].append(f"new {server}")
+            yield f"new {server}"
+
+    def seen(self, servers: list[str]) -> Seen:
+        return sum(map(self._clients, servers), Seen(0, 0))
+
+    def turn(self) -> None:
+        self.turned = True
+
+
+class Asked(Stream):
+    """What a version answers each time that somebody looks."""
+
+    def __init__(self, answers: Callable[[int], Answer]) -> None:
+        super().__init__(cast(Any, None), "pipeline", [], cast(Any, None), serves=OLD)
+        self._answer = answers
+
+    def since(self, mark: int) -> list[Answer]:
+        known = {self.serves, *([self.candidate[1]] if self.candidate else [])}
+        self._answers += [self._answer(version) for version in known for _ in range(50)]
+        return super().since(mark)
+
+
+def well(version: int) -> Answer:
+    return Answer(version, 0, 10.0, "cat")
+
+
+def turn(fleet: Servers, stream: Stream) -> str:
+    settings = SimpleNamespace(watch_seconds=0.01, max_p99_ratio=2)
+    up_now = cast(Up, SimpleNamespace(settings=settings))
+    return rollout._turn_each(cast(Fleet, fleet), stream, up_now, None, 0, [])
+
+
+def test_each_is_judged_and_then_all_are_live() -> None:
+    fleet = Servers()
+    assert "all servers in" in turn(fleet, Asked(well))
+    assert fleet.turned and len(fleet.servers[NEW]) == 3
+
+
+def test_one_that_fails_is_the_only_one_that_was_replaced() -> None:
+    fleet = Servers()
+    stream = Asked(lambda version: Answer(version, 0, 1.0, None if version == NEW else "cat"))
+    with pytest.raises(Refused, match="requests failed") as refused:
+        turn(fleet, stream)
+    assert len(fleet.servers[NEW]) == 1 and len(fleet.servers[OLD]) == 2
+    assert refused.value.fails and not fleet.turned
+
+
+def test_a_late_one_is_the_only_one_that_was_replaced() -> None:
+    fleet = Servers()
+    with pytest.raises(Refused, match="MAX_P99_RATIO") as refused:
+        turn(fleet, Asked(lambda version: Answer(version, 0, 100.0 * version**4, "cat")))
+    assert len(fleet.servers[NEW]) == 1 and not refused.value.fails
+
+
+def test_requests_of_clients_count_too() -> None:
+    fleet = Servers(lambda server: Seen(40, 3 * server.startswith("new")))
+    with pytest.raises(Refused, match=r"3 of 40 requests of clients failed, of the others' 0"):
+        turn(fleet, Asked(well))
+    assert len(fleet.servers[NEW]) == 1
+
+
+def test_what_fails_everywhere_is_not_the_new_ones_fault() -> None:
+    assert "all servers" in turn(Servers(lambda server: Seen(40, 3)), Asked(well))
+
+
+def test_a_judged_one_that_ends_is_a_refusal() -> None:
+    fleet = Servers()
+    replaced = fleet.replaced
+
+    def ends() -> Iterator[str]:
+        for number, server in enumerate(replaced()):
+            if number == 1:
+                fleet.servers[NEW].pop(0)
+            yield server
+
+    fleet.replaced = ends  # type: ignore[method-assign]
+    with pytest.raises(Refused, match="one of its servers ended"):
+        turn(fleet, Asked(well))
