@@ -499,6 +499,7 @@ NO_PICTURE = "not a readable picture"
 DAMAGED = "damaged or truncated"
 SEND_WHOLE = "send the whole"
 TOO_MANY_PIXELS = "more than the limit of 50 megapixels"
+TOO_LONG = "a side may have 65535"
 TOO_MANY_PIECES = "too many tiny pieces"
 
 
@@ -622,7 +623,10 @@ def sizes() -> Iterator[Odd]:
         ramp = partial(grey_ramp, size)
         yield Odd(f"strip of {size[0]}x{size[1]}", partial(saved, ramp, "PNG"), shows=ramp)
     black = partial(plain, (9, 9), "black")
-    yield Odd("strip of 40,000,000x1", lambda: flat_png((40_000_000, 1)), shows=black)
+    for size in ((40_000_000, 1), (1, 49_000_000)):
+        yield Odd(f"strip of {size[0]}x{size[1]}", partial(flat_png, size), TOO_LONG)
+        strip = partial(tiff, grey_tags(*size, 9), bytes(9))
+        yield Odd(f"TIFF strip of {size[0]}x{size[1]}", strip, TOO_LONG)
     yield Odd("flat PNG of 49 megapixels", lambda: flat_png((7000, 7000)), shows=black)
     noisy = partial(noise, (3400, 3000))
     yield Odd("BMP of 30 MB", partial(saved, noisy, "BMP"), shows=noisy)

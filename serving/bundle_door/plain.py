@@ -8,6 +8,7 @@ curl --data 'What a day!' localhost:8000/sentiment
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,6 +25,8 @@ from bundle_serving import PIPELINE
 
 SENTIMENT = "sentiment_ensemble"
 MOST_LABELS = 1000
+# Of a form's files: enough for all cores, and others' need not wait for all of them.
+AT_ONCE = max(4, os.cpu_count() or 1)
 # A parameter: 1, and the answer has the times of its steps.
 TIMINGS = "timings"
 
@@ -49,8 +52,13 @@ class PlainQuestions:
         except Refused as refused:
             return explained(refused)
         if form:
-            each = (self._labels(request, model, signature, file.content, top) for file in sent)
-            return several(model, sent, await asyncio.gather(*each))
+            turns = asyncio.Semaphore(AT_ONCE)
+
+            async def in_turn(file: File) -> Labels | Refused:
+                async with turns:
+                    return await self._labels(request, model, signature, file.content, top)
+
+            return several(model, sent, await asyncio.gather(*map(in_turn, sent)))
         with self._steps.following() as followed:
             found = await self._labels(request, model, signature, sent[0].content, top, followed.id)
             if isinstance(found, Refused):

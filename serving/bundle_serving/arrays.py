@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from bundle_serving import work
 from bundle_serving.scores import softmax
 
-MAX_MEGAPIXELS = 50
 ROWS = 256
 
 
@@ -35,6 +35,17 @@ class Squares:
         return cls(**json.loads(path.read_text()))
 
 
+def to_squares(pictures: NDArray[np.float32], how: Squares) -> NDArray[np.float32]:
+    """All of a request."""
+    count, height, width, _ = pictures.shape
+    if count * height * width > work.MEGAPIXELS * 1e6:
+        raise ArrayError(
+            f"the request has {count} pictures of {width}x{height} pixels, more than the limit of "
+            f"{work.MEGAPIXELS} megapixels; send fewer, or smaller ones"
+        )
+    return np.stack([to_square(each, how) for each in pictures])
+
+
 def to_square(pixels: NDArray[np.float32], how: Squares) -> NDArray[np.float32]:
     """[height, width, 3] of 0 to 255 -> normalised [3, side, side]."""
     height, width, channels = pixels.shape
@@ -42,11 +53,6 @@ def to_square(pixels: NDArray[np.float32], how: Squares) -> NDArray[np.float32]:
         raise ArrayError(
             f"an array of {height}x{width}x{channels} is not a picture; "
             "send height x width x 3, RGB, from 0 to 255"
-        )
-    if height * width > MAX_MEGAPIXELS * 1e6:
-        raise ArrayError(
-            f"the picture has {width}x{height} pixels, more than the limit of "
-            f"{MAX_MEGAPIXELS} megapixels; send a smaller one"
         )
     resized = Image.fromarray(_levels(pixels)).resize(
         (how.side, how.side), Image.Resampling.BILINEAR

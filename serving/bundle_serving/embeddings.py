@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pytriton.decorators import batch
 from pytriton.exceptions import PyTritonUnrecoverableError
+from pytriton.proxy.types import Request
 
+from bundle_serving.health import IMAGE
 from bundle_serving.openvino_engine import Engine
-from bundle_serving.pictures import PictureError, Transform, to_pixels
+from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,28 @@ class Embedder:
         # make theirs at once: so each instance makes one here.
         self._run([np.zeros((3, *how.sides), np.uint8)])
 
+    def __call__(self, requests: Sequence[Request]) -> Any:
+        refused = [why for each in requests for why in self._refused_together(each[IMAGE].ravel())]
+        return self._embed(requests, refused)
+
+    def _refused_together(self, files: NDArray[np.object_]) -> list[PictureError | None]:
+        """Of one request's pictures; for each."""
+        try:
+            check_together(files, self._how)
+        except PictureError as refusal:
+            return [refusal] * len(files)
+        return [None] * len(files)
+
     @batch  # type: ignore[untyped-decorator]  # PyTriton comes without types
-    def __call__(self, image: NDArray[np.object_]) -> dict[str, NDArray[Any]]:
+    def _embed(
+        self, refused: Sequence[PictureError | None], image: NDArray[np.object_]
+    ) -> dict[str, NDArray[Any]]:
         """An exception would fail all requests of a batch; so a refused picture has its reason in
         `error`, and zeros as its vector."""
         files = image.ravel()
-        pending = [self._pool.submit(to_pixels, file, self._how) for file in files]
+        pending = [
+            self._pool.submit(self._decode, *each) for each in zip(files, refused, strict=True)
+        ]
         vectors = np.zeros((len(files), self._network.dimensions), np.float32)
         refusals = [b""] * len(files)
         pixels: dict[int, NDArray[np.uint8]] = {}
@@ -63,6 +81,11 @@ class Embedder:
             vectors[list(pixels)] = self._run(list(pixels.values()))
         names = [self._network.name.encode()] * len(files)
         return {"embedding": vectors, "error": _column(refusals), "network": _column(names)}
+
+    def _decode(self, file: bytes, refused: PictureError | None) -> NDArray[np.uint8]:
+        if refused:
+            raise refused
+        return to_pixels(file, self._how)
 
     def _run(self, pixels: Sequence[NDArray[np.uint8]]) -> NDArray[Any]:
         try:

@@ -18,10 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 
+from bundle_serving import work
+
 # What people photograph, scan and download; the bytes come from strangers. So out stay formats
 # that Pillow hands to other programs (EPS) or decodes in Python (PPM: 20 s for a file of 30 MB),
 # and JPEG 2000 (5 s for one of 30 MB, and 18 bytes of memory a pixel).
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "TIFF", "BMP")
+# Which of them may be decoded at reduced size; MPO is several JPEGs in a file.
+REDUCED = ("JPEG", "MPO")
 
 # Our own limit is checked right after the header is read, with a message that tells the remedy.
 Image.MAX_IMAGE_PIXELS = None
@@ -42,11 +46,11 @@ MAX_READS = 100_000
 MAX_SCANS = 200
 USUAL_SCANS = 10
 MOST_WORK = 2.0
-# The pictures of one request together: as many of the largest size.
-MOST_OF_A_REQUEST = 10
 # While it is decoded and resized, a picture takes up to 16 bytes a pixel (as WEBP).
 LARGE_MEGAPIXELS = 12
 _one_large_at_a_time = threading.Lock()
+# As of a JPEG. Each row costs something, however short it is: 4 s for a PNG of 1x50,000,000.
+MOST_SIDE = 65_535
 # torchvision resizes the whole picture before it crops; a strip of 1x20000 would take 5 GB.
 MAX_ASPECT_RATIO = 64
 
@@ -162,25 +166,27 @@ def to_pixels_and_size(
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)), (picture.height, picture.width)
 
 
-def check_together(pictures: Sequence[Any], how: Transform) -> None:
+def check_together(pictures: Sequence[Any] | NDArray[Any], how: Transform) -> None:
     """Many pictures in one request may be large, but not all of them: nobody else is served
     meanwhile."""
-    if len(pictures) * MOST_WORK <= MOST_OF_A_REQUEST:  # whatever they are
+    if len(pictures) == 1:  # which has bounds of its own
         return
-    work = sum(map(_work_of, pictures))
-    if work > (most := MOST_OF_A_REQUEST * how.max_megapixels):
+    together = sum(_work_of(each, how) for each in pictures)
+    if together > (most := work.PICTURES * how.max_megapixels):
         raise PictureError(
-            f"the pictures of this request have {work:.0f} megapixels together (many scans count "
-            f"as more), and the limit is {most:g}; send fewer at once"
+            f"the pictures of this request have {together:.0f} megapixels together (what is not a "
+            f"JPEG counts {work.DECODED_WHOLE} times, and many scans as more), and the limit is "
+            f"{most:g}; send fewer at once"
         )
 
 
-def _work_of(data: Any) -> float:
+def _work_of(data: Any, how: Transform) -> float:
     """Of a picture, in megapixels; of one that cannot be read it is not much."""
     raw = bytes(data)
     try:
         with Image.open(_Metered(raw), formats=FORMATS) as image:
-            return _work(image, raw)
+            reduced = how.decode == "reduced" and image.format in REDUCED
+            return _work(image, raw) * (1 if reduced else work.DECODED_WHOLE)
     except Exception:
         return 0.0
 
@@ -218,6 +224,11 @@ def _refuse_bomb(image: Image.Image, raw: bytes, max_megapixels: float) -> None:
             raise PictureError(
                 f"the picture {what} {width}x{height} pixels, more than the limit of "
                 f"{max_megapixels:g} megapixels; send a smaller one (or raise MAX_MEGAPIXELS)"
+            )
+        if max(width, height) > MOST_SIDE:
+            raise PictureError(
+                f"the picture {what} {width}x{height} pixels, and a side may have {MOST_SIDE}; "
+                "send a part of it"
             )
     scans = _scans(image, raw)
     if scans > MAX_SCANS or _work(image, raw) > MOST_WORK * max_megapixels:

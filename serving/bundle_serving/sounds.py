@@ -20,14 +20,12 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from bundle_serving import wav
+from bundle_serving import wav, work
 from bundle_serving.wav import Samples, SoundError
 
 LOG_MEL, SHARES = "LOG_MEL", "SHARES"
 # Below this a band is silent; the logarithm of 0 would be infinite.
 SILENCE = 1e-6
-# The sounds of one request together, in those of the longest.
-MOST_OF_A_REQUEST = 10
 # A resampling filter reaches over so many zeros of its sine on either side; beyond this share of
 # the lower rate's highest frequency it begins to fade. (librosa's "kaiser_fast".)
 ZEROS, ROLL_OFF, KAISER = 16, 0.85, 8.555504641634386
@@ -74,11 +72,11 @@ def to_windows(files: Sequence[Any], how: Hearing) -> dict[str, NDArray[np.float
     """Each file's windows [files, windows, mels, frames], and each one's share of the answer;
     0 where what is shorter than the longest is filled up."""
     heard = [wav.read(file, how.longest) for file in files]
-    seconds = sum(len(each.samples) / each.rate for each in heard)
-    if seconds > (most := MOST_OF_A_REQUEST * how.longest):
+    seconds = len(heard) * max(len(each.samples) / each.rate for each in heard)
+    if seconds > (most := work.SOUNDS * how.longest):
         raise SoundError(
-            f"the sounds of this request take {seconds:.0f} s together, and the limit is {most:g} "
-            "s; send fewer at once"
+            f"the sounds of this request take {seconds:.0f} s together, each as long as the "
+            f"longest, and the limit is {most:g} s; send fewer at once"
         )
     each = [log_mel(cut(resampled(one.samples, one.rate, how.rate), how), how) for one in heard]
     windows = np.zeros((len(each), max(map(len, each)), how.mels, how.frames), np.float32)

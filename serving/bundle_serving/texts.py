@@ -12,12 +12,11 @@ import yaml
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from bundle_serving import work
 from bundle_serving.scores import softmax
 
 # Padded to a multiple of this, so that texts of similar lengths share a batch.
 MULTIPLE = 8
-# Tokenising a few million characters takes a second, and the network reads only a few thousand.
-MAX_CHARACTERS = 1_000_000
 
 
 class TextError(ValueError):
@@ -52,7 +51,13 @@ class TextRecipe:
 def to_texts(queries: NDArray[np.object_]) -> list[str]:
     """The bytes of each text -> the texts."""
     given = queries.ravel()
-    return [_text(raw, f"text {n} of {len(given)}") for n, raw in enumerate(given, 1)]
+    texts = [_text(raw, f"text {n} of {len(given)}") for n, raw in enumerate(given, 1)]
+    if (count := sum(map(len, texts))) > work.CHARACTERS:
+        raise TextError(
+            f"the texts of this request have {count} characters together, more than the limit of "
+            f"{work.CHARACTERS}; send fewer at once, or shorter ones; only the beginning is read"
+        )
+    return texts
 
 
 def _text(raw: bytes, which: str) -> str:
@@ -62,11 +67,6 @@ def _text(raw: bytes, which: str) -> str:
         raise TextError(f"{which} is not UTF-8 (byte {fault.start}); send it as UTF-8") from None
     if not text.strip():
         raise TextError(f"{which} is empty; send a few words")
-    if len(text) > MAX_CHARACTERS:
-        raise TextError(
-            f"{which} has {len(text)} characters, more than the limit of {MAX_CHARACTERS}; "
-            "send a shorter one; only the beginning is read"
-        )
     return text
 
 
@@ -75,6 +75,12 @@ def to_tokens(
 ) -> dict[str, NDArray[np.int64]]:
     """Ids and mask [texts, tokens], padded to the longest, rounded up to a multiple of 8."""
     encoded = tokenizer.encode_batch([task_prefix + text for text in texts])
+    longest = len(encoded[0].ids)
+    if len(texts) > 1 and (count := len(texts) * longest) > work.TOKENS:
+        raise TextError(
+            f"the {len(texts)} texts of this request have up to {longest} tokens each, together "
+            f"{count}, more than the limit of {work.TOKENS}; send fewer at once"
+        )
     return {
         "INPUT_IDS": np.array([each.ids for each in encoded], np.int64),
         "ATTENTION_MASK": np.array([each.attention_mask for each in encoded], np.int64),

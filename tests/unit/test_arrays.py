@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bundle_client.wire import parse_label
-from bundle_serving.arrays import ArrayError, Squares, to_answers, to_square
+from bundle_serving.arrays import ArrayError, Squares, to_answers, to_square, to_squares
 from scripts.base.errors import NoWeights, UserError
 from scripts.steps.places import CATEGORIES, Checkpoint, categories_beside, names
 
@@ -21,13 +21,20 @@ HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
         ((8, 8, 1), "8x8x1 is not a picture"),
         ((8, 8, 4), "8x8x4 is not a picture"),
         ((0, 8, 3), "0x8x3 is not a picture"),
-        ((8000, 7000, 3), "7000x8000 pixels, more than the limit of 50 megapixels"),
     ],
 )
 def test_what_is_no_picture_is_refused(shape: tuple[int, ...], message: str) -> None:
     pixels = np.broadcast_to(np.float32(0), shape)
     with pytest.raises(ArrayError, match=message):
         to_square(pixels, HOW)
+
+
+def test_the_arrays_of_a_request_are_bounded_together() -> None:
+    assert to_squares(np.zeros((2, 8, 8, 3), np.float32), HOW).shape == (2, 3, 256, 256)
+    for count, height in ((1, 8000), (2, 4000), (100, 80)):
+        pixels = np.broadcast_to(np.float32(0), (count, height, 7000, 3))
+        with pytest.raises(ArrayError, match=f"{count} pictures of 7000x{height} pixels, more"):
+            to_squares(pixels, HOW)
 
 
 def test_numbers_that_are_no_colours() -> None:

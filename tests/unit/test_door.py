@@ -42,10 +42,11 @@ from bundle_door.limits import (
 )
 from bundle_door.multipart import files
 from bundle_door.parsing import decoded
-from bundle_door.plain import top_of
+from bundle_door.plain import AT_ONCE, PlainQuestions, top_of
 from bundle_door.requests import Request
 from bundle_door.routes import open_to_all
 from bundle_door.service import Service, encoded
+from bundle_door.steps import Steps
 from bundle_door.triton import joined
 from bundle_serving.exposure import Exposure
 from bundle_serving.kserve import pb
@@ -492,3 +493,27 @@ def test_others_are_served_while_an_answer_is_compressed() -> None:
         return count
 
     assert asyncio.run(turns()) >= 20
+
+
+def test_the_files_of_a_form_take_turns() -> None:
+    class Counting:
+        asked = most = 0
+
+        async def signature(self, model: str, version: str) -> Signature:
+            return Signature("INPUT", "UINT8", (-1,), batches=True, output="OUTPUT")
+
+        async def infer(self, pieces: Any, onwards: Any) -> pb.ModelInferResponse:
+            self.asked += 1
+            self.most = max(self.most, self.asked)
+            await asyncio.sleep(0)
+            self.asked -= 1
+            found = pb.ModelInferResponse(raw_output_contents=[b"\7\0\0\0" + b"0.9:1:a"])
+            found.outputs.add(name="OUTPUT", datatype="BYTES", shape=[1, 1])
+            return found
+
+    triton = Counting()
+    plain = PlainQuestions(triton, Limits(pictures=200), Steps(lambda report: None))  # type: ignore[arg-type]
+    form = Request("POST", "/classify", {"content-type": FORM}, chunks=[part() * 200 + b"--b--"])
+    results = json.loads(asyncio.run(plain.classify(form, {})).body)["results"]
+    assert len(results) == 200 and all(each["labels"][0]["label"] == "a" for each in results)
+    assert triton.most == AT_ONCE

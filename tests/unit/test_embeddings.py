@@ -54,6 +54,14 @@ def test_a_refused_picture_is_marked_and_its_neighbours_are_answered(made: Path)
     assert b"not a readable picture" in both["error"][0, 0] and b"; send" in both["error"][0, 0]
 
 
+def test_the_pictures_of_a_request_are_bounded_together(made: Path) -> None:
+    transform = Transform(**Network.load(made).transform, max_megapixels=0.1)
+    bounded = Embedder(Network.load(made), transform, 1, ThreadPoolExecutor(2))
+    few, many = ask(bounded, [picture((300, 300))] * 2, [picture((300, 300))] * 5)
+    assert not any(few["error"].ravel())
+    assert all(b"pictures of this request have 0 megapix" in each for each in many["error"].ravel())
+
+
 def test_what_fails_in_the_engine_cannot_be_recovered_from(made: Path) -> None:
     """In a process of its own, which is left with too little memory for a large batch."""
     code = f"from tests.unit.test_embeddings import *; starve(Path({str(made)!r}))"

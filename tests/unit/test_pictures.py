@@ -231,16 +231,21 @@ def test_damage_ends_in_pixels_or_a_refusal(kind: str, capfd: pytest.CaptureFixt
 
 
 def test_many_pictures_in_one_request_are_bounded_together() -> None:
-    how = Transform(resize=256, crop=224, max_megapixels=0.1)
+    how = Transform(resize=256, crop=224, max_megapixels=0.25)
     small, large = picture((100, 100)), picture((300, 300))
     check_together([small] * 50, how)
     check_together([large] * 5, how)
     check_together([b"no picture"] * 50, how)
     with pytest.raises(PictureError, match=r"1 megapixels together.* the limit is 1; send fewer"):
         check_together([large] * 12, how)
+    whole = picture((300, 300), kind="PNG")
+    check_together([whole] * 3, how)
+    for more, otherwise in (([whole] * 4, how), ([large] * 4, replace(how, decode="full"))):
+        with pytest.raises(PictureError, match=r"1 megapixels together .what is not a JPEG"):
+            check_together(more, otherwise)
     scans = progressive_jpeg_of_scans(240, 50)
     with pytest.raises(PictureError, match=r"51 scans.* save it as a baseline JPEG"):
-        to_pixels(scans, how)
+        to_pixels(scans, replace(how, max_megapixels=0.1))
     assert to_pixels(scans, replace(how, max_megapixels=1)).shape == (3, 224, 224)
 
 

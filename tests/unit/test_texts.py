@@ -73,12 +73,28 @@ def test_odd_texts_are_texts(tokenizer: Tokenizer, text: str) -> None:
         (b"", "text 2 of 2 is empty; send a few words"),
         (b" \n\t", "text 2 of 2 is empty"),
         (b"caf\xe9", "text 2 of 2 is not UTF-8 .byte 3.; send it as UTF-8"),
-        (b"a" * 1_000_001, "text 2 of 2 has 1000001 characters, more than the limit"),
     ],
 )
 def test_what_is_no_text_is_refused_with_its_remedy(raw: bytes, message: str) -> None:
     with pytest.raises(TextError, match=message):
         to_texts(np.array([[b"good"], [raw]], np.object_))
+
+
+@pytest.mark.parametrize(("texts", "each"), [(1, 1_000_001), (20, 50_001)])
+def test_the_characters_of_a_request_are_bounded_together(texts: int, each: int) -> None:
+    with pytest.raises(TextError, match="characters together, more than the limit of 1000000"):
+        to_texts(np.array([[b"a" * each]] * texts, np.object_))
+
+
+def test_the_tokens_of_a_request_are_bounded_together(tokenizer: Tokenizer) -> None:
+    """Each text takes as many as the longest."""
+    short, long = "good", "good " * 100
+    assert to_tokens([short] * 128, tokenizer)["INPUT_IDS"].shape == (128, 8)
+    assert to_tokens([short] * 127 + [long], tokenizer)["INPUT_IDS"].shape == (128, 32)
+    with pytest.raises(TextError, match="129 texts of this request have up to 32 tokens each"):
+        to_tokens([short] * 128 + [long], tokenizer)
+    tokenizer.enable_truncation(8000)
+    assert to_tokens(["good " * 5000], tokenizer)["INPUT_IDS"].shape == (1, 5008)
 
 
 def test_the_likeliest_label_and_how_sure_that_is() -> None:

@@ -1,8 +1,6 @@
 """Arrays of pixels in, squares out: bundle_serving.arrays."""
 
-import numpy as np
-
-from bundle_serving.arrays import ArrayError, Squares, to_square
+from bundle_serving.arrays import ArrayError, Squares, to_squares
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import answer, array, version_folder
 
@@ -19,4 +17,4 @@ class TritonPythonModel:
         ]
 
     def squares(self, request):
-        return np.stack([to_square(pixels, self.how) for pixels in array(request, "pre_input")])
+        return to_squares(array(request, "pre_input"), self.how)
