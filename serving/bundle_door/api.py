@@ -14,7 +14,6 @@ from bundle_door.limits import Limits
 from bundle_door.messages import plain
 from bundle_door.parsing import parsed
 from bundle_door.requests import Request
-from bundle_door.steps import CHECK
 from bundle_door.triton import Triton
 from bundle_serving.kserve import pb
 
@@ -24,25 +23,28 @@ Named = Mapping[str, str]
 class Api:
     """The handlers; `named` has the parts of the path: model, version, region."""
 
-    def __init__(self, triton: Triton, limits: Limits) -> None:
+    def __init__(self, triton: Triton, limits: Limits, own_id: str = "") -> None:
+        """With the id of our own requests."""
         self._triton = triton
         self._limits = limits
+        self._own_id = own_id
 
     # Inference
 
     async def infer(self, request: Request, named: Named) -> Answer:
         model, version = named["model"], named["version"]
         length = header_length(request.headers.get(HEADER_LENGTH), request.size)
+        may, own_id = request.may_be_repeated, self._own_id if request.is_own else ""
         if length is None:
             signature = await self._triton.signature(model, version)
-            known = CHECK if request.of_the_keeper else ""
-            may = request.may_be_repeated
-            asked = from_raw(model, version, request.chunks, signature, (), known, may)
+            asked = from_raw(model, version, request.chunks, signature, (), own_id, may)
         else:
-            asked = from_body(
-                model, version, request.body, length, self._limits, request.may_be_repeated
-            )
-        return answered(await self._triton.infer(asked.pieces, request.onwards), asked)
+            body, limits = request.body, self._limits
+            asked = from_body(model, version, body, length, limits, may, own_id)
+        response = await self._triton.infer(asked.pieces, request.onwards)
+        if own_id:
+            response.ClearField("id")  # which is nobody's to know
+        return answered(response, asked)
 
     # Health
 

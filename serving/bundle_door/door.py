@@ -35,6 +35,7 @@ from bundle_door.routes import (
     of_drift,
     of_keys,
     of_plain_questions,
+    of_totals,
     of_triton,
     open_to_all,
 )
@@ -42,7 +43,7 @@ from bundle_door.served import Served
 from bundle_door.service import Service
 from bundle_door.steps import Steps
 from bundle_door.triton import Triton
-from bundle_serving import CHECK_HEADER, keeper_notes, sockets
+from bundle_serving import CHECK_HEADER, keeper_notes, own_requests, sockets
 from bundle_serving.exposure import Exposure
 
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
@@ -143,7 +144,8 @@ def service_of(
     log: RequestLog,
     keys: Keys | None,
 ) -> Service:
-    api = Api(triton, settings.limits)
+    own_id = own_requests.id_of(settings.admin_key) if settings.admin_key else ""
+    api = Api(triton, settings.limits, own_id)
     load = Load(settings.limits)
     measures = Metrics(
         folder,
@@ -182,7 +184,7 @@ def service_of(
         open_to_all("/v2/health/ready", GET=ready),
         open_to_all("/internal/metrics", GET=metrics),
     ]
-    routes += of_drift(observed.drift)
+    routes += [*of_drift(observed.drift), *of_totals(observed.totals)]
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
     def answered(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:

@@ -17,7 +17,7 @@ from bundle_door import documents
 from bundle_door.limits import Limits
 from bundle_door.note import CLIENT_HEADER, REQUEST_ID
 from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
-from bundle_serving import CHECK_HEADER, sockets
+from bundle_serving import sockets
 from bundle_serving.exposure import Exposure
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.traces import SERVICE, TRACEPARENT, Collector
@@ -440,7 +440,6 @@ def access_log(port: str) -> Config:
                 "version": f"%DYNAMIC_METADATA({LUA}:version)%",
                 "grpc_status": "%GRPC_STATUS(SNAKE_STRING)%",
                 "traceparent": f"%REQ({TRACEPARENT}):200%",
-                "check": f"%REQ({CHECK_HEADER}):8%",
                 "details": "%RESPONSE_CODE_DETAILS%",
             }
         },

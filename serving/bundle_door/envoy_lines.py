@@ -27,7 +27,6 @@ class Line(msgspec.Struct):
     version: str | None = None
     grpc_status: str | None = None
     traceparent: str | None = None
-    check: str | None = None
     details: str | None = None
 
     @property

@@ -76,6 +76,7 @@ def from_body(
     length: int,
     limits: Limits,
     may_be_repeated: bool = True,
+    request_id: str = "",
 ) -> Asked:
     """A body with JSON in its first `length` bytes, followed by binary tensors."""
     asked = parsed(memoryview(body)[:length], Inference, "the request's JSON", limits)
@@ -83,7 +84,7 @@ def from_body(
     message = pb.ModelInferRequest(
         model_name=model,
         model_version=version,
-        id=asked.id,
+        id=request_id or asked.id,
         inputs=[_input(tensor) for tensor in asked.inputs],
         outputs=[_output(output) for output in asked.outputs],
     )

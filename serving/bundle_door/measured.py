@@ -31,7 +31,7 @@ def measured(route: Route, observed: Observed, served: Served) -> Route:
 
 def _observing(handler: Handler, asks: str, observed: Observed, served: Served) -> Handler:
     def took(request: Request, named: Mapping[str, str], status: int) -> None:
-        if not request.of_the_keeper:
+        if not request.is_own:
             model = named["model"] or request.query.get("model", asks)
             series = pipeline, version = served.series(model)
             seconds = (time.monotonic_ns() - request.arrived) / 1e9
@@ -56,7 +56,7 @@ def over_grpc(observed: Observed, served: Served) -> Listener:
 
     def took(line: Line) -> None:
         code = grpc.StatusCode.__members__.get(line.grpc_status or "")
-        if line.path != INFER or line.check or code is None:
+        if line.path != INFER or code is None:
             return
         served.refresh()
         status = status_of(code)

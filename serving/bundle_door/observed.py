@@ -42,6 +42,24 @@ class Slot:
     failed: int = 0
 
 
+@dataclass
+class Total:
+    """Since the door's start."""
+
+    answered: int = 0
+    failed: int = 0
+    times: int = 0
+    seconds: float = 0.0
+
+    def add(self, times: int, seconds: float) -> None:
+        self.times += times
+        self.seconds += seconds
+
+    @property
+    def ms(self) -> float:
+        return 1000 * self.seconds / self.times
+
+
 Series = tuple[str, str, str]  # pipeline, version, protocol
 
 
@@ -161,8 +179,6 @@ class Observed:
         self.refused.add(WHY.get(status, "other"), protocol)
 
     def report(self, report: Report) -> None:
-        if report.of_the_keeper:
-            return
         step = (report.model, report.version)
         self.steps.observe((report.ended - report.began) / 1e9, *step)
         self.rows.observe(report.rows, *step)
@@ -182,6 +198,29 @@ class Observed:
             self.drift.observe(number, probability, step, report.network)
         for listener in self.on_report:
             listener(report)
+
+    def totals(self) -> list[dict[str, Any]]:
+        """What each pipeline and each step has answered: of a step, rows; and how long it took, of
+        a step for a batch."""
+        found: dict[tuple[str, str], Total] = {}
+        for labels, counts in self.requests.counts.items():
+            pipeline, _, _, outcome = labels
+            total = found.setdefault((pipeline, ""), Total())
+            total.add(sum(counts), self.requests.sums[labels])
+            if outcome == OK:
+                total.answered += sum(counts)
+            else:
+                total.failed += sum(counts)
+        for step, counts in self.steps.counts.items():
+            total = found.setdefault((step[0], step[1]), Total())
+            total.add(sum(counts), self.steps.sums[step])
+            total.failed += int(self.failed.values.get(step, 0))
+            total.answered += int(self.rows.sums[step]) - total.failed
+        return [
+            {"model": model, "version": version, "answered": each.answered, "failed": each.failed,
+             "ms": each.ms}
+            for (model, version), each in sorted(found.items())
+        ]  # fmt: skip
 
     @property
     def families(self) -> list[Family]:

@@ -76,7 +76,7 @@ class RequestLog:
 
     def of_envoy(self, line: Line) -> None:
         path = line.path or ""
-        if line.check or path.startswith(NOT_LOGGED_METHODS):
+        if path.startswith(NOT_LOGGED_METHODS):
             return
         grpc = line.port == "grpc"
         self._line(

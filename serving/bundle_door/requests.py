@@ -26,8 +26,8 @@ class Request:
     note: Note = field(default_factory=lambda: Note(""))
 
     @property
-    def of_the_keeper(self) -> bool:
-        """A test request (bundle_serving.health), which is nobody's and not measured."""
+    def is_own(self) -> bool:
+        """A request of ours (bundle_serving.own_requests)."""
         return CHECK_HEADER in self.headers
 
     @property

@@ -85,6 +85,13 @@ def of_drift(drift: Drift) -> list[Route]:
     return [for_the_admin("/v2/drift", GET=read, POST=renew)]
 
 
+def of_totals(totals: Callable[[], object]) -> list[Route]:
+    async def read(request: Request, named: Mapping[str, str]) -> Answer:
+        return as_json(totals())
+
+    return [for_the_admin("/v2/answered", GET=read)]
+
+
 def of_documents(documents: Mapping[str, Answer]) -> list[Route]:
     return [open_to_all(re.escape(path), GET=always(page)) for path, page in documents.items()]
 

@@ -13,8 +13,6 @@ import msgspec
 
 # One report, of a large batch with many remarks, is a few kilobytes.
 LONGEST_LINE = 256 << 10
-# Of the keeper's own test requests, which are nobody's.
-CHECK = "check"
 
 
 class Report(msgspec.Struct):
@@ -38,10 +36,6 @@ class Report(msgspec.Struct):
     pictures: list[tuple[int, int, int, float]] = []
     # class, probability
     answers: list[tuple[int, float]] = []
-
-    @property
-    def of_the_keeper(self) -> bool:
-        return self.ids == [CHECK] and self.requests == 1
 
 
 @dataclass

@@ -35,7 +35,7 @@ from bundle_keeper.children import Child
 from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import BUSY, Triton
 from bundle_keeper.watch import Watch
-from bundle_serving import PIPELINE, leftovers, local_http, sockets
+from bundle_serving import PIPELINE, guard, leftovers, local_http, own_requests, sockets
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.processes import Process
@@ -54,7 +54,9 @@ class Keeper:
     def __init__(self, options: argparse.Namespace, for_server: list[str]) -> None:
         self._options = options
         self._for_server = for_server
-        self._triton = Triton(sockets.folder(options.run_dir))
+        own_id = own_requests.id_of(guard.read(options.admin_key_file))
+        os.environ[own_requests.VARIABLE] = own_id  # for the steps
+        self._triton = Triton(sockets.folder(options.run_dir), own_id)
         self._notes = Notes.resumed(options.run_dir)
         self._hands = Hands(options.hands_off)
         self._pauses = Pauses()
@@ -248,7 +250,7 @@ def main(argv: list[str] | None = None) -> int:
     os.umask(0o027 if shared else 0o077)
     try:
         return asyncio.run(_keep(options, for_server))
-    except sockets.NotPrivate as fault:
+    except (sockets.NotPrivate, guard.NoKey) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return START_FAILED
 

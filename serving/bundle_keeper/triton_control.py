@@ -44,7 +44,8 @@ class Counts:
 
 
 class Triton:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, own_id: str) -> None:
+        self._own_id = own_id
         self._channel = grpc.aio.insecure_channel(
             sockets.target(folder),
             options=[
@@ -96,19 +97,24 @@ class Triton:
         """None if it answered a test request."""
         try:
             config = await self._last_config(pipeline)
+            asked = question(config, self._own_id)
             if config.model_transaction_policy.decoupled:
-                return await self._ask_for_several(question(config), seconds)
-            await self._stub.ModelInfer(question(config), timeout=seconds)
+                return await self._ask_for_several(asked, seconds)
+            await self._stub.ModelInfer(asked, timeout=seconds)
         except grpc.aio.AioRpcError as fault:
-            message = " ".join(str(fault.details()).split())[:300]
+            message = self._said(str(fault.details()))
             busy = fault.code() in BUSY or QUEUE_FULL in message
             return Refusal(message or fault.code().name, busy)
         return None
 
+    def _said(self, message: str) -> str:
+        """In one line, and without the id, for others read it."""
+        return " ".join(message.replace(self._own_id, "of the keeper").split())[:300]
+
     async def _ask_for_several(self, asked: Any, seconds: float) -> Refusal | None:
         async for answer in self._stub.ModelStreamInfer(iter([asked]), timeout=seconds):
             if message := answer.error_message:
-                return Refusal(message[:300], QUEUE_FULL in message)
+                return Refusal(self._said(message), QUEUE_FULL in message)
         return None
 
     async def _last_config(self, pipeline: str) -> Any:
@@ -123,11 +129,15 @@ class Triton:
         return self._configs[pipeline]
 
 
-def question(config: Any) -> Any:
+def question(config: Any, own_id: str) -> Any:
     """A test request for a pipeline: the example that its config has, or else by the type of its
     input."""
-    if EXAMPLE in config.parameters:
-        return _example(config)
+    asked = _example(config) if EXAMPLE in config.parameters else _of_its_kind(config)
+    asked.id = own_id
+    return asked
+
+
+def _of_its_kind(config: Any) -> Any:
     wanted = config.input[0]
     content = _content(wanted.name, wanted.data_type)
     shape = [1] * (len(wanted.dims) + (config.max_batch_size > 0))

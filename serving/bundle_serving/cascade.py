@@ -21,7 +21,6 @@ class Cascade:
     first: str  # the networks' names
     then: str
     threshold: float
-    ask_then: Network
 
     def unsure(self, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Which pictures the first network is not confident about."""
@@ -29,13 +28,13 @@ class Cascade:
         return below
 
     def answer(
-        self, scores: NDArray[np.float32], pixels: NDArray[np.uint8]
+        self, scores: NDArray[np.float32], pixels: NDArray[np.uint8], ask_then: Network
     ) -> dict[str, NDArray[Any]]:
         """The probabilities for each picture, and the name of the network that answered."""
         probabilities = softmax(scores)
         answered_by = np.full((len(scores), 1), self.first.encode(), np.object_)
         unsure = self.unsure(scores)
         if unsure.any():
-            probabilities[unsure] = softmax(self.ask_then(pixels[unsure]))
+            probabilities[unsure] = softmax(ask_then(pixels[unsure]))
             answered_by[unsure] = self.then.encode()
         return {"OUTPUT": probabilities, "ANSWERED_BY": answered_by}

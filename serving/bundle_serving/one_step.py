@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -19,9 +19,9 @@ Outcome: TypeAlias = NDArray[Any] | Exception
 May: TypeAlias = Sequence[bool]
 # A network: pixels -> scores, of one batch.
 Network: TypeAlias = Callable[[NDArray[Any], May], NDArray[Any]]
-# Which part is done, for which requests, when it began (of the monotonic clock, in ns), and how
-# many of them failed.
-Report: TypeAlias = Callable[[str, Sequence[int], int, int], None]
+# Which part is done, for which requests, when it began (of the monotonic clock, in ns), and
+# which of them failed.
+Report: TypeAlias = Callable[[str, Sequence[int], int, Collection[int]], None]
 
 DECODE, COMPUTE, READ = "decode", "compute", "read"
 
@@ -76,7 +76,9 @@ def _part(
     if not left:
         return list(found)
     results = dict(zip(left, compute(left), strict=True))
-    report(name, list(left), began, sum(isinstance(each, Exception) for each in results.values()))
+    report(
+        name, list(left), began, [n for n, each in results.items() if isinstance(each, Exception)]
+    )
     return [results.get(number, each) for number, each in enumerate(found)]
 
 

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving import traces
+from bundle_serving.own_requests import own_requests
 from bundle_serving.sockets import STEPS_VARIABLE
 
 # Kept for a door that is slow to read.
@@ -33,6 +34,7 @@ LATEST_S = 1
 MOST_REMARKS = 64
 
 Remarks = dict[str, list[Any]]
+ANSWERS, PICTURES = "answers", "pictures"
 
 
 class Reports:
@@ -66,6 +68,21 @@ class Reports:
             with self._counting:
                 self._counts.update(rows)
 
+    def leave_out(self, rows: Collection[int], sizes: Sequence[int]) -> None:
+        """What was remarked about these rows of the execution that is going on, and about pictures
+        of these sizes, which several threads decode, in any order."""
+        answers, pictures = (self._remarks.pop(each, []) for each in (ANSWERS, PICTURES))
+        answers = [each for row, each in enumerate(answers) if each and row not in rows]
+        for size in sizes:
+            if known := next((each for each in pictures if each[0] == size), None):
+                pictures.remove(known)
+        left = {ANSWERS: answers, PICTURES: pictures}
+        self._remarks |= {kind: remarks for kind, remarks in left.items() if remarks}
+
+    def forget(self) -> None:
+        """What was told of the execution that is going on."""
+        self._remarks, self._counts = {}, Counter()
+
     def executed(
         self,
         model: str,
@@ -77,8 +94,8 @@ class Reports:
         followed: Sequence[str] = (),
         network: str = "",
     ) -> None:
-        remarks, self._remarks = self._remarks, {}
-        counts, self._counts = self._counts, Counter()
+        remarks, counts = self._remarks, self._counts
+        self.forget()
         report = {
             "model": model, "version": version, "ids": [each for each in ids if each],
             "requests": len(ids), "rows": rows, "failed": failed, "traces": followed,
@@ -152,7 +169,7 @@ def reported(model: type) -> type:
         responses: list[Any] = execute(self, requests)
         with suppress(Exception):  # whatever it is, the answers are there
             model_name, version = self.called
-            failed = sum(each.has_error() for each in responses)
+            failed = [number for number, each in enumerate(responses) if each.has_error()]
             network = getattr(self, "network", "")
             report(model_name, version, requests, began, failed, network)
             reports.send()
@@ -163,12 +180,26 @@ def reported(model: type) -> type:
 
 
 def report(
-    model: str, version: str, requests: Sequence[Any], began: int, failed: int, network: str
+    model: str,
+    version: str,
+    requests: Sequence[Any],
+    began: int,
+    failed: Collection[int],
+    network: str,
 ) -> None:
-    rows = sum(rows_of(each) for each in requests)
-    ids = [each.request_id() for each in requests]
-    followed = traceparents(requests) if reports.traced else []
-    reports.executed(model, version, ids, began, failed, rows, followed, network)
+    """`failed` are numbers of requests. Our own are left out, with all that is known of them."""
+    theirs = [each for each in requests if each not in own_requests]
+    if not theirs:
+        reports.forget()
+        return
+    of_rows = [each for each in requests for _ in range(rows_of(each))]
+    ours = {row: each for row, each in enumerate(of_rows) if each in own_requests}
+    reports.leave_out(ours, [each.inputs()[0].shape()[-1] for each in ours.values()])
+    rows = len(of_rows) - len(ours)
+    ids = [each.request_id() for each in theirs]
+    followed = traceparents(theirs) if reports.traced else []
+    failures = sum(requests[number] not in own_requests for number in failed)
+    reports.executed(model, version, ids, began, failures, rows, followed, network)
 
 
 def traceparents(requests: Sequence[Any]) -> list[str]:
@@ -183,16 +214,19 @@ class PartReports:
     def __init__(self, args: Mapping[str, str], models: Mapping[str, str], network: str) -> None:
         self._models, self._version, self._network = models, args["model_version"], network
 
-    def of(self, requests: Sequence[Any]) -> Callable[[str, Sequence[int], int, int], None]:
-        """What reports a part: its name, the numbers of its requests, when it began, and how many
-        of them failed."""
+    def of(
+        self, requests: Sequence[Any]
+    ) -> Callable[[str, Sequence[int], int, Collection[int]], None]:
+        """What reports a part: its name, the numbers of its requests, when it began, and which of
+        them failed."""
 
-        def part(name: str, numbers: Sequence[int], began: int, failed: int) -> None:
+        def part(name: str, numbers: Sequence[int], began: int, failed: Collection[int]) -> None:
             if not reports.wanted:
                 return
             with suppress(Exception):  # whatever it is, the answers come
                 there = [requests[number] for number in numbers]
-                report(self._models[name], self._version, there, began, failed, self._network)
+                lost = [place for place, number in enumerate(numbers) if number in failed]
+                report(self._models[name], self._version, there, began, lost, self._network)
 
         return part
 
@@ -208,7 +242,7 @@ def rows_of(request: Any) -> int:
 
 
 def remark_picture(size: int, width: int, height: int, decoded: float) -> None:
-    reports.remark("pictures", [size, width, height, decoded])
+    reports.remark(PICTURES, [size, width, height, decoded])
 
 
 def remark_scores(outputs: Mapping[str, NDArray[Any]]) -> None:
@@ -223,5 +257,6 @@ def remark_scores(outputs: Mapping[str, NDArray[Any]]) -> None:
     with np.errstate(all="ignore"):
         likely = 1 / np.exp(some - some.max(axis=1, keepdims=True)).sum(axis=1)
     for number, probability in zip(best.tolist(), likely.tolist(), strict=True):
-        if probability == probability:  # not NaN, which is the next step's to refuse
-            reports.remark("answers", [number, round(probability, 4)])
+        # One a row. Of NaN, which is the next step's to refuse, there is nothing to say.
+        known = probability == probability
+        reports.remark(ANSWERS, [number, round(probability, 4)] if known else None)

@@ -124,9 +124,10 @@ class AskError(Exception):
     """Another model's refusal."""
 
 
-def ask(model: str, inputs: Mapping[str, Any], output: str) -> Any:
+def ask(model: str, inputs: Mapping[str, Any], output: str, request_id: str = "") -> Any:
     """One output of another model, copied to the host."""
     request = pb.InferenceRequest(
+        request_id=request_id,
         model_name=model,
         requested_output_names=[output],
         inputs=[pb.Tensor(name, each) for name, each in inputs.items()],

@@ -3,8 +3,11 @@ PyTorch answers, and all again after a restart."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
+import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +19,8 @@ import tritonclient.http
 from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
-from bundle_serving import PIPELINE, infer, proof
+from bundle_keeper.triton_control import Triton
+from bundle_serving import PIPELINE, health, infer, own_requests, proof, sockets, step_reports
 from bundle_serving.address import Address
 from bundle_serving.agreement import Bound
 from scripts.recipes import pipelines
@@ -26,6 +30,9 @@ from tests.conftest import everywhere
 from tests.pipelines import OTHERS, ask_each, not_ready, pictures_by_pytorch
 from tests.project import Project, picture
 from tests.wav_files import BELL
+
+# Of each pipeline.
+LOOKS = 30
 
 PHOTOS = ("mug.jpg", "car.jpg", "vulture.jpeg")
 SMALL, LARGE = b"mobilenet_v2_onnx", b"resnet50_onnx"
@@ -61,6 +68,44 @@ def test_each_pipeline_proves_itself(together: Project, name: str, tmp_path: Pat
 
 def otherwise(tensor: NDArray[Any]) -> NDArray[Any]:
     return np.char.add(b"9", tensor) if tensor.dtype.kind == "S" else tensor + 1
+
+
+# What the door counts of requests.
+OF_REQUESTS = re.compile(r"^bundle_(?:request|refused|step|cache|picture|answer)_.*$", re.MULTILINE)
+
+
+def counted(project: Project) -> list[str]:
+    address = f"http://127.0.0.1:{project.settings['METRICS_PORT']}/metrics"
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        return OF_REQUESTS.findall(answer.read().decode())
+
+
+def answered(project: Project) -> list[str]:
+    """The lines of the table that `make status` ends with."""
+    return re.findall(r"^ ?\w+ +\d+ +\d+ +\d+ .*$", project.made("status"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("served", ["local"], indirect=True)
+def test_hours_in_which_only_the_keeper_asks_count_nothing(together: Project) -> None:
+    """As often as it would in hours; and whoever else looks whether the server is well."""
+    own_id = own_requests.id_of(together.admin_key)
+    ensembles = [PIPELINE, *(pipelines.named(name).recipe.ensemble for name in OTHERS)]
+
+    async def look() -> None:
+        keepers = Triton(sockets.folder(together.path / "build" / "run"), own_id)
+        for ensemble in ensembles:
+            for _ in range(LOOKS):
+                assert await keepers.ask(ensemble, 60) is None, ensemble
+        await keepers.close()
+
+    time.sleep(2 * step_reports.LATEST_S)  # so long a step may keep what it reports
+    before = counted(together), answered(together)
+    asyncio.run(look())
+    for ensemble in ensembles:
+        assert health.reason_not_to_trust(together.http, ensemble) is None
+    time.sleep(2 * step_reports.LATEST_S)
+    assert (counted(together), answered(together)) == before
+    assert any(line.startswith("bundle_answer_") for line in before[0]) and len(before[1]) > 20
 
 
 @everywhere

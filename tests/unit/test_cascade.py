@@ -27,7 +27,7 @@ def run(levels: list[int], threshold: float) -> tuple[dict[str, NDArray[Any]], l
 
     pixels = np.zeros((len(levels), 3, 4, 4), np.uint8)
     pixels[:, 0, 0, 0] = levels
-    return Cascade("small", "large", threshold, then).answer(sure(pixels), pixels), asked
+    return Cascade("small", "large", threshold).answer(sure(pixels), pixels, then), asked
 
 
 def test_only_what_the_first_is_unsure_of_goes_on() -> None:

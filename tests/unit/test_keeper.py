@@ -135,7 +135,8 @@ def test_a_pipeline_is_asked_by_its_kind(
 ) -> None:
     config = types.ModelConfig(name="pipeline", max_batch_size=4)
     config.input.add(name=name, data_type=f"TYPE_{datatype}", dims=dims)
-    asked = question(config)
+    asked = question(config, "own")
+    assert asked.id == "own"
     assert list(asked.inputs[0].shape) == shape
     size = 12 if datatype == "FP32" else len(asked.raw_input_contents[0])
     assert len(asked.raw_input_contents[0]) == size > 0

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,8 +25,10 @@ from bundle_door.measures import (
     text,
 )
 from bundle_door.observed import SLOT_S, Observed, Recent
-from bundle_door.steps import CHECK, Report, Steps
+from bundle_door.steps import Report, Steps
+from bundle_serving import own_requests, step_reports
 from bundle_serving.local_http import unchunked
+from bundle_serving.own_requests import OwnRequests
 from bundle_serving.step_reports import Reports
 
 STEP = Report(model="m", version="1", requests=1, rows=2, failed=0, began=0, ended=2_000_000)
@@ -121,12 +126,64 @@ async def _reported(socket: Path) -> None:
     assert observed.confidence.sums[("m", "1")] == 0.5
 
 
-def test_the_keepers_own_requests_are_not_measured() -> None:
+@dataclass(frozen=True)
+class Asked:
+    """A request of so many rows, as a step has it."""
+
+    id: str
+    rows: int
+    size: int
+
+    def request_id(self) -> str:
+        return self.id
+
+    def inputs(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(shape=lambda: [self.rows, self.size])]
+
+
+def test_our_own_requests_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that share a batch with others: the others alone are."""
+    told: list[dict[str, Any]] = []
+    reports = Reports("somewhere")
+    monkeypatch.setattr(step_reports, "reports", reports)
+    monkeypatch.setattr(step_reports, "own_requests", OwnRequests("ours"))
+    monkeypatch.setattr(reports, "executed", lambda *about: told.append(dict(reports._remarks)))
+    ours, theirs = Asked("ours", 1, 67), Asked("their own", 2, 1000)
+    for requests, failed, known in (([ours], [], []), ([theirs, ours, theirs], [1], [1, 2, 4, 5])):
+        for row in (1, 2, 3, 4, 5):
+            reports.remark("answers", [row, 0.5])
+        for each in requests:
+            reports.remark("pictures", [each.size, 1, 1, 1.0])
+        step_reports.report("m", "1", requests, 0, failed, "")
+        assert [[n for n, _ in each["answers"]] for each in told] == ([known] if known else [])
+    assert [size for size, *_ in told[0]["pictures"]] == [1000, 1000]
+
+
+def test_a_report_of_a_batch_counts_what_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = Reports("somewhere")
+    monkeypatch.setattr(step_reports, "reports", reports)
+    monkeypatch.setattr(step_reports, "own_requests", OwnRequests("ours"))
+    ours, theirs = Asked("ours", 1, 67), Asked("their own", 2, 1000)
+    step_reports.report("m", "1", [ours, theirs, theirs], 0, [0, 2], "")
+    report = msgspec.json.decode(reports._waiting, type=Report)
+    assert (report.requests, report.rows, report.failed) == (2, 4, 1)
+    assert report.ids == ["their own", "their own"]
+
+
+def test_the_id_of_our_own_requests_is_the_admin_keys() -> None:
+    assert own_requests.id_of("one key") == own_requests.id_of("one key")
+    assert own_requests.id_of("one key") != own_requests.id_of("another")
+    assert Asked("", 1, 1) not in OwnRequests("")
+
+
+def test_what_was_answered_in_all() -> None:
     observed = Observed()
-    observed.report(msgspec.structs.replace(STEP, ids=[CHECK]))
-    assert not observed.steps.counts
-    observed.report(STEP)
-    assert observed.steps.sums[("m", "1")] == pytest.approx(0.002)
+    observed.request(("p", "1", "http"), 200, 0.1)
+    observed.request(("p", "1", "grpc"), 500, 0.3)
+    observed.report(msgspec.structs.replace(STEP, failed=1))
+    step, pipeline = observed.totals()
+    assert step == {"model": "m", "version": "1", "answered": 1, "failed": 1, "ms": 2.0}
+    assert pipeline == {"model": "p", "version": "", "answered": 1, "failed": 1, "ms": 200.0}
 
 
 def test_chunks() -> None:

@@ -106,5 +106,6 @@ def test_a_parameter_says_whether_a_known_answer_will_do(parameters: str, may: b
 def test_the_keeper_wants_its_question_computed() -> None:
     config = types.ModelConfig(name="m")
     config.input.add(name="INPUT", data_type=types.TYPE_UINT8, dims=[-1])
-    assert question(config).parameters["cache"].WhichOneof("parameter_choice") == "bool_param"
-    assert not question(config).parameters["cache"].bool_param
+    asked = question(config, "own")
+    assert asked.parameters["cache"].WhichOneof("parameter_choice") == "bool_param"
+    assert not asked.parameters["cache"].bool_param

@@ -22,7 +22,7 @@ OF_ENVOY = {
     "bytes_out": 20, "id": "mine", "client": None, "method": "POST",
     "path": "/inference.GRPCInferenceService/ModelInfer", "model": "birds", "version": "",
     "grpc_status": "OK",
-    "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "check": None, "details": "via_upstream",
+    "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "details": "via_upstream",
 }  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def test_grpc_has_a_line_of_the_same_form() -> None:
 def test_what_envoy_refuses() -> None:
     (line,) = of_envoy(port="http", status=401, grpc_status=None, details="ext_authz_denied")
     assert "protocol=http" in line and "status=401" in line and "refused=ext_authz_denied" in line
-    assert of_envoy(check="1") == of_envoy(path="/grpc.health.v1.Health/Check") == []
+    assert of_envoy(path="/grpc.health.v1.Health/Check") == []
 
 
 def test_only_sane_ids_are_taken() -> None:

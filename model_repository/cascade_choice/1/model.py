@@ -1,7 +1,10 @@
 """The small network's scores where it is sure, the large one's for the rest:
 bundle_serving.cascade, by asking the model that the config names."""
 
+from functools import partial
+
 from bundle_serving.cascade import Cascade
+from bundle_serving.own_requests import own_requests
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import answer_together, array, ask, parameter
 
@@ -12,22 +15,25 @@ INPUTS, OUTPUTS = ("SCORES", "PIXELS"), ("OUTPUT", "ANSWERED_BY")
 class TritonPythonModel:
     def initialize(self, args):
         first, then = parameter(args, "first"), parameter(args, "then")
-        self.cascade = Cascade(
-            first,
-            then,
-            float(parameter(args, "threshold")),
-            lambda pixels: ask(then, {"input": pixels}, "output"),
-        )
+        self.cascade = Cascade(first, then, float(parameter(args, "threshold")))
 
     def execute(self, requests):
-        """What is passed on goes as one batch; if that fails, it fails no request without such."""
-        passes_on = [self.cascade.unsure(array(each, "SCORES")).any() for each in requests]
-        answers = {kind: iter(self.together(requests, passes_on, kind)) for kind in (False, True)}
-        return [next(answers[bool(each)]) for each in passes_on]
+        """What is passed on goes as one batch; if that fails, it fails no request without such.
+        Our own requests go apart, so that they are known there too."""
+        kinds = [self.kind(each) for each in requests]
+        answers = {kind: iter(self.together(requests, kinds, kind)) for kind in {*kinds}}
+        return [next(answers[kind]) for kind in kinds]
 
-    def together(self, requests, passes_on, kind):
-        alike = [each for each, passes in zip(requests, passes_on, strict=True) if passes == kind]
-        return answer_together(alike, INPUTS, OUTPUTS, self.compute) if alike else []
+    def kind(self, request):
+        passes_on = bool(self.cascade.unsure(array(request, "SCORES")).any())
+        return passes_on, request.request_id() if request in own_requests else ""
 
-    def compute(self, batch):
-        return self.cascade.answer(batch["SCORES"], batch["PIXELS"])
+    def together(self, requests, kinds, kind):
+        alike = [each for each, its in zip(requests, kinds, strict=True) if its == kind]
+        return answer_together(alike, INPUTS, OUTPUTS, partial(self.compute, kind[1]))
+
+    def compute(self, own_id, batch):
+        def then(pixels):
+            return ask(self.cascade.then, {"input": pixels}, "output", own_id)
+
+        return self.cascade.answer(batch["SCORES"], batch["PIXELS"], then)

@@ -1,0 +1,31 @@
+"""Requests of ours, such as the keeper's, are nobody's: they are answered, and count nowhere.
+
+Their id tells them. It comes of the admin key, so no client can hide its requests under it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from typing import Any
+
+# Names the id to the steps, whose server the keeper starts.
+VARIABLE = "BUNDLE_OWN_REQUESTS"
+
+
+def id_of(admin_key: str) -> str:
+    return hmac.digest(admin_key.encode(), b"own requests", hashlib.sha256).hex()
+
+
+class OwnRequests:
+    """As a step tells them, among those that it is to answer."""
+
+    def __init__(self, own: str | None = None) -> None:
+        self._own = os.environ.get(VARIABLE) if own is None else own
+
+    def __contains__(self, request: Any) -> bool:
+        return bool(self._own) and request.request_id() == self._own
+
+
+own_requests = OwnRequests()
