@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from scripts.base import wheels
 from scripts.base.errors import UserError, guarded, of_the_machine
+from scripts.base.locked import locked
 from scripts.base.paths import CPU_TORCH, DOTENV, PYTHON, REQUIREMENTS, ROOT, VENV
 
 # One file per installed layer, with the digest of its requirements. make compares the timestamps.
@@ -81,8 +81,8 @@ def ensure(layer: str) -> None:
     """Installs the layer unless it is installed already."""
     if not installed(layer):
         VENV.mkdir(exist_ok=True)
-        with (VENV / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two first runs at the same time
+        # Two first runs at the same time.
+        with locked(VENV / "lock", lambda who: print(f"- waiting for {who}, which installs …")):
             if not installed(layer):
                 _install(layer)
 

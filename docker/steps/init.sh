@@ -1,14 +1,15 @@
 #!/bin/sh
 # Creates the folders of build/, the admin key, and a certificate if other machines can reach the
 # server. They belong to the owner of this checkout, or to user 65532 if that is root, since neither
-# steps nor server run as root. The server, also user 65532, reads the key through its group.
+# steps nor server run as root. The server, also user 65532, reads the key through its group, and so a lock that commands hold.
 set -eu
 nobody=65532
-key=build/key/admin.key certificate=build/tls/key.pem
+key=build/key/admin.key certificate=build/tls/key.pem hands=build/key/hands-off
 user=$(stat -c %u docker) group=$(stat -c %g docker)
 [ "$user" != 0 ] || user=$nobody group=$nobody
 
 mkdir -p build/cache build/key build/live build/tls build/versions
+[ -e "$hands" ] || (umask 077 && : > "$hands")
 if [ ! -e "$key" ]; then
     (umask 077 && od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' > "$key.tmp")
     mv "$key.tmp" "$key"
@@ -19,7 +20,7 @@ if python3 -c "import bundle_door" 2> /dev/null; then  # NVIDIA's server has no 
     TLS_FOLDER=build/tls API_KEYS=build/key/api.keys python3 -m bundle_door.prepare || refused=1
 fi
 find build ! -uid "$user" -exec chown --no-dereference "$user:$group" {} +
-for secret in "$key" "$certificate"; do
+for secret in "$key" "$certificate" "$hands"; do
     [ ! -e "$secret" ] || { chown "$user:$nobody" "$secret" && chmod 640 "$secret"; }
 done
 [ -z "$refused" ]

@@ -146,7 +146,8 @@ class DockerStack:
         self.build("server")
         certificates.place(self._settings)
         needs_certificate = exposure.of(self._settings).certificate is not None
-        if needs_certificate or not (admin_key.container_can_read() and live.REPOSITORY.is_dir()):
+        readable = admin_key.container_can_read() and lock.container_can_read()
+        if needs_certificate or not (readable and live.REPOSITORY.is_dir()):
             hosts = f"ALLOWED_HOSTS={','.join(certificates.names(self._settings))}"
             self._run("init", options=["--env", hosts])
         admin_key.ensure()

@@ -8,6 +8,7 @@ import resource
 import subprocess
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from scripts import bootstrap
 from scripts.base import interrupts, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
+from scripts.base.shared import is_shared
 from scripts.repository import live
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, state, temporary
@@ -106,7 +108,9 @@ class LocalStack:
             command += ["--repository", live.REPOSITORY]
         environment = exposure.environment(self._settings)
         environment["CACHE_MB"] = self._settings["CACHE_MB"]
-        with LOG.open("a") as log:  # which the door keeps short
+        mode = 0o640 if is_shared() else 0o600
+        opener = partial(os.open, mode=mode)  # for what clients send is in it
+        with open(LOG, "a", opener=opener) as log:  # which the door keeps short
             server = subprocess.Popen(
                 command,
                 cwd=ROOT,

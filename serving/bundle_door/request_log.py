@@ -20,7 +20,7 @@ import msgspec
 from bundle_door.envoy_lines import Line
 from bundle_door.note import SANE_ID, Note, trace_id
 from bundle_serving import CHECK_HEADER
-from bundle_serving.log_lines import stamp
+from bundle_serving.log_lines import escaped, stamp
 
 TEXT, JSON = FORMATS = "text", "json"
 # What stands in a line of text as it is; all else in quotes.
@@ -104,7 +104,8 @@ class RequestLog:
 
 
 def as_json(when: str, fields: Fields) -> bytes:
-    return msgspec.json.encode({"time": when, "source": "door", **fields}) + b"\n"
+    text = msgspec.json.encode({"time": when, "source": "door", **fields}).decode()
+    return f"{escaped(text)}\n".encode()
 
 
 def as_text(when: str, fields: Fields) -> bytes:
@@ -122,7 +123,7 @@ def shown(value: Any) -> str:
         return str(value)
     if PLAIN.fullmatch(value) and value.isprintable():
         return value
-    return msgspec.json.encode(value).decode()
+    return escaped(msgspec.json.encode(value).decode())
 
 
 def written(line: bytes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-import traceback
 from collections.abc import Callable, Collection, Mapping
 from urllib.parse import parse_qsl
 
@@ -19,7 +18,7 @@ from bundle_door.request_log import HUNG_UP
 from bundle_door.requests import Request
 from bundle_door.routes import Route, found
 from bundle_serving.guard import HEADER as ADMIN_KEY
-from bundle_serving.log_lines import log
+from bundle_serving.log_lines import log, log_traceback
 
 # Takes each request, its note, and status, bytes and duration in ns of the answer.
 Observe = Callable[[Incoming, Note, int, int, int], None]
@@ -62,9 +61,9 @@ class Service:
             raise
         except Refused as refused:
             answer = refused.answer()
-        except Exception:
+        except Exception as fault:
             log("door", f"an internal error in the request {note.id}")
-            traceback.print_exc()
+            log_traceback(fault)
             answer = Refused(500, "internal error in the door; see its log (make logs)").answer()
         size, duration = len(answer.body), time.monotonic_ns() - arrived
         self._observe(incoming, note, answer.status, size, duration)

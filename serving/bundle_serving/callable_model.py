@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from pytriton.exceptions import PyTritonBadParameterError, PyTritonUnrecoverable
 from pytriton.proxy.types import Request
 
 from bundle_serving.callables import Instance, Tensors, load, one_line
+from bundle_serving.log_lines import log_traceback
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import failure, parameter, version_folder
 
@@ -72,7 +72,7 @@ class TritonPythonModel:
     def _refusal(self, fault: Exception) -> Exception:
         """Without its traceback, which would keep the request's tensors. Of an unrecoverable error
         the process ends; the keeper then reloads the model."""
-        traceback.print_exception(fault)
+        log_traceback(fault)
         if isinstance(fault, PyTritonUnrecoverableError):
             threading.Timer(END_S, os._exit, [1]).start()
         kind = Refused if isinstance(fault, PyTritonBadParameterError) else RuntimeError

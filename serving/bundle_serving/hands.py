@@ -9,39 +9,57 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from bundle_serving.log_lines import log
+
 LOOK_S = 0.2
-LONGEST_S = 60  # that a command waits for the keeper: a stopped keeper must not block it
+# That a command waits for the keeper, and the keeper for commands: one that is stopped must not
+# block the other.
+LONGEST_S, COMMANDS_S = 60, 900
 
 
 class Hands:
     """The keeper's."""
 
-    def __init__(self, file: Path | None) -> None:
-        self._file = file
+    def __init__(self, file: Path | None, longest_s: float = COMMANDS_S) -> None:
+        self._file, self._longest_s = file, longest_s
 
     @asynccontextmanager
     async def on(self) -> AsyncIterator[None]:
-        """Once no command is at work."""
+        """Once no command is at work, or one has been for too long."""
+        deadline = time.monotonic() + self._longest_s
         while True:
             with self.on_if_free() as free:
-                if free:
+                late = not free and time.monotonic() > deadline
+                if late:
+                    log("keeper", f"goes on, since {self._holder()} has held {self._file} too long")
+                if free or late:
                     yield
                     return
             await asyncio.sleep(LOOK_S)
 
+    def _holder(self) -> str:
+        assert self._file
+        return self._file.read_text(errors="replace")[:100].strip() or "a command"
+
     @contextmanager
     def on_if_free(self) -> Iterator[bool]:
         """Whether no command is at work, and none begins before the block ends."""
-        if self._file is None or not self._file.exists():
+        try:
+            lock = self._file.open() if self._file else None
+        except OSError:  # there is none, or none that commands and keeper share
+            lock = None
+        if lock is None:
             yield True
             return
-        with self._file.open() as lock:
+        with lock:
             yield _taken(lock, fcntl.LOCK_EX)
 
 
@@ -49,10 +67,14 @@ class Hands:
 def off(file: Path) -> Iterator[None]:
     """Keeps the keeper from interfering during a command; several commands may do so at once."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as lock:
+    # For nobody else: whoever can open it can lock it.
+    with open(file, "a", opener=partial(os.open, mode=0o600)) as lock:
         deadline = time.monotonic() + LONGEST_S
         while not _taken(lock, fcntl.LOCK_SH) and time.monotonic() < deadline:
             time.sleep(LOOK_S)
+        lock.truncate(0)
+        with suppress(OSError):  # a full disk
+            print(f"process {os.getpid()}", file=lock, flush=True)
         yield
 
 

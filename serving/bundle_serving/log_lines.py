@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import sys
+import traceback
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -15,4 +17,26 @@ def stamp(seconds: float | None = None) -> str:
 
 def log(who: str, text: str) -> None:
     with suppress(OSError):
-        print(f"{stamp()} {who}: {text}", file=sys.stderr, flush=True)
+        print(f"{stamp()} {who}: {escaped(text)}", file=sys.stderr, flush=True)
+
+
+def log_traceback(fault: BaseException) -> None:
+    """In several lines, each of which may repeat what a client sent."""
+    told = "".join(traceback.format_exception(fault)).splitlines()
+    with suppress(OSError):
+        print("\n".join(map(escaped, told)), file=sys.stderr, flush=True)
+
+
+def escaped(text: str) -> str:
+    """As JSON has it, what a terminal would obey, or show otherwise than it is."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _code(each) for each in text)
+
+
+def _code(each: str) -> str:
+    return "".join(f"\\u{unit:04x}" for (unit,) in struct.iter_unpack(">H", _utf16(each)))
+
+
+def _utf16(each: str) -> bytes:
+    return each.encode("utf-16-be", "surrogatepass")

@@ -100,6 +100,20 @@ def test_a_command_holds_the_keepers_hands_off(tmp_path: Path) -> None:
     assert happened == ["command", "keeper"]
 
 
+def test_a_command_that_hangs_does_not_stop_the_keeper(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "lock"
+
+    async def keeper() -> None:
+        async with hands.Hands(file, longest_s=0.5).on():
+            pass
+
+    with hands.off(file):
+        asyncio.run(keeper())
+    assert f"since process {os.getpid()} has held {file} too long" in capfd.readouterr().err
+
+
 def test_the_next_keeper_knows_what_the_last_one_did(tmp_path: Path) -> None:
     notes = Notes.resumed(tmp_path)
     assert json.loads((tmp_path / keeper_notes.READINESS).read_text())["ready"] is False

@@ -11,7 +11,7 @@ import pytest
 from bundle_door.envoy_lines import Line
 from bundle_door.note import Note, note_of, sane_id, trace_id
 from bundle_door.request_log import JSON, TEXT, RequestLog
-from bundle_serving.log_lines import stamp
+from bundle_serving.log_lines import log, log_traceback, stamp
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 NOTE = Note(
@@ -61,6 +61,23 @@ def test_no_path_forges_a_field_or_a_line() -> None:
     (line,) = lines(TEXT, '/x status=200 "\n2026')
     assert line.count("\n") == 1 and ' path="/x status=200 \\"\\n2026" ' in line
     assert len(lines(TEXT, "/" + 9999 * "x")[0]) < 600
+
+
+@pytest.mark.parametrize("form", [TEXT, JSON])
+@pytest.mark.parametrize("odd", ["\x1b[2J", "\x9b2J", "\x7f", "\u202e", "\u2066", "\U000e0001"])
+def test_nothing_that_a_terminal_obeys_is_in_the_log(form: str, odd: str) -> None:
+    (line,) = lines(form, f"/a{odd}b")
+    assert line.rstrip("\n").isprintable()
+    if form == JSON:
+        assert json.loads(line)["path"] == f"/a{odd}b"
+
+
+def test_what_is_said_of_a_fault_is_printable(capfd: pytest.CaptureFixture[str]) -> None:
+    log("keeper", "a model\n\x9b2J\u202e")
+    log_traceback(ValueError("\x1b[2Jsent\u202e"))
+    told = capfd.readouterr().err.splitlines()
+    assert len(told) == 2 and all(line.isprintable() for line in told)
+    assert told[0].endswith("keeper: a model\\u000a\\u009b2J\\u202e")
 
 
 @pytest.mark.parametrize("path", ["/v2/health/ready", "/page/live.json", "/internal/metrics"])

@@ -1,0 +1,65 @@
+"""A file that one process at a time holds; who waits for it does not wait for ever. Stdlib only."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from scripts.base.errors import UserError
+from scripts.base.shared import is_shared
+
+LOOK_S = 0.2
+LONGEST_S = 1800  # the longest commands but one, make tune
+
+
+@contextlib.contextmanager
+def locked(
+    path: Path, waits: Callable[[str], object], longest_s: float = LONGEST_S
+) -> Iterator[None]:
+    """`waits` is told who holds it, if somebody does."""
+    descriptor = os.open(private(path), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if not _is_taken(descriptor):
+            holder = _note(descriptor)
+            waits(holder)
+            deadline = time.monotonic() + longest_s
+            while not _is_taken(descriptor):
+                if time.monotonic() > deadline:
+                    raise UserError(
+                        f"{holder or 'another command'} has held {path} for too long",
+                        "let it finish, or end it, then run this again",
+                    )
+                time.sleep(LOOK_S)
+        os.ftruncate(descriptor, 0)
+        with contextlib.suppress(OSError):  # on a full disk, which prune and down must work on too
+            os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def private(path: Path, container: int | None = None) -> Path:
+    """Created if missing, and only for its owner, the group that shares the checkout, or that of a
+    container: whoever can open a file can lock it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # it is a colleague's, who has seen to it
+        path.touch(0o600)
+        of_container = path.stat().st_gid == container
+        path.chmod(0o660 if is_shared() else 0o640 if of_container else 0o600)
+    return path
+
+
+def _is_taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _note(descriptor: int) -> str:
+    return os.pread(descriptor, 100, 0).decode(errors="replace").strip()

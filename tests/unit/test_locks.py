@@ -1,0 +1,69 @@
+"""Who can hold up a command, or the keeper, and for how long."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from bundle_serving import hands
+from scripts.base.errors import UserError
+from scripts.base.locked import locked, private
+
+# As somebody else: which of these files can be locked.
+INTRUDER = """
+import fcntl, sys
+for path in sys.argv[1:]:
+    try:
+        fcntl.flock(open(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        print(path)
+    except OSError:
+        pass
+"""
+
+
+@pytest.fixture
+def open_to_others(tmp_path: Path) -> Path:
+    """Somebody else can go there."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    return tmp_path
+
+
+def nobody_can_lock(*paths: Path) -> None:
+    assert all(path.stat().st_mode & 0o077 == 0 for path in paths)
+    if os.getuid() == 0:
+        intruded = subprocess.run(
+            ["/usr/bin/python3", "-c", INTRUDER, *paths],
+            user="nobody",
+            capture_output=True,
+            text=True,
+            cwd="/",
+        )
+        assert (intruded.returncode, intruded.stdout) == (0, "")
+
+
+def test_nobody_else_can_lock_what_commands_wait_for(open_to_others: Path) -> None:
+    lock, off = open_to_others / "lock", open_to_others / "hands-off"
+    lock.touch(0o644)  # as earlier ones were made
+    with locked(lock, lambda _: None), hands.off(off):
+        assert lock.read_text() == off.read_text().strip() == f"process {os.getpid()}"
+    nobody_can_lock(lock, off)
+    assert private(off, container=off.stat().st_gid).stat().st_mode & 0o777 == 0o640
+
+
+def test_a_wait_for_another_command_has_an_end(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    told: list[str] = []
+    refused = pytest.raises(UserError, match=f"process {os.getpid()} has held .*/lock")
+    with locked(lock, told.append), refused, locked(lock, told.append, longest_s=0.3):
+        pass
+    assert told == [f"process {os.getpid()}"]
+    with locked(lock, told.append):
+        waiting = threading.Thread(target=lambda: locked(lock, told.append).__enter__())
+        waiting.start()
+    waiting.join(60)
+    assert not waiting.is_alive() and len(told) <= 2
