@@ -105,7 +105,7 @@ def test_hours_in_which_only_the_keeper_asks_count_nothing(together: Project) ->
         assert health.reason_not_to_trust(together.http, ensemble) is None
     time.sleep(2 * step_reports.LATEST_S)
     assert (counted(together), answered(together)) == before
-    assert any(line.startswith("bundle_answer_") for line in before[0]) and len(before[1]) > 20
+    assert before[1] and any(line.startswith("bundle_answer_") for line in before[0])
 
 
 @everywhere
