@@ -3,10 +3,12 @@ every command needs it."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
 from bundle_door import certificate
+from bundle_serving import own_requests
 from bundle_serving.address import Address
 from bundle_serving.exposure import API_KEYS, TLS_FOLDER, Exposure
 from scripts.base import files, ports
@@ -59,9 +61,10 @@ def address(settings: Settings, port: int) -> Address:
     """Where commands ask on this machine."""
     exposure = of(settings)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.bind, settings.bind)
-    # The door takes the admin key for an API key.
-    key = admin_key.load() if exposure.api_keys else ""
-    return Address(host, port, exposure.certificate, key)
+    # The door takes the admin key for an API key, and counts no request of whoever has it.
+    key = admin_key.load() if exposure.api_keys or os.access(admin_key.PATH, os.R_OK) else ""
+    api_key, own_id = key if exposure.api_keys else "", own_requests.id_of(key) if key else ""
+    return Address(host, port, exposure.certificate, api_key, own_id=own_id)
 
 
 @cache

@@ -54,7 +54,7 @@ class State:
     def where(self, port: int) -> Address:
         found = exposure.address(self.started_with, port)
         if self.flavour == "gpu":  # which has no door
-            return replace(found, certificate=None, api_key="")
+            return replace(found, certificate=None, api_key="", own_id="")
         return found
 
     def require_one_server(self) -> None:

@@ -43,7 +43,7 @@ from bundle_door.served import Served
 from bundle_door.service import Service
 from bundle_door.steps import Steps
 from bundle_door.triton import Triton
-from bundle_serving import CHECK_HEADER, keeper_notes, own_requests, sockets
+from bundle_serving import keeper_notes, own_requests, sockets
 from bundle_serving.exposure import Exposure
 
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
@@ -188,11 +188,11 @@ def service_of(
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
     def answered(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:
-        method, headers = incoming.method, incoming.headers
-        log.answered(method, incoming.path, headers, note, status, duration, size)
+        method = incoming.method
+        log.answered(method, incoming.path, note, status, duration, size)
         if status == HUNG_UP:
             return
-        if status >= 400 and method == "POST" and CHECK_HEADER not in headers:
+        if status >= 400 and method == "POST" and not note.is_own:
             observed.refusal(status, HTTP)
 
     return Service(
@@ -202,6 +202,7 @@ def service_of(
         settings.exposure.origins,
         answered,
         keys=keys is not None,
+        own_id=own_id,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hmac
 import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bundle_door.limits import MOST_ID
+from bundle_serving import CHECK_HEADER
 from bundle_serving.traces import TRACEPARENT
 
 # From Envoy: whose API key it was.
@@ -31,6 +33,8 @@ class Note:
     received_ms: float | None = None
     waited_ms: float | None = None
     steps: dict[str, float] = field(default_factory=dict)
+    # Of us (bundle_serving.own_requests).
+    is_own: bool = False
 
 
 def sane_id(given: str) -> str:
@@ -55,10 +59,12 @@ def is_sampled(traceparent: str) -> bool:
     return traceparent[-1:] in tuple("13579bdf")
 
 
-def note_of(headers: Mapping[str, str], keys: bool) -> Note:
+def note_of(headers: Mapping[str, str], keys: bool, own_id: str = "") -> Note:
     """Without keys anyone could call himself anything."""
+    checked = headers.get(CHECK_HEADER, "")
     return Note(
         sane_id(headers.get(REQUEST_ID, "")),
         trace_id(headers.get(TRACEPARENT, "")),
         headers.get(CLIENT_HEADER, "") if keys else "",
+        is_own=bool(own_id) and hmac.compare_digest(checked.encode(), own_id.encode()),
     )

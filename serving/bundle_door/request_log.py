@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,6 @@ import msgspec
 
 from bundle_door.envoy_lines import Line
 from bundle_door.note import SANE_ID, Note, trace_id
-from bundle_serving import CHECK_HEADER
 from bundle_serving.log_lines import escaped, stamp
 
 TEXT, JSON = FORMATS = "text", "json"
@@ -44,14 +43,13 @@ class RequestLog:
         self,
         method: str,
         path: str,
-        headers: Mapping[str, str],
         note: Note,
         status: int,
         nanoseconds: int,
         bytes_out: int,
     ) -> None:
         """Over HTTP."""
-        if CHECK_HEADER in headers or path.startswith(NOT_LOGGED):
+        if note.is_own or path.startswith(NOT_LOGGED):
             return
         self._line(
             time.time(),

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bundle_door.note import Note, is_sampled
-from bundle_serving import CHECK_HEADER
 from bundle_serving.traces import TRACEPARENT
 
 
@@ -28,7 +27,7 @@ class Request:
     @property
     def is_own(self) -> bool:
         """A request of ours (bundle_serving.own_requests)."""
-        return CHECK_HEADER in self.headers
+        return self.note.is_own
 
     @property
     def may_be_repeated(self) -> bool:

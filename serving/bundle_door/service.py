@@ -41,19 +41,20 @@ class Service:
         origins: Collection[str] = (),
         observe: Observe = unobserved,
         keys: bool = False,
+        own_id: str = "",
     ) -> None:
         self._routes = routes
         self._limits = load.limits
         self._admin_key = admin_key
         self._origins = origins
         self._observe = observe
-        self._keys = keys
+        self._keys, self._own_id = keys, own_id
         self.load = load
 
     async def __call__(self, incoming: Incoming) -> Answer:
         """Cancelled, when the client hangs up, it cancels what it has asked Triton."""
         arrived = time.monotonic_ns()
-        note = note_of(incoming.headers, self._keys)
+        note = note_of(incoming.headers, self._keys, self._own_id)
         try:
             answer = await self._answer(incoming, arrived, note)
         except asyncio.CancelledError:

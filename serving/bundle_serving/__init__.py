@@ -6,7 +6,8 @@ import sys
 PIPELINE = "ensemble_python_resnet50"  # the main one
 NAME = "[a-z][a-z0-9_]{0,40}"  # what a pipeline of the user's may be called
 CACHE = "cache"  # a parameter of requests: false, and no earlier answer will do
-CHECK_HEADER = "bundle-check"  # the door leaves such requests out of what it measures
+# The id of our own requests (own_requests.py), which the door leaves out of what it measures.
+CHECK_HEADER = "bundle-check"
 
 # Of a program that starts, Ctrl-C prints no traceback from the middle of an import.
 if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from bundle_serving import CHECK_HEADER
+
 # Of many servers behind one address. Of an answer: which gave it. Of a request: which is to get it.
 SERVER_HEADER = "bundle-server"
 
@@ -25,6 +27,8 @@ class Address:
     api_key: str = field(default="", repr=False)
     # As SERVER_HEADER names it, where this one alone is meant.
     server: str = ""
+    # By which its door knows a request of ours (own_requests.py).
+    own_id: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, text: str) -> Address:
@@ -43,6 +47,11 @@ class Address:
     def headers(self) -> dict[str, str]:
         key = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         return key | ({SERVER_HEADER: self.server} if self.server else {})
+
+    @property
+    def uncounted(self) -> dict[str, str]:
+        """The headers of a request that only looks after the server."""
+        return {CHECK_HEADER: self.own_id} if self.own_id else {}
 
     def connection(self, timeout: float) -> http.client.HTTPConnection:
         """It sends the key with each request."""

@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bundle_serving import CHECK_HEADER, PIPELINE, guard
+from bundle_serving import PIPELINE, guard, own_requests
 from bundle_serving.address import Address
 from bundle_serving.exposure import of_environment
 from bundle_serving.gpu import why_lost
@@ -42,8 +42,8 @@ EXAMPLE = "example"
 TAKES, SOUNDS, ROWS = "takes", "sounds", "rows"
 IMAGE = "image"  # BYTES of this name are a picture's
 LENGTH = "Inference-Header-Content-Length"
-# The door answers these requests anew.
-COMPUTED = {"Cache-Control": "no-cache", CHECK_HEADER: "1"}
+# No earlier answer will do.
+COMPUTED = {"Cache-Control": "no-cache"}
 # In a container, as long as it lives: which pipelines have.
 PROVED = Path("/run/triton/proved")
 BLACK_PIXEL = {"shape": [1, 1, 1, 3], "datatype": "FP32", "data": [0, 0, 0]}
@@ -54,11 +54,11 @@ def reason_not_to_trust(at: Address | str, model: str, timeout: float = 5) -> st
     server = Address.of(at) if isinstance(at, str) else at
     try:
         about = urllib.request.Request(
-            f"{server.url}/v2/models/{model}/config", headers={CHECK_HEADER: "1"}
+            f"{server.url}/v2/models/{model}/config", headers=server.uncounted
         )
         with server.open(about, timeout) as answer:
             config = json.load(answer)
-        with server.open(_question(server.url, config), timeout) as answer:
+        with server.open(_question(server, config), timeout) as answer:
             return _refusal(answer.read(), int(answer.headers.get(LENGTH, 0)))
     except urllib.error.HTTPError as refusal:
         body = refusal.read().decode(errors="replace")
@@ -72,26 +72,30 @@ def reason_not_to_trust(at: Address | str, model: str, timeout: float = 5) -> st
 
 def own(address: Address, admin_key: Path | None) -> Address:
     """As the environment says that this machine's door is opened, which takes the admin key for an
-    API key."""
+    API key, and counts no request of whoever has it."""
     exposure = of_environment()
-    key = guard.read(admin_key) if exposure.api_keys and admin_key else ""
-    return replace(address, certificate=exposure.certificate, api_key=key)
+    known = replace(address, certificate=exposure.certificate)
+    if not admin_key:
+        return known
+    key = guard.read(admin_key)
+    return replace(known, api_key=key if exposure.api_keys else "", own_id=own_requests.id_of(key))
 
 
-def _question(url: str, config: dict[str, Any]) -> urllib.request.Request:
+def _question(server: Address, config: dict[str, Any]) -> urllib.request.Request:
     """What a pipeline can answer: the example that its config has, or else by the type of its
     input."""
-    to = f"{url}/v2/models/{config['name']}/infer"
+    headers = COMPUTED | server.uncounted
+    to = f"{server.url}/v2/models/{config['name']}/infer"
     if example := config.get("parameters", {}).get(EXAMPLE):
         body, length = unpacked(example["string_value"])
-        return urllib.request.Request(to, body, {LENGTH: str(length), **COMPUTED})
+        return urllib.request.Request(to, body, {LENGTH: str(length), **headers})
     asked = config["input"][0]
     datatype = asked["data_type"].removeprefix("TYPE_")
     if datatype in RAW:
         body = PICTURE if asked["name"] == IMAGE else RAW[datatype]
-        return urllib.request.Request(to, body, {LENGTH: "0", **COMPUTED})
+        return urllib.request.Request(to, body, {LENGTH: "0", **headers})
     question = {"inputs": [BLACK_PIXEL | {"name": asked["name"]}]}
-    return urllib.request.Request(to, json.dumps(question).encode(), COMPUTED)
+    return urllib.request.Request(to, json.dumps(question).encode(), headers)
 
 
 def unpacked(example: str) -> tuple[bytes, int]:

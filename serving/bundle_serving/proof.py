@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bundle_serving import CHECK_HEADER, agreement, golden, infer
+from bundle_serving import agreement, golden, infer
 from bundle_serving.address import Address
 from bundle_serving.agreement import Bound
 from bundle_serving.infer import Answer, Question
@@ -31,7 +31,7 @@ def refusal(at: Address, model: str, file: Path) -> str | None:
         bound = Bound(float(about["difference"]), float(about["top1"]))
     connection = at.connection(timeout=60)
     try:
-        answers = [infer.ask(connection, model, each, {CHECK_HEADER: "1"}) for each in questions]
+        answers = [infer.ask(connection, model, each, at.uncounted) for each in questions]
     finally:
         connection.close()
     seen = agreement.of_answers(expected, answers)

@@ -11,8 +11,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
+from bundle_serving import CHECK_HEADER, own_requests
 from bundle_serving.kserve import pb
-from tests.door.servers import Behind
+from tests.door.servers import KEY, Behind
 from tests.door.test_exposure import over_grpc
 from tests.door.test_life import INFER, JPEG, RAW
 from tests.project import wait_until
@@ -53,6 +54,15 @@ def test_requests_are_counted_by_outcome(server: Behind) -> None:
     assert server.ask("POST", INFER, JPEG, RAW)[0] == 200
     assert server.ask("POST", INFER, b"text", RAW)[0] == 400
     assert counted() == tuple(each + 1 for each in before)
+    # A header hides nobody's.
+    assert server.ask("POST", INFER, JPEG, {**RAW, CHECK_HEADER: "1"})[0] == 200
+    assert server.ask("POST", INFER, b"text", {**RAW, CHECK_HEADER: KEY})[0] == 400
+    assert counted() == tuple(each + 2 for each in before)
+    # Ours are left out.
+    own = {CHECK_HEADER: own_requests.id_of(KEY)}
+    assert server.ask("POST", INFER, JPEG, {**RAW, **own})[0] == 200
+    assert server.ask("POST", INFER, b"text", {**RAW, **own})[0] == 400
+    assert counted() == tuple(each + 2 for each in before)
     # A name that a client invents is not one in the metrics.
     assert server.ask("POST", "/v2/models/invented/infer", JPEG, RAW)[0] == 404
     assert "invented" not in metrics(server)[1]

@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from bundle_serving import CHECK_HEADER, own_requests
 from bundle_serving.kserve import pb
 from tests.door.servers import KEY, Behind, behind_the_door
 from tests.door.test_exposure import over_grpc
@@ -73,6 +74,16 @@ def test_a_refusal_and_no_query(logged: tuple[Behind, Path]) -> None:
     assert server.ask("POST", "/classify?model=text&key=secret", b"", headers)[0] == 400
     assert (line_of(file, "refused")["status"], line_of(file, "refused")["bytes_in"]) == (400, 0)
     assert "secret" not in file.read_text()
+
+
+def test_no_header_keeps_a_request_out_but_that_of_ours(logged: tuple[Behind, Path]) -> None:
+    server, file = logged
+    own = own_requests.id_of(KEY)
+    for name, checked in (("own", own), ("stranger", "1"), ("guess", KEY)):
+        headers = {**RAW, CHECK_HEADER: checked, "x-request-id": name}
+        assert server.ask("POST", INFER, JPEG, headers)[0] == 200
+    assert line_of(file, "stranger") and line_of(file, "guess")
+    assert not [each for each in lines(file) if each.get("id") == "own"]
 
 
 def test_an_id_is_made_where_the_clients_is_odd(logged: tuple[Behind, Path]) -> None:

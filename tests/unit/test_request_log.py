@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from bundle_door.envoy_lines import Line
 from bundle_door.note import Note, note_of, sane_id, trace_id
 from bundle_door.request_log import JSON, TEXT, RequestLog
+from bundle_serving import own_requests
 from bundle_serving.log_lines import log, log_traceback, stamp
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -26,10 +28,10 @@ OF_ENVOY = {
 }  # fmt: skip
 
 
-def lines(form: str, path: str = "/classify", **headers: str) -> list[str]:
+def lines(form: str, path: str = "/classify", note: Note = NOTE) -> list[str]:
     found: list[bytes] = []
     log = RequestLog(form, found.append)
-    log.answered("POST", path, headers, NOTE, 200, 33_250_000, 200)
+    log.answered("POST", path, note, 200, 33_250_000, 200)
     return [line.decode() for line in found]
 
 
@@ -83,7 +85,21 @@ def test_what_is_said_of_a_fault_is_printable(capfd: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("path", ["/v2/health/ready", "/page/live.json", "/internal/metrics"])
 def test_what_is_asked_all_the_time_has_no_line(path: str) -> None:
     assert lines(TEXT, path) == []
-    assert lines(TEXT, **{"bundle-check": "1"}) == []
+    assert lines(TEXT, note=replace(NOTE, is_own=True)) == []
+
+
+def test_only_who_has_the_admin_key_hides_requests() -> None:
+    own_id = own_requests.id_of("the-admin-key-of-a-test")
+    for sent, is_own in (
+        (own_id, True),
+        ("1", False),
+        ("", False),
+        ("é", False),
+        (own_id[1:], False),
+    ):
+        assert note_of({"bundle-check": sent}, keys=False, own_id=own_id).is_own == is_own
+    for sent in ("", "1"):
+        assert not note_of({"bundle-check": sent}, keys=False).is_own
 
 
 def test_grpc_has_a_line_of_the_same_form() -> None:
