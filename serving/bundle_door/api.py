@@ -10,6 +10,7 @@ from typing import Any
 from bundle_door import kserve
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.inference import HEADER_LENGTH, answered, from_body, from_raw, header_length
+from bundle_door.keys import Keys
 from bundle_door.limits import Limits
 from bundle_door.messages import plain
 from bundle_door.parsing import parsed
@@ -23,11 +24,14 @@ Named = Mapping[str, str]
 class Api:
     """The handlers; `named` has the parts of the path: model, version, region."""
 
-    def __init__(self, triton: Triton, limits: Limits, own_id: str = "") -> None:
+    def __init__(
+        self, triton: Triton, limits: Limits, own_id: str = "", keys: Keys | None = None
+    ) -> None:
         """With the id of our own requests."""
         self._triton = triton
         self._limits = limits
         self._own_id = own_id
+        self._keys = keys
 
     # Inference
 
@@ -41,6 +45,10 @@ class Api:
         else:
             body, limits = request.body, self._limits
             asked = from_body(model, version, body, length, limits, may, own_id)
+            if self._keys and asked.rows > 1:
+                config = await self._triton.ask("ModelConfig", name=model, version=version)
+                if config.config.max_batch_size:
+                    self._keys.charge(request.note.client, asked.rows - 1)
         response = await self._triton.infer(asked.pieces, request.onwards)
         if own_id:
             response.ClearField("id")  # which is nobody's to know

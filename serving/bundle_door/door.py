@@ -145,7 +145,7 @@ def service_of(
     keys: Keys | None,
 ) -> Service:
     own_id = own_requests.id_of(settings.admin_key) if settings.admin_key else ""
-    api = Api(triton, settings.limits, own_id)
+    api = Api(triton, settings.limits, own_id, keys)
     load = Load(settings.limits)
     measures = Metrics(
         folder,
@@ -177,7 +177,7 @@ def service_of(
 
     routes = [
         *(of_keys(keys) if keys else []),
-        *of_plain_questions(PlainQuestions(triton, settings.limits, steps)),
+        *of_plain_questions(PlainQuestions(triton, settings.limits, steps, keys)),
         *of_triton(api),
         *of_documents(documents()),
         open_to_all("/v2/health/live", GET=live),

@@ -37,6 +37,8 @@ class Asked:
     binary: Mapping[str, bool]
     # The same for all other outputs.
     binary_by_default: bool
+    # Of a batch, if the model takes any.
+    rows: int = 1
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def from_body(
         pieces=list(framed(message, tensors)),
         binary={output.name: output.parameters.binary_data for output in asked.outputs},
         binary_by_default=by_default,
+        rows=asked.inputs[0].shape[0] if asked.inputs and asked.inputs[0].shape else 1,
     )
 
 

@@ -38,6 +38,10 @@ class Bucket:
         self._tokens -= 1
         return 0.0
 
+    def charge(self, tokens: int) -> None:
+        """For what turned out to be more than one; a debt is waited for by what comes next."""
+        self._tokens -= tokens
+
 
 class Keys:
     """What Envoy asks before it lets a request pass."""
@@ -69,6 +73,11 @@ class Keys:
             await asyncio.sleep(wait_s)
         self.requests[client.name] += 1
 
+    def charge(self, client: str, more: int) -> None:
+        """For the pictures or rows of a request beyond the first, which it was let in for."""
+        if bucket := self._buckets.get(client):
+            bucket.charge(more)
+
     def _client(self, authorization: str) -> Client:
         self._read_again()
         if authorization[: len(SCHEME)].lower() == SCHEME:
@@ -86,7 +95,8 @@ class Keys:
         if wait_s := self._wait_s(client, per_second):
             raise Refused(
                 429,
-                f"{client.name} may send {per_second:g} requests a second; wait",
+                f"{client.name} may send {per_second:g} requests a second, of which each picture or"
+                " row counts as one; wait",
                 {"retry-after": str(int(wait_s) + 1)},
             )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.inference import Signature, classes_of, from_raw, values
+from bundle_door.keys import Keys
 from bundle_door.limits import MOST_NAME, Limits
 from bundle_door.multipart import File, files
 from bundle_door.requests import Request
@@ -35,10 +36,13 @@ Labels = list[dict[str, Any]]
 
 
 class PlainQuestions:
-    def __init__(self, triton: Triton, limits: Limits, steps: Steps) -> None:
+    def __init__(
+        self, triton: Triton, limits: Limits, steps: Steps, keys: Keys | None = None
+    ) -> None:
         self._triton = triton
         self._steps = steps
         self._limits = limits
+        self._keys = keys
 
     async def classify(self, request: Request, named: Named) -> Answer:
         """What a picture shows; with several pictures, each has its labels or its own error."""
@@ -82,6 +86,8 @@ class PlainQuestions:
 
     async def _files(self, request: Request) -> list[File]:
         sent = await files(request.chunks, request.headers["content-type"], self._limits.pictures)
+        if self._keys and sent:
+            self._keys.charge(request.note.client, len(sent) - 1)
         if not sent:
             raise Refused(400, "the form has no files; send some: curl -F file=@photo.jpg")
         return sent

@@ -301,10 +301,33 @@ def test_keys_are_added_and_revoked(tmp_path: Path) -> None:
         revoke(file, "ann")
 
 
+def test_each_picture_counts_for_the_rate(exposed: Behind, folder: Path) -> None:
+    """In a form, and in a batch."""
+    part = b'--b\r\nContent-Disposition: form-data; name="f"; filename="a"\r\n\r\nx\r\n'
+    form = part * 20 + b"--b--", {"content-type": "multipart/form-data; boundary=b"}
+    tensor = {"name": "INPUT", "datatype": "UINT8", "shape": [4, 1], "data": [255, 255, 255, 255]}
+    batch = json.dumps({"inputs": [tensor]}).encode(), dict[str, str]()
+    one = json.dumps({"inputs": [tensor | {"shape": [1, 4]}]}).encode(), dict[str, str]()
+    for path, (body, headers), wait in (
+        ("/classify?model=picture", form, range(101, 201)),
+        ("/v2/models/picture/infer", batch, range(11, 41)),
+        ("/v2/models/picture/infer", one, range(1, 11)),
+    ):
+        key = authorized(add(folder / "api.keys", Client("ivy", 0.1)))
+        status, _, answer = exposed.ask("POST", path, body, headers | key)
+        assert status in (200, 400) and b"may send" not in answer
+        status, answered, answer = exposed.ask("GET", "/v2", headers=key)
+        assert status == 429 and b"each picture or row counts as one" in answer
+        assert int(answered["retry-after"]) in wait
+        revoke(folder / "api.keys", "ivy")
+
+
 def test_a_bucket_fills_with_time() -> None:
     bucket = Bucket(2, now=0)
     assert [bucket.wait_s(now) for now in (0, 0)] == [0, 0]
     assert bucket.wait_s(0) == 0.5
     assert bucket.wait_s(0.5) == 0 and bucket.wait_s(0.5) > 0
+    bucket.charge(3)
+    assert bucket.wait_s(0.5) == pytest.approx(2.0) and bucket.wait_s(2.5) == 0
     slow = Bucket(0.1, now=0)
     assert slow.wait_s(0) == 0 and slow.wait_s(5) == pytest.approx(5)
