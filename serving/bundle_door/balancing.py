@@ -64,7 +64,7 @@ def config(servers: str, address: str, folder: Path, limits: Limits, exposure: E
         "admin": {"address": pipe(folder / sockets.ENVOY_ADMIN)},
         "static_resources": {
             "listeners": [
-                listener(name, address, port, manager(name, routes[name], limits), exposure)
+                listener(name, address, port, manager(name, routes[name], limits), exposure, limits)
                 for name, port in ports.items()
             ],
             "clusters": [cluster(name, servers, port, exposure) for name, port in ports.items()],

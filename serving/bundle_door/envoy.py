@@ -114,6 +114,7 @@ def config(
                     port,
                     manager(name, routes, limits, exposure, traces),
                     exposure,
+                    limits,
                 )
                 for name, port, routes in listeners
                 if port
@@ -181,6 +182,7 @@ def admin_routes(path: str, admin_key: str | None) -> list[Config]:
     return [unbuffered(to("triton", with_key, timeout_s=0)), without_key]
 
 
+NO_TLS = "this port speaks TLS; use https:// and trust its certificate (over gRPC: grpcs://)"
 FOREIGN_PAGE = "requests from web pages are not allowed here"
 FOREIGN_HOST = (
     "the Host is not a name of this server; use its address, or add the name to ALLOWED_HOSTS"
@@ -190,11 +192,17 @@ FOREIGN_HOST = (
 # The parts of Envoy's configuration
 
 
-def listener(name: str, address: str, port: int, manager: Config, exposure: Exposure) -> Config:
-    chain: Config = {"filters": [manager]}
+def listener(
+    name: str, address: str, port: int, manager: Config, exposure: Exposure, limits: Limits
+) -> Config:
+    chains: list[Config] = [{"filters": [manager]}]
+    inspectors: list[Config] = []
     if exposure.certificate:
         protocols = ["h2"] if name == "grpc" else ["h2", "http/1.1"]
-        chain["transport_socket"] = tls(exposure, protocols)
+        chains[0]["transport_socket"] = tls(exposure, protocols)
+        chains.append(without_tls(name, limits))
+        kind = "filters.listener.tls_inspector"
+        inspectors.append(extension(f"envoy.{kind}", f"{kind}.v3.TlsInspector"))
     socket_address = {"address": address, "port_value": port}
     if address == "::":
         socket_address["ipv4_compat"] = True
@@ -203,8 +211,17 @@ def listener(name: str, address: str, port: int, manager: Config, exposure: Expo
         "address": {"socket_address": socket_address},
         # What a connection may have waiting here; more is left to the client's end.
         "per_connection_buffer_limit_bytes": CONNECTION_BYTES,
-        "filter_chains": [chain],
+        "listener_filters": inspectors,
+        "listener_filters_timeout": seconds(HEADERS_S),
+        "filter_chains": chains,
     }
+
+
+def without_tls(name: str, limits: Limits) -> Config:
+    """For who speaks no TLS to a port that does, and would else only see the connection end."""
+    hint = refusal({"prefix": "/"}, 400, NO_TLS)
+    answering = connections(name, [hint], [router()], limits)
+    return {"filter_chain_match": {"transport_protocol": "raw_buffer"}, "filters": [answering]}
 
 
 def tls(exposure: Exposure, protocols: list[str]) -> Config:

@@ -132,10 +132,13 @@ def of_triton(api: Api) -> list[Route]:
 
 
 def found(routes: list[Route], method: str, path: str) -> tuple[Route, Handler, dict[str, str]]:
+    """HEAD is answered as GET; http1.py leaves the body out."""
+    asked = "GET" if method == "HEAD" else method
     for route in routes:
         if match := route.path.fullmatch(path):
-            if handler := route.handlers.get(method) or route.handlers.get(ANY):
+            if handler := route.handlers.get(asked) or route.handlers.get(ANY):
                 return route, handler, route.named(match)
-            allowed = {"allow": ", ".join(route.handlers)}
+            head = ["HEAD"] if "GET" in route.handlers else []
+            allowed = {"allow": ", ".join([*route.handlers, *head])}
             raise Refused(405, "Method Not Allowed", allowed)
     raise Refused(404, "Not Found")

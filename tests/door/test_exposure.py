@@ -131,10 +131,15 @@ def test_calls_and_answers(exposed: Behind) -> None:
         assert codes[0] == "OK" and codes[-1] == "UNAVAILABLE"
 
 
-def test_plain_http_is_not_answered(exposed: Behind) -> None:
-    plain = http.client.HTTPConnection("localhost", exposed.http_port)
-    with pytest.raises((ConnectionError, http.client.HTTPException)):
-        exposed.ask("GET", "/v2/health/live", connection=plain)
+def test_who_speaks_no_tls_is_told_to(exposed: Behind) -> None:
+    for port in (exposed.http_port, exposed.metrics_port):
+        for path in ("/v2/health/live", "/metrics", "/internal/authorize"):
+            plain = http.client.HTTPConnection("localhost", port, timeout=60)
+            status, _, body = exposed.ask("GET", path, headers=ANN, connection=plain)
+            assert status == 400 and "use https://" in json.loads(body)["error"]
+    with over_grpc(replace(exposed, tls=None)) as triton, pytest.raises(grpc.RpcError) as refused:
+        triton.ServerLive(pb.ServerLiveRequest(), timeout=60)
+    assert "this port speaks TLS" in refused.value.details()
 
 
 def test_keys_come_and_go_without_a_restart(exposed: Behind, folder: Path) -> None:

@@ -115,6 +115,23 @@ def test_what_is_described_is_there(server: Behind) -> None:
                 assert found(routes, method.upper(), path.replace("{model}", "m"))
 
 
+@pytest.mark.parametrize(
+    "path", ["/", "/docs", "/openapi.json", "/page/main.js", "/v2", "/v2/health/ready"]
+)
+def test_head_is_get_without_a_body(server: Behind, path: str) -> None:
+    status, of_get, body = server.ask("GET", path)
+    assert status == 200
+    status, of_head, nothing = server.ask("HEAD", path)
+    assert (status, nothing) == (200, b"") and len(of_head) == len(of_get)
+    assert int(of_head["content-length"]) == len(body)
+
+
+def test_head_where_there_is_nothing_to_get(server: Behind) -> None:
+    assert server.ask("HEAD", "/classify")[0] == 405
+    assert server.ask("HEAD", "/v2/models/stats")[0] == 403
+    assert server.ask("PUT", "/v2")[1]["allow"] == "GET, HEAD"
+
+
 def test_the_page_needs_nothing_from_elsewhere(server: Behind) -> None:
     for path in ("/", "/docs"):
         status, headers, body = server.ask("GET", path)
