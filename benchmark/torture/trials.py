@@ -18,7 +18,7 @@ from pathlib import Path
 
 import grpc
 
-from benchmark.torture import flood, messages, pictures
+from benchmark.torture import flood, messages, pictures, unfinished
 from benchmark.torture.own_server import Own
 from benchmark.torture.requests import HARMLESS, RAW, Hostile, attacks, mutants, status_of
 from benchmark.torture.subject import PARTS, Subject, harm
@@ -54,6 +54,8 @@ def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]
     yield Trial("broken and hostile pictures", lambda s, t: _pictures(s, t, round(2000 * scale)))
     yield Trial("idle connections", lambda s, t: _idle(s, t, 2000))
     yield Trial("slow clients", lambda s, t: _slow(s, t, round(200 * scale), 12))
+    for name in unfinished.WAYS:
+        yield Trial(name, _unfinished(name))
     yield Trial("clients that hang up", lambda s, t: _hang_up(s, t, round(1000 * scale)))
     yield Trial("a flood", lambda s, t: _flood(s, t, round(10_000 * scale)), True)
     for how, victim in itertools.product((signal.SIGKILL, signal.SIGSTOP), victims):
@@ -157,6 +159,18 @@ def _slow(subject: Subject, progress: Progress, count: int, seconds: int) -> str
 def _drip(connection: socket.socket) -> None:
     with suppress(OSError):  # dropped: the selector will say so
         connection.send(b"x")
+
+
+def _unfinished(name: str) -> Callable[[Subject, Progress], str]:
+    def run(subject: Subject, progress: Progress) -> str:
+        _raise_file_limit()
+        with unfinished.WAYS[name](subject):
+            for second in range(TRIAL_S):
+                progress(f"{second} of {TRIAL_S} s")
+                time.sleep(1)
+        return f"for {TRIAL_S} s"
+
+    return run
 
 
 def _hang_up(subject: Subject, progress: Progress, count: int) -> str:

@@ -251,10 +251,12 @@ def keep_pages() -> None:
 
 
 async def tidy(service: Service) -> None:
-    """Gives back what a burst took, once it is over; and no log fills the disk."""
+    """Gives back what a burst took, once it is over; nobody is waited for in vain; and no log fills
+    the disk."""
     libc = ctypes.CDLL(None)
     while True:
         await asyncio.sleep(TIDY_S)
         own_log.keep_short()
+        service.load.drop_late()
         if not service.load.requests:
             libc.malloc_trim(0)

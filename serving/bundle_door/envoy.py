@@ -27,10 +27,9 @@ Config = dict[str, Any]
 BUFFER = "envoy.filters.http.buffer"
 LUA = "envoy.filters.http.lua"
 AUTHORIZATION = "envoy.filters.http.ext_authz"
-# To the HTTP service, which itself says how many requests it takes; what is far beyond that does
-# not reach it. Health, metrics and the checks of keys always do.
+# To the HTTP service, which itself says how many requests it takes, and how many whose bodies are
+# on their way. Health, metrics and the checks of keys have theirs beside them.
 MOST_CONNECTIONS = 4096
-MORE = 64
 # Of what a client sends; a message over gRPC is read whole all the same.
 CONNECTION_BYTES = 128 << 10
 HTTP1: Config = {"http_protocol_options": {}}
@@ -120,7 +119,7 @@ def config(
                 if port
             ],
             "clusters": [
-                cluster("http", folder / sockets.HTTP, HTTP1, most=limits.in_flight + MORE),
+                cluster("http", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
                 cluster("beside", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
                 cluster(
                     "triton",

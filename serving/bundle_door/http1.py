@@ -33,12 +33,18 @@ class Body:
         self._unread = 0
         self._complete = False
         self._more: asyncio.Future[None] | None = None
+        self._refused: Refused | None = None
 
     async def read(self) -> bytes:
         """The next piece; empty at the end."""
-        if not (self._pieces or self._complete):
+        if not (self._pieces or self._complete or self._refused):
             self._more = asyncio.get_running_loop().create_future()
             await self._more
+        if self._refused:
+            try:
+                raise self._refused
+            finally:
+                self._refused = None  # else they refer to each other
         if not self._pieces:
             return b""
         piece = self._pieces.popleft()
@@ -56,6 +62,11 @@ class Body:
 
     def end(self) -> None:
         self._complete = True
+        self._tell()
+
+    def refuse(self, refusal: Refused) -> None:
+        """Whoever reads it gets this instead."""
+        self._refused = refusal
         self._tell()
 
     def _tell(self) -> None:
@@ -96,6 +107,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, fault: Exception | None) -> None:
         if self._task:
             self._task.cancel()
+            # Else they refer to each other, and keep the body until they are found.
+            self._task = self._body = None
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bundle_door.answers import RETRY_SOON, Refused
@@ -24,6 +27,10 @@ MOST_PART_HEADERS = 8_000
 # have up to 20 for each, nothing but zeros a thousand.
 MOST_RATIO = 100
 CLEAR_ANYWAY = 4 * MEGABYTE
+# A body that comes more slowly than this (bytes a second) is late. For what it sends faster it may
+# pause, for so long at most; and later than that it is refused.
+SLOWEST = 4_000
+AHEAD_S, LATE_S = 1.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -34,8 +41,10 @@ class Limits:
     json_bytes: int = 8 * MEGABYTE
     # Files in a form.
     pictures: int = 32
-    # Of all requests that are being read or answered.
+    # Of all requests that are being answered, and of all whose bodies are on their way.
     in_flight: int = 1024
+    arriving: int = 3000
+    # Of both.
     in_flight_bytes: int = 256 * MEGABYTE
     connections: int = 4000
     # For an answer, for a request to arrive, and for a connection on which nothing happens.
@@ -45,42 +54,108 @@ class Limits:
 
 
 class Load:
-    """The requests that are being read or answered, and the bytes of their bodies."""
+    """The requests that are being read or answered, and the bytes of their bodies.
+
+    A body takes its room as it comes, at most as much as it leaves to all others: the smaller a
+    request, the longer it finds room. Where there is none, what comes most slowly makes room.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        # Those that are complete.
         self.requests = 0
         self.bytes = 0
+        self.arriving: set[Share] = set()
 
     def request(self, always: bool = False) -> Share:
-        if not always and self.requests >= self.limits.in_flight:
-            raise busy(f"{self.requests} requests are in flight")
-        return Share(self)
+        """`always`: one without a body, which finds a place whatever there is."""
+        if not always:
+            self.check_requests()
+        return Share(self, always)
 
-    def take(self, count: int) -> None:
-        if self.bytes + count > self.limits.in_flight_bytes:
-            raise busy(f"the requests in flight hold {self.bytes // MEGABYTE} MB")
-        self.bytes += count
+    def check_requests(self) -> None:
+        if self.requests >= self.limits.in_flight:
+            raise busy(f"{self.requests} requests are in flight")
+
+    def make_room(self, share: Share, count: int) -> None:
+        while share.bytes + count > self.limits.in_flight_bytes - self.bytes - count:
+            if not self._drop_one():
+                raise busy(f"the requests in flight hold {self.bytes // MEGABYTE} MB")
+
+    def make_place(self) -> None:
+        while len(self.arriving) >= self.limits.arriving:
+            if not self._drop_one():
+                raise busy(f"{len(self.arriving)} requests are arriving")
+
+    def drop_late(self) -> None:
+        """Whatever room there is."""
+        for share in [share for share in self.arriving if share.late_s() > LATE_S]:
+            share.drop(Refused(408, "the body comes too slowly; send it again"))
+
+    def _drop_one(self) -> bool:
+        """Of those that are late the latest; of the client first who holds most. False: none is."""
+        late = {share: late_s for share in self.arriving if (late_s := share.late_s()) > 0}
+        if not late:
+            return False
+        held: Counter[str] = Counter()
+        for share in late:
+            held[share.client] += max(share.bytes, 1)
+        slowest = max(late, key=lambda share: (held[share.client], late[share]))
+        slowest.drop(busy("the body comes too slowly for that"))
+        return True
 
 
 class Share:
     """What one request holds of the load, as long as it is entered."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, complete: bool) -> None:
         self._load = load
-        self._bytes = 0
+        self.bytes = 0
+        self._complete = complete
+        # While it arrives: whose it is, how it is refused, and by when it should go on.
+        self.client = ""
+        self._refuse: Callable[[Refused], None] | None = None
+        self._due = 0.0
 
     def __enter__(self) -> Share:
-        self._load.requests += 1
+        self._load.requests += self._complete
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._load.requests -= 1
-        self._load.bytes -= self._bytes
+        self._load.requests -= self._complete
+        self._free()
+
+    def arrive(self, client: str, refuse: Callable[[Refused], None]) -> None:
+        """From now on it may be refused, if it comes too slowly."""
+        self._load.make_place()
+        self.client, self._refuse, self._due = client, refuse, time.monotonic() + AHEAD_S
+        self._load.arriving.add(self)
 
     def take(self, count: int) -> None:
-        self._load.take(count)
-        self._bytes += count
+        self._load.make_room(self, count)
+        self._load.bytes += count
+        self.bytes += count
+        self._due = min(self._due + count / SLOWEST, time.monotonic() + AHEAD_S)
+
+    def complete(self) -> None:
+        """All of it is there: it takes a place among those that are answered."""
+        self._load.arriving.discard(self)
+        self._load.check_requests()
+        self._complete = True
+        self._load.requests += 1
+
+    def late_s(self) -> float:
+        return time.monotonic() - self._due
+
+    def drop(self, refusal: Refused) -> None:
+        self._free()
+        if self._refuse:
+            self._refuse(refusal)
+
+    def _free(self) -> None:
+        self._load.arriving.discard(self)
+        self._load.bytes -= self.bytes
+        self.bytes = 0
 
 
 def busy(why: str) -> Refused:

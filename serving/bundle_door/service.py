@@ -117,7 +117,9 @@ class Service:
         headers, limit = incoming.headers, self._limits.body_bytes
         if int(headers.get("content-length", 0)) > limit:
             raise too_large(limit)
+        share.arrive(client_of(headers, note), incoming.body.refuse)
         chunks = await received(incoming.body, limit, share)
+        share.complete()
         note.bytes_in = sum(map(len, chunks))
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding in ("", "identity"):
@@ -129,6 +131,11 @@ class Service:
             # Takes a second for a large body, while others are served too.
             await asyncio.sleep(0)
         return clear
+
+
+def client_of(headers: Mapping[str, str], note: Note) -> str:
+    """Whose key it is, else the address that Envoy saw."""
+    return note.client or headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
 
 
 def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:

@@ -11,14 +11,18 @@ import grpc
 import psutil
 import pytest
 
-from benchmark.torture import messages
+from benchmark.torture import messages, unfinished
+from benchmark.torture.bystanders import Bystanders
 from benchmark.torture.requests import HARMLESS, RAW, Hostile, Target, attacks, mutants, status_of
+from benchmark.torture.subject import Subject
 from tests.door.servers import Behind
 from tests.project import wait_until
 
 SEED = 15
 # What may stay of an attack in the memory of door and server.
 KEPT_BYTES = 100_000_000
+# That bystanders get while something is done.
+ANSWERS = 60
 JPEG = b"\xff\xd8" + bytes(range(256))
 FLOATS = {"name": "IN_FP32", "datatype": "FP32", "shape": [1, 5], "data": [1, 2, 3, 4, 5]}
 TARGET = Target("echo", FLOATS, bytes(20))
@@ -95,6 +99,15 @@ def test_mutants_over_grpc(server: Behind, count: int) -> None:
             f"localhost:{server.grpc_port}", TARGET, count, SEED
         ):
             assert code != grpc.StatusCode.UNAVAILABLE, (message, details)
+
+
+@pytest.mark.parametrize("name", unfinished.WAYS)
+def test_what_is_begun_and_not_ended_keeps_nobody_waiting(server: Behind, name: str) -> None:
+    http, over_grpc = f"127.0.0.1:{server.http_port}", f"127.0.0.1:{server.grpc_port}"
+    subject = Subject(server.door.pid, http, over_grpc, "picture")
+    with unharmed(server), Bystanders(subject) as bystanders, unfinished.WAYS[name](subject):
+        wait_until(lambda: len(bystanders.waits) >= ANSWERS, "bystanders' answers")
+    assert not bystanders.failed()
 
 
 def test_idle_connections_are_no_burden(server: Behind) -> None:

@@ -11,6 +11,7 @@ import random
 import weakref
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from bundle_door.limits import (
     MOST_TEXT,
     Limits,
     Load,
+    Share,
 )
 from bundle_door.multipart import files
 from bundle_door.parsing import decoded
@@ -347,13 +349,82 @@ def test_bad_weights_are_refused(accepted: str) -> None:
 
 def test_load_is_bounded_and_comes_back() -> None:
     load = Load(Limits(in_flight=1, in_flight_bytes=10))
-    with load.request() as share:
-        share.take(10)
-        for beyond in (lambda: share.take(1), lambda: load.request().__enter__()):
+    with load.request() as share, load.request() as late:
+        share.take(5)
+        share.complete()
+        for beyond in (lambda: share.take(1), late.complete, load.request):
             with pytest.raises(Refused) as refusal:
                 beyond()
             assert refusal.value.status == 503 and refusal.value.headers["retry-after"]
+        with load.request(always=True):
+            assert load.requests == 2
     assert (load.requests, load.bytes) == (0, 0)
+
+
+class Clock:
+    """Which stands still until it is told to go on."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        patch.setattr("bundle_door.limits.time.monotonic", lambda: self.now)
+
+
+@dataclass
+class Sender:
+    """Who sends a body in pieces; or was refused."""
+
+    share: Share
+    refused: list[Refused] = field(default_factory=list)
+
+
+def senders(load: Load, *clients: str) -> list[Sender]:
+    found = []
+    for client in clients:
+        found.append(Sender(load.request()))
+        found[-1].share.arrive(client, found[-1].refused.append)
+    return found
+
+
+def test_bodies_that_do_not_come_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their bytes and by their number; the latest first."""
+    clock, load = Clock(monkeypatch), Load(Limits(arriving=3, in_flight_bytes=4_700_000))
+    first, second, third = senders(load, "a", "a", "a")
+    first.share.take(1_000_000)
+    clock.now = 1
+    second.share.take(1_000_000)
+    third.share.take(900_000)
+    with pytest.raises(Refused, match="hold 2 MB"):  # nobody is late yet
+        third.share.take(900_000)
+    clock.now = 1.5
+    third.share.take(900_000)
+    assert [bool(sender.refused) for sender in (first, second, third)] == [True, False, False]
+    senders(load, "a")
+    assert load.bytes == 2_800_000 and len(load.arriving) == 3
+    clock.now = 4
+    senders(load, "a")
+    assert second.refused[0].status == 503 and load.bytes == 1_800_000
+
+
+def test_who_holds_most_makes_room_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, load = Clock(monkeypatch), Load(Limits(arriving=3))
+    other, *many = senders(load, "b", "a", "a")
+    clock.now = 3
+    many[0].share.take(100_000)
+    clock.now = 5
+    senders(load, "c")
+    assert [bool(sender.refused) for sender in (other, *many)] == [False, False, True]
+
+
+def test_a_body_that_comes_slowly_for_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, load = Clock(monkeypatch), Load(Limits())
+    dripping, steady = senders(load, "a", "b")
+    for _ in range(13):
+        clock.now += 1
+        dripping.share.take(10)
+        steady.share.take(4_000)
+        load.drop_late()
+    assert dripping.refused[0].status == 408 and not steady.refused
+    assert load.arriving == {steady.share}
 
 
 def test_without_an_admin_key_nothing_leads_to_admin_methods() -> None:
