@@ -27,13 +27,13 @@ from rich.table import Table
 from benchmark import contenders
 from benchmark.contenders import ALONE, OURS, SERVICES, WAYS, Contender
 from benchmark.load import Round, measure
-from benchmark.textbook.server import HERE
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError, guarded
 from scripts.base.paths import ROOT
 from scripts.measuring import machine, photos
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.photos import Inputs
+from scripts.measuring.textbook.server import HERE
 from scripts.recipes import pipelines
 from scripts.server.running import running_server
 from scripts.server.served import described, served_version

@@ -16,8 +16,6 @@ import numpy as np
 
 from benchmark.load import Ask, Connect, Question, infer_path, over_grpc, over_http
 from benchmark.services.usual import SETUP, Setup
-from benchmark.textbook import server
-from benchmark.textbook.server import HERE
 from bundle_serving.health import PICTURE
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import Transform, to_pixels
@@ -25,6 +23,8 @@ from bundle_serving.scores import softmax
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.ports import free_ports
+from scripts.measuring.textbook import server
+from scripts.measuring.textbook.server import HERE
 from scripts.recipes.layout import CPU
 from scripts.repository.archive import Version
 from scripts.server.served import served_version

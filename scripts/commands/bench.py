@@ -132,7 +132,7 @@ def contenders(server: State) -> Iterator[list[Target]]:
         raise UserError("the textbook pipeline is served on a CPU here", "omit TEXTBOOK")
     bootstrap.ensure("serve")
     bootstrap.ensure("export")  # the recipe uses torchvision
-    from benchmark.textbook import server as textbook
+    from scripts.measuring.textbook import server as textbook
 
     console.note("starting the textbook pipeline …")
     with textbook.served() as (http, grpc):

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 from benchmark.compare import Cell, summed_up
 from benchmark.contenders import OURS
 from benchmark.load import Answer, Round, summary
-from benchmark.textbook import layout
 from scripts.measuring.confidence import Estimate
+from scripts.measuring.textbook import layout
 from scripts.steps.manifest import Manifest
 
 

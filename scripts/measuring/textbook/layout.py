@@ -1,6 +1,6 @@
 """The textbook's repository with the bundle's own network in it, ready to be served.
 
-    python -m benchmark.textbook.layout --onnx build/onnx --out build/rivals/textbook
+    python -m scripts.measuring.textbook.layout --onnx build/onnx --out build/rivals/textbook
 
 The network is the exported one without its first nodes, cast and normalisation, which the textbook
 does in Python: the same weights, and a float32 picture as its input.

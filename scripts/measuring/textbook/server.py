@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmark.textbook.layout import lay_out
 from scripts.base.paths import ROOT
+from scripts.measuring.textbook.layout import lay_out
 from scripts.server.served import served_version
 from scripts.stacks import temporary
 
