@@ -40,7 +40,7 @@ class Api:
         length = header_length(request.headers.get(HEADER_LENGTH), request.size)
         may, own_id = request.may_be_repeated, self._own_id if request.is_own else ""
         if length is None:
-            signature = await self._triton.signature(model, version)
+            signature = await self._triton.signature(model, version, waits=not own_id)
             asked = from_raw(model, version, request.chunks, signature, (), own_id, may)
         else:
             body, limits = request.body, self._limits
@@ -49,7 +49,7 @@ class Api:
                 config = await self._triton.ask("ModelConfig", name=model, version=version)
                 if config.config.max_batch_size:
                     self._keys.charge(request.note.client, asked.rows - 1)
-        response = await self._triton.infer(asked.pieces, request.onwards)
+        response = await self._triton.infer(model, asked, request.onwards, waits=not own_id)
         if own_id:
             response.ClearField("id")  # which is nobody's to know
         return answered(response, asked)

@@ -43,6 +43,14 @@ class CallFailed(Exception):
         self.code = code
 
 
+class Disconnected(CallFailed):
+    """There is no server, or it went away: with the request, if that had been sent."""
+
+    def __init__(self, fault: OSError, sent: bool) -> None:
+        super().__init__(grpc.StatusCode.UNAVAILABLE, f"no connection: {fault}")
+        self.sent = sent
+
+
 class Calls:
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -59,10 +67,12 @@ class Calls:
     ) -> bytes:
         """The answer's message, or `CallFailed`. If it is cancelled, Triton's work is too."""
         body = [PREFIX.pack(False, sum(map(len, message))), *message]
+        sent = False
         try:
             connection = await self._connected()
             fields = usual_fields(method, timeout) + encoded(metadata)
             stream = connection.request(fields, body)
+            sent = True
             overdue = self._loop.call_later(timeout, stream.end, TimeoutError())
             try:
                 await stream.ended
@@ -82,7 +92,7 @@ class Calls:
             why = f"the answer cannot be read: {fault}"
             raise CallFailed(grpc.StatusCode.INTERNAL, why) from None
         except OSError as fault:
-            raise CallFailed(grpc.StatusCode.UNAVAILABLE, f"no connection: {fault}") from None
+            raise Disconnected(fault, sent) from None
 
     def close(self) -> None:
         if self._connection:

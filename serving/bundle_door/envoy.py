@@ -16,7 +16,7 @@ from typing import Any
 from bundle_door import documents
 from bundle_door.limits import Limits
 from bundle_door.note import CLIENT_HEADER, REQUEST_ID
-from bundle_door.triton import OF_A_DEAD_PROCESS, TRIES
+from bundle_door.triton import MOST_WAITING, OF_A_DEAD_PROCESS
 from bundle_serving import sockets
 from bundle_serving.exposure import Exposure
 from bundle_serving.guard import GRPC_HEADER
@@ -50,6 +50,7 @@ INFER = f"{TRITON}ModelInfer"
 STREAM = f"{TRITON}ModelStreamInfer"
 RESOURCE_EXHAUSTED = "8"
 RETRY = ("retry-after", "1")
+RETRIES = 16
 ADMIN_METHODS = [
     f"{TRITON}{name}" for name in (
         "ModelStatistics", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload",
@@ -388,12 +389,14 @@ def to(name: str, match: Config, timeout_s: float, rewrite: str = "") -> Config:
 
 
 def again(route: Config) -> Config:
-    """As Triton.infer does: where one of a model's processes has died."""
+    """As Triton.infer does: where one of a model's processes has died, or Triton is started again.
+    Waits for 20 s in all, give or take three: each pause is drawn at random."""
     message = {"name": "grpc-message", "string_match": {"contains": OF_A_DEAD_PROCESS}}
     policy = {
-        "retry_on": "retriable-headers",
+        "retry_on": "connect-failure,refused-stream,reset,retriable-headers",
         "retriable_headers": [message],
-        "num_retries": TRIES - 1,
+        "num_retries": RETRIES,
+        "retry_back_off": {"base_interval": "0.25s", "max_interval": "3s"},
     }
     return {**route, "route": {**route["route"], "retry_policy": policy}}
 
@@ -505,7 +508,7 @@ def cluster(
         "max_connections": MOST_CONNECTIONS,
         "max_pending_requests": MOST_CONNECTIONS,
         "max_requests": most,
-        "max_retries": most,
+        "max_retries": MOST_WAITING,
     }
     return {
         "name": name,

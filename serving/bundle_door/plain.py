@@ -78,7 +78,7 @@ class PlainQuestions:
             with self._steps.following() as followed:
                 may = request.may_be_repeated
                 asked = from_raw(SENTIMENT, "", request.chunks, signature, (), followed.id, may)
-                found = values(await self._triton.infer(asked.pieces, request.onwards))
+                found = values(await self._triton.infer(SENTIMENT, asked, request.onwards))
                 (label,), (score,) = found["LABEL"], found["SCORE"]
                 return await timed({"label": label, "score": score}, request, followed)
         except Refused as refused:
@@ -106,7 +106,7 @@ class PlainQuestions:
             output = classes_of(signature.output, top)
             may = request.may_be_repeated
             asked = from_raw(model, "", content, signature, [output], request_id, may)
-            found = values(await self._triton.infer(asked.pieces, request.onwards))
+            found = values(await self._triton.infer(model, asked, request.onwards))
             return [label(entry) for entry in found[signature.output]]
         except Refused as refused:
             return refused

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
 from bundle_door.answers import RETRY_SOON, Refused
-from bundle_door.calls import CallFailed, Calls
+from bundle_door.calls import CallFailed, Calls, Disconnected
 from bundle_door.http2 import Pairs
-from bundle_door.inference import Signature
+from bundle_door.inference import Asked, Signature
 from bundle_serving.kserve import pb
+
+Answered = TypeVar("Answered")
 
 SERVICE = "/inference.GRPCInferenceService/"
 OPTIONS = [
@@ -41,13 +44,31 @@ STATUS = {
 }
 # Triton's message if a model may have several answers, or none, to a request.
 OF_SEVERAL = "doesn't support models with decoupled transaction policy"
-# Triton's message if a model's process has died, and the number of attempts.
-OF_A_DEAD_PROCESS, TRIES = "Stub process '", 8
+# Triton's message if a model's process has died, and the pauses before further attempts. What is
+# dead answers at once, and so takes most requests from those that live.
+OF_A_DEAD_PROCESS = "Stub process '"
+PAUSES_S = (0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+# While Triton is started again, at most so many requests wait for it, each within its own time, and
+# look so often. One that was sent when Triton ended is sent once more: it may be what ended it.
+MOST_WAITING, LOOK_S, MOST_SENT = 512, 0.2, 2
+# Triton's message for a model that it has not loaded yet, or not at all; and how long after its
+# start one that answered before may still be on its way.
+OF_AN_UNKNOWN_MODEL, LOADS_S = "Request for unknown model", 60
+MOST_KNOWN = 1000
 NOTHING: Mapping[str, str] = {}
 DATA_TYPES = pb.model__config__pb2.DataType
 # How long a model's signature is cached, for a new version may have another; and how long a request
 # waits for a newer one, which Triton does not tell while it waits for S3.
 REMEMBERED_S, NEWER_S = 1.0, 0.1
+
+
+class Away(Refused):
+    """Triton has stopped, or is starting."""
+
+    def __init__(self, sent: bool) -> None:
+        message = "the server is starting or has stopped; try again in a second"
+        super().__init__(503, message, RETRY_SOON)
+        self.sent = sent
 
 
 class Triton:
@@ -60,27 +81,66 @@ class Triton:
         self._timeout = timeout
         self._signatures: dict[tuple[str, str], tuple[float, Signature]] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[Signature]] = {}
+        self._waiting = 0
+        # When it was last away, and which models have answered.
+        self._away = -math.inf
+        self._known: set[str] = set()
 
     async def close(self) -> None:
         self._calls.close()
         await self.channel.close()
 
     async def infer(
-        self, pieces: Sequence[bytes | memoryview], onwards: Mapping[str, str] = NOTHING
+        self, model: str, asked: Asked, onwards: Mapping[str, str] = NOTHING, waits: bool = True
     ) -> pb.ModelInferResponse:
         """Retries if one of a model's processes has died. Triton takes a second to report it, and
         keeps sending it requests until the keeper has reloaded the model."""
-        metadata, tries = tuple(onwards.items()), TRIES
+        metadata, pauses = tuple(onwards.items()), iter(PAUSES_S)
+
+        async def infer(seconds: float) -> pb.ModelInferResponse:
+            while True:
+                try:
+                    return await self._call("ModelInfer", asked.pieces, metadata, seconds)
+                except Refused as refused:
+                    if OF_SEVERAL in str(refused):
+                        return await self._infer_several(b"".join(asked.pieces), metadata)
+                    pause = next(pauses, None)
+                    if pause is None or OF_A_DEAD_PROCESS not in str(refused):
+                        raise
+                    await asyncio.sleep(pause)
+
+        return await (self._patiently(model, infer) if waits else infer(self._timeout))
+
+    async def _patiently(
+        self, model: str, call: Callable[[float], Awaitable[Answered]]
+    ) -> Answered:
+        """Also if Triton is started again meanwhile. `call` takes the seconds that it has."""
+        left, sent = self._timeout, 0
+        overdue = time.monotonic() + left
         while True:
             try:
-                answer: pb.ModelInferResponse = await self._call("ModelInfer", pieces, metadata)
+                answer = await call(left)
+                if len(self._known) < MOST_KNOWN:
+                    self._known.add(model)
                 return answer
             except Refused as refused:
-                if OF_SEVERAL in str(refused):
-                    return await self._infer_several(b"".join(pieces), metadata)
-                tries -= 1
-                if not tries or OF_A_DEAD_PROCESS not in str(refused):
+                if isinstance(refused, Away):
+                    self._away = time.monotonic()
+                    sent += refused.sent
+                elif not self._is_on_its_way(model, refused):
                     raise
+                left = math.ceil(overdue - time.monotonic() - LOOK_S)
+                if left <= 0 or sent >= MOST_SENT or self._waiting >= MOST_WAITING:
+                    raise
+            self._waiting += 1
+            try:
+                await asyncio.sleep(LOOK_S)
+            finally:
+                self._waiting -= 1
+
+    def _is_on_its_way(self, model: str, refused: Refused) -> bool:
+        started = time.monotonic() < self._away + LOADS_S
+        return started and model in self._known and OF_AN_UNKNOWN_MODEL in str(refused)
 
     async def _infer_several(
         self, request: bytes, metadata: tuple[tuple[str, str], ...]
@@ -103,10 +163,15 @@ class Triton:
     async def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method with a request with these fields."""
         request = getattr(pb, f"{method}Request")(**fields)
-        return await self._call(method, [request.SerializeToString()])
+        return await self._call(method, [request.SerializeToString()], (), self._timeout)
 
-    async def signature(self, model: str, version: str) -> Signature:
+    async def signature(self, model: str, version: str, waits: bool = True) -> Signature:
         """A model's only input."""
+        if not waits:
+            return await self._signature(model, version)
+        return await self._patiently(model, lambda _: self._signature(model, version))
+
+    async def _signature(self, model: str, version: str) -> Signature:
         named = model, version
         asked, known = self._signatures.get(named, (0.0, None))
         if known and time.monotonic() < asked + REMEMBERED_S:
@@ -134,11 +199,17 @@ class Triton:
         return signature
 
     async def _call(
-        self, method: str, request: Sequence[bytes | memoryview], metadata: Pairs = ()
+        self,
+        method: str,
+        request: Sequence[bytes | memoryview],
+        metadata: Pairs,
+        seconds: float,
     ) -> Any:
         """Takes the serialised request, so that a picture is not copied into a message first."""
         try:
-            answer = await self._calls.call(SERVICE + method, request, self._timeout, metadata)
+            answer = await self._calls.call(SERVICE + method, request, seconds, metadata)
+        except Disconnected as gone:
+            raise Away(gone.sent) from None
         except CallFailed as failed:
             raise refused(failed.code, str(failed), self._timeout) from None
         return getattr(pb, f"{method}Response").FromString(answer)
@@ -168,7 +239,7 @@ def refused(code: grpc.StatusCode, message: str, timeout: float) -> Refused:
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return Refused(504, f"no answer within {timeout:g} s; try again, or allow more time")
     if code == grpc.StatusCode.UNAVAILABLE and "connect" in message.lower():
-        message = "the server is starting or has stopped; try again in a second"
+        return Away(sent=True)
     status = status_of(code)
     return Refused(status, message, RETRY_SOON if status == 503 else None)
 

@@ -48,6 +48,17 @@ class Behind:
     triton_http: Path
     # The certificate of the ports, where they want TLS.
     tls: Path | None = None
+    # What Triton was started by.
+    command: Sequence[str] = ()
+
+    @contextlib.contextmanager
+    def triton_again(self) -> Iterator[None]:
+        """As the keeper starts it after it was killed."""
+        self.triton.wait()
+        for left in ("grpc:1", "metrics:2", "compare:3", "metrics", "compare"):
+            (sockets.folder(self.run_dir) / left).unlink(missing_ok=True)
+        with process([*self.command], self.run_dir) as self.triton:
+            yield
 
     def connection(self, port: int | None = None) -> http.client.HTTPConnection:
         port = port or self.http_port
@@ -106,6 +117,7 @@ def behind_the_door(
             *(run_dir, triton, door, http_port, grpc_port, metrics_port),
             triton_http=folder / "compare",
             tls=tls,
+            command=command,
         )
         wait_until(lambda: answers(server), "the door and Triton")
         yield server

@@ -12,15 +12,18 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import grpc
 import psutil
 import pytest
 
+from bundle_serving import CHECK_HEADER
+from bundle_serving.guard import HEADER as ADMIN_KEY
 from bundle_serving.keeper_notes import Notes
 from bundle_serving.kserve import pb, stub
 from bundle_serving.processes import family
-from tests.door.servers import MODELS, Behind, behind_the_door
+from tests.door.servers import KEY, MODELS, Behind, behind_the_door
 from tests.project import wait_until
 
 RAW = {"Inference-Header-Content-Length": "0"}
@@ -200,12 +203,43 @@ def test_ready_says_what_the_keeper_wrote(small: Behind) -> None:
     assert small.ask("GET", "/v2/health/ready")[0] == 200
 
 
-def test_without_triton_503(own: Behind) -> None:
-    own.triton.kill()
-    own.triton.wait()
-    status, headers, body = own.ask("POST", INFER, JPEG, RAW)
-    assert status == 503 and headers["retry-after"] == "1" and b"try again" in body
-    assert own.ask("GET", "/v2/health/live")[0] == 503
+def test_without_triton_503(tmp_path: Path) -> None:
+    """As soon as the request's time is over."""
+    options = ["--answer-timeout-s", "2"]
+    with behind_the_door(tmp_path / "run", models=["picture"], options=options) as server:
+        server.triton.kill()
+        server.triton.wait()
+        status, headers, body = server.ask("POST", INFER, JPEG, RAW)
+        assert status == 503 and headers["retry-after"] == "1" and b"try again" in body
+        assert server.ask("GET", "/v2/health/live")[0] == 503
+        # Who looks whether it is well is told so at once.
+        ours = {**RAW, CHECK_HEADER: "1", ADMIN_KEY: KEY}
+        assert server.ask("POST", INFER, JPEG, ours)[0] == 503
+
+
+def test_what_is_not_answered_yet_waits_for_triton_to_be_started_again(
+    own: Behind, background: ThreadPoolExecutor, gate: Gate
+) -> None:
+    """Over HTTP and gRPC: what is in Triton when it ends, and what comes while there is none."""
+    body = gate.picture()
+    asked = pb.ModelInferRequest(model_name="picture", raw_input_contents=[body])
+    asked.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(body)])
+    with grpc.insecure_channel(f"localhost:{own.grpc_port}") as channel:
+
+        def both() -> tuple[Future[tuple[int, dict[str, str], bytes]], Future[Any]]:
+            over_grpc = background.submit(stub(channel).ModelInfer, asked, timeout=60)
+            return asking(background, own, body), over_grpc
+
+        earlier = both()
+        wait_until(lambda: gauge(own, "bundle_http_requests_in_flight") == 1, "it to arrive")
+        own.triton.kill()
+        own.triton.wait()
+        later = both()
+        gate.open()
+        with own.triton_again():
+            for over_http, over_grpc in (earlier, later):
+                assert over_http.result()[0] == 200
+                assert over_grpc.result().outputs
 
 
 def test_a_dead_process_of_a_model_fails_nobody(own: Behind) -> None:
