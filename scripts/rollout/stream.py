@@ -83,6 +83,7 @@ class Stream:
             asked[version] += 1
             servers = self.servers.get(version)
             to = {SERVER_HEADER: servers[number % len(servers)]} if servers else {}
+            to |= self.address.uncounted
             began = time.perf_counter()
             gist, fault = None, ""
             try:

@@ -18,8 +18,7 @@ import grpc
 import psutil
 import pytest
 
-from bundle_serving import CHECK_HEADER
-from bundle_serving.guard import HEADER as ADMIN_KEY
+from bundle_serving import CHECK_HEADER, own_requests
 from bundle_serving.keeper_notes import Notes
 from bundle_serving.kserve import pb, stub
 from bundle_serving.processes import family
@@ -213,7 +212,7 @@ def test_without_triton_503(tmp_path: Path) -> None:
         assert status == 503 and headers["retry-after"] == "1" and b"try again" in body
         assert server.ask("GET", "/v2/health/live")[0] == 503
         # Who looks whether it is well is told so at once.
-        ours = {**RAW, CHECK_HEADER: "1", ADMIN_KEY: KEY}
+        ours = {**RAW, CHECK_HEADER: own_requests.id_of(KEY)}
         assert server.ask("POST", INFER, JPEG, ours)[0] == 503
 
 
