@@ -128,6 +128,11 @@ def _too_many(target: Target) -> dict[str, Hostile]:
         "a long id": {"id": long},
         "a priority below 0": {"parameters": {"priority": -1}},
     }
+    lists, texts = "[1]," * 1_990_000, '"",' * 2_600_000
+    values = {
+        "2,000,000 lists": f'{{"name":"IN","datatype":"INT8","shape":[1,1],"data":[{lists}[1]]}}',
+        "2,600,000 texts": f'{{"name":"IN","datatype":"BYTES","shape":[1],"data":[{texts}""]}}',
+    }
     path, top = f"/v2/models/{long[:30_000]}/infer", "00001999999999999999999"
     return {
         "a model's long name": Hostile(400, target.asked(), path=path),
@@ -135,6 +140,10 @@ def _too_many(target: Target) -> dict[str, Hostile]:
         **{
             name: target.request(400, json.dumps({"inputs": [target.tensor], **body}).encode())
             for name, body in bodies.items()
+        },
+        **{
+            name: target.request(413, f'{{"inputs":[{tensor}]}}'.encode())
+            for name, tensor in values.items()
         },
     }
 
