@@ -599,7 +599,7 @@ def test_the_files_of_a_form_take_turns() -> None:
         async def signature(self, model: str, version: str) -> Signature:
             return Signature("INPUT", "UINT8", (-1,), batches=True, output="OUTPUT")
 
-        async def infer(self, pieces: Any, onwards: Any) -> pb.ModelInferResponse:
+        async def infer(self, *asked: Any) -> pb.ModelInferResponse:
             self.asked += 1
             self.most = max(self.most, self.asked)
             await asyncio.sleep(0)
