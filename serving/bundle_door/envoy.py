@@ -463,12 +463,15 @@ def access_log(port: str) -> Config:
             }
         },
     )
-    if port == "grpc":
-        return config
+    return config if port == "grpc" else own_answers(config)
+
+
+def own_answers(access_log: Config) -> Config:
+    """Of what Envoy itself has answered alone."""
     by_envoy = {"expression": 'response.code_details != "via_upstream"'}
     kind = "access_loggers.filters.cel.v3.ExpressionFilter"
     return {
-        **config,
+        **access_log,
         "filter": {
             "extension_filter": extension(
                 "envoy.access_loggers.extension_filters.cel", kind, **by_envoy
