@@ -51,6 +51,7 @@ class Trial:
 def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]:
     """All of them; `scale` is 1, or less for a shorter form."""
     yield Trial("requests that ended it once", _attacks)
+    yield Trial("messages that fill or cut", _messages)
     yield Trial("mutated requests over HTTP", lambda s, t: _over_http(s, t, round(5000 * scale)))
     yield Trial("mutated messages over gRPC", lambda s, t: _over_grpc(s, t, round(3000 * scale)))
     yield Trial("broken and hostile pictures", lambda s, t: _pictures(s, t, round(2000 * scale)))
@@ -76,6 +77,18 @@ def _attacks(subject: Subject, progress: Progress) -> str:
         if (status := status_of(attack, port)) != attack.status:
             raise Harmed(f"{name}: {status}, not {attack.status}")
     return f"{len(every)} requests, each refused"
+
+
+def _messages(subject: Subject, progress: Progress) -> str:
+    every = messages.hostile(subject.target())
+    with grpc.insecure_channel(subject.grpc) as channel:
+        for stream in (False, True):
+            ask = messages.asked(channel, stream)
+            for name, message in every.items():
+                progress(name)
+                if (code := ask(message)) != grpc.StatusCode.INVALID_ARGUMENT:
+                    raise Harmed(f"{name}: {code.name}, not INVALID_ARGUMENT")
+    return f"{len(every)} messages, each refused alone and in a stream"
 
 
 def _over_http(subject: Subject, progress: Progress, count: int) -> str:
