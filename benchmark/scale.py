@@ -10,6 +10,7 @@ what was measured.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -178,12 +179,31 @@ def fleet(sizes: Sequence[int] = (10, 100, 1000)) -> str:
     return table(head, [(what, *map(of, sizes)) for what, of in rows.items()])
 
 
+def in_flight(cores: int, busy: float) -> float:
+    """Requests in work or waiting, on average, that come at random and take a core for as long as
+    each other: half of what waits where they take as long as it happens (Erlang's C)."""
+    offered = cores * busy
+    terms = [offered**number / math.factorial(number) for number in range(cores)]
+    last = offered**cores / math.factorial(cores) / (1 - busy)
+    waits = last / (sum(terms) + last)
+    return offered + waits * busy / (1 - busy) / 2
+
+
+def load(shares: Sequence[float] = (0.5, 2 / 3, 0.8, 0.9, 0.95)) -> str:
+    head = ("requests in flight", *(f"{share:.0%} busy" for share in shares))
+    rows = [
+        (f"{cores} cores", *(f"{in_flight(cores, share):.1f}" for share in shares))
+        for cores in (2, 4, 8, 16)
+    ]
+    return table(head, rows)
+
+
 def _time(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
 
 
 def main() -> int:
-    print("\n\n".join((agreement(), servers(), million(), fleet())))
+    print("\n\n".join((agreement(), servers(), million(), load(), fleet())))
     return 0
 
 

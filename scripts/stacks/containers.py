@@ -418,14 +418,23 @@ class DockerStack:
                 f"{name} cannot be pushed: {last_line(pushed.stderr)}",
                 f"log in first (docker login {name.partition('/')[0]}), and check PUSH",
             )
-        digests = self._engine.images.get(name).attrs["RepoDigests"]
-        repository = name.rpartition(":")[0]
-        exact = next(each for each in digests if each.startswith(f"{repository}@"))
+        exact = f"{name.rpartition(':')[0]}@{self.digest(name)}"
         if shutil.which("cosign"):
             signed = subprocess.run(["cosign", "sign", "--yes", exact])
             if signed.returncode:
                 raise AlreadyReported(signed.returncode)
-        return str(exact)
+        return exact
+
+    @staticmethod
+    def digest(name: str) -> str:
+        """Of what was pushed or pulled under this name here; empty where nothing is known of it."""
+        repository = name.rpartition(":")[0]
+        try:
+            digests = docker.from_env(timeout=60).images.get(name).attrs["RepoDigests"]
+        except (DockerException, OSError):
+            return ""
+        found = (str(each).partition("@") for each in digests)
+        return next((digest for known, _, digest in found if known == repository), "")
 
     def remove_image(self, name: str) -> None:
         with suppress(APIError):  # a container uses it, or another image is built on it

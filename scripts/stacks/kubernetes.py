@@ -3,6 +3,7 @@ deploy/kubernetes, with the secrets beside it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from bundle_client import __version__
 from bundle_door import certificate, prepare
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
+from bundle_serving.traces import ENDPOINT, Collector
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -79,8 +81,14 @@ def _job(settings: Settings, registry: str) -> dict[str, Any]:
 
 
 def _image(registry: str, service: str) -> dict[str, str]:
+    """As it was pushed from here, or else by its tag, which may come to name another."""
     name = f"triton-bundle-{service}"
-    return {"name": name, "newName": f"{registry}/{name}", "newTag": __version__}
+    exact = DockerStack.digest(f"{registry}/{name}:{__version__}")
+    return {
+        "name": name,
+        "newName": f"{registry}/{name}",
+        **({"digest": exact} if exact else {"newTag": __version__}),
+    }
 
 
 def _merged(name: str, environment: dict[str, str]) -> dict[str, Any]:
@@ -100,6 +108,7 @@ def _overlay(
     of_the_door = () if on_gpu else (*names(DOOR), "CACHE_MB", "BIND")
     environment = {name: settings[name] for name in of_the_door}
     patches = [
+        *_reaching(environment.get(ENDPOINT, ""), with_dns=location is not None),
         _replaced("Deployment", f"{CONTAINER}/resources/requests/memory", memory),
         _replaced("Deployment", f"{CONTAINER}/resources/limits/memory", memory),
         _replaced(
@@ -108,6 +117,9 @@ def _overlay(
             quantity(stack.shm_size),
         ),
     ]
+    if settings.cores and not on_gpu:
+        cores = str(settings.cores)
+        patches.append(_replaced("Deployment", f"{CONTAINER}/resources/requests/cpu", cores))
     if location:
         environment["REPOSITORY"] = str(location)
         patches.append(_replaced("NetworkPolicy", "/spec/egress/1/ports/0/port", location.port))
@@ -126,8 +138,21 @@ def _overlay(
     }
 
 
+def _reaching(collector: str, with_dns: bool) -> Iterator[dict[str, Any]]:
+    """Lets pods send their traces there, by whatever name."""
+    if collector:
+        ports = [{"port": Collector.of(collector).port, "protocol": "TCP"}]
+        if not with_dns:
+            ports += [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
+        yield _patched("NetworkPolicy", "add", "/spec/egress/-", {"ports": ports})
+
+
 def _replaced(kind: str, path: str, value: object) -> dict[str, Any]:
-    patch = yaml.safe_dump([{"op": "replace", "path": path, "value": value}], sort_keys=False)
+    return _patched(kind, "replace", path, value)
+
+
+def _patched(kind: str, how: str, path: str, value: object) -> dict[str, Any]:
+    patch = yaml.safe_dump([{"op": how, "path": path, "value": value}], sort_keys=False)
     return {"target": {"kind": kind, "name": SERVICE}, "patch": patch}
 
 

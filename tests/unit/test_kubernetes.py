@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from scripts.base.paths import ROOT
 from scripts.settings.settings import DOOR, Settings
 from scripts.settings.settings import names as names_of
 from scripts.stacks import admin_key, exposure, kubernetes
+from scripts.stacks.containers import DockerStack
 from scripts.stacks.kubernetes import BUILT_WITH, SOURCE, quantity
 
 OVERLAYS = ("cpu", "gpu", "s3")
@@ -145,6 +147,28 @@ def test_components_fit_on_every_overlay(component: str, tmp_path: Path) -> None
         assert any(each["apiVersion"].startswith(FOREIGN) for each in objects)
         scaled = [each["kind"] for each in objects if "scaleTargetRef" in each.get("spec", {})]
         assert scaled == ["ScaledObject" if component == "keda" else "HorizontalPodAutoscaler"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_keda_counts_for_each_core_that_a_pod_asks_for(overlay: str, tmp_path: Path) -> None:
+    objects = with_component(tmp_path / overlay, overlay, "keda")
+    (trigger,) = one(objects, "ScaledObject")["spec"]["triggers"]
+    (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert trigger["metadata"]["query"].endswith(f" / {container['resources']['requests']['cpu']}")
+
+
+def test_how_many_pods_there_are_is_left_to_the_autoscaler() -> None:
+    """Else each `kubectl apply` would set it back."""
+    assert "replicas" not in one(built(SOURCE / "base"), "Deployment")["spec"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_secret_that_changes_reaches_the_pod(overlay: str) -> None:
+    """The kubelet never renews what is mounted by a subPath."""
+    spec = pod(overlay)
+    secrets = {each["name"] for each in spec["volumes"] if "secret" in each}
+    for mount in spec["containers"][0]["volumeMounts"]:
+        assert mount["name"] not in secrets or "subPath" not in mount
 
 
 def with_component(folder: Path, overlay: str, component: str) -> list[Object]:
@@ -302,10 +326,9 @@ def test_the_pod_is_what_compose_runs(overlay: str, names: list[str]) -> None:
     assert spec["terminationGracePeriodSeconds"] == grace + drain
 
 
-@pytest.mark.parametrize(("flavour", "insecure"), [("", ""), ("", "1"), ("gpu", "1")])
-def test_the_command_writes_an_overlay_with_these_settings(
-    flavour: str, insecure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the command writes; the keys are of a checkout of its own."""
     target = ROOT / "build" / f".kubernetes-{tmp_path.name}"  # a neighbour of what it names
     monkeypatch.setattr(kubernetes, "TARGET", target)
     monkeypatch.setattr(exposure, "KEYS", tmp_path / "api.keys")
@@ -313,23 +336,64 @@ def test_the_command_writes_an_overlay_with_these_settings(
     monkeypatch.setattr(admin_key, "PATH", tmp_path / "admin.key")
     monkeypatch.setattr(admin_key, "SHOWN", tmp_path)
     key_file.add(tmp_path / "api.keys", key_file.Client("ann"))
+    yield target
+    for folder in (target, target.with_name(f"{target.name}-tls")):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+REGISTRY = "registry.example/team"
+
+
+def test_what_was_pushed_from_here_is_named_exactly(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = "sha256:" + "7" * 64
+    pushed = f"{REGISTRY}/triton-bundle-server:{__version__}"
+    known = {pushed: digest}
+    monkeypatch.setattr(DockerStack, "digest", staticmethod(lambda name: known.get(name, "")))
+    kubernetes.write(Settings.load({}, Path("/none")), REGISTRY)
+    (container,) = one(built(target), "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"{REGISTRY}/triton-bundle-server@{digest}"
+    export, engine = (
+        each["image"]
+        for each in one(built(target / "job"), "Job")["spec"]["template"]["spec"]["initContainers"]
+        if each["name"] in ("export", "engine")
+    )
+    assert engine == container["image"]
+    assert export == f"{REGISTRY}/triton-bundle-export:{__version__}", "it was not pushed"
+
+
+def test_pods_reach_the_collector_of_traces(target: Path) -> None:
+    given = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.tracing:4319", "CORES": "3"}
+    kubernetes.write(Settings.load(given, Path("/none")), REGISTRY)
+    objects = built(target)
+    (rule,) = one(objects, "NetworkPolicy")["spec"]["egress"]
+    ports = {(each["port"], each["protocol"]) for each in rule["ports"]}
+    assert ports == {(4319, "TCP"), (53, "UDP"), (53, "TCP")} and "to" not in rule
+    (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"]["cpu"] == "3"
+    for each in objects:
+        kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
+
+
+@pytest.mark.parametrize(("flavour", "insecure"), [("", ""), ("", "1"), ("gpu", "1")])
+def test_the_command_writes_an_overlay_with_these_settings(
+    flavour: str, insecure: str, target: Path, tmp_path: Path
+) -> None:
     given = {"MEMORY": "5g", "GPU_MEMORY": "20g", "MAX_BODY_MB": "7", "ARCH": "resnet18"}
     given |= {"FLAVOUR": flavour, "INSECURE": insecure}
-    try:
-        kubernetes.write(Settings.load(given, tmp_path / ".env"), "registry.example/team")
-        objects, job = built(target), built(target / "job")
-        modes = {path.stat().st_mode & 0o077 for path in (target / "secrets").iterdir()}
-    finally:
-        for folder in (target, target.with_name(f"{target.name}-tls")):
-            shutil.rmtree(folder, ignore_errors=True)
+    kubernetes.write(Settings.load(given, tmp_path / ".env"), REGISTRY)
+    objects, job = built(target), built(target / "job")
+    modes = {path.stat().st_mode & 0o077 for path in (target / "secrets").iterdir()}
+    assert one(objects, "NetworkPolicy")["spec"]["egress"] == []
     for each in (*objects, *job):
         kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
     assert one(job, "ConfigMap")["data"]["ARCH"] == "resnet18"
     steps = one(job, "Job")["spec"]["template"]["spec"]["initContainers"]
-    assert {each["image"].rpartition("/")[0] for each in steps} == {"registry.example/team"}
+    assert {each["image"].rpartition("/")[0] for each in steps} == {REGISTRY}
     (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     server = "triton-bundle-server-gpu" if flavour else "triton-bundle-server"
-    assert container["image"] == f"registry.example/team/{server}:{__version__}"
+    assert container["image"] == f"{REGISTRY}/{server}:{__version__}"
     limits, settings = container["resources"]["limits"], one(objects, "ConfigMap")["data"]
     if flavour:
         assert limits == {"memory": "20Gi", "nvidia.com/gpu": "1"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from benchmark import scale
 from scripts.base.paths import ROOT
@@ -10,7 +11,7 @@ from scripts.base.paths import ROOT
 
 def test_the_document_has_its_tables() -> None:
     document = (ROOT / "docs" / "scale.md").read_text()
-    for table in (scale.agreement(), scale.servers(), scale.million(), scale.fleet()):
+    for table in (scale.agreement(), scale.servers(), scale.million(), scale.load(), scale.fleet()):
         assert table in document
 
 
@@ -18,6 +19,22 @@ def test_points_of_resnet50_agree() -> None:
     for point in scale.points():
         if "mobilenet" not in point.what:
             assert point.modelled == pytest.approx(point.measured, rel=0.1)
+
+
+@pytest.mark.parametrize("cores", [2, 4, 8, 16])
+def test_more_servers_come_before_a_server_is_busy(cores: int) -> None:
+    """By KEDA, and by the alert that docs/swarm.md shows: both count requests in flight a core."""
+    keda = ROOT / "deploy" / "kubernetes" / "components" / "keda" / "scaledobject.yaml"
+    (trigger,) = yaml.safe_load(keda.read_text())["spec"]["triggers"]
+    in_flight = float(trigger["metadata"]["threshold"]) * cores
+    assert scale.in_flight(cores, 0.5) < in_flight < scale.in_flight(cores, 0.8)
+    document = (ROOT / "docs" / "swarm.md").read_text()
+    assert f"> {trigger['metadata']['threshold']} * CORES" in document
+
+
+def test_how_many_are_in_flight() -> None:
+    assert scale.in_flight(1, 0.5) == pytest.approx(0.75)  # Pollaczek and Khinchine
+    assert scale.in_flight(100, 0.5) == pytest.approx(50)
 
 
 def test_what_ends_a_server() -> None:
