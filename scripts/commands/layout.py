@@ -18,7 +18,7 @@ from scripts.base.errors import UserError, guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import history, layout_number, model_folders
-from scripts.server import engines, layouts, served, up
+from scripts.server import engines, extra, layouts, served, up
 from scripts.server.recover import recover
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
@@ -53,6 +53,7 @@ def lay_out(stack: StepsRanBefore, settings: Settings) -> None:
     if seed:
         recover(None, seed, shared)
     version = up.made_live(stack, settings, first, seed, shared)
+    extra.lay_out(layouts.layout(settings, engines.of(stack)))
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")
         return

@@ -11,7 +11,7 @@ from __future__ import annotations
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.repository import archive, history
+from scripts.repository import history
 from scripts.server import served, up
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
@@ -41,9 +41,6 @@ def main() -> int:
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)
         old_versions.trim(shared, pipeline, settings.keep_versions, "publish")
-    # If it is the same as an earlier version, a rollout does not choose it by itself.
-    newest = version.number == archive.numbers(pipeline)[-1]
-    words = {"MODEL": pipeline.name, "VERSION": "" if newest else str(version.number)}
-    then = ["make rollout", *(f"{name}={word}" for name, word in words.items() if word)]
-    console.note(f"published: {version.describe()}; next: {' '.join(then)}")
+    then = f"make rollout MODEL={pipeline.name}" if pipeline.name else "make rollout"
+    console.note(f"published: {version.describe()}; next: {then}")
     return 0

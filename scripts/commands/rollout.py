@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from scripts.base import console, lock
 from scripts.recipes import pipelines
-from scripts.repository import archive
+from scripts.repository import archive, history
 from scripts.rollout import rollout
 from scripts.settings import arguments
 
@@ -26,7 +26,10 @@ def main() -> int:
     with lock.one_at_a_time():
         up = rollout.found(pipelines.asked())
         serving = up.version.number
-        target = int(wanted) if wanted else max(archive.numbers(up.version.pipeline))
+        numbers = archive.numbers(up.version.pipeline)
+        published = history.waiting(history.read(up.version.pipeline))
+        newest = published if published in numbers else max(numbers)
+        target = int(wanted) if wanted else newest
         if target == serving:
             console.note(
                 f"{up.version.describe()} is already live; make a new one with make publish"

@@ -65,12 +65,12 @@ class Recipe(Part):
     asked_about: ClassVar[str] = "IMG"  # the setting that names the input
     divided: ClassVar[bool] = False  # two networks share the work: measured against the larger one
 
-    _folder: Path = PrivateAttr(
-        default=ROOT / "recipes"
-    )  # file names in a recipe are relative to it
+    # File names in a recipe are relative to its folder.
+    _folder: Path = PrivateAttr(default=ROOT / "recipes")
+    _name: str = PrivateAttr(default="")
 
-    def lying_in(self, folder: Path) -> Self:
-        self._folder = folder
+    def lying_in(self, folder: Path, name: str = "") -> Self:
+        self._folder, self._name = folder, name
         return self
 
     def beside(self, name: str) -> Path:

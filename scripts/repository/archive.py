@@ -80,8 +80,12 @@ class Version:
 
     @property
     def one_step(self) -> bool:
-        """Versions of earlier releases may say nothing of it: then they have three."""
-        return in_one_step(self.settings.get("STEPS", "3"), self.engine)
+        return in_one_step(self.chosen["STEPS"], self.engine)
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """Its settings. Versions of earlier releases may say nothing of STEPS: they have three."""
+        return {"STEPS": "3"} | self.settings
 
     @property
     def needed(self) -> list[str]:
@@ -138,7 +142,7 @@ def load(pipeline: Pipeline, number: int) -> Version:
         version.require_names()
     except (OSError, ValueError, TypeError, AttributeError) as fault:
         raise UserError(
-            f"{record} cannot be read ({fault})",
+            f"{record} cannot be read ({getattr(fault, 'strerror', fault)})",
             f"restore a backup, or remove {record.parent}: make up builds the live version anew",
         ) from None
     return version

@@ -49,7 +49,7 @@ def recipe(name: str, given: Any) -> Image:
         recipe = Image.model_validate(first | network | {"pictures": pictures})
     except ValidationError as fault:
         raise _refused(fault) from None
-    return recipe.lying_in(folders.own().recipes)
+    return recipe.lying_in(folders.own().recipes, f"{name}.yaml")
 
 
 def of_table(name: str, model: Path, given: Any) -> Table:
@@ -63,7 +63,7 @@ def of_table(name: str, model: Path, given: Any) -> Table:
         most_rows=MOST_ROWS,
         instances=1,
     )
-    return made.lying_in(folders.own().recipes)
+    return made.lying_in(folders.own().recipes, f"{name}.yaml")
 
 
 def of_detector(name: str, folder: Path, given: Any) -> Detection:
@@ -86,7 +86,7 @@ def of_detector(name: str, folder: Path, given: Any) -> Detection:
         batch=TOGETHER,
         instances=_first().instances,
     )
-    return made.lying_in(folders.own().recipes)
+    return made.lying_in(folders.own().recipes, f"{name}.yaml")
 
 
 def _models(name: str) -> Models:

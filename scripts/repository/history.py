@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, live
 
@@ -43,10 +45,25 @@ def path(pipeline: Pipeline) -> Path:
 
 def read(pipeline: Pipeline) -> list[Event]:
     try:
-        lines = path(pipeline).read_text().splitlines()
+        return _parsed(path(pipeline).read_bytes(), str(path(pipeline)))
     except FileNotFoundError:
         return []
-    return [Event(**json.loads(line)) for line in lines]
+
+
+def _parsed(content: bytes, where: str) -> list[Event]:
+    events = []
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            event = Event(**json.loads(line))
+            if not isinstance(event.version, int):
+                raise TypeError
+            events.append(event)
+        except (ValueError, TypeError):
+            raise UserError(
+                f"{where}, line {number}, cannot be read",
+                "remove that line; what was live by it is back with make rollout VERSION=",
+            ) from None
+    return events
 
 
 def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -> None:
@@ -57,23 +74,44 @@ def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -
     show(pipeline)
 
 
-def replace(pipeline: Pipeline, content: str) -> None:
+def replace(pipeline: Pipeline, content: bytes, where: str) -> None:
     """Replaces it by a history with another machine's additions."""
-    files.write(path(pipeline), content)
+    _parsed(content, where)
+    files.write_bytes(path(pipeline), content)
     show(pipeline)
 
 
 def show(pipeline: Pipeline) -> None:
     """To the door, which sees no other folder than the live repository."""
     shown = live.REPOSITORY / SHOWN
-    events = json.loads(shown.read_text()) if shown.exists() else {}
-    events[pipeline.ensemble] = [asdict(each) for each in read(pipeline)]
+    try:
+        events = dict(json.loads(shown.read_bytes()))
+        changed = [pipeline]
+    except (OSError, ValueError, TypeError):  # not there yet, or damaged
+        events, changed = {}, [each for each in pipelines.every() if path(each).exists()]
+    events |= {each.ensemble: [asdict(event) for event in read(each)] for each in changed}
     files.write(shown, json.dumps(events) + "\n")
 
 
 def serving(events: Iterable[Event]) -> int | None:
     """The live version, whether or not a server is running."""
     return next((event.version for event in _backwards(events) if event.what == SERVES), None)
+
+
+def waiting(events: Iterable[Event]) -> int | None:
+    """The last version that was published since something went live: perhaps an earlier one."""
+    for event in _backwards(events):
+        if event.what in (PUBLISHED, SERVES):
+            return event.version if event.what == PUBLISHED else None
+    return None
+
+
+def left(events: Iterable[Event]) -> list[int]:
+    """The versions that the live one came after, when it was gone back to; else none."""
+    *earlier, last = [0, *(event.version for event in events if event.what == SERVES)]
+    if last not in earlier:
+        return []
+    return earlier[len(earlier) - earlier[::-1].index(last) :]
 
 
 def before(events: Iterable[Event]) -> int | None:

@@ -71,6 +71,8 @@ def furnish(repository: Path) -> None:
     """Copies all models of the project and the user, without the pipelines' versions."""
     models = folders.model_folders()
     furnish_with(models, repository)
+    if not folders.own().folder.is_dir():  # as in a container, from where it cannot be seen
+        return
     for gone in repository.iterdir():
         if gone.is_dir() and gone.name not in models:
             shutil.rmtree(gone)
@@ -172,7 +174,7 @@ def write_labels_alike(pipeline: Pipeline, made: Workspace, repository: Path) ->
 
 def _write_labels(model: str, pipeline: Pipeline, made: Workspace, repository: Path) -> bool:
     lines, place = pipeline.recipe.label_lines(made, repository), repository / model / LABELS
-    if lines is None or (place.exists() and place.read_text() == lines):
+    if lines is None or (place.exists() and place.read_bytes() == lines.encode()):
         return False
     files.write(place, lines)
     return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from scripts.base.errors import UserError
 from scripts.recipes import folders
 from scripts.recipes.layout import Engine
@@ -82,9 +84,11 @@ def untrained(version: Version) -> bool:
 
 
 def _brought_up(version: Version) -> str:
+    own = version.pipeline.recipe.settings
     words = {"MODEL": version.pipeline.name}
-    words |= version.settings
-    return " ".join(["make up", *(f"{name}={word}" for name, word in words.items() if word)])
+    words |= {name: word for name, word in version.chosen.items() if name in own}
+    given = (f"{name}={shlex.quote(word)}" for name, word in words.items() if word)
+    return " ".join(["make up", *given])
 
 
 def require_room(needed: int, room: int | None, new: Version) -> None:

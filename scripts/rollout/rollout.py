@@ -392,7 +392,7 @@ def _go_back(switch: Switch | Fleet, how: str, fault: BaseException) -> None:
 
 def _remember(up_now: Up, new: Version, how: str) -> None:
     """For later commands: otherwise `make up` would find a version that it does not expect."""
-    decided = new.settings
+    decided = new.chosen
     known = state.load() or up_now.server
     settings, loads = known.settings | decided, known.pipelines
     mark = layouts.fingerprint(up_now.stack, known.started_with, loads)

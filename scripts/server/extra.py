@@ -6,23 +6,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from bundle_serving import keeper_notes
 from bundle_serving.health import reason_not_to_trust
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import pipelines
-from scripts.repository import live
+from scripts.recipes import folders, pipelines
+from scripts.recipes.layout import Layout
+from scripts.repository import archive, live
 from scripts.repository.archive import Version
-from scripts.server import loading, own_models
+from scripts.server import layouts, loading, own_models
 from scripts.server.served import serving
+from scripts.stacks import admin_key
 from scripts.stacks.state import State
 from scripts.storage.shared import Shared
 
 # The most that reading, compiling and warming up a network takes.
 LOAD_TIMEOUT_S = 120
 
-# The ensembles and the user's models that were loaded into the last server.
-LOADED = ROOT / "build" / "run" / "beside.json"
+# Where earlier bundles kept the names, and no backup had them.
+EARLIER = ROOT / "build" / "run" / keeper_notes.BESIDE
 
 
 def load(server: State, pipeline: str, changed: bool) -> None:
@@ -40,7 +43,7 @@ def load_again(server: State) -> None:
     """Loads what the previous server had. A failure does not affect the main pipeline."""
     asked = {pipeline.ensemble for pipeline in pipelines.others()}
     for model in _loaded():
-        if not (live.REPOSITORY / model).is_dir():  # the pipeline was removed
+        if model not in folders.model_folders():  # the pipeline was removed
             forget(model)
             continue
         try:
@@ -56,9 +59,24 @@ def load_again(server: State) -> None:
 
 def remembered() -> list[Version]:
     """The live versions of the pipelines that the last server had besides the main one."""
-    loaded = _loaded()
-    found = [serving(each) for each in pipelines.others() if loaded and each.ensemble in loaded]
-    return [version for version in found if version]
+    noted, found = _noted(), []
+    for each in pipelines.others() if noted != [] else []:
+        try:
+            wanted = noted is None or each.ensemble in noted
+            if wanted and (version := serving(each)):
+                found.append(version)
+        except UserError as fault:
+            console.note(f"{each.name} is left out: {fault.cause}; {fault.remedy}")
+    return found
+
+
+def lay_out(how: Layout) -> None:
+    """Those whose folders are not in the repository, which is not in a backup."""
+    for version in remembered():
+        placed = (live.REPOSITORY / model / str(at) for model, at in version.models.items())
+        if not all(folder.is_dir() for folder in placed):
+            layouts.lay_out(version, how, live.REPOSITORY)
+    _remember(_loaded())
 
 
 def remember(model: str) -> None:
@@ -70,12 +88,19 @@ def forget(pipeline: str) -> None:
 
 
 def _loaded() -> list[str]:
-    try:
-        loaded: list[str] = json.loads(LOADED.read_text())
-        return loaded
-    except (OSError, ValueError):
-        return []
+    """Without a note, all that is live."""
+    noted = _noted()
+    return [each.pipeline.ensemble for each in remembered()] if noted is None else noted
+
+
+def _noted() -> list[str] | None:
+    noted = keeper_notes.beside(archive.HERE)
+    return keeper_notes.beside(EARLIER.parent) if noted is None else noted
 
 
 def _remember(loaded: Iterable[str]) -> None:
-    files.write(LOADED, json.dumps(sorted(loaded)) + "\n")
+    """In backups; and for the keeper, which sees no other folder, after a restart of its own."""
+    text = json.dumps(sorted(loaded)) + "\n"
+    for folder in (archive.HERE, admin_key.PATH.parent):
+        files.write(folder / keeper_notes.BESIDE, text)
+    EARLIER.unlink(missing_ok=True)

@@ -9,6 +9,8 @@ from scripts.stacks import flavour, state
 
 
 def stop_server() -> None:
+    for path in (state.PATH, embeddings.STATE):
+        state.forget_damaged(path)
     known = state.load()
     if known:
         stacks = [flavour.stack(known.flavour, known.started_with)]

@@ -47,7 +47,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         shared.pull()
         seed = serving(first)
         if seed:
-            settings = settings.over(seed.settings)
+            settings = settings.over(seed.chosen)
         name, why = flavour.choose(settings)
         if name != "swarm":  # whose engines know what is free on their nodes
             _require_ports(settings, command)
@@ -65,8 +65,11 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         exposure.require_keys(settings, stack.has_door)
         stack.prepare()
         version = made_live(stack, settings, first, seed, shared)
+        how = layout(settings, engines.of(stack))
         if settings.repository:
-            _place_others(settings, layout(settings, engines.of(stack)))
+            _place_others(settings, how)
+        if not stack.in_place:
+            extra.lay_out(how)
         shared.push_live()
         loads = in_each.pipelines_of(stack, settings, version) if stack.in_place else {}
         server = _serve(stack, settings, version, loads)
@@ -146,7 +149,7 @@ def _record(shared: Shared, version: Version, seed: Version | None, settings: Se
 def settings_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | None) -> Settings:
     """What the user sets now, or else the live version's settings. A setting in .env that the main
     pipeline has too is meant for the main pipeline."""
-    before = seed.settings if seed else {}
+    before = seed.chosen if seed else {}
     if pipeline.first:
         return Settings.load().over(dict(server) | before)
     own = pipeline.recipe.settings
@@ -178,10 +181,25 @@ def made_live(
 ) -> Version:
     """The requested version, as the only one in the repository that the server reads."""
     version = made(stack, settings, pipeline, seed)
+    if seed and _went_back(seed, version):
+        where = f" MODEL={pipeline.name}" if pipeline.name else ""
+        console.note(
+            f"{seed.named} stays live, which was gone back to; "
+            f"to leave it: make rollout{where} VERSION={version.number}"
+        )
+        version = seed
     shared.push_version(version)
     lay_out(version, layout(settings, engines.of(stack)), live.REPOSITORY)
     live.leave_only(version)
     return version
+
+
+def _went_back(seed: Version, version: Version) -> bool:
+    """Whether that version was left for the live one, and nothing else is asked for now."""
+    both = version.chosen.keys() & seed.chosen.keys()
+    same = all(version.chosen[name] == seed.chosen[name] for name in both)
+    left = same and version.number in history.left(history.read(seed.pipeline))
+    return left and version.engine is seed.engine and seed.sound()
 
 
 def _serve(stack: Stack, settings: Settings, version: Version, loads: dict[str, int]) -> State:

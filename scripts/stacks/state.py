@@ -17,6 +17,7 @@ from scripts.stacks import exposure
 
 RUN = ROOT / "build" / "run"
 PATH = RUN / "state.json"
+FLAVOURS = ("gpu", "cpu", "local", "swarm")
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,28 @@ class State:
 
 def load(path: Path = PATH) -> State | None:
     try:
-        return State(**json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
+        known = State(**json.loads(path.read_bytes()))
+        if known.flavour not in FLAVOURS or not all(map(_is_text, known.settings.values())):
+            raise ValueError
+        return known
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError, TypeError, AttributeError) as fault:
+        raise UserError(
+            f"{path} cannot be read ({getattr(fault, 'strerror', 'it is damaged')})",
+            "make down, which finds what runs without it, then make up",
+        ) from None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def forget_damaged(path: Path = PATH) -> None:
+    try:
+        load(path)
+    except UserError:
+        forget(path)
 
 
 def forget(path: Path = PATH) -> None:

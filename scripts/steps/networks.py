@@ -20,6 +20,13 @@ from scripts.settings.architectures import DRAWN
 from scripts.steps.manifest import Torchvision, lines_of
 from scripts.steps.vision import torchvision
 
+# What to give in the place of weights that do not fit.
+MADE_THERE = "give the state dict of one that torchvision made, fine-tuned or not"
+ITS_ARCH = (
+    "give the ARCH= that the file belongs to, and LABELS= with a line for each class; or other "
+    "weights: WEIGHTS=default, random or a file"
+)
+
 
 @dataclass(frozen=True)
 class Network:
@@ -81,7 +88,7 @@ def _of_drawings(wanted: Torchvision) -> Network:
     module, origin = network.network(), {"source": "random, seed 0"}
     if not wanted.untrained:
         weights = network.WEIGHTS if wanted.weights == "default" else Path(wanted.weights)
-        module.load_state_dict(read_state(weights))
+        filled(module, read_state(weights), DRAWN, weights, ITS_ARCH)
         origin = origin_of(weights)
     return Network(
         module=module.eval(),
@@ -155,14 +162,7 @@ def _from_file(
     path = Path(wanted.weights)
     digest = files.sha256(path)
     module = torchvision.models.get_model(wanted.arch, weights=None, num_classes=classes)
-    try:
-        module.load_state_dict(read_state(path))
-    except RuntimeError as fault:
-        detail = " ".join(str(fault).split())[:160]
-        raise UserError(
-            f"{path.name} has no weights of {wanted.arch} with {classes} classes ({detail}…)",
-            "give the ARCH= that the file belongs to, and LABELS= with a line for each class",
-        ) from None
+    filled(module, read_state(path), f"{wanted.arch} with {classes} classes", path, ITS_ARCH)
     return module, _recipe_of(digest, published), {"source": path.name, "sha256": digest}
 
 
@@ -194,19 +194,18 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
             f"{path.name} contains a {type(inner).__name__}, not a state dict",
             "save it with torch.save(model.state_dict(), path)",
         )
-    return {name.removeprefix("module."): tensor for name, tensor in inner.items()}
+    return {str(name).removeprefix("module."): tensor for name, tensor in inner.items()}
 
 
-def filled(module: nn.Module, state: dict[str, torch.Tensor], arch: str, path: Path) -> nn.Module:
+def filled(
+    module: nn.Module, state: dict[str, torch.Tensor], of: str, path: Path, remedy: str = MADE_THERE
+) -> nn.Module:
     """With the weights of a file."""
     try:
         module.load_state_dict(state)
     except RuntimeError as fault:
         detail = " ".join(str(fault).split())[:160]
-        raise UserError(
-            f"{path.name} has no weights of {arch} ({detail}…)",
-            "give the state dict of one that torchvision made, fine-tuned or not",
-        ) from None
+        raise UserError(f"{path.name} has no weights of {of} ({detail}…)", remedy) from None
     return module
 
 

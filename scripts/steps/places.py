@@ -160,22 +160,15 @@ def names(spec: Checkpoint) -> list[str]:
 def _network(spec: Checkpoint) -> Any:
     import torch
 
-    from scripts.steps.networks import read_state
+    from scripts.steps.networks import filled, read_state
     from scripts.steps.vision import torchvision
 
     arch = spec.source.removeprefix("torchvision/")
     torch.manual_seed(0)
     module = torchvision.models.get_model(arch, weights=None, num_classes=spec.classes)
     if not spec.untrained:
-        try:
-            module.load_state_dict(read_state(Path(spec.weights)))
-        except RuntimeError as fault:
-            detail = " ".join(str(fault).split())[:160]
-            raise UserError(
-                f"{Path(spec.weights).name} has no weights of {arch} with {spec.classes} classes "
-                f"({detail}…)",
-                "give the checkpoint of Places365's resnet50",
-            ) from None
+        path, of = Path(spec.weights), f"{arch} with {spec.classes} classes"
+        filled(module, read_state(path), of, path, "give the checkpoint of Places365's resnet50")
     return module.eval()
 
 

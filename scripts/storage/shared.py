@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
@@ -31,7 +32,7 @@ class Shared:
             if number.isdecimal() and not self._is_here(number, there.read(record)):
                 there.fetch(self._at(number), archive.home(self._pipeline) / number)
         if content := there.read(self._at(history.NAME)):
-            history.replace(self._pipeline, content.decode())
+            history.replace(self._pipeline, content, f"{self._at(history.NAME)} on S3")
 
     def push_version(self, version: Version) -> None:
         """Uploads its record last: if that exists, the version is complete."""
@@ -68,8 +69,14 @@ class Shared:
 
     def _is_here(self, number: str, content: bytes | None) -> bool:
         record = archive.home(self._pipeline) / number / archive.RECORD
-        return (
-            content is not None
-            and record.exists()
-            and json.loads(record.read_text()) == json.loads(content)
-        )
+        try:
+            there = json.loads(content or b"")
+        except ValueError:
+            raise UserError(
+                f"{self._at(number)}/{archive.RECORD} on S3 cannot be read",
+                "remove that version there, or put it there again from a backup",
+            ) from None
+        try:
+            return bool(json.loads(record.read_bytes()) == there)
+        except (OSError, ValueError):  # not here, or damaged
+            return False

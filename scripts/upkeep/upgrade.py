@@ -10,7 +10,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import layout_number, model_folders
+from scripts.repository import archive, history, layout_number, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines, layouts, served, up
 from scripts.server.healthy import unhealthy_reason
@@ -52,7 +52,17 @@ def built(stack: Stack, pipeline: Pipeline) -> str:
     version = served.serving(pipeline)
     if version is None:
         return ""
-    known = state.load()
+    # Who went back from one that fits is not brought there again.
+    left = (
+        each for each in history.left(history.read(pipeline)) if each in archive.numbers(pipeline)
+    )
+    others = (_built(stack, archive.load(pipeline, number)) for number in left)
+    why = _built(stack, version)
+    return "" if why and "" in others else why
+
+
+def _built(stack: Stack, version: Version) -> str:
+    pipeline, known = version.pipeline, state.load()
     settings = up.settings_of(pipeline, known.settings if known else {}, version)
     export, made = pipeline.recipe.export(settings, engines.of(stack)), version.workspace
     if export and (why := why_export(made.onnx, export.spec, export.as_before)):
@@ -81,6 +91,6 @@ def restarted(stack: Stack, settings: Settings) -> bool:
     known, version = state.load(), served.serving(pipelines.first())
     if known is None or version is None or not stack.alive():
         return False
-    settings = settings.over(version.settings)
+    settings = settings.over(version.chosen)
     fits = known.fingerprint == layouts.fingerprint(stack, settings, known.pipelines)
     return not fits or unhealthy_reason(stack, known, pipelines.first().ensemble) is not None

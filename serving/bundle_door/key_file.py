@@ -38,7 +38,7 @@ def hashed(key: str) -> str:
 def read(file: Path) -> dict[str, Client]:
     """The clients by the hashes of their keys."""
     clients = {}
-    for number, line in enumerate(file.read_text().splitlines(), 1):
+    for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
         try:
             name, digest, *rate = line.split()
             clients[digest] = Client(name, float(*rate) if rate else None)

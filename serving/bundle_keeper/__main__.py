@@ -35,7 +35,15 @@ from bundle_keeper.children import Child
 from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import BUSY, Triton
 from bundle_keeper.watch import Watch
-from bundle_serving import PIPELINE, guard, leftovers, local_http, own_requests, sockets
+from bundle_serving import (
+    PIPELINE,
+    guard,
+    keeper_notes,
+    leftovers,
+    local_http,
+    own_requests,
+    sockets,
+)
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.processes import Process
@@ -171,7 +179,10 @@ class Keeper:
         """Returns, with the reason, once it must be restarted."""
         first = self._options.load_model
         watch = Watch(first, server, self._triton, self._notes, self._hands, self._pauses)
-        extra = asyncio.create_task(self._load_extra_pipelines(self._notes.extra_pipelines))
+        # Make's notes outlast the container, and its own what make does not know.
+        noted = keeper_notes.beside(self._options.admin_key_file.parent) or []
+        names = dict.fromkeys([*noted, *self._notes.extra_pipelines])
+        extra = asyncio.create_task(self._load_extra_pipelines([*names]))
         try:
             return await watch.until_it_must_be_started_again()
         finally:

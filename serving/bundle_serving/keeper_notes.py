@@ -18,6 +18,8 @@ from typing import Any
 from bundle_serving import log_lines
 
 READINESS, STATE, METRICS = "readiness.json", "keeper.json", "keeper.prom"
+# Make's, beside the admin key.
+BESIDE = "beside.json"
 
 # What can be restored, from the smallest to the largest.
 STOPPED, MODEL, DOOR, SERVER = "stopped_process", "model", "door", "server"
@@ -117,11 +119,19 @@ def read(folder: Path) -> dict[str, Any]:
         return {}
 
 
+def beside(folder: Path) -> list[str] | None:
+    """The pipelines and models that make has loaded besides the main pipeline; None if that is not
+    noted there."""
+    try:
+        return list(map(str, json.loads((folder / BESIDE).read_bytes())))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
 def parsed(text: bytes) -> dict[str, Any]:
     try:
-        state: dict[str, Any] = json.loads(text)
-        return state
-    except ValueError:
+        return dict(json.loads(text))
+    except (ValueError, TypeError):
         return {}
 
 

@@ -23,7 +23,7 @@ TRITONS_HTTP = "triton-http"  # for the gate, which checks a candidate alone
 
 USUAL = "sockets"
 # Names the sockets' folder, if its path in `run_dir` would be too long.
-ELSEWHERE = "sockets.path"
+ELSEWHERE, PREFIX = "sockets.path", "triton-bundle-"
 
 # The kernel's sun_path, without its terminating zero.
 LONGEST_PATH = 107
@@ -47,9 +47,9 @@ def forget(run_dir: Path) -> None:
     another user, under whom a container runs."""
     shutil.rmtree(run_dir / USUAL, ignore_errors=True)
     note = run_dir / ELSEWHERE
-    if note.exists():
-        shutil.rmtree(note.read_text(), ignore_errors=True)
-        note.unlink()
+    if noted := _noted(note):
+        shutil.rmtree(noted, ignore_errors=True)
+    note.unlink(missing_ok=True)
 
 
 def target(sockets: Path) -> str:
@@ -64,15 +64,24 @@ def _fits(sockets: Path) -> bool:
 
 def _elsewhere(note: Path) -> Path:
     """A folder with a short name, recorded in `note`."""
-    if note.exists() and (noted := Path(note.read_text())).is_dir():
+    if noted := _noted(note):
         return _private(noted)
     # Created with mode 0700 and an unpredictable name.
-    made = Path(tempfile.mkdtemp(prefix="triton-bundle-", dir=os.environ.get("XDG_RUNTIME_DIR")))
+    made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=os.environ.get("XDG_RUNTIME_DIR")))
     note.parent.mkdir(parents=True, exist_ok=True)
     unfinished = note.with_suffix(".new")
     unfinished.write_text(str(made))
     unfinished.replace(note)
     return made
+
+
+def _noted(note: Path) -> Path | None:
+    """The folder, if it is one that was made here: it is removed with all that is in it."""
+    try:
+        noted = Path(note.read_text())
+        return noted if noted.name.startswith(PREFIX) and noted.is_dir() else None
+    except (OSError, ValueError):
+        return None
 
 
 def _private(sockets: Path) -> Path:

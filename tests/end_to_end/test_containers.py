@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.memory import limit_mb
 from scripts.steps.manifest import pinned
 from tests.conftest import require_docker
+from tests.end_to_end.test_own_models import simple
 from tests.end_to_end.test_video import clip
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
@@ -78,12 +80,20 @@ def test_it_becomes_healthy_by_answering_a_picture(container: Any) -> None:
 
 @in_containers
 def test_it_serves_again_after_a_restart(served: Project, container: Any) -> None:
-    """As Docker does it by itself when the server ends, or the machine was off."""
-    container.restart(timeout=40)
-    wait_until(
-        lambda: reason_not_to_trust(f"http://{served.http}", PIPELINE) is None,
-        "an answer of the container that was started again",
-    )
+    """As Docker does it by itself when the server ends, or the machine was off: with what had been
+    loaded."""
+    simple(served.path / "own" / "model_repository" / "simple" / "1" / "model.onnx", "n", 16)
+    served.made("load", TRITON_MODEL="simple")
+    url = f"http://{served.http}"
+    try:
+        container.restart(timeout=40)
+        wait_until(
+            lambda: not any(reason_not_to_trust(url, model) for model in (PIPELINE, "simple")),
+            "an answer of each in the container that was started again",
+        )
+    finally:
+        served.made("unload", TRITON_MODEL="simple")
+        shutil.rmtree(served.path / "own" / "model_repository" / "simple")
 
 
 def test_it_is_given_more_time_to_stop_than_triton_takes() -> None:

@@ -288,6 +288,19 @@ def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
     assert project.make("classify", IMG="model_repository/preprocessing/warmup").returncode == 0
 
 
+def test_a_damaged_note_of_the_running_server(project: Project) -> None:
+    """It goes on; down finds it all the same."""
+    project.made("up")
+    (project.path / "build" / "run" / "state.json").write_bytes(b"\xff")
+    for command in ("status", "up", "history"):
+        (line,) = error_lines(project.make(command).stderr)
+        assert "state.json cannot be read (it is damaged); make down" in line
+    assert project.readiness() == 200
+    assert "local server stopped" in project.made("down")
+    assert project.processes() == [] and project.shared_memory() == []
+    assert "- up: " in project.made("up")
+
+
 def test_an_operator_without_a_server(project: Project) -> None:
     for command in (
         ("models",),

@@ -86,7 +86,7 @@ def added(project: Project, model: str, *shape: int) -> list[int]:
 
 def loaded(project: Project) -> list[str]:
     """What the next start loads again."""
-    noted = project.path / "build" / "run" / "beside.json"
+    noted = project.path / "build" / "versions" / "beside.json"
     names: list[str] = json.loads(noted.read_text()) if noted.exists() else []
     return names
 

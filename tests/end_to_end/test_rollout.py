@@ -385,6 +385,28 @@ def test_files_that_change_meanwhile(local: Project) -> None:
         assert "is live; 0 of " in local.made("rollback")
 
 
+@pytest.mark.long
+def test_a_rollback_outlasts_the_next_up(own_program: Project) -> None:
+    """Though the program here is that of the version that was left; and what an earlier version was
+    is rolled out when it is published again."""
+    program = own_program.path / "model_repository" / "preprocessing" / "1" / "model.py"
+    first, kept = serving(own_program), program.read_text()
+    program.write_text(kept + "# newer\n")
+    new = published(own_program)
+    own_program.made("rollout")
+    assert serving(own_program) == new
+    own_program.made("rollback")
+    output = own_program.made("up")
+    assert f"version {first} stays live" in output and f"rollout VERSION={new}" in output
+    assert "up already" in output and serving(own_program) == first
+
+    own_program.made("rollout", VERSION=str(new))
+    program.write_text(kept)
+    output = own_program.made("publish")
+    assert f"published: version {first}: " in output and output.endswith("next: make rollout\n")
+    assert f"version {first} is live" in own_program.made("rollout")
+
+
 AT_ITS_START = "        self.decoder = "
 AT_EVERY_PICTURE = "        pending = ["
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bundle_serving.health import reason_not_to_trust
 from tests.project import ROOT, Project, error_lines, picture
 
 # The last bundle whose .env had MOST_P99.
@@ -76,20 +77,23 @@ def test_upgrade_backup_restore_and_prune(tmp_path: Path, exported: Path) -> Non
     assert "written by a newer bundle (layout 99" in refusal(project, "history")
 
 
-def labels(project: Project, picture: Path) -> Any:
-    return json.loads(project.made("classify", f"IMG={picture}", "JSON=1"))["labels"]
+def labels(project: Project, picture: Path, model: str = "") -> Any:
+    words = (f"IMG={picture}", "JSON=1", f"MODEL={model}")
+    return json.loads(project.made("classify", *words))["labels"]
 
 
 @pytest.mark.rare
 def test_a_backup_serves_the_same_elsewhere(tmp_path: Path, exported: Path) -> None:
-    """Its keys too."""
-    first, second = (Project.copy(tmp_path / name, FLAVOUR="local") for name in ("one", "two"))
+    """Its keys too, and by every pipeline that was live."""
+    settings = {"FLAVOUR": "local", "CASCADE": "random"}
+    first, second = (Project.copy(tmp_path / name, **settings) for name in ("one", "two"))
     first.take(exported)
     noise, file = tmp_path / "noise.jpg", tmp_path / "monday.tar"
     noise.write_bytes(picture())
     try:
         first.made("up")
         answer, key = labels(first, noise), first.admin_key
+        cascade = labels(first, noise, "cascade")
         assert "with its keys" in first.made("backup", f"TO={file}", **SECRET)
     finally:
         first.made("clean")
@@ -98,7 +102,9 @@ def test_a_backup_serves_the_same_elsewhere(tmp_path: Path, exported: Path) -> N
     second.made("restore", f"FROM={file}", **SECRET)
     try:
         assert "export:" not in second.made("up")
+        assert reason_not_to_trust(f"http://{second.http}", "cascade") is None
         assert labels(second, noise) == answer and second.admin_key == key
+        assert labels(second, noise, "cascade") == cascade
         assert "version 1 is live" in second.made("history")
     finally:
         second.made("down")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from bundle_serving.agreement import Agreement, Bound
 from bundle_serving.pictures import Transform, to_pixels
@@ -42,6 +44,16 @@ def test_it_knows_drawings_that_it_has_not_seen_and_how_sure_it_may_be(trained: 
     right = (scores.argmax(1) == labels).mean()
     assert right >= 0.95
     assert abs(softmax(scores).max(1).mean() - right) < 0.04
+
+
+@pytest.mark.parametrize("arch", [DRAWN, "squeezenet1_1"])
+def test_weights_of_another_network_are_refused_in_one_line(tmp_path: Path, arch: str) -> None:
+    """As when only ARCH changes, and the live version's WEIGHTS stay."""
+    weights = tmp_path / "weights.safetensors"
+    save_file({f"layer{number}.weight": torch.zeros(3) for number in range(300)}, weights)
+    with pytest.raises(UserError, match=f"weights.safetensors has no weights of {arch}") as refused:
+        networks.build(Torchvision(arch, str(weights)))
+    assert len(refused.value.cause) < 300 and "WEIGHTS=default" in refused.value.remedy
 
 
 def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:

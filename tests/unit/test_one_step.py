@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -18,10 +20,11 @@ from bundle_serving.decoder import Decoder
 from bundle_serving.one_step import COMPUTE, DECODE, READ, OneStep
 from bundle_serving.pictures import PictureError, Transform, to_pixels
 from bundle_serving.scores import ScoresError, softmax
+from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines
+from scripts.recipes import pipelines, schema, write
+from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU, GPU
-from scripts.recipes.write import write
 from scripts.repository import custom
 from scripts.repository.archive import Version
 from scripts.rollout.preflight import require_sound
@@ -178,15 +181,23 @@ def test_another_number_of_steps_needs_a_restart() -> None:
     new = replace(old, number=2, settings={"STEPS": "1"})
     with pytest.raises(UserError, match="STEPS=1") as refused:
         require_sound(old, new, CPU)
-    assert "make up STEPS=1" in str(refused.value.remedy)
+    assert "make up STEPS=1" in refused.value.remedy
+    with pytest.raises(UserError, match="STEPS=3") as refused:
+        require_sound(new, old, CPU)
+    assert "make up STEPS=3" in refused.value.remedy
 
 
 def test_folders_of_an_earlier_release_are_to_be_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OWN", str(tmp_path))
-    recipe = custom.recipe("birds", {"ARCH": "resnet18", "WEIGHTS": "random"})
-    write(recipe, tmp_path / "model_repository")
+    made = custom.recipe("birds", {"ARCH": "resnet18", "WEIGHTS": "random"})
+    write.write(made, tmp_path / "model_repository")
+    # Its file may have another name than its ensemble.
+    file = tmp_path / "recipes" / "many birds.yaml"
+    files.write(file, json.dumps(made.model_dump(mode="json")))
+    recipe = schema.load(file)
+    assert isinstance(recipe, Image)
     one, three = (
         layouts.layout(Settings(DEFAULTS | {"STEPS": steps}), CPU) for steps in ("auto", "3")
     )
@@ -195,7 +206,8 @@ def test_folders_of_an_earlier_release_are_to_be_written_again(
     assert recipe.variant("birds_onnx", three) != "one_step"
     with pytest.raises(UserError, match="birds_onnx was written by an earlier release") as refused:
         recipe.variant("birds_onnx", one)
-    assert "scripts.recipes.write" in str(refused.value.remedy)
+    command = shlex.split(refused.value.remedy.partition("again: ")[2])[3:]
+    assert write.main(command) == 0 and recipe.variant("birds_onnx", one) == "one_step"
 
 
 def test_memory_is_for_as_many_as_decode() -> None:

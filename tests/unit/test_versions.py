@@ -54,6 +54,40 @@ def test_who_serves_and_who_did_before(
     assert history.before(events(*happened)) == before
 
 
+@pytest.mark.parametrize(
+    ("happened", "waits"),
+    [
+        ([], None),
+        ([FIRST, (PUBLISHED, 2, "publish")], 2),
+        ([FIRST, (PUBLISHED, 2, "publish"), (SERVES, 2, "rollout")], None),
+        ([FIRST, (SERVES, 2, "rollout"), (PUBLISHED, 1, "publish")], 1),
+        ([FIRST, (PUBLISHED, 2, "publish"), (BEGINS, 2, "rollout"), (STAYED, 2, "rollout")], 2),
+        ([FIRST, (PUBLISHED, 2, "publish"), (SERVES, 3, "up")], None),
+    ],
+)
+def test_what_was_published_last_is_rolled_out(
+    happened: list[tuple[str, int, str]], waits: int | None
+) -> None:
+    """Also where it is what an earlier version was."""
+    assert history.waiting(events(*happened)) == waits
+
+
+@pytest.mark.parametrize(
+    ("happened", "left"),
+    [
+        ([], []),
+        ([FIRST, (SERVES, 2, "rollout")], []),
+        ([FIRST, (SERVES, 2, "rollout"), (SERVES, 1, "rollback")], [2]),
+        ([FIRST, (SERVES, 2, "rollout"), (SERVES, 1, "rollout"), (PUBLISHED, 3, "publish")], [2]),
+        ([(SERVES, n, "up") for n in (1, 2, 3, 2, 1)], [2, 3, 2]),
+        ([(SERVES, n, "up") for n in (1, 2, 1, 2, 3)], []),
+        ([(SERVES, n, "up") for n in (1, 2, 1, 3, 1)], [3]),
+    ],
+)
+def test_who_went_back_has_left_some(happened: list[tuple[str, int, str]], left: list[int]) -> None:
+    assert history.left(events(*happened)) == left
+
+
 def test_a_switch_that_did_not_end_was_cut_off() -> None:
     begun = events(FIRST, (BEGINS, 2, "rollout"))
     assert history.cut_off(begun) == begun[-1]

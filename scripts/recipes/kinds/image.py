@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -151,7 +152,8 @@ class Image(OfPictures):
             raise UserError(
                 f"{model} was written by an earlier release, without what STEPS=1 needs",
                 "use STEPS=3, or write it again: .venv/bin/python -m scripts.recipes.write "
-                f"--recipe own/recipes/{self.ensemble}.yaml --out own/model_repository",
+                f"--recipe {shlex.quote(str(self.beside(self._name)))} "
+                f"--out {shlex.quote(str(folders.own().models))}",
             )
         return ONE_STEP
 

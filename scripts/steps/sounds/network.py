@@ -16,7 +16,7 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.steps.layers import convolved
 from scripts.steps.manifest import lines_of
-from scripts.steps.networks import read_state
+from scripts.steps.networks import filled, read_state
 from scripts.steps.onnx_file import BATCH, save
 from scripts.steps.sounds.source import DRAWN, Listener, heard_by
 from scripts.steps.sounds.things import NAMES
@@ -112,15 +112,8 @@ def _of_file(path: Path) -> tuple[nn.Module, int]:
     *_, last, _ = network(1).state_dict()
     classes = len(state[last]) if last in state else 1
     module = network(classes)
-    try:
-        module.load_state_dict(state)
-    except RuntimeError as fault:
-        detail = " ".join(str(fault).split())[:160]
-        raise UserError(
-            f"{path.name} has no weights of this network ({detail}…)",
-            "give the state dict of scripts.steps.sounds.network.network(classes), trained further",
-        ) from None
-    return module, classes
+    made = "give the state dict of scripts.steps.sounds.network.network(classes), trained further"
+    return filled(module, state, "this network", path, made), classes
 
 
 def _labels(spec: Listener, classes: int) -> list[str]:

@@ -1,0 +1,97 @@
+"""What was live besides the main pipeline is live again: whatever was noted, or is lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bundle_serving import keeper_notes
+from bundle_serving.keeper_notes import BESIDE
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.repository import archive, history, live, model_folders
+from scripts.server import extra
+from scripts.settings.settings import DEFAULTS
+from scripts.stacks import admin_key
+
+LIVE = {"places": "places_ensemble", "cascade": "cascade"}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout where two pipelines were live, another one was only published, and nothing is
+    noted: as after a restore of a backup that has no note."""
+    monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
+    monkeypatch.setattr(admin_key, "PATH", tmp_path / "key" / "admin.key")
+    monkeypatch.setattr(extra, "EARLIER", tmp_path / "run" / BESIDE)
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    for name in LIVE:
+        history.add(pipelines.named(name), history.SERVES, 1, "up")
+        version = {"number": 1, "made": "", "settings": dict(DEFAULTS), "models": {}, "hashes": {}}
+        files.write(tmp_path / "versions" / name / "1" / archive.RECORD, json.dumps(version))
+    history.add(pipelines.named("sounds"), history.PUBLISHED, 1, "publish")
+    return tmp_path
+
+
+def remembered() -> set[str]:
+    return {version.pipeline.ensemble for version in extra.remembered()}
+
+
+def test_without_a_note_it_is_all_that_was_live(here: Path) -> None:
+    assert remembered() == {*LIVE.values()}
+    files.write(here / "versions" / BESIDE, "damaged")
+    assert remembered() == {*LIVE.values()}
+
+
+def test_a_note_says_what_was_loaded_last(here: Path) -> None:
+    extra.forget("cascade")
+    assert remembered() == {"places_ensemble"}
+    extra.forget("places_ensemble")
+    assert remembered() == set()
+    extra.remember("cascade")
+    assert remembered() == {"cascade"}
+
+
+def test_the_note_of_an_earlier_bundle_is_taken_over(here: Path) -> None:
+    files.write(here / "run" / BESIDE, '["cascade", "mine"]')
+    assert remembered() == {"cascade"}
+    extra.remember("places_ensemble")
+    assert not (here / "run" / BESIDE).exists()
+    expected = ["cascade", "mine", "places_ensemble"]
+    # In backups, and for a keeper whose container is started again.
+    assert keeper_notes.beside(here / "versions") == expected
+    assert keeper_notes.beside(here / "key") == expected
+
+
+def test_what_is_damaged_of_one_keeps_no_other_away(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.write_bytes(here / "versions" / "places" / "1" / archive.RECORD, b"\xff")
+    assert remembered() == {"cascade"}
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "places is left out: " in line and "make up builds the live version anew" in line
+    files.write_bytes(here / "versions" / "places" / history.NAME, b"\xff\n")
+    with pytest.raises(UserError, match="line 1, cannot be read"):
+        history.read(pipelines.named("places"))
+    assert remembered() == {"cascade"}
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"5", b"null", b"{"])
+def test_a_note_that_cannot_be_read_is_none(tmp_path: Path, content: bytes) -> None:
+    assert keeper_notes.beside(tmp_path) is None
+    (tmp_path / BESIDE).write_bytes(content)
+    assert keeper_notes.beside(tmp_path) is None
+
+
+def test_pipelines_of_the_users_stay_where_they_cannot_be_seen(here: Path) -> None:
+    """The step `layout` of compose.yaml does not see the user's folder."""
+    files.write(here / "live" / "birds" / "config.pbtxt", "")
+    model_folders.furnish(here / "live")
+    assert (here / "live" / "birds").is_dir()
+    (here / "own").mkdir()
+    model_folders.furnish(here / "live")
+    assert not (here / "live" / "birds").exists()
