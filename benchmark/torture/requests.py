@@ -68,22 +68,23 @@ class Target:
 
     def seeds(self) -> list[Hostile]:
         """What is answered, and the small ones of what is not: for mutants."""
-        asked, binary = self.asked(), self._with_binary()
-        length = {"Inference-Header-Content-Length": str(len(binary))}
+        asked = self.asked()
         return [
             self.request(200, asked),
-            self.request(200, binary + self.binary, length),
+            self.with_binary(200),
             self.request(200, gzip.compress(asked), {"Content-Encoding": "gzip"}),
             self.request(200, zlib.compress(asked), {"Content-Encoding": "deflate"}),
             Hostile(200, path=f"/v2/models/{self.model}", method="GET"),
             *(request for request in attacks(self).values() if len(request.body) < 10_000),
         ]
 
-    def _with_binary(self) -> bytes:
+    def with_binary(self, status: int) -> Hostile:
         tensor = {name: value for name, value in self.tensor.items() if name != "data"}
         tensor["parameters"] = {"binary_data_size": len(self.binary)}
         parameters = {"binary_data_output": True}
-        return json.dumps({"inputs": [tensor], "parameters": parameters, "id": "1"}).encode()
+        head = json.dumps({"inputs": [tensor], "parameters": parameters, "id": "1"}).encode()
+        length = {"Inference-Header-Content-Length": str(len(head))}
+        return self.request(status, head + self.binary, length)
 
 
 def attacks(target: Target) -> dict[str, Hostile]:
@@ -128,6 +129,11 @@ def _too_many(target: Target) -> dict[str, Hostile]:
         "a long id": {"id": long},
         "a priority below 0": {"parameters": {"priority": -1}},
     }
+    lists, texts = "[1]," * 1_990_000, '"",' * 2_600_000
+    values = {
+        "2,000,000 lists": f'{{"name":"IN","datatype":"INT8","shape":[1,1],"data":[{lists}[1]]}}',
+        "2,600,000 texts": f'{{"name":"IN","datatype":"BYTES","shape":[1],"data":[{texts}""]}}',
+    }
     path, top = f"/v2/models/{long[:30_000]}/infer", "00001999999999999999999"
     return {
         "a model's long name": Hostile(400, target.asked(), path=path),
@@ -135,6 +141,10 @@ def _too_many(target: Target) -> dict[str, Hostile]:
         **{
             name: target.request(400, json.dumps({"inputs": [target.tensor], **body}).encode())
             for name, body in bodies.items()
+        },
+        **{
+            name: target.request(413, f'{{"inputs":[{tensor}]}}'.encode())
+            for name, tensor in values.items()
         },
     }
 

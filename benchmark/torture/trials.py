@@ -13,15 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
 
 from benchmark.torture import flood, messages, pictures, unfinished
+from benchmark.torture.odd_pictures import flat_png
 from benchmark.torture.own_server import Own
 from benchmark.torture.requests import HARMLESS, RAW, Hostile, attacks, mutants, status_of
 from benchmark.torture.subject import PARTS, Subject, harm
+from bundle_serving import kserve
 
 SEED = 15
 TRIAL_S = 5
@@ -49,9 +51,11 @@ class Trial:
 def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]:
     """All of them; `scale` is 1, or less for a shorter form."""
     yield Trial("requests that ended it once", _attacks)
+    yield Trial("messages that fill or cut", _messages)
     yield Trial("mutated requests over HTTP", lambda s, t: _over_http(s, t, round(5000 * scale)))
     yield Trial("mutated messages over gRPC", lambda s, t: _over_grpc(s, t, round(3000 * scale)))
     yield Trial("broken and hostile pictures", lambda s, t: _pictures(s, t, round(2000 * scale)))
+    yield Trial("pictures that are too much together", _together)
     yield Trial("idle connections", lambda s, t: _idle(s, t, 2000))
     yield Trial("slow clients", lambda s, t: _slow(s, t, round(200 * scale), 12))
     for name in unfinished.WAYS:
@@ -73,6 +77,18 @@ def _attacks(subject: Subject, progress: Progress) -> str:
         if (status := status_of(attack, port)) != attack.status:
             raise Harmed(f"{name}: {status}, not {attack.status}")
     return f"{len(every)} requests, each refused"
+
+
+def _messages(subject: Subject, progress: Progress) -> str:
+    every = messages.hostile(subject.target())
+    with grpc.insecure_channel(subject.grpc) as channel:
+        for stream in (False, True):
+            ask = messages.asked(channel, stream)
+            for name, message in every.items():
+                progress(name)
+                if (code := ask(message)) != grpc.StatusCode.INVALID_ARGUMENT:
+                    raise Harmed(f"{name}: {code.name}, not INVALID_ARGUMENT")
+    return f"{len(every)} messages, each refused alone and in a stream"
 
 
 def _over_http(subject: Subject, progress: Progress, count: int) -> str:
@@ -117,6 +133,30 @@ def _pictures(subject: Subject, progress: Progress, count: int) -> str:
         for _ in threads.map(one, pictures.hostile(count, SEED)):
             pass
     return f"{seen.total()} pictures: {_listed(seen)}"
+
+
+def _together(subject: Subject, progress: Progress) -> str:
+    """Each of them is answered when it comes alone."""
+    picture = flat_png((7000, 7000))
+    asked = subject.message(picture * SOME)
+    asked.inputs[0].shape[:] = [SOME, len(picture)]
+    progress("over gRPC")
+    with grpc.insecure_channel(subject.grpc) as channel:
+        try:
+            kserve.stub(channel).ModelInfer(asked, timeout=HEALED_S)
+            raise Harmed(f"{SOME} pictures of 49 megapixels were answered over gRPC")
+        except grpc.RpcError as refusal:
+            if refusal.code() != grpc.StatusCode.INVALID_ARGUMENT:
+                raise Harmed(
+                    f"{refusal.code().name} for {SOME} pictures of 49 megapixels"
+                ) from None
+    progress("over HTTP")
+    target = subject.target()
+    tensor = {**target.tensor, "shape": [SOME, len(picture)]}
+    request = replace(target, tensor=tensor, binary=picture * SOME).with_binary(400)
+    if (status := status_of(request, int(subject.http.rpartition(":")[2]))) != 400:
+        raise Harmed(f"{status} for {SOME} pictures of 49 megapixels")
+    return f"{SOME} pictures of 49 megapixels in a request, refused"
 
 
 @contextmanager

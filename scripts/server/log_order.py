@@ -17,7 +17,8 @@ AS_JSON = re.compile(r'\{"time":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z","sour
 # I1120 12:27:37.262297 107 server.cc:674] "…", without a year and in UTC
 TRITON = re.compile(r"([IWEF])(\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d{3})\d* \d+ (.*)")
 # Before each line of a swarm's: NAME_server.2.ID@node    | the line
-OF_A_SWARM = re.compile(r"\S+_(\w+\.\d+)\.\w+@(\S+) +\| (.*)")
+# or of those on every node, NAME_balancer.NODE.ID@node    | the line
+OF_A_SWARM = re.compile(r"\S+_(\w+\.\d{1,5}|balancer)(?:\.\w+)+@(\S+) +\| (.*)")
 WIDTH = len("keeper")
 
 

@@ -51,7 +51,7 @@ STATE_BYTES = 16 << 20
 HELD_S = 30 * 24 * 3600
 BALANCERS_MEMORY = "1g"
 OF_BALANCERS = ("user", "read_only", "cap_drop", "init", "logging", "stop_grace_period")
-BALANCERS_SETTINGS = ("BIND", "INSECURE", "TLS_CERT", "MAX_BODY_MB")
+BALANCERS_SETTINGS = ("BIND", "INSECURE", "TLS_CERT", "MAX_BODY_MB", "LOG_FORMAT")
 
 
 @dataclass(frozen=True)

@@ -492,12 +492,12 @@ class SwarmStack(DockerStack):
             return ""
 
     def log_process(self, follow: bool) -> subprocess.Popen[str]:
-        """Of the servers that run; each line begins with its server and node. Of a whole service,
-        Docker waits for ever where a node is gone."""
-        option = "--follow" if follow else ""
+        """Of the servers and balancers that run; each line begins with whose it is, and its node.
+        Of a whole service, Docker waits for ever where a node is gone."""
+        option, balancers = "--follow" if follow else "", self.tasks(BALANCER)
         script = f'for task; do docker service logs {option} "$task" & done; wait'
         return subprocess.Popen(
-            ["sh", "-c", script, "logs", *(task.id for task in self.servers())],
+            ["sh", "-c", script, "logs", *(each.id for each in (*self.servers(), *balancers))],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -52,7 +52,7 @@ class Api:
         response = await self._triton.infer(model, asked, request.onwards, waits=not own_id)
         if own_id:
             response.ClearField("id")  # which is nobody's to know
-        return answered(response, asked)
+        return answered(response, asked, self._limits)
 
     # Health
 

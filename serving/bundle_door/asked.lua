@@ -1,35 +1,123 @@
--- Which model a ModelInfer asks, for the access log (envoy.py): Envoy itself reads no messages. Name
--- and version are the message's first fields, and encoders write fields in their order; of one that
--- is compressed, or written otherwise, nothing is known.
+-- What a ModelInfer asks: bounded before Triton reads it, by the bounds of asked.py, which go before
+-- this; and its model, for the access log. Only lengths and names are read, a window at a time.
 
 local PATH = "/inference.GRPCInferenceService/ModelInfer"
-local NAME, VERSION = 0x0a, 0x12
+local NOTED = { [1] = "model", [2] = "version" }
 local HEAD = 5 -- gRPC's own: whether it is compressed, and its length
-local LONGEST = 127 -- of what is read, which has its length in one byte
+local WINDOW = 1024
 
-local function text_at(bytes, place, field)
-  local length = bytes:byte(place + 1)
-  if bytes:byte(place) ~= field or length == nil or length > LONGEST then
-    return "", place
+local function refuse(why)
+  error(why, 0)
+end
+
+local function malformed()
+  refuse("the message is malformed")
+end
+
+-- The byte at a place, from 0 on, of the body.
+local function reader(body)
+  local size, from, window = body:length(), 0, ""
+  return size, function(place)
+    if place >= size then
+      malformed()
+    end
+    if place < from or place >= from + #window then
+      from, window = place, body:getBytes(place, math.min(WINDOW, size - place))
+    end
+    return window:byte(place - from + 1)
   end
-  local text = bytes:sub(place + 2, place + 1 + length)
-  return text:match("^%g*$") or "", place + 2 + length
+end
+
+-- A number of seven bits a byte, and the place behind it.
+local function varint(at, place)
+  local value, unit = 0, 1
+  for read = place, place + 9 do
+    local byte = at(read)
+    if byte < 128 then
+      return value + byte * unit, read + 1
+    end
+    value, unit = value + (byte - 128) * unit, unit * 128
+  end
+  malformed()
+end
+
+-- The fields from one place to another; returns how many more there may be.
+local function check(at, place, stop, known, left, found)
+  local seen = {}
+  while place < stop do
+    local tag, length
+    tag, place = varint(at, place)
+    local number, kind = math.floor(tag / 8), tag % 8
+    if kind == 2 then
+      length, place = varint(at, place)
+    elseif kind == 0 then
+      length, place = 0, select(2, varint(at, place))
+    elseif kind == 1 then
+      length = 8
+    elseif kind == 5 then
+      length = 4
+    else
+      malformed()
+    end
+    if number == 0 or place + length > stop then
+      malformed()
+    end
+    if left == 0 then
+      refuse("more than " .. MOST_VALUES .. " values; send them as raw_input_contents")
+    end
+    left = left - 1
+    local bound = kind == 2 and known[number]
+    if bound then
+      seen[number] = (seen[number] or 0) + 1
+      if bound.most and seen[number] > bound.most then
+        refuse("more than " .. bound.most .. " " .. bound.what .. "; send fewer")
+      end
+      if bound.longest and length > bound.longest then
+        refuse(bound.what .. " of " .. length .. " bytes; send " .. bound.longest .. " at most")
+      end
+      if bound.inside then
+        left = check(at, place, place + length, bound.inside, left)
+      end
+    end
+    if found then
+      found(number, place, length)
+    end
+    place = place + length
+  end
+  return left
+end
+
+local function check_body(body, note)
+  local size, at = reader(body)
+  local length = at(1) * 16777216 + at(2) * 65536 + at(3) * 256 + at(4)
+  if at(0) ~= 0 or HEAD + length ~= size then
+    malformed()
+  end
+  check(at, HEAD, size, MESSAGE, MOST_VALUES, function(number, place, length)
+    if NOTED[number] and length > 0 then
+      local text = body:getBytes(place, length)
+      note:set("envoy.filters.http.lua", NOTED[number], text:match("^%g*$") or "")
+    end
+  end)
 end
 
 function envoy_on_request(handle)
-  if handle:headers():get(":path") ~= PATH then
+  local headers = handle:headers()
+  -- What is compressed is refused by its route.
+  if headers:get(":path") ~= PATH or (headers:get("grpc-encoding") or "identity") ~= "identity" then
     return
   end
-  for chunk in handle:bodyChunks() do
-    local size = math.min(chunk:length(), HEAD + 2 * (2 + LONGEST))
-    local bytes = chunk:getBytes(0, size)
-    if bytes:byte(1) == 0 then
-      local name, rest = text_at(bytes, HEAD + 1, NAME)
-      local version = text_at(bytes, rest, VERSION)
-      local found = handle:streamInfo():dynamicMetadata()
-      found:set("envoy.filters.http.lua", "model", name)
-      found:set("envoy.filters.http.lua", "version", version)
-    end
-    return -- the buffer before this filter has made it one chunk
+  local body = handle:body(true) -- what was got before it is gone
+  local is_well, fault = pcall(check_body, body, handle:streamInfo():dynamicMetadata())
+  if not is_well then
+    handle:respond({ [":status"] = "400" }, fault)
+  end
+end
+
+-- Triton's gRPC says INTERNAL of what it cannot read.
+function envoy_on_response(handle)
+  local headers = handle:headers()
+  if headers:get("grpc-status") == "13" and headers:get("grpc-message") == "Unable to parse request" then
+    headers:replace("grpc-status", "3")
   end
 end

@@ -1,6 +1,7 @@
 """Envoy's configuration as a balancer before many doors, whose addresses DNS knows.
 
 HTTP_PORT, GRPC_PORT  → of the servers that are ready the one with the fewest requests
+METRICS_PORT          → the balancer's own /metrics, for those in the servers' network
 
 Each request is balanced by itself, over HTTP and gRPC, whatever connection it comes on; a stream
 over gRPC is one request. The doors ask for keys and bound what is sent: only paths are read here.
@@ -14,27 +15,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bundle_door.envoy import (
+    HTTP1,
     HTTP2,
     INFER,
+    MOST_CONNECTIONS,
     OPEN_METHODS,
     STREAM,
     TYPES,
     Config,
+    access_log,
     connections,
     extension,
     listener,
+    metrics_routes,
     overload,
+    own_answers,
     pipe,
     router,
     seconds,
 )
+from bundle_door.envoy import cluster as of_socket
 from bundle_door.limits import Limits
 from bundle_serving import sockets
 from bundle_serving.address import PEM_END, SERVER_HEADER
 from bundle_serving.exposure import Exposure
 
 # The doors' ports, and the balancer's own.
-HTTP_PORT, GRPC_PORT = 8000, 8001
+HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
 
 DNS_S = 1
 # By the door's readiness, which is what the server's keeper found with a real picture.
@@ -59,22 +66,29 @@ PURE = r"/v2/models/[^/]+(/versions/[^/]+)?/infer|/classify|/sentiment"
 def config(servers: str, address: str, folder: Path, limits: Limits, exposure: Exposure) -> Config:
     """`servers` is the name that DNS has all their addresses under."""
     ports = {"http": HTTP_PORT, "grpc": GRPC_PORT}
-    routes = {"http": http_routes(limits), "grpc": grpc_routes(limits)}
+    listened = [
+        ("http", HTTP_PORT, http_routes(limits)),
+        ("grpc", GRPC_PORT, grpc_routes(limits)),
+        ("metrics", METRICS_PORT, metrics_routes()),
+    ]
     return {
         "admin": {"address": pipe(folder / sockets.ENVOY_ADMIN)},
         "static_resources": {
             "listeners": [
-                listener(name, address, port, manager(name, routes[name], limits), exposure, limits)
-                for name, port in ports.items()
+                listener(name, address, port, manager(name, routes, limits), exposure, limits)
+                for name, port, routes in listened
             ],
-            "clusters": [cluster(name, servers, port, exposure) for name, port in ports.items()],
+            "clusters": [
+                *(cluster(name, servers, port, exposure) for name, port in ports.items()),
+                of_socket("beside", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
+            ],
         },
         "overload_manager": overload(limits),
     }
 
 
 def manager(name: str, routes: Sequence[Config], limits: Limits) -> Config:
-    # The doors make ids, and log each request.
+    # The doors make ids, and log each request that comes to them.
     return connections(
         name,
         routes,
@@ -82,6 +96,7 @@ def manager(name: str, routes: Sequence[Config], limits: Limits) -> Config:
         limits,
         generate_request_id=False,
         preserve_external_request_id=True,
+        access_log=[own_answers(access_log(name))],
     )
 
 

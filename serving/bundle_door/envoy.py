@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_door import documents
+from bundle_door import asked, documents
 from bundle_door.limits import Limits
 from bundle_door.note import CLIENT_HEADER, REQUEST_ID
 from bundle_door.triton import MOST_WAITING, OF_A_DEAD_PROCESS
@@ -32,8 +32,12 @@ AUTHORIZATION = "envoy.filters.http.ext_authz"
 MOST_CONNECTIONS = 4096
 # Of what a client sends; a message over gRPC is read whole all the same.
 CONNECTION_BYTES = 128 << 10
+# Three times as much still fits into a header.
+SMALL_BYTES = 16_000
 HTTP1: Config = {"http_protocol_options": {}}
 HTTP2: Config = {"http2_protocol_options": {}}
+# A fault of a connection to Triton is one of few requests.
+HTTP2_OF_FEW: Config = {"http2_protocol_options": {"max_concurrent_streams": 64}}
 
 TYPES = "type.googleapis.com/envoy.extensions."
 TRITON = "/inference.GRPCInferenceService/"
@@ -48,7 +52,8 @@ HEALTH = ["/v2/health/live", "/v2/health/ready"]
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 INFER = f"{TRITON}ModelInfer"
 STREAM = f"{TRITON}ModelStreamInfer"
-RESOURCE_EXHAUSTED = "8"
+LOAD = f"{TRITON}RepositoryModelLoad"
+INVALID_ARGUMENT, RESOURCE_EXHAUSTED = "3", "8"
 RETRY = ("retry-after", "1")
 RETRIES = 16
 ADMIN_METHODS = [
@@ -125,7 +130,7 @@ def config(
                 cluster(
                     "triton",
                     folder / sockets.GRPC,
-                    HTTP2,
+                    HTTP2_OF_FEW,
                     limits.in_flight,
                     WANTED if traces else (),
                 ),
@@ -165,9 +170,13 @@ def metrics_routes() -> list[Config]:
 def grpc_routes(limits: Limits, admin_key: str | None) -> list[Config]:
     return [
         refusal(with_header({"prefix": "/"}, "origin", {"present_match": True}), 403, FOREIGN_PAGE),
-        without_key(to("triton", {"path": HEALTH_METHOD}, timeout_s=10)),
+        refusal(
+            without({"prefix": "/"}, "content-type", {"prefix": "application/grpc"}), 415, NO_GRPC
+        ),
+        compressed(),
+        small(without_key(to("triton", {"path": HEALTH_METHOD}, timeout_s=10))),
         again(to("triton", {"path": INFER}, limits.answer_s)),
-        *(to("triton", {"path": path}, limits.answer_s) for path in OPEN_METHODS),
+        *(small(to("triton", {"path": path}, limits.answer_s)) for path in OPEN_METHODS),
         unbuffered(to("streams", {"path": STREAM}, timeout_s=0)),
         *(route for path in ADMIN_METHODS for route in admin_routes(path, admin_key)),
     ]
@@ -179,10 +188,23 @@ def admin_routes(path: str, admin_key: str | None) -> list[Config]:
         return [without_key]
     with_key = with_header({"path": path}, GRPC_HEADER, {"string_match": {"exact": admin_key}})
     # A load takes as long as it takes, and may bring a model's files with it.
-    return [unbuffered(to("triton", with_key, timeout_s=0)), without_key]
+    bounded = unbuffered if path == LOAD else small
+    return [bounded(to("triton", with_key, timeout_s=0)), without_key]
+
+
+def compressed() -> Config:
+    """What a small message becomes would be for Triton to hold. HTTP/2's error for a client that
+    asks for what is not here is 404, which Envoy makes UNIMPLEMENTED, as gRPC wants it."""
+    match = without({"prefix": "/"}, "grpc-encoding", {"exact": "identity"})
+    match["headers"].append({"name": "grpc-encoding", "present_match": True})
+    accepted = {"header": {"key": "grpc-accept-encoding", "value": "identity"}}
+    return {**refusal(match, 404, COMPRESSED), "response_headers_to_add": [accepted]}
 
 
 NO_TLS = "this port speaks TLS; use https:// and trust its certificate (over gRPC: grpcs://)"
+OF_GRPC = {"prefix": "application/grpc"}
+NO_GRPC = "this port speaks gRPC; use the other one for HTTP"
+COMPRESSED = "compressed messages are not taken; send them as they are, or gzip over HTTP"
 FOREIGN_PAGE = "requests from web pages are not allowed here"
 FOREIGN_HOST = (
     "the Host is not a name of this server; use its address, or add the name to ALLOWED_HOSTS"
@@ -240,7 +262,7 @@ def manager(
     name: str, routes: Sequence[Config], limits: Limits, exposure: Exposure, traces: Traces | None
 ) -> Config:
     grpc, keys = name == "grpc", exposure.api_keys is not None
-    for_grpc = [buffer(limits), asked()] if grpc else []
+    for_grpc = [buffer(limits), lua(asked.program())] if grpc else []
     return connections(
         name,
         [*foreign_hosts(exposure), *routes],
@@ -336,7 +358,8 @@ def collector(traces: Traces) -> Config:
 def own_refusals(grpc: bool) -> Config:
     """What Envoy itself refuses, in the form of Triton's answers."""
     if grpc:
-        return {"mappers": [added_to(413, "grpc-status", RESOURCE_EXHAUSTED)]}
+        statuses = {400: INVALID_ARGUMENT, 413: RESOURCE_EXHAUSTED}
+        return {"mappers": [added_to(code, "grpc-status", to) for code, to in statuses.items()]}
     return {
         "mappers": [added_to(503, *RETRY)],
         "body_format": {"json_format": {"error": "%LOCAL_REPLY_BODY%"}},
@@ -363,11 +386,6 @@ def buffer(limits: Limits) -> Config:
         "filters.http.buffer.v3.Buffer",
         max_request_bytes=limits.body_bytes,
     )
-
-
-def asked() -> Config:
-    """Notes for the access log which model is asked."""
-    return lua((Path(__file__).parent / "asked.lua").read_text())
 
 
 def lua(program: str) -> Config:
@@ -409,13 +427,17 @@ def with_header(match: Config, name: str, value: Config) -> Config:
     return {**match, "headers": [{"name": name, **value}]}
 
 
+def without(match: Config, name: str, value: Config) -> Config:
+    return with_header(match, name, {"string_match": value, "invert_match": True})
+
+
 def foreign_hosts(exposure: Exposure) -> list[Config]:
     """Not with keys, which a page does not have, whatever its name points to."""
     if exposure.api_keys:
         return []
     hosts = "|".join([OWN_HOSTS, *map(re.escape, exposure.hosts)])
     own = {"safe_regex": {"regex": rf"({hosts})(:\d+)?"}}
-    match = with_header({"prefix": "/"}, ":authority", {"string_match": own, "invert_match": True})
+    match = without({"prefix": "/"}, ":authority", own)
     return [refusal(match, 403, FOREIGN_HOST)]
 
 
@@ -463,12 +485,15 @@ def access_log(port: str) -> Config:
             }
         },
     )
-    if port == "grpc":
-        return config
+    return config if port == "grpc" else own_answers(config)
+
+
+def own_answers(access_log: Config) -> Config:
+    """Of what Envoy itself has answered alone."""
     by_envoy = {"expression": 'response.code_details != "via_upstream"'}
     kind = "access_loggers.filters.cel.v3.ExpressionFilter"
     return {
-        **config,
+        **access_log,
         "filter": {
             "extension_filter": extension(
                 "envoy.access_loggers.extension_filters.cel", kind, **by_envoy
@@ -479,6 +504,16 @@ def access_log(port: str) -> Config:
 
 def unbuffered(route: Config) -> Config:
     return disabled(route, BUFFER, "buffer.v3.BufferPerRoute")
+
+
+def small(route: Config) -> Config:
+    """For messages of a name or two, which Triton may repeat in a header of its answer."""
+    own = {
+        "@type": f"{TYPES}filters.http.buffer.v3.BufferPerRoute",
+        "buffer": {"max_request_bytes": SMALL_BYTES},
+    }
+    filters = {**route.get("typed_per_filter_config", {}), BUFFER: own}
+    return {**route, "typed_per_filter_config": filters}
 
 
 def without_key(route: Config) -> Config:

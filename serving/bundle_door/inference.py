@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from bundle_door.answers import JSON, Answer, Refused
 from bundle_door.kserve import Inference, Input, Output, Parameters, SharedMemory
-from bundle_door.limits import Limits
+from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.parsing import parsed
 from bundle_door.tensors import LENGTH, SIZES, from_json, to_json
 from bundle_serving import CACHE
@@ -289,9 +289,10 @@ def _set_parameters(message: Any, parameters: Parameters) -> None:
 # From gRPC to HTTP.
 
 
-def answered(response: pb.ModelInferResponse, asked: Asked) -> Answer:
+def answered(response: pb.ModelInferResponse, asked: Asked, limits: Limits) -> Answer:
     """The response's JSON, followed by the tensors requested as binary."""
     raw = list(response.raw_output_contents)
+    left = limits.json_bytes
     binary: list[bytes] = []
     outputs = []
     for index, output in enumerate(response.outputs):
@@ -308,6 +309,13 @@ def answered(response: pb.ModelInferResponse, asked: Asked) -> Answer:
         else:
             if parameters:
                 described["parameters"] = parameters
+            if (left := left - len(value)) < 0:
+                most = f"{limits.json_bytes / MEGABYTE:g} MB"
+                raise Refused(
+                    413,
+                    f"the answer has more than {most} for JSON; ask for '{output.name}' with"
+                    " binary_data",
+                )
             described["data"] = to_json(value, output.datatype)
         outputs.append(described)
     head = {"id": response.id} if response.id else {}

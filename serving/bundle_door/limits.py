@@ -18,6 +18,10 @@ MOST_PARAMETERS = 64  # of the request, and of each tensor
 MOST_NAME = 256  # characters: of a model, version, tensor, parameter or region
 MOST_ID = 128
 MOST_TEXT = 4000  # characters of a parameter's value
+MOST_OBJECTS = 500_000  # lists and texts of a tensor in JSON, each of which Python makes an object
+MOST_SHAPE = 32 * 10  # bytes of it, over gRPC
+# Of a message over gRPC, in all, such as texts that are not in raw_input_contents.
+MOST_VALUES = 4096
 
 # Of a form, besides its files; and of each part of it.
 MOST_FIELDS = 32

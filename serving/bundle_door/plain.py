@@ -26,8 +26,8 @@ from bundle_serving import PIPELINE
 
 SENTIMENT = "sentiment_ensemble"
 MOST_LABELS = 1000
-# Of a form's files: enough for all cores, and others' need not wait for all of them.
-AT_ONCE = max(4, os.cpu_count() or 1)
+# Of a form's files, each of which may take a core for seconds: the others are left to others.
+AT_ONCE = max(1, len(os.sched_getaffinity(0)) // 2)
 # A parameter: 1, and the answer has the times of its steps.
 TIMINGS = "timings"
 

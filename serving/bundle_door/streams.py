@@ -1,4 +1,5 @@
-"""gRPC streams: each message is passed on unchanged, once its size is checked, and the key again.
+"""gRPC streams: each message is passed on unchanged, once its size and what it asks are checked,
+and the key again.
 
 Envoy can only check complete requests, and a stream is never complete; the key it checks when a
 stream begins.
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import grpc
 
+from bundle_door import asked
 from bundle_door.answers import Refused
 from bundle_door.keys import Keys
 from bundle_door.limits import Limits
@@ -22,8 +24,12 @@ METHOD = "ModelStreamInfer"
 WITH_STATUS = "triton_grpc_error"
 
 
+# What a refused message or key ends its stream with.
+CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED}
+
+
 class Admitted:
-    """The messages of a stream, until its key is refused."""
+    """The messages of a stream, until one or its key is refused."""
 
     def __init__(
         self, messages: AsyncIterator[bytes], keys: Keys | None, authorization: str
@@ -35,6 +41,7 @@ class Admitted:
         begins = True
         async for message in self._messages:
             try:
+                asked.check(message)
                 if self._keys and not begins:
                     await self._keys.admit(self._authorization)
             except Refused as refused:
@@ -92,7 +99,7 @@ def server(
         except Refused as refused:
             await context.abort(grpc.StatusCode.INTERNAL, str(refused))
         if admitted.refused:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(admitted.refused))
+            await context.abort(CODES[admitted.refused.status], str(admitted.refused))
 
     made = grpc.aio.server(
         options=[

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Literal, get_args
 
 from bundle_door.answers import Refused
+from bundle_door.limits import MOST_OBJECTS
 from bundle_door.parsing import decoded
 
 Datatype = Literal[
@@ -83,6 +84,13 @@ def _flat(data: bytes, datatype: str, dimensions: int, name: str) -> list[Any]:
     if not 1 <= depth <= max(dimensions, 1):
         raise Refused(
             400, f"input '{name}': 'data' is nested {depth} deep, but its shape has {dimensions}"
+        )
+    # The lists in it, and the texts, are at most so many.
+    if max(data.count(b"["), data.count(b'"') // 2) > MOST_OBJECTS:
+        raise Refused(
+            413,
+            f"input '{name}': 'data' has more than {MOST_OBJECTS} lists or texts; send a flat list,"
+            " or binary data",
         )
     kind = _kind(datatype, name)
     for _ in range(depth):

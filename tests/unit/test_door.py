@@ -49,6 +49,7 @@ from bundle_door.requests import Request
 from bundle_door.routes import open_to_all
 from bundle_door.service import Service, encoded
 from bundle_door.steps import Steps
+from bundle_door.tensors import from_json
 from bundle_door.triton import joined
 from bundle_serving.exposure import Exposure
 from bundle_serving.kserve import pb
@@ -275,18 +276,43 @@ def test_an_answer_as_json_and_as_binary() -> None:
         raw_output_contents=[b"\0\0\0\x3f", b"\0\0\x80\x7f"],
     )
     asked = from_body("m", "", *body(TENSOR, outputs=[{"name": "b"}]), limits=LIMITS)
-    assert json.loads(answered(response, asked).body)["outputs"] == [
+    assert json.loads(answered(response, asked, LIMITS).body)["outputs"] == [
         {"name": "a", "datatype": "FP32", "shape": [1], "data": [0.5]},
         # JSON knows no infinity.
         {"name": "b", "datatype": "FP32", "shape": [1], "data": [None]},
     ]
     output = {"name": "a", "parameters": {"binary_data": True}}
     asked = from_body("m", "", *body(TENSOR, outputs=[output]), limits=LIMITS)
-    answer = answered(response, asked)
+    answer = answered(response, asked, LIMITS)
     length = int(answer.headers["inference-header-content-length"])
     first, second = json.loads(answer.body[:length])["outputs"]
     assert first["parameters"] == {"binary_data_size": 4} and "data" in second
     assert answer.body[length:] == b"\0\0\0\x3f"
+
+
+def test_an_answer_that_is_too_large_for_json() -> None:
+    response = pb.ModelInferResponse(raw_output_contents=[bytes(12_000)] * 2)
+    for name in "ab":
+        response.outputs.add(name=name, datatype="UINT8", shape=[12_000])
+    one = {"name": "b", "parameters": {"binary_data": True}}
+    asked = from_body("m", "", *body(TENSOR, outputs=[one]), limits=LIMITS)
+    assert answered(response, asked, LIMITS).status == 200
+    asked = from_body("m", "", *body(TENSOR), limits=LIMITS)
+    with pytest.raises(Refused, match="ask for 'b' with binary_data") as refusal:
+        answered(response, asked, LIMITS)
+    assert refusal.value.status == 413
+
+
+@pytest.mark.parametrize(
+    ("datatype", "shape", "value"), [("INT32", [500_001, 1], "[1]"), ("BYTES", [500_001], '""')]
+)
+def test_values_of_which_python_would_make_many_objects(
+    datatype: str, shape: list[int], value: str
+) -> None:
+    data = f"[{','.join([value] * 500_001)}]"
+    with pytest.raises(Refused, match="more than 500000 lists or texts") as refusal:
+        from_json(data.encode(), datatype, shape, "IN")
+    assert refusal.value.status == 413
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
@@ -573,7 +599,7 @@ def test_the_files_of_a_form_take_turns() -> None:
         async def signature(self, model: str, version: str) -> Signature:
             return Signature("INPUT", "UINT8", (-1,), batches=True, output="OUTPUT")
 
-        async def infer(self, pieces: Any, onwards: Any) -> pb.ModelInferResponse:
+        async def infer(self, *asked: Any) -> pb.ModelInferResponse:
             self.asked += 1
             self.most = max(self.most, self.asked)
             await asyncio.sleep(0)

@@ -38,6 +38,9 @@ def test_a_swarm_says_whose_line_it_is() -> None:
     (shown,) = ordered([before + LOG[4], before + "without a time"], NOW)
     assert shown.source == "door" and shown.text == "server.2@node-1 id=1 status=200"
     assert len(shown.more) == 1
+    before = "bundle_balancer.1kfpkolubvpqyc0og48ok2fkd.zkctlqrkpmjy@node-1    | "
+    (shown,) = ordered([before + LOG[4]], NOW)
+    assert shown.text == "balancer@node-1 id=1 status=200"
 
 
 def test_the_last_ones() -> None:

@@ -1,0 +1,65 @@
+"""What a message over gRPC may ask, as the door's streams see it; Envoy's Lua sees the same in
+tests/door/test_attacks.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchmark.torture.messages import hostile
+from benchmark.torture.requests import Target
+from bundle_door import asked
+from bundle_door.answers import Refused
+from bundle_door.limits import MOST_ID, MOST_NAME, MOST_PARAMETERS, MOST_TENSORS, MOST_VALUES
+from bundle_serving.kserve import pb
+
+HOSTILE = hostile(Target("echo", {}, b""))
+
+
+def largest() -> pb.ModelInferRequest:
+    """As much of all as may be."""
+    message = pb.ModelInferRequest(model_name="m" * MOST_NAME, id="i" * MOST_ID)
+    for number in range(MOST_TENSORS):
+        message.inputs.add(name=f"{number}", datatype="BYTES", shape=[2**62] * 32)
+        message.outputs.add(name=f"{number}")
+        message.raw_input_contents.append(bytes(1000))
+    for number in range(MOST_PARAMETERS):
+        message.parameters[f"{number}"].string_param = 4000 * "x"
+        message.inputs[0].parameters[f"{number}"].double_param = number
+    message.inputs[1].contents.bytes_contents.extend(3000 * [b"text"])
+    message.inputs[2].contents.fp32_contents.extend(100_000 * [1.5])
+    return message
+
+
+def test_as_much_as_may_be() -> None:
+    asked.check(b"")
+    asked.check(largest().SerializeToString())
+
+
+def test_one_more_of_anything() -> None:
+    changes: dict[str, Callable[[Any], object]] = {
+        "inputs": lambda message: message.inputs.add(),
+        "outputs": lambda message: message.outputs.add(),
+        "raw_input_contents": lambda message: message.raw_input_contents.append(b""),
+        "parameters": lambda message: message.parameters["more"].MergeFrom(pb.InferParameter()),
+        "an id of 129 bytes": lambda message: setattr(message, "id", 129 * "i"),
+        "a name of 257 bytes": lambda message: setattr(message.outputs[3], "name", 257 * "n"),
+        "a shape": lambda message: message.inputs[1].shape.extend([2**62] * 32),
+        f"more than {MOST_VALUES} values": lambda message: message.inputs[
+            5
+        ].contents.bytes_contents.extend(1000 * [b""]),
+    }
+    for why, change in changes.items():
+        message = largest()
+        change(message)
+        with pytest.raises(Refused, match=why):
+            asked.check(message.SerializeToString())
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_hostile(name: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        asked.check(HOSTILE[name])
+    assert refusal.value.status == 400
