@@ -18,6 +18,9 @@ class Tensor:
     def as_numpy(self) -> Any:
         return self.value
 
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.value.shape)
+
 
 class TritonError(Exception):
     INVALID_ARG, INTERNAL = "INVALID_ARG", "INTERNAL"

@@ -75,12 +75,8 @@ def to_tokens(
 ) -> dict[str, NDArray[np.int64]]:
     """Ids and mask [texts, tokens], padded to the longest, rounded up to a multiple of 8."""
     encoded = tokenizer.encode_batch([task_prefix + text for text in texts])
-    longest = len(encoded[0].ids)
-    if len(texts) > 1 and (count := len(texts) * longest) > work.TOKENS:
-        raise TextError(
-            f"the {len(texts)} texts of this request have up to {longest} tokens each, together "
-            f"{count}, more than the limit of {work.TOKENS}; send fewer at once"
-        )
+    if reason := work.too_many_tokens(len(texts), len(encoded[0].ids)):
+        raise TextError(reason)
     return {
         "INPUT_IDS": np.array([each.ids for each in encoded], np.int64),
         "ATTENTION_MASK": np.array([each.attention_mask for each in encoded], np.int64),

@@ -19,3 +19,13 @@ SOUNDS = 10
 
 # Of all arrays of pixels together.
 MEGAPIXELS = 50
+
+
+def too_many_tokens(texts: int, longest: int) -> str | None:
+    """None if a request may have so many. A single text may be as long as its network takes."""
+    if texts == 1 or texts * longest <= TOKENS:
+        return None
+    return (
+        f"the {texts} texts of this request have up to {longest} tokens each, together "
+        f"{texts * longest}, more than the limit of {TOKENS}; send fewer at once"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +12,69 @@ from onnx import TensorProto, helper, save
 
 from bundle_serving import openvino_engine
 from bundle_serving.openvino_engine import MOST_ROWS, Engine, hint
+from tests.project import ROOT
+from tests.python_backend import Tensor, program
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
+    return Engine(texts(tmp_path / "model.onnx", "ids", "mask"), "fp32", threads=1)
+
+
+def texts(path: Path, ids: str, mask: str) -> Path:
     """Tokens of any length and their mask -> three scores, as a network of texts has them."""
     tokens = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
-        for name in ("ids", "mask")
+        for name in (ids, mask)
     ]
     scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 3])
     nodes = [
-        helper.make_node("Mul", ["ids", "mask"], ["read"]),
+        helper.make_node("Mul", [ids, mask], ["read"]),
         helper.make_node("ReduceSum", ["read", "axis"], ["sum"], keepdims=1),
         helper.make_node("Cast", ["sum"], ["number"], to=TensorProto.FLOAT),
         helper.make_node("Concat", ["number", "number", "number"], ["scores"], axis=1),
     ]
     axis = helper.make_tensor("axis", TensorProto.INT64, [1], [1])
     graph = helper.make_graph(nodes, "texts", tokens, [scores], [axis])
-    path = tmp_path / "model.onnx"
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
-    return Engine(path, "fp32", threads=1)
+    return path
+
+
+class Asked(dict[str, Tensor]):
+    """A request, as the backend is given it."""
+
+    def parameters(self) -> str:
+        return ""
+
+    def inputs(self) -> list[Tensor]:
+        return list(self.values())
+
+
+def test_a_request_of_too_many_tokens_fails_alone(tmp_path: Path) -> None:
+    """Whoever asks the network of texts itself."""
+    (tmp_path / "1").mkdir()
+    texts(tmp_path / "1" / "model.onnx", "INPUT_IDS", "ATTENTION_MASK")
+    names = ("INPUT_IDS", "ATTENTION_MASK")
+    config = {
+        "max_batch_size": 64,
+        "input": [{"name": name, "data_type": "TYPE_INT64", "dims": [-1]} for name in names],
+        "output": [{"name": "scores", "data_type": "TYPE_FP32", "dims": [3]}],
+        "parameters": {},
+    }
+    args = {"model_config": json.dumps(config), "model_repository": str(tmp_path)}
+    with program(ROOT / "serving" / "bundle_serving" / "backends" / "onnxruntime", []) as module:
+        model = module.TritonPythonModel()
+        model.initialize({**args, "model_name": "texts", "model_version": "1"})
+        shapes = (2, 8), (64, 72), (64, 8), (1, 5000)
+        asked = [
+            Asked({name: Tensor(name, np.ones(shape, np.int64)) for name in names})
+            for shape in shapes
+        ]
+        faults = [answer.error for each in asked for answer in model.execute([each])]
+        assert [bool(each) for each in faults] == [False, True, False, False]
+        assert faults[1].code == "INVALID_ARG" and "4608, more than the limit" in str(faults[1])
+        one, other = model.execute([asked[1], Asked(asked[2])])
+        assert one.error and not other.error
 
 
 @pytest.mark.parametrize(("has_bf16", "rest"), [(True, "bf16"), (False, "f32")])

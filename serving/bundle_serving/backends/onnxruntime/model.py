@@ -4,12 +4,23 @@ or model.xml, its own."""
 import json
 from functools import partial
 
+from bundle_serving import work
 from bundle_serving.identity import identity
 from bundle_serving.networks import network_in
 from bundle_serving.onnxruntime_engine import beside
 from bundle_serving.repeated import Repeated, may_be_repeated
 from bundle_serving.step_reports import remark_scores, reported, rows_of
-from bundle_serving.triton import answer_each, answer_together, parameter, version_folder
+from bundle_serving.triton import (
+    answer_each,
+    answer_together,
+    array,
+    failure,
+    parameter,
+    version_folder,
+)
+
+# Of a network of texts (bundle_serving.texts).
+TOKENS = "INPUT_IDS"
 
 
 @reported
@@ -33,6 +44,18 @@ class TritonPythonModel:
     def execute(self, requests):
         if not self.batched:
             return answer_each(requests, self.inputs, self.compute_alone)
+        reasons = [self.too_much(request) for request in requests]
+        left = [each for each, why in zip(requests, reasons, strict=True) if not why]
+        answers = iter(self.together(left) if left else ())
+        return [failure(ValueError(why), True) if why else next(answers) for why in reasons]
+
+    def too_much(self, request):
+        """Whoever asks the network itself has not passed the step before it."""
+        if TOKENS in self.inputs:
+            return work.too_many_tokens(*array(request, TOKENS).shape)
+        return None
+
+    def together(self, requests):
         may = [may_be_repeated(request) for request in requests for _ in range(rows_of(request))]
         compute = partial(self.compute, may)
         return answer_together(requests, self.inputs, self.outputs, compute)
