@@ -3,6 +3,7 @@ deploy/kubernetes, with the secrets beside it."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from bundle_serving.traces import ENDPOINT, Collector
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.repository import live
+from scripts.repository.history import SHOWN
 from scripts.settings.settings import DOOR, Settings, names
 from scripts.stacks import admin_key, certificates, exposure
 from scripts.stacks.containers import DockerStack
 from scripts.storage import on_demand
 from scripts.storage.location import Location, from_settings
+from scripts.storage.upload_order import contents
 
 SOURCE = ROOT / "deploy" / "kubernetes"
 TARGET = ROOT / "build" / "kubernetes"
@@ -121,7 +125,7 @@ def _overlay(
         cores = str(settings.cores)
         patches.append(_replaced("Deployment", f"{CONTAINER}/resources/requests/cpu", cores))
     if location:
-        environment["REPOSITORY"] = str(location)
+        environment["REPOSITORY"] = _placed(settings)
         patches.append(_replaced("NetworkPolicy", "/spec/egress/1/ports/0/port", location.port))
     overlay = "gpu" if on_gpu else "s3" if location else "cpu"
     above = Path("../../deploy/kubernetes")
@@ -185,6 +189,20 @@ def _secret(name: str, folder: Path, contents: dict[str, str]) -> dict[str, Any]
         "options": {"disableNameSuffixHash": True},
     }
     return secret | ({"files": [f"secrets/{file}" for file in contents]} if contents else {})
+
+
+def _placed(settings: Settings) -> str:
+    """A copy of what is live that never changes: a pod that is started again reads what it read
+    before, and another version is another rollout, which can be undone."""
+    remote = on_demand.remote(settings)
+    assert remote, "REPOSITORY is set"
+    if not live.REPOSITORY.is_dir():
+        raise UserError("nothing is live here", f"make up REPOSITORY={settings.repository} first")
+    named = (f"{e.name}:{e.sha256}\n" for e in contents(live.REPOSITORY) if e.name != SHOWN)
+    name = hashlib.sha256("".join(named).encode()).hexdigest()[:12]
+    copies = remote.beside("kubernetes")
+    copies.mirror(live.REPOSITORY, to=name, known=remote.archive.prefix)
+    return f"{copies.location}/{name}"
 
 
 def _reachable(location: Location | None) -> Location | None:

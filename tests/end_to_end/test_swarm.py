@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,20 +82,23 @@ class Swarm:
         return f"{self.nodes[node].address}:{self.project.settings[port]}"
 
     @contextmanager
-    def asked(self, count: int = CLIENTS) -> Iterator[Load]:
+    def asked(self) -> Iterator[Load]:
         """From outside, over HTTP and gRPC, until the block ends; none may fail."""
-        with clients(
+        with self.clients() as load:
+            yield load
+        assert load.faults == [], f"{len(load.faults)} of {load.answered:,} failed"
+        assert load.answered
+
+    def clients(self) -> AbstractContextManager[Load]:
+        return clients(
             f"https://{self.at('HTTP_PORT')}",
             f"grpcs://{self.at('GRPC_PORT')}",
-            count,
+            CLIENTS,
             pause=0.02,
             api_key=self.project.admin_key,
             ca_file=str(self.certificate),
             server_name="localhost",
-        ) as load:
-            yield load
-        assert load.faults == [], f"{len(load.faults)} of {load.answered:,} failed"
-        assert load.answered
+        )
 
     def connection(self, node: int = 0) -> http.client.HTTPSConnection:
         trusted = ssl.create_default_context(cafile=str(self.certificate))
@@ -444,6 +447,34 @@ def test_a_version_that_one_node_answers_wrongly_is_taken_by_none(swarm: Swarm) 
     assert re.search(r"version \d rejected \(rollout\): .*otherwise", swarm.made("history"))
     assert swarm.settled(3) >= 0
     assert {*tasks} & {*swarm.running()}, "the first that refused stopped it"
+    assert swarm.ask(swarm.connection())
+
+
+# Well for as long as a proof takes, and longer.
+FAILING = """
+
+answered = []
+
+def fails_on_nodes(scores):
+    from pathlib import Path
+
+    answered.append(1)
+    if len(answered) > 60 and Path("/run/proofs").exists():
+        raise RuntimeError("no more of these")
+    return scores
+"""
+
+
+def test_a_version_that_fails_later_is_taken_out_with_its_server(swarm: Swarm) -> None:
+    with changed(swarm, "fails_on_nodes", FAILING):
+        swarm.made("publish")
+    tasks = {*swarm.running()}
+    with swarm.clients() as load:
+        refused = swarm.make("rollout", MAX_P99_RATIO="100")
+    (error,) = error_lines(refused.stderr)
+    assert re.search(r"requests( of clients)? failed|one of its servers ended", error)
+    print(f"\n{error}\n{len(load.faults)} of {load.answered:,} requests failed")
+    assert len(tasks - {*swarm.running()}) == 1, "the others were never touched"
     assert swarm.ask(swarm.connection())
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,16 @@ import yaml
 
 from bundle_client import __version__
 from bundle_door import key_file
+from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.repository import live
 from scripts.settings.settings import DOOR, Settings
 from scripts.settings.settings import names as names_of
 from scripts.stacks import admin_key, exposure, kubernetes
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.kubernetes import BUILT_WITH, SOURCE, quantity
+from scripts.storage import on_demand
+from scripts.storage.location import Location, from_settings
 
 OVERLAYS = ("cpu", "gpu", "s3")
 JOBS = ("cpu", "gpu")
@@ -374,6 +379,48 @@ def test_pods_reach_the_collector_of_traces(target: Path) -> None:
     assert container["resources"]["requests"]["cpu"] == "3"
     for each in objects:
         kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
+
+
+@dataclass
+class Folder:
+    """On S3, with nothing behind it."""
+
+    location: Location
+    mirrored: dict[str, list[str]]
+    prefix = "archive/"
+
+    @property
+    def archive(self) -> Folder:
+        return self
+
+    def beside(self, what: str) -> Folder:
+        return Folder(self.location.beside(what), self.mirrored)
+
+    def mirror(self, folder: Path, to: str, known: str) -> None:
+        self.mirrored[f"{self.location}/{to}"] = sorted(path.name for path in folder.iterdir())
+
+
+def test_pods_read_a_copy_that_never_changes(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings.load({"REPOSITORY": "s3://bucket/models/live"}, Path("/none"))
+    location, live_here = from_settings(settings), tmp_path / "live"
+    assert location
+    there = Folder(location, {})
+    monkeypatch.setattr(on_demand, "remote", lambda settings: there)
+    monkeypatch.setattr(on_demand, "credentials_of_server", lambda *_: "key")
+    monkeypatch.setattr(live, "REPOSITORY", live_here)
+    with pytest.raises(UserError, match="nothing is live here"):
+        kubernetes.write(settings, REGISTRY)
+    (live_here / "network").mkdir(parents=True)
+    names = []
+    for file, content in (("a", "1"), ("a", "1"), ("history.json", "more"), ("a", "2")):
+        (live_here / file).write_text(content)
+        kubernetes.write(settings, REGISTRY)
+        names.append(one(built(target), "ConfigMap")["data"]["REPOSITORY"])
+    assert names[0] == names[1] == names[2] != names[3]
+    assert {*names} == there.mirrored.keys()
+    assert all(name.startswith("s3://bucket/models/live-kubernetes/") for name in names)
 
 
 @pytest.mark.parametrize(("flavour", "insecure"), [("", ""), ("", "1"), ("gpu", "1")])
