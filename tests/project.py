@@ -202,7 +202,9 @@ class Project:
         found = []
         for process in psutil.process_iter(["cmdline"]):
             words = " ".join(process.info["cmdline"] or [])
-            ours = any(mark in words for mark in (self.shm_prefix, f"={run} ", f"{run}/envoy"))
+            # One that came up beside another has a folder in that one's, and a longer prefix.
+            marks_of_ours = (self.shm_prefix[:-1], f"={run} ", f"={run}/b ", f"{run}/")
+            ours = any(mark in words for mark in marks_of_ours)
             if ours and all(mark in words for mark in marks):
                 found.append(process)
         return found
@@ -248,7 +250,7 @@ class Project:
         ]
 
     def shared_memory(self) -> list[Path]:
-        return [path for path in Path("/dev/shm").glob(f"{self.shm_prefix}*")]
+        return [path for path in Path("/dev/shm").glob(f"{self.shm_prefix[:-1]}*")]
 
     @property
     def shm_prefix(self) -> str:

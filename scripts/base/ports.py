@@ -64,6 +64,17 @@ def require_free(address: str, wanted: Mapping[str, int], command: str = "up") -
             )
 
 
+def is_shareable(address: str, port: int) -> bool:
+    """Whether another server of this user may listen there beside the one that does."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
 def free_ports(count: int) -> list[int]:
     with ExitStack() as held:
         found: list[int] = []

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 
 from bundle_serving import PIPELINE
 from bundle_serving.server_log import first_error
-from scripts.base import console, lock, ports
+from scripts.base import console, interrupts, lock, ports
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import Layout
@@ -28,6 +30,7 @@ from scripts.server.served import described, serving
 from scripts.settings.settings import Settings
 from scripts.stacks import exposure, flavour, state
 from scripts.stacks.flavour import Stack
+from scripts.stacks.local import LocalStack
 from scripts.stacks.state import State
 from scripts.storage import old_versions, on_demand
 from scripts.storage.shared import Shared
@@ -212,17 +215,54 @@ def _serve(stack: Stack, settings: Settings, version: Version, loads: dict[str, 
             return known
         console.note("the server is running but does not answer; restarting it")
     in_place = known is not None and known.flavour == stack.flavour and stack.in_place
+    if known and not in_place and _stack_of(known).alive():
+        alone = stack.why_alone(known)
+        if isinstance(stack, LocalStack) and not alone:
+            return _taken_over(stack, settings, version, known, wanted)
+        stack.rehearse()
+        console.note(announced_silence(known, alone))
     if known and not in_place:
         _stop(known)
     try:
         stack.start(wanted)
-        _wait(stack, wanted, settings.start_timeout, version)
+        what = "starting the server and waiting for its first answer"
+        took = _wait(what, partial(_why_not, stack, wanted), settings.start_timeout, version)
     except BaseException:  # Ctrl-C too: leave no server behind that may not work
         if not in_place:
             stack.stop()
         raise
-    console.note(f"up: {described(wanted, version)}")
-    return wanted
+    started = replace(state.load() or wanted, took=took)
+    started.save()
+    console.note(f"up: {described(started, version)}")
+    return started
+
+
+def _taken_over(
+    stack: LocalStack, settings: Settings, version: Version, known: State, wanted: State
+) -> State:
+    """The server from before answers until the new one does, and longer if that fails."""
+    new = stack.start_beside(known, wanted, [each.pipeline.ensemble for each in extra.remembered()])
+    try:
+        what = "starting the new server beside the one that answers"
+        took = _wait(what, partial(stack.why_unready, new), settings.start_timeout, version)
+    except BaseException:
+        stack.withdraw(new)
+        if seed := serving(version.pipeline):
+            lay_out(seed, layout(known.started_with, engines.of(stack)), live.REPOSITORY)
+            live.leave_only(seed)
+            Shared(settings, version.pipeline).push_live()
+        raise
+    new = replace(new, took=took)
+    console.note("the new server answers; the one from before ends its requests")
+    with interrupts.deferred("the server from before has ended"):
+        stack.take_over(known, new)
+    console.note(f"up: {described(new, version)}")
+    return new
+
+
+def announced_silence(known: State, why: str | None) -> str:
+    long = f"about {known.took:.0f} s, as its last start took" if known.took else "some seconds"
+    return f"nobody is answered for {long}: the server ends before the new one starts ({why})"
 
 
 def _restored(stack: Stack, known: State) -> bool:
@@ -246,17 +286,25 @@ def _stack_of(known: State) -> Stack:
     return flavour.stack(known.flavour, known.started_with)
 
 
-def _wait(stack: Stack, wanted: State, limit: float, version: Version) -> None:
-    """Waits for an answer: Triton's readiness is true even while the pipeline does not work."""
-    with console.waiting("starting the server and waiting for its first answer") as waiting:
-        while reason := unhealthy_reason(stack, wanted, PIPELINE):
+def _why_not(stack: Stack, wanted: State) -> str | None:
+    """Why it does not answer yet; Triton's readiness is true even while the pipeline does not
+    work."""
+    reason = unhealthy_reason(stack, wanted, PIPELINE)
+    if reason and not stack.alive():
+        cause = first_error(stack.log()) or reason
+        raise UserError(f"the server stopped during its start: {cause}", stack.log_hint)
+    return reason
+
+
+def _wait(what: str, why_not: Callable[[], str | None], limit: float, version: Version) -> float:
+    """Until it answers; returns the seconds that it took."""
+    with console.waiting(what) as waiting:
+        while reason := why_not():
             waiting.show(reason)
-            if not stack.alive():
-                cause = first_error(stack.log()) or reason
-                raise UserError(f"the server stopped during its start: {cause}", stack.log_hint)
             if waiting.seconds > limit:
                 raise UserError(
                     f"{version.serving} did not answer within {limit:.0f} s ({reason})",
                     "see make logs; on a slow machine, raise START_TIMEOUT",
                 )
             time.sleep(ASK_AGAIN_S)
+        return round(waiting.seconds, 1)

@@ -17,6 +17,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import psutil
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
@@ -240,6 +241,20 @@ class DockerStack:
                 f"Docker cannot start the server: {last_line(started.stderr)}",
                 "make doctor shows what is wrong",
             )
+
+    def why_alone(self, known: State) -> str:
+        """Why no other server can come up beside this one, and take over from it."""
+        return "Docker opens a port for one container alone"
+
+    def rehearse(self) -> None:
+        """Whether a server starts with what is laid out, before the one from before is stopped."""
+        needed, free = self.memory(), psutil.virtual_memory().available
+        if self.flavour != "cpu" or self._settings.repository or (needed and needed[0] > free):
+            return
+        console.note("trying the new server, on ports of its own")
+        with self.temporary(live.REPOSITORY, state.REFUSED):
+            pass
+        state.REFUSED.unlink()
 
     def _write_served(self, wanted: State) -> None:
         """The server's configuration as started now, and the services beside it, without the build

@@ -6,6 +6,7 @@ import hashlib
 import os
 import resource
 import subprocess
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,10 @@ from typing import Any
 
 import psutil
 
-from bundle_serving import keeper_notes, leftovers, processes, sockets
+from bundle_serving import PIPELINE, keeper_notes, leftovers, processes, sockets
+from bundle_serving.health import reason_not_to_trust
+from bundle_serving.over_socket import AtSocket
+from bundle_serving.server_log import first_error
 from bundle_serving.start_server import STOP_S, StartError, libpython_folder
 from scripts import bootstrap
 from scripts.base import interrupts, lock, ports
@@ -23,19 +27,21 @@ from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.base.shared import is_shared
 from scripts.repository import live
 from scripts.settings.settings import Settings
-from scripts.stacks import admin_key, certificates, exposure, state, temporary
+from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
 from scripts.stacks.state import State
 from scripts.storage import key_files, on_demand
 from scripts.storage.location import from_settings
 
 RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
+# Of a server beside another one, until it takes over.
+LOG_BESIDE = RUN / "beside.log"
 
 # Triton alone opens some hundreds of files, and each client one more.
 FILES = 1024
 
-# Identifies this project's server processes and their shared memory.
-SHM_PREFIX = f"triton_bundle_{MARK}_"
+# Of two servers that take over from each other: each has a folder in RUN, the first one RUN itself.
+SIDES = ("", "b")
 
 # What a change of makes another server.
 PROGRAMS = (".py", ".html", ".css", ".js", ".svg", ".yaml")
@@ -92,12 +98,50 @@ class LocalStack:
     def start(self, wanted: State) -> None:
         ports.require_free(self._settings.bind, self._settings.ports)
         RUN.mkdir(parents=True, exist_ok=True)
-        if LOG.exists():
-            LOG.replace(LOG.with_suffix(".log.1"))
-        keeper_notes.forget(RUN)
+        _set_aside()
+        self._started(wanted, LOG).save()
+
+    def why_alone(self, known: State) -> str | None:
+        """Why no other server can come up beside this one, and take over from it."""
+        server = _server(known)
+        if known.flavour != self.flavour or server is None:
+            return "it is of another flavour"
+        return handover.obstacle(self._settings, known.started_with, server.pid)
+
+    def rehearse(self) -> None:
+        """Where no other server can come up beside this one, there is nothing to try."""
+
+    def start_beside(self, known: State, wanted: State, pipelines: Iterable[str]) -> State:
+        """It opens its ports once it has loaded all of these."""
+        (side,) = {*SIDES} - {known.side}
+        _clear(side)
+        LOG_BESIDE.unlink(missing_ok=True)
+        last = ["--door-last", "--extra-pipelines", " ".join(pipelines)]
+        return self._started(replace(wanted, side=side), LOG_BESIDE, last)
+
+    def take_over(self, known: State, new: State) -> None:
+        """Once it answers."""
+        new.save()
+        _set_aside()
+        LOG_BESIDE.replace(LOG)
+        handover.drain(RUN / known.side)
+        _end_server(known)
+        _clear(known.side)
+
+    def withdraw(self, new: State) -> None:
+        """The server from before serves on."""
+        _end_server(new)
+        _clear(new.side)
+        LOG_BESIDE.replace(state.REFUSED)
+
+    def _started(self, wanted: State, log: Path, more: Iterable[str] = ()) -> State:
+        run = RUN / wanted.side
+        run.mkdir(parents=True, exist_ok=True)
+        keeper_notes.forget(run)
         command: list[str | Path] = [PYTHON, "-m", "bundle_keeper.afresh", "--go-on"]
-        command += [PYTHON, "-m", "bundle_keeper", "--run-dir", RUN]
-        command += ["--hands-off", lock.hands_off_file(), "--shm-prefix", SHM_PREFIX]
+        command += [PYTHON, "-m", "bundle_keeper", "--run-dir", run, *more]
+        command += ["--hands-off", lock.hands_off_file()]
+        command += ["--shm-prefix", _shm_prefix(wanted.side)]
         command += ["--admin-key-file", admin_key.PATH, "--address", self._settings.bind]
         for name, port in self._settings.ports.items():
             command += [f"--{name.replace('_', '-').lower()}", str(port)]
@@ -107,20 +151,20 @@ class LocalStack:
         else:
             command += ["--repository", live.REPOSITORY]
         environment = exposure.environment(self._settings)
-        environment["CACHE_MB"] = self._settings["CACHE_MB"]
+        environment |= {"CACHE_MB": self._settings["CACHE_MB"], "STATE_FOLDER": str(RUN)}
         mode = 0o640 if is_shared() else 0o600
         opener = partial(os.open, mode=mode)  # for what clients send is in it
-        with open(LOG, "a", opener=opener) as log:  # which the door keeps short
+        with open(log, "a", opener=opener) as file:  # which the door keeps short
             server = subprocess.Popen(
                 command,
                 cwd=ROOT,
                 env=os.environ | environment,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C in this terminal must not reach the server
             )
-        replace(wanted, pid=server.pid, started=processes.began(server.pid)).save()
+        return replace(wanted, pid=server.pid, started=processes.began(server.pid))
 
     def temporary(self, repository: Path, log: Path) -> AbstractContextManager[tuple[str, str]]:
         """A server for the duration of a block; yields its HTTP and gRPC addresses."""
@@ -130,34 +174,41 @@ class LocalStack:
         """Bytes of memory that the server may still use."""
         return int(psutil.virtual_memory().available)
 
-    def kept(self) -> dict[str, Any]:
+    def kept(self, server: State | None = None) -> dict[str, Any]:
         """The keeper's notes."""
-        return keeper_notes.read(RUN)
+        known = server or state.load()
+        return keeper_notes.read(RUN / known.side) if known else {}
 
-    def alive(self) -> bool:
-        return _server() is not None
+    def alive(self, server: State | None = None) -> bool:
+        return _server(server or state.load()) is not None
+
+    def why_unready(self, new: State) -> str | None:
+        """Of a server beside another one, which may get what is sent to the ports."""
+        if not self.alive(new):
+            raise UserError(
+                f"the new server stopped during its start: {first_error(LOG_BESIDE.read_text())}",
+                "the one from before serves on; make logs shows what it said",
+            )
+        notes = self.kept(new)
+        if not notes.get("ready"):
+            return str(notes.get("reason", "its keeper has written no notes"))
+        if not (new.pid and handover.is_open(self._settings, new.pid)):
+            return "its door is not open yet"
+        folder = sockets.folder(RUN / new.side)
+        return reason_not_to_trust(
+            AtSocket("localhost", 80, socket=folder / sockets.HTTP), PIPELINE
+        )
 
     def there(self) -> bool:
         """Whether anything is left of a server, which may hold its ports."""
-        return any(map(_is_ours, psutil.process_iter()))
+        return any(_is_of(side, each) for each in psutil.process_iter() for side in SIDES)
 
     def stop(self) -> bool:
         """Ends the server and removes everything that it left; False if there was nothing."""
-        server = _server()
-        if server:
-            server.terminate()
-            try:
-                server.wait(STOP_S)
-            except psutil.TimeoutExpired:
-                server.kill()
-        left = [process for process in psutil.process_iter() if _is_ours(process)]
-        for process in left:
-            process.kill()
-        psutil.wait_procs(left, timeout=5)
-        leftovers.remove(SHM_PREFIX)
-        sockets.forget(RUN)
+        stopped = _end_server(state.load())
+        left = [_clear(side) for side in SIDES]
         state.forget()
-        return bool(server or left)
+        return stopped or any(left)
 
     def log(self) -> str:
         try:
@@ -218,26 +269,57 @@ def _end(step: subprocess.Popen[bytes]) -> None:
         step.kill()
 
 
-def _server() -> psutil.Process | None:
-    known = state.load()
+def _server(known: State | None) -> psutil.Process | None:
     if not known or not known.pid:
         return None
     try:
         process = psutil.Process(known.pid)
-        earlier = isinstance(known.started, float) and _is_ours(process)
+        earlier = isinstance(known.started, float) and _is_of(known.side, process)
         same = earlier or processes.began(known.pid) == known.started
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
     except (psutil.Error, OSError):
         return None
 
 
-def _is_ours(process: psutil.Process) -> bool:
+def _set_aside() -> None:
+    if LOG.exists():
+        LOG.replace(LOG.with_suffix(".log.1"))
+
+
+def _end_server(known: State | None) -> bool:
+    server = _server(known)
+    if server:
+        server.terminate()
+        try:
+            server.wait(STOP_S)
+        except psutil.TimeoutExpired:
+            server.kill()
+    return server is not None
+
+
+def _clear(side: str) -> bool:
+    """Ends and removes everything that a server left; False if there was nothing."""
+    left = [process for process in psutil.process_iter() if _is_of(side, process)]
+    for process in left:
+        process.kill()
+    psutil.wait_procs(left, timeout=5)
+    leftovers.remove(_shm_prefix(side))
+    sockets.forget(RUN / side)
+    return bool(left)
+
+
+def _shm_prefix(side: str) -> str:
+    """Identifies a server's processes and their shared memory."""
+    return f"triton_bundle_{MARK}{side}_"
+
+
+def _is_of(side: str, process: psutil.Process) -> bool:
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        words = process.cmdline()
-        ran = f"--run-dir={RUN}" in words or str(RUN / "envoy.yaml") in words
-        return ran or any(SHM_PREFIX in word for word in words)
+        words, run = process.cmdline(), RUN / side
+        ran = f"--run-dir={run}" in words or str(run / "envoy.yaml") in words
+        return ran or any(_shm_prefix(side) in word for word in words)
     except psutil.Error:
         return False
 

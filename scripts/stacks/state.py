@@ -18,6 +18,8 @@ from scripts.stacks import exposure
 RUN = ROOT / "build" / "run"
 PATH = RUN / "state.json"
 FLAVOURS = ("gpu", "cpu", "local", "swarm")
+# What the last server said that did not come to serve.
+REFUSED = RUN / "refused.log"
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class State:
     pid: int | None = None  # of the local server
     # Distinguishes its process from a later one with the same id; bundles before wrote a time.
     started: str | float | None = None
+    side: str = ""  # of the local server: which of two that take over from each other
+    took: float | None = None  # seconds from its start to its first answer
     # Of a swarm: each ensemble that its servers load, and its version.
     pipelines: dict[str, int] = field(default_factory=dict)
 
@@ -49,7 +53,7 @@ class State:
         machine, which needs neither door nor key."""
         if self.flavour == "local":
             with suppress(sockets.NotPrivate):  # a colleague's, in a checkout that a group shares
-                return sockets.target(sockets.folder(RUN))
+                return sockets.target(sockets.folder(RUN / self.side))
         return self.grpc
 
     def where(self, port: int) -> Address:

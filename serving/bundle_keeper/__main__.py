@@ -70,6 +70,7 @@ class Keeper:
         self._pauses = Pauses()
         self._server: Child | None = None
         self._door: Child | None = None
+        self._loaded_all = asyncio.Event()
 
     async def run(self) -> int:
         stop = asyncio.Event()
@@ -101,6 +102,8 @@ class Keeper:
         options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         self._door = Child.found(self._is_door)
         was_up = self._door is not None
+        if self._options.door_last and not was_up:
+            await self._loaded_all.wait()
         while True:
             # A busy machine may take long to start it.
             patience = MOST_SILENT if self._door else START_S // ASK_DOOR_S
@@ -151,6 +154,8 @@ class Keeper:
                 was_up = was_up or loaded  # its first answer may not have been seen yet
                 if loaded and why:
                     self._notes.restored(SERVER, f"{why}: restarted it")
+            if was_up:
+                self._loaded_all.set()
             why = await self._watched(self._server)
             in_vain = 0 if self._notes.times_ready > before else in_vain + 1
             self._notes.say(False, why)
@@ -251,6 +256,9 @@ def main(argv: list[str] | None = None) -> int:
     extra = os.environ.get("EXTRA_PIPELINES", "")
     parser.add_argument("--extra-pipelines", metavar="NAMES", default=extra, help="from its start")
     parser.add_argument("--shm-prefix", default="triton_bundle_")
+    parser.add_argument(
+        "--door-last", action="store_true", help="only once all is loaded: another one has its port"
+    )
     parser.add_argument("--hands-off", type=Path, help="while it is locked, nothing is restored")
     options, for_server = parser.parse_known_args(argv)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

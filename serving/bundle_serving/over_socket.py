@@ -5,9 +5,12 @@ from __future__ import annotations
 import http.client
 import socket
 import urllib.request
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from bundle_serving.address import Address
 
 
 class Connection(http.client.HTTPConnection):
@@ -29,3 +32,13 @@ def opener(path: Path) -> urllib.request.OpenerDirector:
             return self.do_open(partial(Connection, path), request)
 
     return urllib.request.build_opener(urllib.request.ProxyHandler({}), Handler)
+
+
+@dataclass(frozen=True)
+class AtSocket(Address):
+    """A server that is asked there, whoever listens on its ports."""
+
+    socket: Path = Path()
+
+    def open(self, request: urllib.request.Request, timeout: float) -> Any:
+        return opener(self.socket).open(request, timeout=timeout)

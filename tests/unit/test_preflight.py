@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,10 @@ import pytest
 from bundle_door import certificate
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
 from scripts.base.errors import UserError
+from scripts.server.up import announced_silence
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.stacks import certificates, exposure
+from scripts.stacks import certificates, exposure, handover
+from scripts.stacks.state import State
 
 
 @pytest.fixture
@@ -38,3 +42,25 @@ def test_a_certificate_is_placed_with_its_own_key_alone(made: Path) -> None:
     with pytest.raises(UserError, match="no certificate with its key"):
         placed(spoilt, key)
     assert (exposure.FOLDER / CERTIFICATE).read_text() == cert.read_text()
+
+
+def settings_for(port: int) -> Settings:
+    return Settings(DEFAULTS | {"HTTP_PORT": str(port)})
+
+
+def test_two_servers_share_a_port_only_if_both_mean_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    for shared in (True, False):
+        with socket.create_server(("127.0.0.1", 0), reuse_port=shared) as first:
+            port = first.getsockname()[1]
+            its = settings_for(port)
+            why = handover.obstacle(its, its, os.getpid())
+            assert why == (None if shared else f"port {port} is not to be shared")
+            assert handover.obstacle(settings_for(1), its, os.getpid()) is None  # on another port
+    monkeypatch.setattr(handover, "ROOM", 1e9)
+    assert "of memory" in str(handover.obstacle(settings_for(1), settings_for(2), os.getpid()))
+
+
+def test_a_silence_is_announced_with_its_length() -> None:
+    known = State("cpu", "", {}, took=12.3)
+    assert announced_silence(known, "for a reason").startswith("nobody is answered for about 12 s")
+    assert "(for a reason)" in announced_silence(State("cpu", "", {}), "for a reason")

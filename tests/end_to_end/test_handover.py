@@ -1,0 +1,135 @@
+"""`make up` with other settings, or another release: one server takes over from the other, and no
+request is lost."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bundle_client import Client
+from bundle_client.errors import ClientError
+from tests.project import Project, error_lines, picture, wait_until
+
+CLIENTS = 4
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Project]:
+    project = Project.copy(tmp_path_factory.mktemp("handover"), FLAVOUR="local")
+    project.take(exported)
+    try:
+        project.made("up")
+        yield project
+    finally:
+        project.end()
+
+
+@contextmanager
+def asked_by_many(*ways: Callable[[], str]) -> Iterator[Counter[str]]:
+    """What they got, until the block ends; each goes on by itself."""
+    got: Counter[str] = Counter()
+    done, lock = threading.Event(), threading.Lock()
+
+    def go_on(ask: Callable[[], str]) -> None:
+        while not done.is_set():
+            try:
+                answer = ask()
+            except (AssertionError, OSError, http.client.HTTPException, ClientError) as fault:
+                answer = repr(fault)
+            with lock:
+                got[answer] += 1
+
+    threads = [threading.Thread(target=go_on, args=(way,)) for way in ways for _ in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_until(lambda: got.total() > 20, "the first answers")
+        yield got
+        sofar = got.total()
+        wait_until(lambda: got.total() > sofar + 20, "answers after it")
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+def over_http(project: Project, photo: bytes) -> Callable[[], str]:
+    """On a connection of its own, as most who come."""
+
+    def ask() -> str:
+        connection = http.client.HTTPConnection(project.http, timeout=60)
+        try:
+            connection.request("POST", "/classify", photo)
+            answer = connection.getresponse()
+            answer.read()
+            return str(answer.status)
+        finally:
+            connection.close()
+
+    return ask
+
+
+def over_one_connection(project: Project, photo: bytes) -> Callable[[], str]:
+    """Until the server says that it ends."""
+    own = threading.local()
+
+    def ask() -> str:
+        if not hasattr(own, "connection"):
+            own.connection = http.client.HTTPConnection(project.http, timeout=60)
+        own.connection.request("POST", "/classify", photo)
+        answer = own.connection.getresponse()
+        answer.read()
+        return str(answer.status)
+
+    return ask
+
+
+def over_grpc(project: Project, photo: bytes) -> Callable[[], str]:
+    client = Client(url=project.grpc, protocol="grpc")
+
+    def ask() -> str:
+        assert client.classify(photo).labels
+        return "200"
+
+    return ask
+
+
+@pytest.mark.long
+def test_no_request_is_lost(served: Project) -> None:
+    """There, and back to the side where the first one ran."""
+    photo = picture()
+    ways = [way(served, photo) for way in (over_http, over_one_connection, over_grpc)]
+    for settings in ({"MAX_BODY_MB": "32"}, {"MAX_BODY_MB": "64"}):
+        began, before = served.server_began(), served.processes()
+        with asked_by_many(*ways) as got:
+            output = served.made("up", **settings)
+        assert "beside the one that answers" in output and "nobody is answered" not in output
+        assert dict(got) == {"200": got.total()}
+        assert served.server_began() != began
+        assert not any(process.is_running() for process in before)
+        assert "up already" in served.made("up", **settings)
+
+
+def test_one_that_does_not_start_changes_nothing(served: Project) -> None:
+    program = served.path / "model_repository/postprocessing/1/model.py"
+    written, began = program.read_text(), served.server_began()
+    live = served.path / "build/live"
+    laid_out = sorted(live.rglob("*"))
+    program.write_text(f"{written}\nraise RuntimeError('it does not work')\n")
+    try:
+        with asked_by_many(over_http(served, picture())) as got:
+            refused = served.make("up")
+    finally:
+        program.write_text(written)
+    (line,) = error_lines(refused.stderr)
+    assert "the one from before serves on" in line
+    assert dict(got) == {"200": got.total()}
+    assert served.server_began() == began and "up already" in served.made("up")
+    assert sorted(live.rglob("*")) == laid_out
+    assert "it does not work" in (served.path / "build/run/refused.log").read_text()
