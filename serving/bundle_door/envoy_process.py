@@ -41,8 +41,6 @@ async def running(
         *("--concurrency", "1"),
         *("--log-level", "warning"),
         *("--log-format", LOG_LINE, "--file-flush-interval-msec", str(FLUSH_MS)),
-        # A connection that is drained ends with its next answer, instead of sometime.
-        *("--drain-strategy", "immediate"),
         "--disable-hot-restart",
         # Else connections are told to end one by one, over ten minutes.
         *("--drain-strategy", "immediate"),
