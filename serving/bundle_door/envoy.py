@@ -53,7 +53,7 @@ HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 INFER = f"{TRITON}ModelInfer"
 STREAM = f"{TRITON}ModelStreamInfer"
 LOAD = f"{TRITON}RepositoryModelLoad"
-INVALID_ARGUMENT, RESOURCE_EXHAUSTED = "3", "8"
+INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED = "3", "4", "8"
 RETRY = ("retry-after", "1")
 RETRIES = 16
 ADMIN_METHODS = [
@@ -71,6 +71,10 @@ OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
 
 # Of Envoy's own memory; the bodies over gRPC are in it until they are complete.
 HEAP_BYTES = 512 << 20
+# How often it looks, and the smallest requests that it ends: from 2 to the power of 17 bytes on.
+LOOK_S, SMALLEST_ENDED = 0.1, 17
+# How long a connection without a request, and a request on which nothing happens, may then last.
+IDLE_WHEN_FULL_S, SILENT_WHEN_FULL_S = 1, 10
 RELEASED_BYTES, RELEASE_S = 100 << 20, 1
 # Beyond this it returns what it does not use at once, and otherwise after five minutes.
 USUAL_BYTES = 40 << 20
@@ -174,9 +178,12 @@ def grpc_routes(limits: Limits, admin_key: str | None) -> list[Config]:
             without({"prefix": "/"}, "content-type", {"prefix": "application/grpc"}), 415, NO_GRPC
         ),
         compressed(),
-        small(without_key(to("triton", {"path": HEALTH_METHOD}, timeout_s=10))),
-        again(to("triton", {"path": INFER}, limits.answer_s)),
-        *(small(to("triton", {"path": path}, limits.answer_s)) for path in OPEN_METHODS),
+        small(without_key(in_time(to("triton", {"path": HEALTH_METHOD}, timeout_s=10), limits))),
+        again(in_time(to("triton", {"path": INFER}, limits.answer_s), limits)),
+        *(
+            small(in_time(to("triton", {"path": path}, limits.answer_s), limits))
+            for path in OPEN_METHODS
+        ),
         unbuffered(to("streams", {"path": STREAM}, timeout_s=0)),
         *(route for path in ADMIN_METHODS for route in admin_routes(path, admin_key)),
     ]
@@ -358,7 +365,7 @@ def collector(traces: Traces) -> Config:
 def own_refusals(grpc: bool) -> Config:
     """What Envoy itself refuses, in the form of Triton's answers."""
     if grpc:
-        statuses = {400: INVALID_ARGUMENT, 413: RESOURCE_EXHAUSTED}
+        statuses = {400: INVALID_ARGUMENT, 408: DEADLINE_EXCEEDED, 413: RESOURCE_EXHAUSTED}
         return {"mappers": [added_to(code, "grpc-status", to) for code, to in statuses.items()]}
     return {
         "mappers": [added_to(503, *RETRY)],
@@ -404,6 +411,14 @@ def to(name: str, match: Config, timeout_s: float, rewrite: str = "") -> Config:
     if rewrite:
         route["prefix_rewrite"] = rewrite
     return {"match": match, "route": route}
+
+
+def in_time(route: Config, limits: Limits) -> Config:
+    """No stream: from its first byte to the last of its answer, however slowly it comes."""
+    whole = {"max_stream_duration": seconds(limits.arrival_s + limits.answer_s)}
+    silent = seconds(limits.answer_s + 5)
+    own = {"max_stream_duration": whole, "idle_timeout": silent}
+    return {**route, "route": {**route["route"], **own}}
 
 
 def again(route: Config) -> Config:
@@ -560,9 +575,12 @@ def cluster(
 
 
 def overload(limits: Limits) -> Config:
-    """Beyond its memory Envoy refuses new requests, then ends those that hold most."""
+    """Of its memory: from a share on, those requests end first that hold most, and what nothing
+    happens on ends sooner; where that is not enough, new ones are refused."""
     heap = "envoy.resource_monitors.fixed_heap"
     return {
+        "refresh_interval": seconds(LOOK_S),
+        "buffer_factory_config": {"minimum_account_to_track_power_of_two": SMALLEST_ENDED},
         "resource_monitors": [
             extension(
                 heap,
@@ -576,16 +594,37 @@ def overload(limits: Limits) -> Config:
             ),
         ],
         "actions": [
-            action("stop_accepting_requests", heap, 0.9),
-            action("disable_http_keepalive", heap, 0.9),
-            action("shrink_heap", heap, 0.8),
+            action("reset_high_memory_stream", scaled(heap, 0.7, 0.9)),
+            action("reduce_timeouts", scaled(heap, 0.7, 0.9)) | {"typed_config": sooner()},
+            action("shrink_heap", threshold(heap, 0.8)),
+            action("disable_http_keepalive", threshold(heap, 0.9)),
+            action("stop_accepting_requests", threshold(heap, 0.95)),
         ],
     }
 
 
-def action(name: str, monitor: str, threshold: float) -> Config:
-    trigger = {"name": monitor, "threshold": {"value": threshold}}
+def action(name: str, trigger: Config) -> Config:
     return {"name": f"envoy.overload_actions.{name}", "triggers": [trigger]}
+
+
+def threshold(monitor: str, value: float) -> Config:
+    return {"name": monitor, "threshold": {"value": value}}
+
+
+def scaled(monitor: str, begins: float, full: float) -> Config:
+    scale = {"scaling_threshold": begins, "saturation_threshold": full}
+    return {"name": monitor, "scaled": scale}
+
+
+def sooner() -> Config:
+    """What remains of a timeout at the most."""
+    timers = {
+        "HTTP_DOWNSTREAM_CONNECTION_IDLE": IDLE_WHEN_FULL_S,
+        "HTTP_DOWNSTREAM_STREAM_IDLE": SILENT_WHEN_FULL_S,
+    }
+    factors = [{"timer": name, "min_timeout": seconds(least)} for name, least in timers.items()]
+    kind = "type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig"
+    return {"@type": kind, "timer_scale_factors": factors}
 
 
 def extension(extension_name: str, kind: str, **options: Any) -> Config:

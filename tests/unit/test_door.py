@@ -465,6 +465,17 @@ def test_without_an_admin_key_nothing_leads_to_admin_methods() -> None:
         assert "direct_response" in route
 
 
+def test_a_message_over_grpc_has_an_end() -> None:
+    """However slowly it comes; a stream has none."""
+    limits = Limits(arrival_s=3, answer_s=4)
+    routes = {route["match"].get("path"): route for route in envoy.grpc_routes(limits, None)}
+    for path in (envoy.HEALTH_METHOD, envoy.INFER, *envoy.OPEN_METHODS):
+        taken = routes[path]["route"]
+        assert taken["max_stream_duration"] == {"max_stream_duration": "7s"}
+        assert taken["idle_timeout"] == "9s"
+    assert "max_stream_duration" not in routes[envoy.STREAM]["route"]
+
+
 def test_a_log_is_kept_short_for_all_who_append_to_it(tmp_path: Path) -> None:
     file = tmp_path / "server.log"
     with file.open("a") as log:
