@@ -3,6 +3,7 @@
 
 local PATH = "/inference.GRPCInferenceService/ModelInfer"
 local NOTED = { [1] = "model", [2] = "version" }
+local INPUT, SHAPE = 5, 3
 local HEAD = 5 -- gRPC's own: whether it is compressed, and its length
 local WINDOW = 1024
 
@@ -45,13 +46,14 @@ end
 local function check(at, place, stop, known, left, found)
   local seen = {}
   while place < stop do
-    local tag, length
+    local tag, length, value
     tag, place = varint(at, place)
     local number, kind = math.floor(tag / 8), tag % 8
     if kind == 2 then
       length, place = varint(at, place)
     elseif kind == 0 then
-      length, place = 0, select(2, varint(at, place))
+      length = 0
+      value, place = varint(at, place)
     elseif kind == 1 then
       length = 8
     elseif kind == 5 then
@@ -80,11 +82,22 @@ local function check(at, place, stop, known, left, found)
       end
     end
     if found then
-      found(number, place, length)
+      found(number, place, length, value)
     end
     place = place + length
   end
   return left
+end
+
+-- Of an input, which was checked: how many, if it is of a batch.
+local function rows_of(at, place, stop)
+  local rows
+  check(at, place, stop, {}, MOST_VALUES, function(number, from, length, value)
+    if number == SHAPE and not rows then
+      rows = value or (length > 0 and varint(at, from))
+    end
+  end)
+  return rows or 1
 end
 
 local function check_body(body, note)
@@ -93,7 +106,12 @@ local function check_body(body, note)
   if at(0) ~= 0 or HEAD + length ~= size then
     malformed()
   end
+  local rows
   check(at, HEAD, size, MESSAGE, MOST_VALUES, function(number, place, length)
+    if number == INPUT and not rows then
+      rows = rows_of(at, place, place + length)
+      note:set("envoy.filters.http.lua", "rows", rows)
+    end
     if NOTED[number] and length > 0 then
       local text = body:getBytes(place, length)
       note:set("envoy.filters.http.lua", NOTED[number], text:match("^%g*$") or "")

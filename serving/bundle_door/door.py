@@ -15,6 +15,7 @@ from pathlib import Path
 from bundle_door import envoy, envoy_lines, envoy_process, http1, own_log, streams
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
+from bundle_door.charges import Charges
 from bundle_door.documents import documents
 from bundle_door.http1 import Incoming
 from bundle_door.keys import Keys
@@ -105,10 +106,15 @@ async def serve(settings: Settings) -> None:
             settings, triton, folder, stop.is_set, observed, served, steps, log, keys
         )
         await stack.enter_async_context(http1.server(service, folder / sockets.HTTP))
-        handed_on = streams.server(triton.channel, folder / sockets.STREAMS, settings.limits, keys)
+        charges = Charges(keys, served) if keys else None
+        handed_on = streams.server(
+            triton.channel, folder / sockets.STREAMS, settings.limits, keys, charges
+        )
         await handed_on.start()
         stack.push_async_callback(handed_on.stop, grace=0)
-        listeners = log.of_envoy, over_grpc(observed, served)
+        listeners = [log.of_envoy, over_grpc(observed, served)]
+        if charges:
+            listeners.append(charges.of_line)
         outside = await stack.enter_async_context(
             envoy_process.running(
                 envoy.config(

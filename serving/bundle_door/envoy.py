@@ -494,6 +494,7 @@ def access_log(port: str) -> Config:
                 "path": "%PATH(NQ):200%",
                 "model": f"%DYNAMIC_METADATA({LUA}:model)%",
                 "version": f"%DYNAMIC_METADATA({LUA}:version)%",
+                "rows": f"%DYNAMIC_METADATA({LUA}:rows)%",
                 "grpc_status": "%GRPC_STATUS(SNAKE_STRING)%",
                 "traceparent": f"%REQ({TRACEPARENT}):200%",
                 "details": "%RESPONSE_CODE_DETAILS%",

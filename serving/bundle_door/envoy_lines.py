@@ -4,7 +4,7 @@ pass the HTTP service, and of each that Envoy refuses by itself."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -25,6 +25,7 @@ class Line(msgspec.Struct):
     path: str | None = None
     model: str | None = None
     version: str | None = None
+    rows: float | None = None  # of its first input
     grpc_status: str | None = None
     traceparent: str | None = None
     details: str | None = None
@@ -38,7 +39,7 @@ class Line(msgspec.Struct):
 Listener = Callable[[Line], None]
 
 
-async def read(envoy: asyncio.StreamReader, listeners: tuple[Listener, ...]) -> None:
+async def read(envoy: asyncio.StreamReader, listeners: Sequence[Listener]) -> None:
     """Until it ends."""
     while text := await envoy.readline():
         with suppress(msgspec.DecodeError, msgspec.ValidationError):

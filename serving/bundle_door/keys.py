@@ -73,6 +73,11 @@ class Keys:
             await asyncio.sleep(wait_s)
         self.requests[client.name] += 1
 
+    def limited(self, authorization: str) -> str | None:
+        """Whose key it is, if it has a rate."""
+        client = self._client(authorization)
+        return None if client.per_second is None else client.name
+
     def charge(self, client: str, more: int) -> None:
         """For the pictures or rows of a request beyond the first, which it was let in for."""
         if bucket := self._buckets.get(client):

@@ -47,6 +47,7 @@ class Served:
         self._asking: asyncio.Task[Any] | None = None
         self._known: list[dict[str, Any]] = []
         self._versions: dict[str, str] = {}
+        self._batching: set[str] = set()
 
     async def pipelines(self) -> list[dict[str, Any]]:
         """The first one first; a candidate right behind its pipeline."""
@@ -73,6 +74,10 @@ class Served:
             return model, self._versions[model]
         return OTHER, ""
 
+    def has_batches(self, model: str) -> bool:
+        """Whether the first dimension of what it is asked counts rows."""
+        return model in self._batching
+
     def history(self) -> dict[str, list[dict[str, Any]]]:
         """The events of each pipeline, as far as the repository is a folder here."""
         return self._read(HISTORY) or {}
@@ -83,14 +88,17 @@ class Served:
         for model in (await self._triton.ask("ModelStatistics")).model_stats:
             ready.setdefault(model.name, []).append(model.version)
         history = self.history()
-        found = []
+        found, batching = [], set()
         for name in ready:
             try:
                 config = (await self._triton.ask("ModelConfig", name=name)).config
             except Refused:  # unloaded meanwhile
                 continue
+            if config.max_batch_size:
+                batching.add(name)
             if kind := kind_of(config):
                 found.append(self._described(name, kind, config, ready, history))
+        self._batching = batching
         return sorted(found, key=lambda each: (each["of"] != PIPELINE, each["of"], each["model"]))
 
     def _described(

@@ -14,6 +14,7 @@ import grpc
 
 from bundle_door import asked
 from bundle_door.answers import Refused
+from bundle_door.charges import Charges
 from bundle_door.keys import Keys
 from bundle_door.limits import Limits
 from bundle_door.triton import OF_SEVERAL, SERVICE
@@ -32,9 +33,14 @@ class Admitted:
     """The messages of a stream, until one or its key is refused."""
 
     def __init__(
-        self, messages: AsyncIterator[bytes], keys: Keys | None, authorization: str
+        self,
+        messages: AsyncIterator[bytes],
+        keys: Keys | None,
+        charges: Charges | None,
+        authorization: str,
     ) -> None:
         self._messages, self._keys, self._authorization = messages, keys, authorization
+        self._charges = charges
         self.refused: Refused | None = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -44,6 +50,8 @@ class Admitted:
                 asked.check(message)
                 if self._keys and not begins:
                     await self._keys.admit(self._authorization)
+                if self._charges:
+                    self._charges.of_message(self._authorization, message)
             except Refused as refused:
                 self.refused = refused
                 return
@@ -80,7 +88,11 @@ class WithStatus:
 
 
 def server(
-    channel: grpc.aio.Channel, socket: Path, limits: Limits, keys: Keys | None
+    channel: grpc.aio.Channel,
+    socket: Path,
+    limits: Limits,
+    keys: Keys | None,
+    charges: Charges | None,
 ) -> grpc.aio.Server:
     """A gRPC server on `socket` that forwards streams to `channel`."""
     plainly, each = channel.stream_stream(SERVICE + METHOD), WithStatus(channel)
@@ -89,7 +101,7 @@ def server(
         messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
     ) -> AsyncIterator[bytes]:
         sent = dict(context.invocation_metadata() or ())
-        admitted = Admitted(messages, keys, sent.get("authorization", ""))
+        admitted = Admitted(messages, keys, charges, sent.get("authorization", ""))
         call = each if sent.get(WITH_STATUS) == "true" else plainly
         try:
             async for answer in call(aiter(admitted), timeout=context.time_remaining()):

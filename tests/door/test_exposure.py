@@ -24,7 +24,7 @@ from bundle_door.keys import Bucket
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
 from bundle_serving.kserve import pb, stub
 from tests.door.servers import KEY, Behind, behind_the_door
-from tests.project import ROOT, picture
+from tests.project import ROOT, picture, wait_until
 
 PAGE = "https://app.example.org"
 
@@ -325,6 +325,33 @@ def test_each_picture_counts_for_the_rate(exposed: Behind, folder: Path) -> None
         assert status == 429 and b"each picture or row counts as one" in answer
         assert int(answered["retry-after"]) in wait
         revoke(folder / "api.keys", "ivy")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_row_counts_for_the_rate_over_grpc(
+    exposed: Behind, folder: Path, stream: bool
+) -> None:
+    assert ask(exposed, "/page/served.json", ANN) == 200  # now it knows which models take batches
+    key = authorized(add(folder / "api.keys", Client(f"joy-{stream}", 0.1)))
+    files = np.full((4, 10), 255, np.uint8)
+    tensor = tritonclient.grpc.InferInput("INPUT", list(files.shape), "UINT8")
+    tensor.set_data_from_numpy(files)
+    answers = queue.Queue[Any]()
+
+    def wait_s() -> int:
+        status, answered, _ = exposed.ask("GET", "/v2", headers=key)
+        return int(answered["retry-after"]) if status == 429 else 0
+
+    with grpc_client(exposed) as client:
+        if stream:
+            client.start_stream(lambda result, error: answers.put(error or result), headers=key)
+            client.async_stream_infer("picture", [tensor])
+            answers.get(timeout=60)
+            client.stop_stream(cancel_requests=True)
+        else:
+            client.infer("picture", [tensor], headers=key)
+    wait_until(lambda: wait_s() > 10, "the batch to be charged")
+    revoke(folder / "api.keys", f"joy-{stream}")
 
 
 def test_a_bucket_fills_with_time() -> None:
