@@ -181,10 +181,11 @@ def check_together(pictures: Sequence[Any] | NDArray[Any], how: Transform) -> No
 
 
 def _work_of(data: Any, how: Transform) -> float:
-    """Of a picture, in megapixels; of one that cannot be read it is not much."""
+    """Of a picture, in megapixels; of one that is refused by itself it is not much."""
     raw = bytes(data)
     try:
         with Image.open(_Metered(raw), formats=FORMATS) as image:
+            _refuse_bomb(image, raw, how.max_megapixels)
             reduced = how.decode == "reduced" and image.format in REDUCED
             return _work(image, raw) * (1 if reduced else work.DECODED_WHOLE)
     except Exception:

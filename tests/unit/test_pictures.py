@@ -236,6 +236,7 @@ def test_many_pictures_in_one_request_are_bounded_together() -> None:
     check_together([small] * 50, how)
     check_together([large] * 5, how)
     check_together([b"no picture"] * 50, how)
+    check_together([flat_png((2000, 2000))] * 50, how)  # each is refused by itself
     with pytest.raises(PictureError, match=r"1 megapixels together.* the limit is 1; send fewer"):
         check_together([large] * 12, how)
     whole = picture((300, 300), kind="PNG")
