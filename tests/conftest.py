@@ -6,9 +6,10 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from PIL import Image
@@ -21,8 +22,7 @@ from scripts.steps.drawn.drawings import many
 from tests import again
 from tests.pipelines import (
     CHECKPOINT,
-    OTHERS,
-    ask_each,
+    ask_by_command,
     checkpoint_of_places,
 )
 from tests.project import ASSETS, ROOT, Project, picture
@@ -220,23 +220,76 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / CHECKPOINT
 
 
+Bring: TypeAlias = Callable[..., Project]
+
+
 @pytest.fixture(scope="session")
-def together(served: Project, places: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The same server with every pipeline in it, each brought there by its own command. What they
-    export is the same whatever the flavour, and is made once."""
-    weights, versions = served.settings["WEIGHTS"], served.path / "build" / "versions"
-    served.settings |= {"SENTIMENT": "minilm", "PLACES": str(places), "CASCADE": weights}
-    served.settings |= {"DETECTION": "random", "SEGMENTATION": "random"}
-    (served.path / "noise.jpg").write_bytes(picture())
-    began = served.server_began()
-    with once(tmp_path_factory, "others") as kept:
-        if kept.exists():
-            for name in OTHERS:
-                files.link_tree(kept / name, versions / name)
-        ask_each(served, served.path / "noise.jpg")
-        for name in () if kept.exists() else OTHERS:
-            files.link_tree(versions / name, kept / name)
-    assert served.server_began() == began
+def bring(served: Project, tmp_path_factory: pytest.TempPathFactory) -> Bring:
+    """Brings another pipeline to the same server, by its own command. What it exports is the same
+    whatever the flavour, and is made once."""
+    photo = served.path / "noise.jpg"
+    photo.write_bytes(picture())
+
+    def bring(name: str, **settings: str) -> Project:
+        served.settings |= settings
+        made, began = served.path / "build" / "versions" / name, served.server_began()
+        with once(tmp_path_factory, f"with-{name}") as kept:
+            if kept.exists():
+                files.link_tree(kept, made)
+            ask_by_command(served, name, photo)
+            if not kept.exists():
+                with files.whole_folder(kept) as draft:
+                    files.link_tree(made, draft)
+        assert served.server_began() == began
+        return served
+
+    return bring
+
+
+# One each: what one of them lacks, or is slow at, fails no test of another.
+
+
+@pytest.fixture(scope="session")
+def with_places(bring: Bring, places: Path) -> Project:
+    return bring("places", PLACES=str(places))
+
+
+@pytest.fixture(scope="session")
+def with_cascade(bring: Bring, served: Project) -> Project:
+    return bring("cascade", CASCADE=served.settings["WEIGHTS"])
+
+
+@pytest.fixture(scope="session")
+def with_sentiment(bring: Bring) -> Project:
+    return bring("sentiment", SENTIMENT="minilm")
+
+
+@pytest.fixture(scope="session")
+def with_detection(bring: Bring) -> Project:
+    return bring("detection", DETECTION="random")
+
+
+@pytest.fixture(scope="session")
+def with_segmentation(bring: Bring) -> Project:
+    return bring("segmentation", SEGMENTATION="random")
+
+
+@pytest.fixture(scope="session")
+def with_sounds(bring: Bring) -> Project:
+    return bring("sounds")
+
+
+@pytest.fixture(scope="session")
+def together(
+    served: Project,
+    with_places: Project,
+    with_cascade: Project,
+    with_sentiment: Project,
+    with_detection: Project,
+    with_segmentation: Project,
+    with_sounds: Project,
+) -> Project:
+    """The same server with every pipeline in it."""
     return served
 
 

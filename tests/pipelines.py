@@ -44,20 +44,18 @@ SSDLITE = "ssdlite320_mobilenet_v3_large"
 LRASPP = "lraspp_mobilenet_v3_large"
 
 
-def ask_each(project: Project, photo: Path) -> dict[str, Any]:
-    """Each by its own command: the answers, as JSON."""
-    return {
-        name: json.loads(project.made(command, JSON="1", **asked).splitlines()[-1])
-        for name, command, asked in (
-            ("pictures", "classify", {"IMG": str(photo)}),
-            ("places", "classify", {"IMG": str(photo), "MODEL": "places"}),
-            ("cascade", "classify", {"IMG": str(photo), "MODEL": "cascade"}),
-            ("sentiment", "sentiment", {"TEXT": "I love this place!"}),
-            ("detection", "detect", {"IMG": str(photo)}),
-            ("sounds", "classify", {"MODEL": "sounds", "SOUND": str(BELL)}),
-            ("segmentation", "segment", {"IMG": str(photo)}),
-        )
-    }
+def ask_by_command(project: Project, name: str, photo: Path) -> Any:
+    """By its own: the answer, as JSON."""
+    command, asked = {
+        "": ("classify", {"IMG": str(photo)}),
+        "places": ("classify", {"IMG": str(photo), "MODEL": "places"}),
+        "cascade": ("classify", {"IMG": str(photo), "MODEL": "cascade"}),
+        "sentiment": ("sentiment", {"TEXT": "I love this place!"}),
+        "detection": ("detect", {"IMG": str(photo)}),
+        "sounds": ("classify", {"MODEL": "sounds", "SOUND": str(BELL)}),
+        "segmentation": ("segment", {"IMG": str(photo)}),
+    }[name]
+    return json.loads(project.made(command, JSON="1", **asked).splitlines()[-1])
 
 
 def not_ready(project: Project) -> set[str]:

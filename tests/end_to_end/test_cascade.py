@@ -19,17 +19,17 @@ from tests.project import Project, picture
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
 @pytest.mark.parametrize("served", ["local"], indirect=True)
 def test_it_is_measured_beside_its_large_network(
-    together: Project, assets: Path, tmp_path: Path
+    with_cascade: Project, assets: Path, tmp_path: Path
 ) -> None:
     """Of the photo it is sure, of the noise it is not."""
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     shutil.copy(assets / "images" / "vulture.jpeg", pictures)
     (pictures / "noise.jpg").write_bytes(picture())
-    output = together.made("bench", MODEL="cascade", QUICK="1", IMAGES=str(pictures))
+    output = with_cascade.made("bench", MODEL="cascade", QUICK="1", IMAGES=str(pictures))
     assert "threshold 0.5: 1 of 2 passed on" in output
     (report,) = re.findall(r"report: (\S+)$", output, re.MULTILINE)
-    page = together.path / report
+    page = with_cascade.path / report
     results = json.loads((page.parent / "results.json").read_text())
     assert {one["target"] for one in results["measurements"]} == {"cascade", "ensemble"}
     assert not any(sample["failure"] for m in results["measurements"] for sample in m["rounds"])

@@ -26,7 +26,7 @@ from tests.project import ROOT, Project, error_lines
 MODEL = "detection"
 
 
-def test_boxes_are_those_of_torchvision(together: Project, tmp_path: Path) -> None:
+def test_boxes_are_those_of_torchvision(with_detection: Project, tmp_path: Path) -> None:
     """Ten pictures of mixed sizes, which share batches."""
     from scripts.steps import detectors
     from scripts.steps.detector_source import Detector
@@ -38,8 +38,10 @@ def test_boxes_are_those_of_torchvision(together: Project, tmp_path: Path) -> No
     expected = boxes_by_torchvision(detector, photos)
     files = [photo.read_bytes() for photo in photos]
     with ThreadPoolExecutor(len(files)) as pool:
-        answers = list(pool.map(lambda file: ask_for_boxes(together.http, MODEL, file), files))
-    together_asked = ask_for_boxes(together.http, MODEL, *files[:3])
+        answers = list(
+            pool.map(lambda file: ask_for_boxes(with_detection.http, MODEL, file), files)
+        )
+    together_asked = ask_for_boxes(with_detection.http, MODEL, *files[:3])
     for number, known in enumerate(expected):
         marked = np.char.add(known["LABELS"], b" (untrained weights)")
         assert_same_boxes({**known, "LABELS": marked}, answers[number], recipe.boxes.threshold)
@@ -49,32 +51,32 @@ def test_boxes_are_those_of_torchvision(together: Project, tmp_path: Path) -> No
         assert not together_asked["SCORES"][row, count:].any()
 
 
-def test_nothing_found_and_no_picture(together: Project, tmp_path: Path) -> None:
+def test_nothing_found_and_no_picture(with_detection: Project, tmp_path: Path) -> None:
     Image.new("RGB", (50, 80), "black").save(tmp_path / "black.png")
-    with Client(together.http) as client:
+    with Client(with_detection.http) as client:
         found = client.detect(tmp_path / "black.png")
         assert all(0 <= box.left <= box.right <= 50 for box in found.boxes)
         with pytest.raises(PictureRefused, match="not a readable picture"):
             client.detect(b"no picture at all")
     with pytest.raises(InferenceServerException) as refused:
-        ask_for_boxes(together.http, MODEL, b"no picture at all")
+        ask_for_boxes(with_detection.http, MODEL, b"no picture at all")
     assert refused.value.status() == "400"
 
 
-def test_the_command_prints_and_draws(together: Project, tmp_path: Path) -> None:
+def test_the_command_prints_and_draws(with_detection: Project, tmp_path: Path) -> None:
     photo, out = of_mixed_sizes(tmp_path)[0], tmp_path / "drawn.png"
     words = {"IMG": str(photo), "OUT": str(out)}
-    told = json.loads(together.made("detect", JSON="1", **words).splitlines()[-1])
+    told = json.loads(with_detection.made("detect", JSON="1", **words).splitlines()[-1])
     assert told["source"] == str(photo) and len(told["boxes"]) > 3
     assert Image.open(out).size == Image.open(photo).size
     assert out.read_bytes() != photo.read_bytes()
-    (best,) = json.loads(together.made("detect", JSON="1", TOP="1", **words).splitlines()[-1])[
-        "boxes"
-    ]
+    (best,) = json.loads(
+        with_detection.made("detect", JSON="1", TOP="1", **words).splitlines()[-1]
+    )["boxes"]
     assert best == told["boxes"][0] and "(untrained weights)" in best["label"]
-    table = together.made("detect", TOP="2", IMG=str(photo)).splitlines()
+    table = with_detection.made("detect", TOP="2", IMG=str(photo)).splitlines()
     assert len(table) == 3 and best["label"] in table[1]
-    wrong = together.make("detect", IMG=str(photo), OUT="drawn.doc")
+    wrong = with_detection.make("detect", IMG=str(photo), OUT="drawn.doc")
     assert wrong.returncode and "OUT=drawn.doc does not say what kind of picture" in wrong.stderr
 
 

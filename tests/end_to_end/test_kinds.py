@@ -142,11 +142,12 @@ LIGHT = ("sentiment", "cascade")
 @pytest.mark.long
 @locally
 @pytest.mark.parametrize("name", LIGHT)
-def test_rollouts_lose_no_request(together: Project, name: str) -> None:
-    recipe = recipe_of(together, name)
-    with changed(program(together, PROGRAMS[name])), nobody_waits_in_vain(together, recipe):
-        publish_and_roll_out(together, name)
-        roll_back(together, name)
+def test_rollouts_lose_no_request(name: str, request: pytest.FixtureRequest) -> None:
+    project: Project = request.getfixturevalue(f"with_{name}")
+    recipe = recipe_of(project, name)
+    with changed(program(project, PROGRAMS[name])), nobody_waits_in_vain(project, recipe):
+        publish_and_roll_out(project, name)
+        roll_back(project, name)
 
 
 @pytest.mark.rare

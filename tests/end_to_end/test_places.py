@@ -19,7 +19,7 @@ from tests.project import Project
 ENSEMBLE = "places_ensemble"
 
 
-def test_answers_match_pytorch(together: Project, places: Path, tmp_path: Path) -> None:
+def test_answers_match_pytorch(with_places: Project, places: Path, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     sizes = [(300, 200), (64, 96), (256, 256), (40, 500)]
     arrays = [random.integers(0, 256, (*size, 3)).astype(np.uint8) for size in sizes]
@@ -27,7 +27,7 @@ def test_answers_match_pytorch(together: Project, places: Path, tmp_path: Path) 
     for array, photo in zip(arrays, photos, strict=True):
         Image.fromarray(array).save(photo)
     expected = places_by_pytorch(places, photos)
-    with Client(together.http) as client, ThreadPoolExecutor(8) as pool:
+    with Client(with_places.http) as client, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(client.place, arrays * 4))
     for found, right in zip(answers, expected * 4, strict=True):
         assert len(found) == 5
@@ -35,13 +35,13 @@ def test_answers_match_pytorch(together: Project, places: Path, tmp_path: Path) 
         for label in found:
             assert label.probability == pytest.approx(right[label.index], abs=0.01)
     command = {"IMG": str(tmp_path), "MODEL": "places", "JSON": "1", "TOP": "1"}
-    printed = map(json.loads, together.made("classify", **command).splitlines()[-4:])
+    printed = map(json.loads, with_places.made("classify", **command).splitlines()[-4:])
     labels = [[label["label"] for label in each["labels"]] for each in printed]
     assert labels == [[each[0].label] for each in answers[:4]]
 
 
-def test_what_is_no_picture_is_refused(together: Project) -> None:
-    client = tritonclient.http.InferenceServerClient(together.http)
+def test_what_is_no_picture_is_refused(with_places: Project) -> None:
+    client = tritonclient.http.InferenceServerClient(with_places.http)
     try:
         grey = tritonclient.http.InferInput("INPUT", [1, 32, 32, 1], "FP32")
         grey.set_data_from_numpy(np.zeros((1, 32, 32, 1), np.float32))
@@ -55,11 +55,11 @@ def test_what_is_no_picture_is_refused(together: Project) -> None:
         client.close()
 
 
-def test_it_tells_what_it_was_made_from(together: Project) -> None:
-    assert "torchvision/resnet50, weights resnet50_places365.pth.tar" in together.made(
+def test_it_tells_what_it_was_made_from(with_places: Project) -> None:
+    assert "torchvision/resnet50, weights resnet50_places365.pth.tar" in with_places.made(
         "models", COLUMNS="200"
     )
-    missing = together.make("classify", IMG="noise.jpg", MODEL="places", PLACES="nowhere.tar")
+    missing = with_places.make("classify", IMG="noise.jpg", MODEL="places", PLACES="nowhere.tar")
     assert "places2.csail.mit.edu" in missing.stderr
-    assert not list(together.path.glob("model_repository/*/1/model.onnx"))
-    assert not list(together.path.glob("model_repository/**/labels.txt"))
+    assert not list(with_places.path.glob("model_repository/*/1/model.onnx"))
+    assert not list(with_places.path.glob("model_repository/**/labels.txt"))

@@ -16,14 +16,14 @@ from tests.pipelines import LRASPP, masks_by_torchvision, of_mixed_shapes
 from tests.project import Project
 
 
-def test_pixels_are_of_torchvisions_classes(together: Project, tmp_path: Path) -> None:
+def test_pixels_are_of_torchvisions_classes(with_segmentation: Project, tmp_path: Path) -> None:
     """Of pictures of mixed sizes, at the same time."""
     from scripts.steps import segmenters
     from scripts.steps.fine_tuned import Segmenter
 
     photos = of_mixed_shapes(tmp_path)
     expected = masks_by_torchvision(segmenters.build(Segmenter(LRASPP, "random")), photos)
-    with Client(together.http) as client, ThreadPoolExecutor(4) as pool:
+    with Client(with_segmentation.http) as client, ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(client.segment, photos))
     agreement = of_masks(expected, [each.mask[None] for each in answers])
     assert agreement.top1_equal == len(photos) > 5 and agreement.max_difference < 0.001, agreement
@@ -36,22 +36,22 @@ def test_pixels_are_of_torchvisions_classes(together: Project, tmp_path: Path) -
         }
 
 
-def test_what_is_refused(together: Project, tmp_path: Path) -> None:
+def test_what_is_refused(with_segmentation: Project, tmp_path: Path) -> None:
     Image.new("RGB", (50, 200)).save(tmp_path / "strip.png")
-    with Client(together.http) as client:
+    with Client(with_segmentation.http) as client:
         with pytest.raises(PictureRefused, match="at most 3 times as many as its short one"):
             client.segment(tmp_path / "strip.png")
         with pytest.raises(PictureRefused, match="not a readable picture"):
             client.segment(b"no picture at all")
 
 
-def test_the_command_prints_and_colours(together: Project, tmp_path: Path) -> None:
+def test_the_command_prints_and_colours(with_segmentation: Project, tmp_path: Path) -> None:
     photo, out = of_mixed_shapes(tmp_path)[0], tmp_path / "coloured.png"
     words = {"IMG": str(photo), "OUT": str(out)}
-    told = json.loads(together.made("segment", JSON="1", **words).splitlines()[-1])
+    told = json.loads(with_segmentation.made("segment", JSON="1", **words).splitlines()[-1])
     assert told["source"] == str(photo) and len(told["areas"]) > 1
     assert sum(area["share"] for area in told["areas"]) == pytest.approx(1, abs=1e-4)
     assert Image.open(out).size == Image.open(photo).size
     assert out.read_bytes() != photo.read_bytes()
-    table = together.made("segment", TOP="1", IMG=str(photo)).splitlines()
+    table = with_segmentation.made("segment", TOP="1", IMG=str(photo)).splitlines()
     assert len(table) == 2 and f"{told['areas'][0]['label']}  " in table[1]

@@ -31,8 +31,8 @@ TEXTS = [
 ]
 
 
-def test_the_classifier_knows_most_of_what_it_has_not_seen(together: Project) -> None:
-    version = together.path / "build" / "versions" / "sentiment" / "1"
+def test_the_classifier_knows_most_of_what_it_has_not_seen(with_sentiment: Project) -> None:
+    version = with_sentiment.path / "build" / "versions" / "sentiment" / "1"
     check = json.loads((version / "onnx" / "manifest.json").read_text())["check"]
     assert check["accuracy"] >= 0.85 and check["sentences"] > 600
     assert check["max_difference"] <= 0.01
@@ -66,9 +66,9 @@ def by_pytorch() -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_answers_match_pytorch(together: Project, protocol: Protocol) -> None:
+def test_answers_match_pytorch(with_sentiment: Project, protocol: Protocol) -> None:
     """In whatever company: alone, and in one request with others."""
-    with Client(getattr(together, protocol), protocol) as client:
+    with Client(getattr(with_sentiment, protocol), protocol) as client:
         in_company = client.sentiment(*TEXTS)
         alone = [client.sentiment(text)[0] for text in TEXTS]
     for answers in (in_company, alone):
@@ -77,9 +77,9 @@ def test_answers_match_pytorch(together: Project, protocol: Protocol) -> None:
             assert answer.score == pytest.approx(score, abs=0.01)
 
 
-def test_many_at_once_of_many_lengths(together: Project) -> None:
+def test_many_at_once_of_many_lengths(with_sentiment: Project) -> None:
     asked = [each.text * (1 + n % 7) for n, each in enumerate(sentences.read()[:120])]
-    with Client(together.http) as client, ThreadPoolExecutor(16) as pool:
+    with Client(with_sentiment.http) as client, ThreadPoolExecutor(16) as pool:
         alone = [client.sentiment(text)[0] for text in asked]
         crowded = list(pool.map(lambda text: client.sentiment(text)[0], asked))
     assert [each.label for each in alone] == [each.label for each in crowded]
@@ -87,9 +87,9 @@ def test_many_at_once_of_many_lengths(together: Project) -> None:
     assert max(differences) < 1e-3
 
 
-def test_a_fault_is_its_own_requests_alone(together: Project) -> None:
+def test_a_fault_is_its_own_requests_alone(with_sentiment: Project) -> None:
     def judged(text: str) -> str:
-        with Client(together.grpc, "grpc") as client:
+        with Client(with_sentiment.grpc, "grpc") as client:
             try:
                 return client.sentiment(text)[0].label
             except TextRefused as refusal:
@@ -103,11 +103,11 @@ def test_a_fault_is_its_own_requests_alone(together: Project) -> None:
     assert all("more than the limit" in answer for answer in answers[3::4])
 
 
-def test_bytes_that_are_no_text_are_refused(together: Project) -> None:
+def test_bytes_that_are_no_text_are_refused(with_sentiment: Project) -> None:
     import tritonclient.http
     from tritonclient.utils import InferenceServerException
 
-    client = tritonclient.http.InferenceServerClient(together.http)
+    client = tritonclient.http.InferenceServerClient(with_sentiment.http)
     try:
         tensor = tritonclient.http.InferInput("QUERY", [1, 1], "BYTES")
         tensor.set_data_from_numpy(np.array([[b"\xff\xfe"]], np.object_))
@@ -169,6 +169,6 @@ def test_a_hub_that_is_not_reached_is_named_with_the_way_out(
     assert "SENTIMENT=minilm" in refused.value.remedy
 
 
-def test_it_tells_what_is_asked_in_vain(together: Project) -> None:
-    assert "no text given" in together.make("sentiment").stderr
-    assert "minilm" in together.made("models", COLUMNS="200")
+def test_it_tells_what_is_asked_in_vain(with_sentiment: Project) -> None:
+    assert "no text given" in with_sentiment.make("sentiment").stderr
+    assert "minilm" in with_sentiment.made("models", COLUMNS="200")

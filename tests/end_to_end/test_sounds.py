@@ -38,11 +38,11 @@ def varied() -> list[bytes]:
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_answers_match_pytorch(together: Project, listener: Path, protocol: Protocol) -> None:
+def test_answers_match_pytorch(with_sounds: Project, listener: Path, protocol: Protocol) -> None:
     """Each by itself, at the same time."""
     files = varied()
     expected = sounds_by_pytorch(listener, files)
-    with Client(getattr(together, protocol), protocol) as client, ThreadPoolExecutor(8) as pool:
+    with Client(getattr(with_sounds, protocol), protocol) as client, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda file: client.hear(file, top=len(NAMES)), files))
     for found, known in zip(answers, expected, strict=True):
         likely = {label.index: label.probability for label in found.labels}
@@ -50,12 +50,12 @@ def test_answers_match_pytorch(together: Project, listener: Path, protocol: Prot
         assert np.abs([likely[n] - known[n] for n in range(len(NAMES))]).max() < 0.01
 
 
-def test_several_sounds_in_one_request(together: Project, listener: Path) -> None:
+def test_several_sounds_in_one_request(with_sounds: Project, listener: Path) -> None:
     """Padded to the longest file, and to the longest sound."""
     files = varied()[:6]
     longest = max(map(len, files))
     sent = np.array([list(file.ljust(longest, b"\0")) for file in files], np.uint8)
-    connection = http.client.HTTPConnection(together.http, timeout=60)
+    connection = http.client.HTTPConnection(with_sounds.http, timeout=60)
     answer = ask(connection, "sounds", {"INPUT": sent})["OUTPUT"]
     assert np.abs(answer - sounds_by_pytorch(listener, files)).max() < 0.01
 
@@ -78,30 +78,30 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_usable_sound_is_the_callers_fault(together: Project, name: str) -> None:
+def test_what_is_no_usable_sound_is_the_callers_fault(with_sounds: Project, name: str) -> None:
     file, cause = BAD[name]
-    status, body = post(together, "/classify?model=sounds", file)
+    status, body = post(with_sounds, "/classify?model=sounds", file)
     assert status == 400 and cause in json.loads(body)["error"]["cause"]
     raw = {"Inference_Header_Content_Length": "0"}
-    status, body = post(together, "/v2/models/sounds/infer", file, **raw)
+    status, body = post(with_sounds, "/v2/models/sounds/infer", file, **raw)
     assert status == 400 and cause in json.loads(body)["error"] and "Traceback" not in body
-    with Client(together.http) as client, pytest.raises(SoundRefused, match=cause):
+    with Client(with_sounds.http) as client, pytest.raises(SoundRefused, match=cause):
         client.hear(file)
 
 
-def test_curl_takes_sounds_too(together: Project) -> None:
-    status, body = post(together, "/classify?model=sounds&top=2", BELL.read_bytes())
+def test_curl_takes_sounds_too(with_sounds: Project) -> None:
+    status, body = post(with_sounds, "/classify?model=sounds&top=2", BELL.read_bytes())
     labels = json.loads(body)["labels"]
     assert status == 200 and len(labels) == 2 and labels[0]["label"] == "drawn bell"
 
 
 def test_the_command_answers_what_it_can_and_refuses_the_rest(
-    together: Project, tmp_path: Path
+    with_sounds: Project, tmp_path: Path
 ) -> None:
     drawings.main(["--to", str(tmp_path)])
     (tmp_path / "notes.txt").touch()
     model = {"MODEL": "sounds"}
-    told = together.made("classify", SOUND=str(tmp_path), JSON="1", TOP="2", **model)
+    told = with_sounds.made("classify", SOUND=str(tmp_path), JSON="1", TOP="2", **model)
     answers = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     assert [Path(each["source"]).stem for each in answers] == sorted(NAMES)
     assert {len(each["labels"]) for each in answers} == {2}
@@ -111,7 +111,7 @@ def test_the_command_answers_what_it_can_and_refuses_the_rest(
         (tmp_path / name).write_bytes(file)
     (tmp_path / "empty.wav").touch()
     named = " ".join(str(tmp_path / name) for name in ("bell.wav", *BAD, "empty.wav", "gone.wav"))
-    done = together.make("classify", SOUND=named, **model)
+    done = with_sounds.make("classify", SOUND=named, **model)
     assert done.returncode and "drawn bell" in done.stdout
     refused = error_lines(done.stderr)
     assert len(refused) == len(BAD) + 2
@@ -119,18 +119,18 @@ def test_the_command_answers_what_it_can_and_refuses_the_rest(
         refused, [*(cause for _, cause in BAD.values()), "it is empty", "no such file"], strict=True
     ):
         assert cause in line and "; " in line
-    assert "no sound given" in together.make("classify", **model).stderr
+    assert "no sound given" in with_sounds.make("classify", **model).stderr
 
 
 STEPS = ["Upload", "Decode, bands", "Network", "Softmax", "Answer", "Wire, browser"]
 
 
 def test_the_page_shows_and_plays_a_sound_with_its_labels(
-    together: Project, tmp_path: Path
+    with_sounds: Project, tmp_path: Path
 ) -> None:
     with browser(tmp_path) as tab:
         tab.look()
-        page.opened(tab, together.settings["HTTP_PORT"], "sounds")
+        page.opened(tab, with_sounds.settings["HTTP_PORT"], "sounds")
         tab.drop(BELL)
         page.until_answered(tab)
         assert tab.text("#ask-title") == "What is your sound of?"

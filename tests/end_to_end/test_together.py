@@ -27,7 +27,7 @@ from scripts.recipes import pipelines
 from scripts.steps import engine, gate
 from scripts.steps.workspace import Workspace
 from tests.conftest import everywhere
-from tests.pipelines import OTHERS, ask_each, not_ready, pictures_by_pytorch
+from tests.pipelines import OTHERS, ask_by_command, not_ready, pictures_by_pytorch
 from tests.project import Project, picture
 from tests.wav_files import BELL
 
@@ -51,10 +51,14 @@ def ask(http: str, model: str, file: bytes, *outputs: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ["", *OTHERS])
-def test_each_pipeline_proves_itself(together: Project, name: str, tmp_path: Path) -> None:
+def test_each_pipeline_proves_itself(
+    served: Project, name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """As on the nodes of a swarm, whatever its answers are."""
-    at, recipe = Address.of(together.http), pipelines.named(name).recipe
-    model, made = recipe.ensemble, Workspace(together.path / "build" / "versions" / name / "1")
+    if name:
+        request.getfixturevalue(f"with_{name}")
+    at, recipe = Address.of(served.http), pipelines.named(name).recipe
+    model, made = recipe.ensemble, Workspace(served.path / "build" / "versions" / name / "1")
     questions = recipe.golden(made)
     connection = at.connection(timeout=60)
     answers = [infer.ask(connection, model, each) for each in questions]
@@ -208,8 +212,8 @@ def test_a_restart_brings_all_back(together: Project, compared: Compared) -> Non
         assert "could not be loaded again" not in output
         assert not_ready(together) == {"sentiment_ensemble", *members}
         assert difference() <= 0.05 and difference("cascade") <= 0.05
-        answers = ask_each(together, photos[0])
-        assert answers["pictures"]["labels"][0]["label"] == "coffee mug"
+        answers = {name: ask_by_command(together, name, photos[0]) for name in ("", *OTHERS)}
+        assert answers[""]["labels"][0]["label"] == "coffee mug"
         assert answers["cascade"]["labels"][0]["label"] == "coffee mug"
         assert not_ready(together) == set()
     finally:
