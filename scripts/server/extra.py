@@ -71,11 +71,15 @@ def remembered() -> list[Version]:
 
 
 def lay_out(how: Layout) -> None:
-    """Those whose folders are not in the repository, which is not in a backup."""
+    """Those whose folders are not in the repository, which is not in a backup. A failure does not
+    affect the main pipeline."""
     for version in remembered():
         placed = (live.REPOSITORY / model / str(at) for model, at in version.models.items())
-        if not all(folder.is_dir() for folder in placed):
-            layouts.lay_out(version, how, live.REPOSITORY)
+        try:
+            if not all(folder.is_dir() for folder in placed):
+                layouts.lay_out(version, how, live.REPOSITORY)
+        except UserError as fault:
+            console.note(f"{version.named} is left out: {fault.cause}; {fault.remedy}")
     _remember(_loaded())
 
 
