@@ -41,6 +41,8 @@ def main() -> int:
     reason = unhealthy_reason(stack, known, version.pipeline.ensemble)
     lost = _lost_gpu(known)
     if reason:
+        if stack.in_place:
+            _show_swarm(cast("SwarmStack", stack))
         raise UserError(
             f"{version.serving} does not answer on the {known.flavour} server ({reason})",
             lost or REMEDY,
@@ -53,10 +55,7 @@ def main() -> int:
             f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"
         )
     if stack.in_place:
-        swarm = cast("SwarmStack", stack)
-        console.out.print(_servers(swarm))
-        for problem in swarm.problems():
-            console.note(f"warning: {problem}")
+        _show_swarm(cast("SwarmStack", stack))
     if lost:  # what is open keeps working; nothing more can be opened
         console.note(f"warning: {lost}")
     console.out.print(_models(known))
@@ -81,11 +80,13 @@ def _engine(known: State, version: Version) -> str:
     return f"precision {proved['precision']}: {proved['why']}"
 
 
-def _servers(stack: SwarmStack) -> Table:
+def _show_swarm(stack: SwarmStack) -> None:
     table = Table("on the swarm", "node", "state", "", box=None)
     for task in (*stack.servers(), *stack.tasks(BALANCER)):
         table.add_row(task.name, task.node, task.state, task.error)
-    return table
+    console.out.print(table)
+    for problem in stack.problems():
+        console.note(f"warning: {problem}")
 
 
 def _models(known: State) -> Table:

@@ -146,9 +146,12 @@ class SwarmStack(DockerStack):
     def _require_image(self, image: str) -> None:
         """On each node: where it is missing, the balancer would stop, and none start. A registry's
         is pulled now, while nothing waits for it."""
-        if image == self._image_of(BALANCER):
+        known = {task.node for task in self.tasks(BALANCER) if task.runs}
+        if image != self._image_of(BALANCER):
+            known = set()
+        nodes = {n.id: n.name for n in self.nodes() if n.takes and n.name not in known}
+        if not nodes:
             return
-        nodes = {node.id: node.name for node in self.nodes() if node.takes}
         name = f"{self.project}_look"
         for left in self._manager.services.list(filters={"name": name}):
             left.remove()
