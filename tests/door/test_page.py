@@ -308,3 +308,145 @@ def test_with_keys_the_page_asks_for_one(repository: Path, tmp_path: Path) -> No
         tab.drop(pictures(tmp_path)[0])
         tab.until("document.querySelector('.labels')?.innerText")
         assert tab.run("JSON.stringify(localStorage)") == "{}"
+
+
+# Questions that wait until the test lets them go: held.length of them, and whose they are.
+HOLD = """{ const real = window.fetch; window.held = [];
+    window.fetch = (path, options) => !String(path).startsWith('classify') ? real(path, options)
+      : new Promise((done, failed) => {
+          options.signal?.addEventListener('abort', () => failed(options.signal.reason));
+          held.push({ name: options.body.name, go: () => real(path, options).then(done, failed) });
+        }); }"""
+RELEASE = "held.splice(0).forEach(each => each.go())"
+
+
+def wait_for_held(tab: Tab, count: int) -> list[str]:
+    tab.until(f"held.length === {count}")
+    return list(tab.run("held.map(each => each.name)"))
+
+
+def many(folder: Path, count: int) -> list[Path]:
+    files = [folder / f"{number:03}.jpg" for number in range(count)]
+    for file in files:
+        file.write_bytes(HIGH)
+    return files
+
+
+def test_of_many_pictures_those_on_screen_come_first(tab: Tab, tmp_path: Path) -> None:
+    choose(tab, PIPELINE)
+    tab.run("document.getElementById('beside').value = ''")
+    tab.run(HOLD)
+    tab.drop(*many(tmp_path, 200))
+    assert wait_for_held(tab, 4) == ["000.jpg", "001.jpg", "002.jpg", "003.jpg"]
+    tab.run("document.querySelector('.grid').scrollTo(0, 1e6)")
+    tab.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    tab.run(RELEASE)
+    tab.until("document.querySelector('.far').innerText.startsWith('4 of 200')")
+    assert all(name > "100.jpg" for name in wait_for_held(tab, 4))
+    # It stops within a moment: what is asked ends, and nothing more is.
+    tab.run("[...document.querySelectorAll('.many-head button')][0].click()")
+    assert tab.text(".far") == "4 of 200 · stopped"
+    tab.run(RELEASE)
+    assert tab.run("held.length") == 0 and tab.text(".far") == "4 of 200 · stopped"
+    assert tab.text(".many .facts") == "4 high"
+    assert tab.run("document.documentElement.scrollHeight") < 3000
+
+
+def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) -> None:
+    choose(tab, PIPELINE)
+    tab.run("document.getElementById('beside').value = ''")
+    broken = tmp_path / "=1+1.jpg"
+    broken.write_bytes(b"text")
+    tab.drop(*many(tmp_path, 11), broken)
+    tab.until("document.querySelector('.far').innerText.startsWith('12 of 12')")
+    assert tab.text(".many .facts") == "11 high, 1 refused"
+    assert tab.run("document.querySelector('.many-head button').hidden")
+    saved = {}
+    for number, name in ((1, "csv"), (2, "json")):
+        tab.run(f"""{{ window.saved = null; const make = URL.createObjectURL;
+            URL.createObjectURL = blob => {{ window.saved = blob.text(); return make(blob); }};
+            document.querySelectorAll('.many-head button')[{number}].click();
+            URL.createObjectURL = make; }}""")
+        saved[name] = str(tab.run("saved"))
+    head, *lines = saved["csv"].splitlines()
+    assert head == "file,model,version,label,probability,error"
+    assert "'=1+1.jpg" in saved["csv"] and len(lines) == 11 * 3 + 1
+    answers = json.loads(saved["json"])
+    assert len(answers) == 12 and [each for each in answers if "error" in each]
+    tab.run("document.querySelector('.grid button').click()")
+    tab.until("document.querySelector('#whole[open] .labels')?.innerText")
+    for dark in (False, True):
+        tab.look(dark=dark)
+        assert axe.violations(tab, axe.script()) == []
+    tab.look(width=360, height=700)
+    tab.run("document.getElementById('whole-close').click()")
+    assert tab.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_clear_ends_what_is_asked(tab: Tab, tmp_path: Path) -> None:
+    tab.run(HOLD)
+    tab.drop(*many(tmp_path, 6))
+    wait_for_held(tab, 4)
+    tab.run("document.getElementById('forget').click()")
+    tab.run(RELEASE)
+    tab.drop(pictures(tmp_path)[0])
+    assert wait_for_held(tab, 1) == ["high.jpg"]
+    tab.run(RELEASE)
+    assert tab.run("document.querySelectorAll('.card').length") == 1
+
+
+def test_a_dropped_folder_is_looked_into(tab: Tab, tmp_path: Path) -> None:
+    below = tmp_path / "photos" / "more"
+    below.mkdir(parents=True)
+    pictures(tmp_path / "photos")
+    (below / "deep.jpg").write_bytes(HIGH)
+    tab.drop(tmp_path / "photos")
+    tab.until("document.querySelectorAll('.card').length === 3")
+    names = tab.run(
+        "[...document.querySelectorAll('.seen figcaption')].map(each => each.innerText)"
+    )
+    assert [each.split()[0] for each in names] == ["broken.jpg", "high.jpg", "deep.jpg"]
+
+
+def test_a_busy_server_is_asked_again(tab: Tab, tmp_path: Path) -> None:
+    """Refused as keys.py and limits.py refuse; then let through."""
+    tab.run("""{ const real = window.fetch; window.refusals = 3;
+        window.fetch = (path, options) => String(path).startsWith('classify') && refusals-- > 0
+          ? Promise.resolve(new Response('{"error": "busy"}',
+              { status: refusals ? 429 : 503, headers: { 'retry-after': '0.05' } }))
+          : real(path, options); }""")
+    tab.drop(pictures(tmp_path)[0])
+    tab.until("document.querySelector('.labels')?.innerText")
+    assert tab.run("refusals") < 0
+    tab.run("""{ const real = window.fetch; window.fails = 1;
+        window.fetch = (path, options) => String(path).startsWith('classify') && fails-- > 0
+          ? Promise.reject(new TypeError('gone')) : real(path, options); }""")
+    tab.run("document.getElementById('forget').click()")
+    tab.drop(pictures(tmp_path)[0])
+    tab.until("document.querySelector('.error button')?.innerText")
+    tab.run("document.querySelector('.error button').click()")
+    tab.until("document.querySelector('.labels')?.innerText")
+
+
+def test_what_cannot_be_asked_is_said(tab: Tab, page: Behind, tmp_path: Path) -> None:
+    tab.run("""{ const data = new DataTransfer();
+        data.setData('text/uri-list', 'http://localhost/mug.jpg');
+        document.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true })); }""")
+    tab.until("document.getElementById('note').innerText.includes('save the picture first')")
+    large = tmp_path / "large.jpg"
+    with large.open("wb") as file:
+        file.truncate(71_000_000)
+    tab.drop(large)
+    assert tab.until("document.querySelector('.error b')?.innerText") == (
+        "It has 71 MB, and this server takes 64 MB at once."
+    )
+
+
+def test_the_api_is_told_whole_and_under_its_address(tab: Tab, page: Behind) -> None:
+    tab.open(f"http://localhost:{page.http_port}/docs")
+    tab.until("document.querySelectorAll('details').length > 3")
+    tab.run("document.querySelectorAll('details').forEach(each => each.open = true)")
+    lines = tab.run("[...document.querySelectorAll('details p')].map(each => each.innerText)")
+    assert not [line for line in lines if re.fullmatch(r"\d+:\s*(undefined)?", line)]
+    examples = tab.run("[...document.querySelectorAll('pre')].map(each => each.innerText).join()")
+    assert "localhost:8000" not in examples and f"localhost:{page.http_port}/classify" in examples

@@ -48,7 +48,7 @@ export function answered(place, pipeline, found, question) {
   place.replaceChildren(
     element("h3", {}, titleOf(pipeline)), facts(pipeline),
     ...shown(found, question.file),
-    ...(found.timings ? [waterfall(found)] : [onlyTotal(found)]),
+    ...(found.timings ? [waterfall(found, pipeline.kind)] : [onlyTotal(found)]),
     copies(pipeline, question));
 }
 
@@ -59,12 +59,16 @@ function shown(found, file) {
   return [element("ol", { className: "labels" }, ...found.labels.map(bar))];
 }
 
-export function refused(place, pipeline, fault) {
-  place.replaceChildren(
-    element("h3", {}, titleOf(pipeline)),
-    element("p", { className: "error" },
-      element("b", {}, fault.message.replace(/\.?$/, ".")),
-      element("span", {}, fault.remedy ?? "")));
+export function refused(place, pipeline, fault, again) {
+  const error = element("div", { className: "error" },
+    element("b", {}, fault.message.replace(/\.?$/, ".")),
+    element("span", {}, fault.remedy ?? ""));
+  if (fault.passing) {
+    const retry = element("button", { type: "button" }, "Retry");
+    retry.addEventListener("click", again);
+    error.append(retry);
+  }
+  place.replaceChildren(element("h3", {}, titleOf(pipeline)), error);
 }
 
 export const titleOf = pipeline => `${pipeline.title}, version ${pipeline.version}`;
@@ -80,14 +84,14 @@ function facts(pipeline) {
 }
 
 // Each bar lies where its time did; what is grey before it was spent waiting for that step.
-function waterfall(found) {
+function waterfall(found, kind) {
   const { total_ms: total, spans } = found.timings;
   const whole = Math.max(total, found.browser_ms);
   const rows = [];
   let until = 0;
   for (const span of spans) {
     const waited = Math.max(0, span.start_ms - until);
-    rows.push(row(nameOf(span), span.ms, whole,
+    rows.push(row(nameOf(span, kind), span.ms, whole,
       [["wait", until, waited], ["", span.start_ms, span.ms]],
       span.batch ? `in a batch of ${span.batch}` : ""));
     until = Math.max(until, span.start_ms + span.ms);
@@ -122,13 +126,16 @@ function onlyTotal(found) {
   return element("p", { className: "spans-note" }, `${ms(found.browser_ms)} in all`);
 }
 
-const nameOf = span => STEPS.find(([pattern]) => pattern.test(span.name))?.[1] ?? span.name;
+const nameOf = (span, kind) => kind === "text" && /preprocess/.test(span.name) ? "Tokenise"
+  : STEPS.find(([pattern]) => pattern.test(span.name))?.[1] ?? span.name;
 
 function copies(pipeline, question) {
+  const forms = Object.entries(snippets(pipeline, question));
+  if (!forms.length) return "";
   const made = element("div", { className: "copies" }, "Copy as");
   const status = element("span", { role: "status" });
   const shown = element("pre", { hidden: true, tabIndex: 0 });
-  for (const [name, text] of Object.entries(snippets(pipeline, question))) {
+  for (const [name, text] of forms) {
     const button = element("button", { type: "button" }, name);
     button.addEventListener("click", async () => {
       shown.textContent = text;

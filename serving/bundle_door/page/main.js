@@ -4,11 +4,12 @@ import { askForKey, hasKey, json } from "./server.js";
 import { answerOf, canAsk } from "./questions.js";
 import { answered, card, refused, titleOf, waiting } from "./answers.js";
 import { told } from "./boxes.js";
+import { filesOf } from "./files.js";
+import { MANY, Many } from "./many.js";
+import { enqueue, withdraw } from "./turns.js";
 import * as camera from "./camera.js";
 import { watch } from "./live.js";
 
-// Pictures that are on their way at the same time.
-const AT_ONCE = 4;
 const TITLES = {
   ensemble_python_resnet50: "ImageNet", places_ensemble: "Places",
   cascade: "Cascade", detection: "Detection", segmentation: "Segmentation", sounds: "Sounds", sentiment_ensemble: "Sentiment",
@@ -25,6 +26,7 @@ const CANDIDATE = /_candidate$/;
 const nameOf = model => CANDIDATE.test(model) ? `${nameOf(model.replace(CANDIDATE, ""))} (candidate)` : TITLES[model] ?? model.replace(/_ensemble$/, "").replaceAll("_", " ");
 
 let pipelines = [];
+let limits = { body_bytes: Infinity };
 const chosen = () => pipelines.find(each => each.model === byId("pipeline").value);
 const beside = () => pipelines.find(each => each.model === byId("beside").value);
 
@@ -32,6 +34,7 @@ const beside = () => pipelines.find(each => each.model === byId("beside").value)
 
 async function served() {
   const answer = await json("page/served.json");
+  limits = answer.limits;
   pipelines = answer.pipelines.filter(canAsk).map(each => ({ ...each, title: nameOf(each.of) }));
   const before = [byId("pipeline").value, byId("beside").value];
   byId("pipeline").disabled = !pipelines.length;
@@ -64,7 +67,7 @@ function offerBeside(value = "") {
   const untrained = [now, beside()].filter(each => each?.untrained).map(each => each.title);
   byId("untrained").hidden = !untrained.length;
   byId("untrained").textContent =
-    `Untrained weights: the answers of ${untrained.join(" and ")} mean nothing. It was started with WEIGHTS=random.`;
+    `Untrained weights: the answers of ${untrained.join(" and ")} mean nothing. They were not trained, or on something else.`;
 }
 
 function askWith(medium) {
@@ -86,55 +89,105 @@ function askWith(medium) {
 
 // Questions
 
-const queue = [];
-let running = 0;
+// Of what is asked now; Clear ends it.
+let asking = new AbortController();
 
 function askAll(questions) {
+  if (!questions.length) return;
   document.querySelector("#answers > .empty")?.remove();
   byId("forget").hidden = false;
-  for (const question of questions) {
-    const asked = [chosen(), beside()].filter(Boolean);
-    const { made, columns } = card(question, mediumOf(chosen()) === MEDIA.sounds);
-    const places = asked.map(waiting);
-    columns.append(...places);
-    byId("answers").prepend(made);
-    queue.push(async () => {
-      // One after the other, so that neither slows the other down.
-      for (const [number, pipeline] of asked.entries()) await askOne(places[number], pipeline, question);
-    });
-  }
-  work();
+  say("");
+  const asked = [chosen(), beside()].filter(Boolean);
+  const whole = mediumOf(chosen()) === MEDIA.sounds;
+  if (questions.length >= MANY && questions.every(each => each.file) && !whole) askMany(questions, asked);
+  else byId("answers").prepend(...questions.map(each => askOne(each, asked, whole)));
 }
 
-async function work() {
-  while (running < AT_ONCE && queue.length) {
-    running += 1;
-    queue.shift()().finally(() => { running -= 1; work(); });
-  }
+// A card with what each pipeline says.
+function askOne(question, asked, whole = false) {
+  const { made, columns } = card(question, whole);
+  const places = asked.map(waiting);
+  columns.append(...places);
+  const { signal } = asking;
+  enqueue(made, async () => {
+    // One after the other, so that neither slows the other down.
+    for (const [number, pipeline] of asked.entries())
+      if (!signal.aborted) await showAnswer(places[number], pipeline, { ...question, signal });
+  });
+  return made;
 }
 
-async function askOne(place, pipeline, question) {
+async function showAnswer(place, pipeline, question) {
   const called = question.file?.name ?? question.name ?? "the text";
   try {
-    const found = await answerOf(pipeline, question);
+    const found = await answerOf(pipeline, question, limits.body_bytes);
     answered(place, pipeline, found, question);
     const said = found.table ? `${found.table.rows.length} answers` : told(found.boxes ?? found.areas ?? found.labels.slice(0, 1));
     byId("spoken").textContent = `${called}: ${said}`;
   } catch (fault) {
-    refused(place, pipeline, fault);
+    if (fault.name === "AbortError") return;
+    refused(place, pipeline, fault, () => {
+      place.replaceChildren(...waiting(pipeline).children);
+      showAnswer(place, pipeline, question);
+    });
     byId("spoken").textContent = `${called}: ${fault.message}`;
   }
 }
 
+function askMany(questions, asked) {
+  const stopped = new AbortController();
+  asking.signal.addEventListener("abort", () => stop(), { once: true });
+  const many = new Many(questions, asked, stop);
+  const places = many.tiles.map(each => each.made);
+  function stop() {
+    withdraw(places);
+    stopped.abort();
+  }
+  byId("answers").prepend(many.made);
+  for (const tile of many.tiles)
+    enqueue(tile.made, async () => {
+      for (const pipeline of asked) {
+        const question = { ...tile.question, signal: stopped.signal };
+        const result = await answerOf(pipeline, question, limits.body_bytes).then(found => ({ found }), fault => ({ fault }));
+        if (result.fault?.name === "AbortError") return;
+        many.add(tile, pipeline, result, () => showWhole(tile.question, asked));
+      }
+    });
+}
+
+// One of many, as a card over the page.
+function showWhole(question, asked) {
+  byId("whole-card").replaceChildren(askOne(question, asked));
+  byId("whole").showModal();
+}
+
+function say(text) {
+  byId("note").textContent = text;
+}
+
 async function given(files) {
   if (chosen()?.kind === "rows")
-    askAll(await Promise.all([...files].map(async file => ({ text: await file.text(), name: file.name }))));
-  else if (chosen() && chosen().kind !== "text") askAll([...files].map(file => ({ file })));
+    askAll(await Promise.all(files.map(async file => ({ text: await file.text(), name: file.name }))));
+  else if (chosen()?.kind === "text") say(`${chosen().title} takes a text. For files, choose another pipeline.`);
+  else if (chosen()) askAll(files.map(file => ({ file })));
+}
+
+async function dropped(transfer) {
+  const address = transfer.getData("text/uri-list") || (/^https?:/.test(transfer.getData("text/plain")) && transfer.getData("text/plain"));
+  let files;
+  try {
+    files = await filesOf(transfer);
+  } catch {
+    return say("The folder cannot be read.");
+  }
+  if (files.length) return given(files);
+  if (address) return say("The server fetches nothing from other places: save the picture first, and drop the file.");
+  if (transfer.items.length) say("There is no file in it.");
 }
 
 byId("choose").addEventListener("click", () => byId("file").click());
 byId("file").addEventListener("change", event => {
-  given(event.target.files);
+  given([...event.target.files]);
   event.target.value = "";
 });
 byId("text").addEventListener("submit", event => {
@@ -142,12 +195,19 @@ byId("text").addEventListener("submit", event => {
   const text = byId("words").value.trim();
   if (text) askAll([chosen().kind === "rows" ? { text, name: "the rows" } : { text }]);
 });
+byId("words").addEventListener("keydown", event => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("text").requestSubmit();
+});
 byId("forget").addEventListener("click", () => {
+  asking.abort();
+  asking = new AbortController();
+  withdraw([...document.querySelectorAll("#answers > *")]);
   for (const seen of document.querySelectorAll("#answers :is(img, audio)")) URL.revokeObjectURL(seen.src);
   byId("answers").replaceChildren(element("p", { className: "empty" }, "Nothing asked yet."));
   byId("forget").hidden = true;
 });
-byId("pipeline").addEventListener("change", () => offerBeside());
+byId("whole-close").addEventListener("click", () => byId("whole").close());
+byId("pipeline").addEventListener("change", () => { say(""); offerBeside(); });
 byId("beside").addEventListener("change", () => offerBeside(byId("beside").value));
 byId("key-change").addEventListener("click", () => askForKey());
 
@@ -162,10 +222,10 @@ for (const name of ["dragleave", "dragend"])
 document.addEventListener("drop", event => {
   event.preventDefault();
   byId("files").classList.remove("over");
-  if (event.dataTransfer.files.length) given(event.dataTransfer.files);
+  dropped(event.dataTransfer);
 });
 document.addEventListener("paste", event => {
-  if (event.clipboardData.files.length) given(event.clipboardData.files);
+  if (!event.target.closest("textarea, input")) dropped(event.clipboardData);
 });
 
 // From the start on

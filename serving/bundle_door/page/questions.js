@@ -1,11 +1,14 @@
 // One question to one pipeline, and its answer in one form: {labels, boxes, areas or table, timings, browser_ms}.
 import { ask, json, refusalOf } from "./server.js";
+import { requireReadable } from "./files.js";
 import { numbers } from "./rows.js";
 
 // Longer than any network here looks at; a larger one would only be sent and shrunk.
 const MOST_PIXELS = 640;
 
-export async function answerOf(pipeline, question) {
+// `question` may have a signal that ends it.
+export async function answerOf(pipeline, question, most) {
+  if (question.file) await requireReadable(question.file, most);
   const began = performance.now();
   const found = await KINDS[pipeline.kind](pipeline, question);
   return { ...found, browser_ms: performance.now() - began };
@@ -18,30 +21,34 @@ const KINDS = {
   pictures: classified,
   sounds: classified,
 
-  async text(pipeline, { text }) {
-    const found = await post("sentiment?timings=1", text);
+  async text(pipeline, { text, signal }) {
+    const found = await post("sentiment?timings=1", text, signal);
     return { ...found, labels: [{ label: found.label, probability: found.score }] };
   },
 
-  async rows(pipeline, { text }) {
-    const { input: [input], output: [output], parameters } = await json(`v2/models/${pipeline.model}/config`);
+  async rows(pipeline, { text, signal }) {
+    const { input: [input], output: [output], parameters, max_batch_size: most } = await json(`v2/models/${pipeline.model}/config`);
     const [width, values] = [input, output].map(each => Number(each.dims[0]));
     const rows = numbers(text, JSON.parse(parameters.columns.string_value), width);
     const classes = output.label_filename ? { outputs: [{ name: output.name, parameters: { classification: values } }] } : {};
-    const sent = Float32Array.from(rows.flat());
-    const [{ data }] = await infer(pipeline, "FP32", [rows.length, width], sent, sent.byteLength, classes);
-    const answers = rows.map((_, at) => data.slice(values * at, values * (at + 1)));
+    const answers = [];
+    for (let from = 0; from < rows.length; from += most) { // as many as the model takes at once
+      const part = rows.slice(from, from + most);
+      const sent = Float32Array.from(part.flat());
+      const [{ data }] = await infer(pipeline, "FP32", [part.length, width], sent, sent.byteLength, signal, classes);
+      answers.push(...part.map((_, at) => data.slice(values * at, values * (at + 1))));
+    }
     return { table: output.label_filename ? named(answers) : unnamed(answers, values) };
   },
 
-  async pixels(pipeline, { file }) {
+  async pixels(pipeline, { file, signal }) {
     const { width, height, values } = await pixelsOf(file);
-    const [found] = await infer(pipeline, "FP32", [1, height, width, 3], values, values.byteLength);
+    const [found] = await infer(pipeline, "FP32", [1, height, width, 3], values, values.byteLength, signal);
     return { labels: found.data.map(label) };
   },
 
-  async boxes(pipeline, { file }) {
-    const found = await infer(pipeline, "UINT8", [1, file.size], file, file.size);
+  async boxes(pipeline, { file, signal }) {
+    const found = await infer(pipeline, "UINT8", [1, file.size], file, file.size, signal);
     const [corners, labels, scores] = ["BOXES", "LABELS", "SCORES"].map(
       name => found.find(output => output.name === name).data);
     return { boxes: labels.map((label, number) => {
@@ -50,8 +57,8 @@ const KINDS = {
     }) };
   },
 
-  async masks(pipeline, { file }) {
-    const found = await infer(pipeline, "UINT8", [1, file.size], file, file.size);
+  async masks(pipeline, { file, signal }) {
+    const found = await infer(pipeline, "UINT8", [1, file.size], file, file.size, signal);
     const [mask, labels, shares] = ["MASK", "LABELS", "SHARES"].map(
       name => found.find(output => output.name === name));
     const areas = labels.data.map((label, index) => ({ label, index, probability: shares.data[index] }));
@@ -63,9 +70,9 @@ const KINDS = {
   },
 };
 
-async function classified(pipeline, { file }) {
+async function classified(pipeline, { file, signal }) {
   const query = new URLSearchParams({ top: 5, timings: 1, model: pipeline.model });
-  return post(`classify?${query}`, file);
+  return post(`classify?${query}`, file, signal);
 }
 
 function named(answers) {
@@ -83,18 +90,18 @@ const unnamed = (answers, values) => ({
   rows: answers.map(each => each.map(value => Number(value.toPrecision(6)).toString())),
 });
 
-async function infer(pipeline, datatype, shape, values, size, more = {}) {
+async function infer(pipeline, datatype, shape, values, size, signal, more = {}) {
   const head = new TextEncoder().encode(JSON.stringify({
     inputs: [{ name: pipeline.input, shape, datatype, parameters: { binary_data_size: size } }],
     ...more,
   }));
-  const found = await post(`v2/models/${pipeline.model}/infer`, new Blob([head, values]),
+  const found = await post(`v2/models/${pipeline.model}/infer`, new Blob([head, values]), signal,
     { "inference-header-content-length": String(head.length) });
   return found.outputs;
 }
 
-async function post(path, body, headers = {}) {
-  const answer = await ask(path, { method: "POST", body, headers });
+async function post(path, body, signal, headers = {}) {
+  const answer = await ask(path, { method: "POST", body, headers, signal });
   if (!answer.ok) throw await refusalOf(answer);
   return answer.json();
 }

@@ -4,10 +4,31 @@ import { byId } from "./elements.js";
 const KEY = "bundle-api-key";
 
 export class Refusal extends Error {
-  constructor(cause, remedy) {
+  // `passing`: to ask again may help.
+  constructor(cause, remedy, passing = false) {
     super(cause);
     this.remedy = remedy;
+    this.passing = passing;
   }
+}
+
+// A key's rate, or a busy server: asked again when the server says so.
+const MOST_TRIES = 20;
+
+async function patient(path, options) {
+  for (let tries = 1; ; tries++) {
+    const answer = await fetch(path, options);
+    const after = Number(answer.headers.get("retry-after"));
+    if (![429, 503].includes(answer.status) || !after || tries === MOST_TRIES || options.quiet) return answer;
+    await pause(after * 1000, options.signal);
+  }
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((done, failed) => {
+    const timer = setTimeout(done, milliseconds);
+    signal?.addEventListener("abort", () => { clearTimeout(timer); failed(signal.reason); }, { once: true });
+  });
 }
 
 export async function ask(path, options = {}) {
@@ -16,9 +37,10 @@ export async function ask(path, options = {}) {
     const headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
     let answer;
     try {
-      answer = await fetch(path, { ...options, headers });
-    } catch {
-      throw new Refusal("The server does not answer", "Is it running? Start it: make up");
+      answer = await patient(path, { ...options, headers });
+    } catch (fault) {
+      if (fault.name === "AbortError") throw fault;
+      throw new Refusal("The server does not answer", "Is it running? Start it: make up", true);
     }
     if (answer.status !== 401) return answer;
     if (options.quiet) throw new Refusal("The server asks for an API key", "");
@@ -37,10 +59,11 @@ export async function refusalOf(answer) {
   try {
     ({ error } = await answer.json());
   } catch { /* a proxy's page, or nothing */ }
-  if (error?.cause) return new Refusal(sentence(error.cause), sentence(error.remedy));
+  const passing = [429, 503, 504].includes(answer.status);
+  if (error?.cause) return new Refusal(sentence(error.cause), sentence(error.remedy), passing);
   const message = typeof error === "string" ? sentence(error.split("; ")[0]) : "";
   const [cause, remedy] = BY_STATUS[answer.status] ?? [message || `The server says ${answer.status}`, "make logs shows why."];
-  return new Refusal(cause, remedy);
+  return new Refusal(cause, remedy, passing);
 }
 
 const BY_STATUS = {
