@@ -14,7 +14,7 @@ $(foreach name,IMG IN OUT SOUND TEXT INPUTS VIDEO,$(eval override export $(name)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help version demo doctor up classify ask add-model add-callable remove-model detect segment watch sentiment \
+.PHONY: help version can-measure demo doctor up classify ask add-model add-callable remove-model detect segment watch sentiment \
 	similar index bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
 	down upgrade audit images pack backup restore prune clean check test test-all test-rare pins lint prove
@@ -25,6 +25,8 @@ LAYER := .venv/layers
 $(LAYER)/%: $(wildcard requirements/*.txt requirements/locked/*.txt)
 	@env --block-signal=INT python3 -m scripts.bootstrap $*
 APART := $(LAYER)/perf_analyzer $(LAYER)/minilm
+# Whether this machine can measure is asked before the minutes that these take.
+MEASURES := $(if $(wildcard $(LAYER)/perf_analyzer),,can-measure) $(LAYER)/bench $(LAYER)/perf_analyzer
 
 ##@ First steps
 
@@ -112,7 +114,10 @@ history: $(LAYER)/tools ##+ Show which version was live when
 
 ##@ Measure
 
-bench: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Measure the speed and write a report (QUICK=1, MODEL=, IMAGES=, COMPARE=)
+can-measure: $(LAYER)/tools
+	$(RUN) can_measure
+
+bench: $(LAYER)/tools $(MEASURES) ## Measure the speed and write a report (QUICK=1, MODEL=, IMAGES=, COMPARE=)
 	$(RUN) bench
 
 rivals: $(LAYER)/tools $(LAYER)/rivals ##+ Compare with the pipeline in Triton's examples and other servers (QUICK=1, MINUTES=5, IMAGES=, ONLY=, DRAFT=1)
@@ -121,7 +126,7 @@ rivals: $(LAYER)/tools $(LAYER)/rivals ##+ Compare with the pipeline in Triton's
 torture: $(LAYER)/tools ##+ Break a separate server in every known way and check that it recovers (QUICK=1)
 	$(PYTHON_M) benchmark.torture
 
-tune: $(LAYER)/tools $(LAYER)/bench $(LAYER)/perf_analyzer ## Find the best settings for this machine (LATENCY_MS=50, IMAGES=, MINUTES=5)
+tune: $(LAYER)/tools $(MEASURES) ## Find the best settings for this machine (LATENCY_MS=50, IMAGES=, MINUTES=5)
 	$(RUN) tune
 
 prove: $(LAYER)/tools $(LAYER)/bench ##+ On a GPU: run everything and write a report to attach to an issue

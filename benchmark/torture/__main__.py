@@ -29,6 +29,7 @@ from scripts.base.errors import UserError, guarded
 from scripts.base.paths import ROOT
 from scripts.repository import live
 from scripts.settings import arguments
+from scripts.settings.known import require_known
 
 LOG = ROOT / "build" / "run" / "torture.log"
 SHORTER = 0.1
@@ -57,6 +58,7 @@ class Row:
 
 
 def main() -> int:
+    require_known()
     if not (live.REPOSITORY / PIPELINE).is_dir():
         raise UserError("there is no version to serve", "make one: make up")
     bootstrap.ensure("serve")

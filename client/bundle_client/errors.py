@@ -57,8 +57,12 @@ class KeyRefused(ClientError):
     """The server wants an API key, and this one is not valid."""
 
 
+class NotInstalled(ClientError):
+    """A package is missing, which an extra of this one brings."""
+
+
 # The other pictures of a run would meet the same.
-CONCERNS_ALL = (ModelUnavailable, ServerUnreachable, KeyRefused)
+CONCERNS_ALL = (ModelUnavailable, ServerUnreachable, KeyRefused, NotInstalled)
 
 
 def too_large(max_bytes: int) -> SourceError:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from .arrays import question as arrays_question
+from .errors import NotInstalled
 from .faults import unreachable
 from .plain_http import PlainHttp
 from .server import Protocol, Server
@@ -29,7 +30,14 @@ GRPC_OPTIONS = [
 
 def load(protocol: Protocol) -> ModuleType:
     """The half of tritonclient in use; either takes 0.2 s to import."""
-    return import_module(f"tritonclient.{protocol}")
+    try:
+        return import_module(f"tritonclient.{protocol}")
+    except ModuleNotFoundError as fault:
+        what = "gRPC" if protocol == "grpc" else "more than synchronous classify over HTTP"
+        raise NotInstalled(
+            f"{what} needs {fault.name}, which is not installed",
+            f"pip install './client[{protocol}]'",
+        ) from None
 
 
 def knock(server: Server) -> None:

@@ -48,8 +48,6 @@ from scripts.recipes import pipelines
 from scripts.server.running import running
 from scripts.server.served import described, served_version
 from scripts.settings import arguments
-from scripts.settings.settings import Settings
-from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 REPORTS = ROOT / "build" / "bench"
@@ -67,8 +65,7 @@ def main() -> int:
     pipeline = pipelines.asked()
     if options.textbook and not pipeline.first:
         raise UserError("the textbook pipeline exists only for the main pipeline", "omit MODEL")
-    known = state.load()
-    perf_analyzer.require(known.flavour if known else flavour.choose(Settings.load())[0])
+    perf_analyzer.require_here()
     server = running(pipeline)
     divided = pipeline.recipe.divided
     asked = division.measured(server, pipeline) if divided else subject.of(server, pipeline)

@@ -25,7 +25,8 @@ from scripts.base.errors import UserError
 from scripts.base.paths import REQUIREMENTS, VENV
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration
-from scripts.stacks import admin_key, client_side
+from scripts.settings.settings import Settings
+from scripts.stacks import admin_key, client_side, flavour, state
 from scripts.stacks.client_side import Sdk, Side
 from scripts.stacks.state import State
 
@@ -188,11 +189,17 @@ def _installed() -> list[str]:
     return ["env", f"LD_LIBRARY_PATH={cuda_runtime}", *HIDING, str(BINARY)]
 
 
-def require(flavour: str) -> None:
+def require(name: str) -> None:
     """Checked before anything slow starts; the gpu flavour's image has everything."""
-    if flavour != "gpu":
+    if name != "gpu":
         require_processor()
         require_libb64()
+
+
+def require_here() -> None:
+    """For the server that runs, or would be started."""
+    known = state.load()
+    require(known.flavour if known else flavour.choose(Settings.load())[0])
 
 
 def require_processor() -> None:

@@ -28,7 +28,10 @@ def require_a_name(name: str) -> None:
 
 def require_unused(name: str) -> None:
     if name in pipelines.recipes():
-        raise UserError(f"{name} already exists", "choose another NAME")
+        raise UserError(
+            f"{name} already exists",
+            f"for a new version of it, make publish MODEL={name}; or choose another NAME",
+        )
 
 
 def require_new(pipeline: Pipeline) -> None:

@@ -51,7 +51,7 @@ def _require(name: str, known: Collection[str], where: str) -> None:
         return
     import difflib  # only for misspelt names
 
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name.upper(), known, n=1)
     if name in RENAMED:
         remedy = f"it is called {RENAMED[name]} now; make upgrade renames it in .env"
     elif name in arguments.ALL:

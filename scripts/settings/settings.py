@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -475,8 +476,21 @@ def in_dotenv(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     from dotenv import dotenv_values  # slow to import
+    from dotenv.parser import parse_stream
 
-    return {name: value or "" for name, value in dotenv_values(path).items()}
+    try:
+        text = path.read_text()
+    except UnicodeDecodeError:
+        raise UserError(f"{path.name} is not text", "write NAME=value in each line") from None
+    for each in parse_stream(io.StringIO(text)):
+        if each.error or (each.key and each.value is None):
+            wrong = each.original.string
+            line = each.original.line + wrong[: -len(wrong.lstrip())].count("\n")
+            raise UserError(
+                f"{path.name}, line {line}: {wrong.strip()} is no setting",
+                "write NAME=value, or # before a comment",
+            )
+    return {name: value or "" for name, value in dotenv_values(stream=io.StringIO(text)).items()}
 
 
 def _refuse_a_shared_port(ports: Mapping[str, int]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
 from scripts.base.findings import FAILURE, OK, room
+from scripts.commands import doctor
 
 MORE_THAN_ANYONE_HAS_GB = 10**9
 
@@ -13,3 +17,18 @@ def test_room_is_only_wanted_for_what_is_not_made_yet(tmp_path: Path) -> None:
     asked = [room("disk", tmp_path, MORE_THAN_ANYONE_HAS_GB, made) for made in (True, False)]
     assert [found.verdict for found in asked] == [OK, FAILURE]
     assert str(tmp_path) in asked[1].detail and "make room" in asked[1].fix
+
+
+def test_the_disk_of_what_is_built_may_be_another(tmp_path: Path) -> None:
+    (one,) = doctor._disks(tmp_path, tmp_path / "build")
+    assert one.what == "disk" and str(tmp_path) in one.detail
+    checkout, build = doctor._disks(tmp_path, Path("/dev/shm"))
+    assert (checkout.what, build.what) == ("disk", "build's disk") and "/dev/shm" in build.detail
+
+
+def test_a_checkout_that_cannot_be_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root is refused nothing else
+    first, *_ = doctor._disks(tmp_path, tmp_path / "build")
+    assert (first.what, first.verdict) == ("checkout", FAILURE) and str(tmp_path) in first.detail

@@ -111,6 +111,8 @@ def test_arguments_have_types_too(given: dict[str, str], wanted: str) -> None:
     [
         ("ACRH", "", ("unknown setting ACRH", "did you mean ARCH?")),
         ("IMGS", "", ("unknown setting IMGS", "did you mean IMG?")),
+        ("img", "", ("unknown setting img", "did you mean IMG?")),
+        ("http_prot", "", ("unknown setting http_prot", "did you mean HTTP_PORT?")),
         (
             "",
             "MOST_P99=3",
@@ -133,6 +135,26 @@ def test_what_is_no_setting_is_refused(
         require_known([typed] if typed else [], dotenv)
     assert (refused.value.cause, refused.value.remedy) == message
     assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "wrong"),
+    [
+        ("ARCH=resnet18\n\n# more\nHTTP_PORT 8100\n", 4, "HTTP_PORT 8100"),
+        ("HTTP_PORT\nARCH=resnet18\n", 1, "HTTP_PORT"),
+        ("ARCH=resnet18\nexport HTTP_PORT\n", 2, "export HTTP_PORT"),
+        ("ARCH=resnet18\nWEIGHTS='a\n", 2, "WEIGHTS='a"),
+    ],
+)
+def test_a_line_that_sets_nothing_is_refused(
+    tmp_path: Path, text: str, line: int, wrong: str
+) -> None:
+    dotenv = tmp_path / ".env"
+    dotenv.write_text(text)
+    with pytest.raises(UserError) as refused:
+        require_known([], dotenv)
+    assert refused.value.cause == f".env, line {line}: {wrong} is no setting"
+    assert "NAME=value" in refused.value.remedy
 
 
 def test_a_typed_value_is_refused_before_the_command_is_imported(tmp_path: Path) -> None:

@@ -1,0 +1,10 @@
+"""Says whether perf_analyzer runs here: make bench asks before it installs anything for it."""
+
+from __future__ import annotations
+
+from scripts.measuring import perf_analyzer
+
+
+def main() -> int:
+    perf_analyzer.require_here()
+    return 0
