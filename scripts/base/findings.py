@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,3 +25,17 @@ def room(what: str, folder: Path, needed_gb: int, made: bool) -> Finding:
     good = free >= (1 if made else needed_gb)
     fix = "" if good else f"make room: a first run takes up to {needed_gb} GB"
     return Finding(what, OK if good else FAILURE, f"{free:.0f} GB free in {folder}", fix)
+
+
+def disks(
+    checkout: Path, build: Path, needed_gb: int, installed: bool, made: bool
+) -> Iterator[Finding]:
+    """Of a checkout, and of the folder of what is built, which may be another disk's."""
+    for folder in (checkout, build):
+        if folder.exists() and not os.access(folder, os.W_OK):
+            fix = "as the user who owns it, in a copy on a disk that can be written to"
+            yield Finding("checkout", FAILURE, f"{folder} cannot be written to", fix)
+    apart = build.exists() and build.stat().st_dev != checkout.stat().st_dev
+    yield room("disk", checkout, needed_gb, installed and (made or apart))
+    if apart:
+        yield room("build's disk", build, 1, made)

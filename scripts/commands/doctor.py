@@ -20,7 +20,7 @@ from bundle_serving.start_server import StartError, libpython_folder
 from scripts import bootstrap
 from scripts.base import console, ports
 from scripts.base.errors import UserError
-from scripts.base.findings import FAILURE, OK, WARNING, Finding, room
+from scripts.base.findings import FAILURE, OK, WARNING, Finding, disks, room
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.repository import archive
@@ -35,7 +35,7 @@ from scripts.steps import gpus
 # On the project's disk, the environment with all layers takes 1.6 GB and an export 0.3 GB. On
 # Docker's disk, the two CPU images take 2.2 GB; NVIDIA's pytorch, tritonserver and sdk images take
 # tens of gigabytes once unpacked.
-PROJECT_GB, BUILD_GB = 2, 1
+PROJECT_GB = 2
 IMAGES_GB = {"cpu": 3, "gpu": 80}
 MEMORY_GB = 3
 
@@ -65,7 +65,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _python()
     obstacle = containers.why_not_docker()
     yield from _docker(obstacle, settings)
-    yield from _disks(ROOT, ROOT / "build")
+    yield from disks(ROOT, ROOT / "build", PROJECT_GB, VENV.exists(), archive.HERE.exists())
     if obstacle or settings.flavour == "local":
         yield from _local()
     elif settings.flavour == "gpu" or (not settings.flavour and flavour.has_driver()):
@@ -109,19 +109,6 @@ def _docker(obstacle: str | None, settings: Settings) -> Iterator[Finding]:
     builder = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True)
     if builder.returncode:
         yield Finding("buildx", FAILURE, "no BuildKit plugin", f"see {containers.INSTALL}")
-
-
-def _disks(checkout: Path, build: Path) -> Iterator[Finding]:
-    """The folder of what is built may be another disk's."""
-    for folder in (checkout, build):
-        if folder.exists() and not os.access(folder, os.W_OK):
-            fix = "as the user who owns it, in a copy on a disk that can be written to"
-            yield Finding("checkout", FAILURE, f"{folder} cannot be written to", fix)
-    made = archive.HERE.exists()
-    apart = build.exists() and build.stat().st_dev != checkout.stat().st_dev
-    yield room("disk", checkout, PROJECT_GB, VENV.exists() and (made or apart))
-    if apart:
-        yield room("build's disk", build, BUILD_GB, made)
 
 
 def _local() -> Iterator[Finding]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.base.findings import FAILURE, OK, room
-from scripts.commands import doctor
+from scripts.base.findings import FAILURE, OK, disks, room
 
 MORE_THAN_ANYONE_HAS_GB = 10**9
 
@@ -20,9 +19,9 @@ def test_room_is_only_wanted_for_what_is_not_made_yet(tmp_path: Path) -> None:
 
 
 def test_the_disk_of_what_is_built_may_be_another(tmp_path: Path) -> None:
-    (one,) = doctor._disks(tmp_path, tmp_path / "build")
+    (one,) = disks(tmp_path, tmp_path / "build", 1, True, False)
     assert one.what == "disk" and str(tmp_path) in one.detail
-    checkout, build = doctor._disks(tmp_path, Path("/dev/shm"))
+    checkout, build = disks(tmp_path, Path("/dev/shm"), 1, True, False)
     assert (checkout.what, build.what) == ("disk", "build's disk") and "/dev/shm" in build.detail
 
 
@@ -30,5 +29,5 @@ def test_a_checkout_that_cannot_be_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root is refused nothing else
-    first, *_ = doctor._disks(tmp_path, tmp_path / "build")
+    first, *_ = disks(tmp_path, tmp_path / "build", 1, True, False)
     assert (first.what, first.verdict) == ("checkout", FAILURE) and str(tmp_path) in first.detail
