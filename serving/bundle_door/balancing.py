@@ -114,7 +114,8 @@ def grpc_routes(limits: Limits) -> list[Config]:
     again = {"retry_on": f"{HARMLESS},unavailable"}
     return [
         *(route({"path": path}, "grpc", limits, again) for path in (INFER, *OPEN_METHODS)),
-        route({"path": STREAM}, "grpc", limits, {"retry_on": NOT_BEGUN}, timeout_s=0),
+        # Until its first answer: a server that stops takes no further streams.
+        route({"path": STREAM}, "grpc", limits, {"retry_on": f"{NOT_BEGUN},unavailable"}, 0),
         # A load takes as long as it takes.
         route({"prefix": "/"}, "grpc", limits, {"retry_on": NOT_BEGUN}, timeout_s=0),
     ]

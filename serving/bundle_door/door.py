@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bundle_door import envoy, envoy_lines, envoy_process, http1, own_log, streams
+from bundle_door import envoy, envoy_lines, envoy_process, http1, own_log
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
 from bundle_door.charges import Charges
@@ -43,6 +43,7 @@ from bundle_door.routes import (
 from bundle_door.served import Served
 from bundle_door.service import Service
 from bundle_door.steps import Steps
+from bundle_door.streams import Streams
 from bundle_door.triton import Triton
 from bundle_serving import keeper_notes, own_requests, sockets
 from bundle_serving.exposure import Exposure
@@ -50,7 +51,7 @@ from bundle_serving.exposure import Exposure
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
 # the requests in flight.
 LEAVE_S = 1.0
-DRAIN_S = 20.0
+DRAIN_S, STREAMS_S = 20.0, 18.0
 TIDY_S = 5
 
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
@@ -107,11 +108,9 @@ async def serve(settings: Settings) -> None:
         )
         await stack.enter_async_context(http1.server(service, folder / sockets.HTTP))
         charges = Charges(keys, served) if keys else None
-        handed_on = streams.server(
-            triton.channel, folder / sockets.STREAMS, settings.limits, keys, charges
-        )
-        await handed_on.start()
-        stack.push_async_callback(handed_on.stop, grace=0)
+        streams = Streams(triton.channel, folder / sockets.STREAMS, settings.limits, keys, charges)
+        await streams.start()
+        stack.push_async_callback(streams.close)
         listeners = [log.of_envoy, over_grpc(observed, served)]
         if charges:
             listeners.append(charges.of_line)
@@ -136,7 +135,7 @@ async def serve(settings: Settings) -> None:
         if not stop.is_set():
             stopping.cancel()
             raise DoorError("Envoy exited; its last lines are above")
-        await drained(service, folder)
+        await drained(service, streams, folder)
 
 
 def service_of(
@@ -239,12 +238,14 @@ def of_the_keeper(run_dir: Path) -> bytes:
         return b""
 
 
-async def drained(service: Service, folder: Path) -> None:
-    """Until no request is in flight; new ones are taken meanwhile, but on connections that end."""
+async def drained(service: Service, streams: Streams, folder: Path) -> None:
+    """Until no request is in flight; new ones are taken meanwhile, but on connections that end, and
+    streams no more."""
     await asyncio.sleep(LEAVE_S)
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(DRAIN_S):
             await envoy_process.drain(folder)
+            await streams.drain(STREAMS_S)
             while service.load.requests or await envoy_process.in_flight(folder):
                 await asyncio.sleep(0.05)
 

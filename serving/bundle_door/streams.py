@@ -7,6 +7,7 @@ stream begins.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,13 +25,17 @@ METHOD = "ModelStreamInfer"
 # By which a client wants an error's status, which ends the stream, instead of its text alone.
 WITH_STATUS = "triton_grpc_error"
 
-
+STOPS = "the server is stopping; open the stream again"
 # What a refused message or key ends its stream with.
-CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED}
+CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    503: grpc.StatusCode.UNAVAILABLE,
+}
 
 
 class Admitted:
-    """The messages of a stream, until one or its key is refused."""
+    """The messages of a stream, until one or its key is refused, or the server stops."""
 
     def __init__(
         self,
@@ -38,14 +43,16 @@ class Admitted:
         keys: Keys | None,
         charges: Charges | None,
         authorization: str,
+        stopping: asyncio.Event,
     ) -> None:
         self._messages, self._keys, self._authorization = messages, keys, authorization
         self._charges = charges
+        self._stopping = stopping
         self.refused: Refused | None = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         begins = True
-        async for message in self._messages:
+        async for message in self._until_the_server_stops():
             try:
                 asked.check(message)
                 if self._keys and not begins:
@@ -57,6 +64,22 @@ class Admitted:
                 return
             begins = False
             yield message
+
+    async def _until_the_server_stops(self) -> AsyncIterator[bytes]:
+        stopping = asyncio.create_task(self._stopping.wait())
+        coming = asyncio.create_task(next_of(self._messages))
+        try:
+            while not self._stopping.is_set():
+                await asyncio.wait((coming, stopping), return_when=asyncio.FIRST_COMPLETED)
+                if coming.done():
+                    if (message := coming.result()) is None:
+                        return
+                    coming = asyncio.create_task(next_of(self._messages))
+                    yield message
+            self.refused = Refused(503, STOPS)
+        finally:
+            coming.cancel()
+            stopping.cancel()
 
 
 class WithStatus:
@@ -87,25 +110,74 @@ class WithStatus:
                     yield one.SerializeToString()
 
 
-def server(
-    channel: grpc.aio.Channel,
-    socket: Path,
-    limits: Limits,
-    keys: Keys | None,
-    charges: Charges | None,
-) -> grpc.aio.Server:
+class Streams:
     """A gRPC server on `socket` that forwards streams to `channel`."""
-    plainly, each = channel.stream_stream(SERVICE + METHOD), WithStatus(channel)
 
-    async def passed_on(
-        messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
-    ) -> AsyncIterator[bytes]:
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        socket: Path,
+        limits: Limits,
+        keys: Keys | None,
+        charges: Charges | None,
+    ) -> None:
+        self._plainly = channel.stream_stream(SERVICE + METHOD)
+        self._each = WithStatus(channel)
+        self._keys, self._charges = keys, charges
+        self._stopping = asyncio.Event()
+        self._open: set[asyncio.Task[None]] = set()
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", limits.body_bytes),
+                ("grpc.max_send_message_length", -1),
+            ],
+            maximum_concurrent_rpcs=limits.in_flight,
+        )
+        handlers = {METHOD: grpc.stream_stream_rpc_method_handler(self._answer)}
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE.strip("/"), handlers),)
+        )
+        self._server.add_insecure_port(f"unix:{socket}")
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def close(self) -> None:
+        await self._server.stop(grace=0)
+
+    async def drain(self, grace_s: float) -> None:
+        """Ends all: each once what it has taken is answered, and what is left after `grace_s`."""
+        self._stopping.set()
+        if self._open:
+            await asyncio.wait(self._open, timeout=grace_s)
+        for task in [*self._open]:
+            task.cancel()
+
+    async def _answer(
+        self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
+    ) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._open.add(task)
+        try:
+            await self._pass_on(messages, context)
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise  # the client's
+            await context.abort(grpc.StatusCode.UNAVAILABLE, STOPS)
+        finally:
+            self._open.discard(task)
+
+    async def _pass_on(
+        self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
+    ) -> None:
         sent = dict(context.invocation_metadata() or ())
-        admitted = Admitted(messages, keys, charges, sent.get("authorization", ""))
-        call = each if sent.get(WITH_STATUS) == "true" else plainly
+        authorization = sent.get("authorization", "")
+        admitted = Admitted(messages, self._keys, self._charges, authorization, self._stopping)
+        call = self._each if sent.get(WITH_STATUS) == "true" else self._plainly
         try:
             async for answer in call(aiter(admitted), timeout=context.time_remaining()):
-                yield answer
+                await context.write(answer)
         except grpc.aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
         except Refused as refused:
@@ -113,16 +185,6 @@ def server(
         if admitted.refused:
             await context.abort(CODES[admitted.refused.status], str(admitted.refused))
 
-    made = grpc.aio.server(
-        options=[
-            ("grpc.max_receive_message_length", limits.body_bytes),
-            ("grpc.max_send_message_length", -1),
-        ],
-        maximum_concurrent_rpcs=limits.in_flight,
-    )
-    handlers = {METHOD: grpc.stream_stream_rpc_method_handler(passed_on)}
-    made.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(SERVICE.strip("/"), handlers),)
-    )
-    made.add_insecure_port(f"unix:{socket}")
-    return made
+
+async def next_of(messages: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(messages, None)

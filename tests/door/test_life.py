@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import queue
 import shutil
 import signal
 import socket
@@ -178,6 +179,70 @@ def test_sigterm_lets_requests_finish(
     wait_until(lambda: own.ask("GET", "/v2/health/ready")[0] == 503, "not ready any more", 10)
     gate.open()
     assert [answer.result()[0] for answer in held] == [200] * IN_FLIGHT
+    assert own.door.wait(30) == 0
+
+
+class Conversation:
+    """A stream: what is put in is sent, and read as it is answered."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._asked: queue.Queue[Any] = queue.Queue()
+        self._answers = stub(channel).ModelStreamInfer(iter(self._asked.get, None), timeout=60)
+
+    def ask(self, picture: bytes, **more: str) -> None:
+        self._asked.put(message(picture, **more))
+
+    def answer(self) -> str:
+        answer = next(self._answers)
+        assert not answer.error_message
+        identity: str = answer.infer_response.id
+        return identity
+
+    def assert_ended(self) -> None:
+        """For the client to open another one."""
+        with pytest.raises(grpc.RpcError, match="is stopping; open the stream again") as ended:
+            next(self._answers)
+        assert ended.value.code() == grpc.StatusCode.UNAVAILABLE
+        self._asked.put(None)
+
+
+def message(picture: bytes, **more: str) -> pb.ModelInferRequest:
+    asked = pb.ModelInferRequest(model_name="picture", raw_input_contents=[picture], **more)
+    asked.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(picture)])
+    return asked
+
+
+def test_sigterm_ends_streams_between_their_messages(own: Behind, gate: Gate) -> None:
+    """One that waits for an answer gets it first; one on which nothing happens ends at once, and
+    one that begins now does not begin."""
+    with grpc.insecure_channel(f"localhost:{own.grpc_port}") as channel:
+        idle, busy = (Conversation(channel) for _ in range(2))
+        for conversation in (idle, busy):
+            conversation.ask(JPEG, id="first")
+            assert conversation.answer() == "first"
+        for number in "12":
+            busy.ask(gate.picture(), id=number)
+        wait_until(lambda: pending(own), "one to wait")
+        own.door.send_signal(signal.SIGTERM)
+        idle.assert_ended()
+        late = Conversation(channel)
+        late.ask(JPEG)
+        late.assert_ended()
+        gate.open()
+        assert {busy.answer(), busy.answer()} == {"1", "2"}
+        busy.assert_ended()
+    assert own.door.wait(30) == 0
+
+
+@pytest.mark.long
+def test_sigterm_ends_streams_that_are_not_answered(own: Behind, gate: Gate) -> None:
+    with grpc.insecure_channel(f"localhost:{own.grpc_port}") as channel:
+        kept = Conversation(channel)
+        for _ in range(3):
+            kept.ask(gate.picture())
+        wait_until(lambda: pending(own), "one to wait")
+        own.door.send_signal(signal.SIGTERM)
+        kept.assert_ended()
     assert own.door.wait(30) == 0
 
 
