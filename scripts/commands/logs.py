@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from scripts.base import interrupts
 from scripts.base.errors import UserError
-from scripts.server.log_order import Entry, ordered
+from scripts.server.log_order import REFUSED, Entry, ordered
 from scripts.settings import arguments
 from scripts.stacks import flavour, state
 
@@ -36,10 +36,11 @@ def main() -> int:
     try:
         batches = followed(process) if given.follow else iter([lines(process)])
         since, most = given.since, None if given.since else MOST
+        earlier = [f"{REFUSED}{line}" for line in refused()]
         for batch in batches:
-            for entry in ordered(batch, datetime.now(UTC), since, most):
+            for entry in ordered([*earlier, *batch], datetime.now(UTC), since, most):
                 show(entry)
-            since, most = None, None
+            since, most, earlier = None, None, []
     except KeyboardInterrupt:
         return interrupts.INTERRUPTED
     finally:
@@ -50,6 +51,14 @@ def main() -> int:
 
 def show(entry: Entry) -> None:
     print(entry, flush=True)
+
+
+def refused() -> list[str]:
+    """What the last server said that did not come to serve, or the candidate of a rollout."""
+    try:
+        return state.REFUSED.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def lines(process: subprocess.Popen[str]) -> Iterator[str]:

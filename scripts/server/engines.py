@@ -19,6 +19,7 @@ from scripts.recipes.layout import CPU, GPU, Engine, Layout, precision_of
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import live, model_folders, switches
 from scripts.settings.settings import Settings
+from scripts.stacks import state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.local import run_here
 from scripts.steps import engine, gate, plan, quantise
@@ -231,6 +232,8 @@ def prove_served(
         memory = int(json.loads((CANDIDATE / "seen.json").read_text())["memory"])
         return memory, answers
     finally:
+        if (said := CANDIDATE / gate.LOG).exists():
+            files.write(state.REFUSED, said.read_text(errors="replace"))
         shutil.rmtree(CANDIDATE, ignore_errors=True)
 
 

@@ -19,6 +19,8 @@ TRITON = re.compile(r"([IWEF])(\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d{3})\d* \d+ (.*)")
 # Before each line of a swarm's: NAME_server.2.ID@node    | the line
 # or of those on every node, NAME_balancer.NODE.ID@node    | the line
 OF_A_SWARM = re.compile(r"\S+_(\w+\.\d{1,5}|balancer)(?:\.\w+)+@(\S+) +\| (.*)")
+# Before each line of one that did not come to serve.
+REFUSED = "refused: "
 WIDTH = len("keeper")
 
 
@@ -39,6 +41,9 @@ class Entry:
 
 def entry(line: str, now: datetime) -> Entry | None:
     """None for a line that has no time."""
+    if line.startswith(REFUSED):
+        new = entry(line.removeprefix(REFUSED), now)
+        return new and replace(new, text=f"{REFUSED}{new.text}")
     if found := OF_A_SWARM.fullmatch(line):
         new = entry(found[3], now)
         return new and replace(new, text=f"{found[1]}@{found[2]} {new.text}")

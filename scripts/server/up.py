@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -219,7 +220,8 @@ def _serve(stack: Stack, settings: Settings, version: Version, loads: dict[str, 
         alone = stack.why_alone(known)
         if isinstance(stack, LocalStack) and not alone:
             return _taken_over(stack, settings, version, known, wanted)
-        stack.rehearse()
+        with _laid_out_as_before(stack, known, settings, version.pipeline):
+            stack.rehearse()
         console.note(announced_silence(known, alone))
     if known and not in_place:
         _stop(known)
@@ -242,22 +244,34 @@ def _taken_over(
 ) -> State:
     """The server from before answers until the new one does, and longer if that fails."""
     new = stack.start_beside(known, wanted, [each.pipeline.ensemble for each in extra.remembered()])
-    try:
-        what = "starting the new server beside the one that answers"
-        took = _wait(what, partial(stack.why_unready, new), settings.start_timeout, version)
-    except BaseException:
-        stack.withdraw(new)
-        if seed := serving(version.pipeline):
-            lay_out(seed, layout(known.started_with, engines.of(stack)), live.REPOSITORY)
-            live.leave_only(seed)
-            Shared(settings, version.pipeline).push_live()
-        raise
+    with _laid_out_as_before(stack, known, settings, version.pipeline):
+        try:
+            what = "starting the new server beside the one that answers"
+            took = _wait(what, partial(stack.why_unready, new), settings.start_timeout, version)
+        except BaseException:
+            stack.withdraw(new)
+            raise
     new = replace(new, took=took)
     console.note("the new server answers; the one from before ends its requests")
     with interrupts.deferred("the server from before has ended"):
         stack.take_over(known, new)
     console.note(f"up: {described(new, version)}")
     return new
+
+
+@contextmanager
+def _laid_out_as_before(
+    stack: Stack, known: State, settings: Settings, pipeline: Pipeline
+) -> Iterator[None]:
+    """If the new server fails: the one from before may load its models again."""
+    try:
+        yield
+    except BaseException:
+        if seed := serving(pipeline):
+            lay_out(seed, layout(known.started_with, engines.of(stack)), live.REPOSITORY)
+            live.leave_only(seed)
+            Shared(settings, pipeline).push_live()
+        raise
 
 
 def announced_silence(known: State, why: str | None) -> str:

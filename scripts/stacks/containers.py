@@ -252,8 +252,11 @@ class DockerStack:
         if self.flavour != "cpu" or self._settings.repository or (needed and needed[0] > free):
             return
         console.note("trying the new server, on ports of its own")
-        with self.temporary(live.REPOSITORY, state.REFUSED):
-            pass
+        try:
+            with self.temporary(live.REPOSITORY, state.REFUSED):
+                pass
+        except UserError as fault:
+            raise UserError(fault.cause, state.SERVES_ON) from None
         state.REFUSED.unlink()
 
     def _write_served(self, wanted: State) -> None:

@@ -187,7 +187,7 @@ class LocalStack:
         if not self.alive(new):
             raise UserError(
                 f"the new server stopped during its start: {first_error(LOG_BESIDE.read_text())}",
-                "the one from before serves on; make logs shows what it said",
+                state.SERVES_ON,
             )
         notes = self.kept(new)
         if not notes.get("ready"):

@@ -20,6 +20,7 @@ PATH = RUN / "state.json"
 FLAVOURS = ("gpu", "cpu", "local", "swarm")
 # What the last server said that did not come to serve.
 REFUSED = RUN / "refused.log"
+SERVES_ON = "the server from before serves on; make logs shows what the new one said"
 
 
 @dataclass(frozen=True)

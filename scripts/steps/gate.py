@@ -50,6 +50,8 @@ DECODING = 0.05
 # a second (github.com/triton-inference-server/server/issues/8882), or over a failing warm-up,
 # sometimes before its cause is in the log. A broken version fails again.
 STARTS = 4
+# What it said, if the candidate is refused.
+LOG = "server.log"
 
 # Names this server's shared memory, and is in the command line of each of its models.
 MARK = f"triton_gate_{os.getpid()}_"
@@ -143,10 +145,15 @@ def served(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
                         cause = f"no answer within {options.limit:.0f} s ({reason})"
                     raise UserError(
                         f"the candidate cannot be served: {cause}",
-                        "the live version keeps serving; fix the cause and publish again",
+                        "the live version keeps serving, and make logs shows what the candidate"
+                        " said; fix the cause and publish again",
                     )
                 time.sleep(0.2)
             yield connection
+        except BaseException:
+            log.seek(0)
+            files.write(options.out / LOG, log.read())
+            raise
         finally:
             _end(server)
             sockets.forget(Path(run))

@@ -437,6 +437,9 @@ def test_a_program_that_must_not_serve(
     another_program(own_program, where, f"        {does}\n{where}")
     number = str(one_more(own_program))
     refused(own_program, cause, own_program.served_version.parent / number, **settings)
+    if where == AT_ITS_START:  # it never came to say anything on the server that runs
+        log = own_program.made("logs")
+        assert ("refused: " in log) and (cause in log or settings)
 
 
 # What is cut off.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.server.log_order import ordered
+from scripts.server.log_order import REFUSED, ordered
 from scripts.settings import arguments
 
 NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
@@ -41,6 +41,11 @@ def test_a_swarm_says_whose_line_it_is() -> None:
     before = "bundle_balancer.1kfpkolubvpqyc0og48ok2fkd.zkctlqrkpmjy@node-1    | "
     (shown,) = ordered([before + LOG[4]], NOW)
     assert shown.text == "balancer@node-1 id=1 status=200"
+
+
+def test_what_did_not_come_to_serve_is_marked() -> None:
+    (shown,) = ordered([f"{REFUSED}{LOG[4]}"], NOW)
+    assert (shown.source, shown.text) == ("door", "refused: id=1 status=200")
 
 
 def test_the_last_ones() -> None:
