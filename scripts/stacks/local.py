@@ -40,6 +40,9 @@ LOG_BESIDE = RUN / "beside.log"
 # Triton alone opens some hundreds of files, and each client one more.
 FILES = 1024
 
+# What starts the keeper, and starts it again.
+GUARD = "bundle_keeper.afresh"
+
 # Of two servers that take over from each other: each has a folder in RUN, the first one RUN itself.
 SIDES = ("", "b")
 
@@ -138,7 +141,7 @@ class LocalStack:
         run = RUN / wanted.side
         run.mkdir(parents=True, exist_ok=True)
         keeper_notes.forget(run)
-        command: list[str | Path] = [PYTHON, "-m", "bundle_keeper.afresh", "--go-on"]
+        command: list[str | Path] = [PYTHON, "-m", GUARD, "--go-on"]
         command += [PYTHON, "-m", "bundle_keeper", "--run-dir", run, *more]
         command += ["--hands-off", lock.hands_off_file()]
         command += ["--shm-prefix", _shm_prefix(wanted.side)]
@@ -276,9 +279,13 @@ def _server(known: State | None) -> psutil.Process | None:
         process = psutil.Process(known.pid)
         earlier = isinstance(known.started, float) and _is_of(known.side, process)
         same = earlier or processes.began(known.pid) == known.started
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        if same and process.status() != psutil.STATUS_ZOMBIE:
+            return process
     except (psutil.Error, OSError):
-        return None
+        pass
+    # The keeper takes its place where it was killed.
+    there = (each for each in psutil.process_iter() if _is_of(known.side, each))
+    return next((each for each in there if GUARD in each.cmdline()), None)
 
 
 def _set_aside() -> None:

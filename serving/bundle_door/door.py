@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import json
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -163,13 +162,13 @@ def service_of(
 
     async def live(request: Request, named: Mapping[str, str]) -> Answer:
         """Triton itself may not answer this while it waits for S3."""
-        noted = readiness(settings.run_dir)
+        noted = keeper_notes.readiness(settings.run_dir)
         return Answer() if noted and noted[0] else await api.live(request, named)
 
     async def ready(request: Request, named: Mapping[str, str]) -> Answer:
         if stopping():
             raise Refused(503, "the server is stopping")
-        noted = readiness(settings.run_dir)
+        noted = keeper_notes.readiness(settings.run_dir)
         if noted is None:
             return await api.ready(request, named)
         is_ready, why = noted
@@ -218,16 +217,6 @@ def keys_of(settings: Settings) -> Keys | None:
 
 def key_metrics(keys: Keys | None) -> bytes:
     return metrics_of(keys.requests).encode() if keys else b""
-
-
-def readiness(run_dir: Path) -> tuple[bool, str] | None:
-    """Whether requests are answered, and why not, as the server's keeper has noted it. None where
-    it has no keeper."""
-    try:
-        noted = json.loads((run_dir / keeper_notes.READINESS).read_text())
-    except FileNotFoundError:
-        return None
-    return noted["ready"], noted["reason"]
 
 
 def of_the_keeper(run_dir: Path) -> bytes:

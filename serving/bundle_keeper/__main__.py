@@ -8,10 +8,12 @@ Unknown options are passed to start_server.
     a process is stopped           it is resumed
     a model lacks a process        it is reloaded while its other processes serve      (watch.py)
     a pipeline does not answer     its models are reloaded, or loaded                  (watch.py)
-    the door has exited            it is restarted
+    the door has exited, or        it is restarted
+      lets nobody in
     the server has exited, or      it is restarted, with all pipelines that it had
       nothing smaller helped
-    that did not help either       this program exits, and its supervisor restarts everything
+    that did not help either       this program exits, and its guard (afresh.py) restarts everything
+    its guard is gone              it goes on as the guard, with a new keeper
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ from typing import NoReturn
 
 import grpc
 
+from bundle_keeper import afresh
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.awake import keep_awake
 from bundle_keeper.children import Child
+from bundle_keeper.front import Front
 from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import BUSY, Triton
 from bundle_keeper.watch import Watch
@@ -46,12 +50,14 @@ from bundle_serving import (
 )
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
-from bundle_serving.processes import Process
+from bundle_serving.processes import Process, children_of
 from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
 
 START_S = 300  # until everything is loaded, and the door listens
 MOST_STARTS = 3  # failed starts of the server
 ASK_DOOR_S, MOST_SILENT = 5, 3
+LOOK_FOR_DOOR_S = 1  # until it listens
+LEAVES_S = 3  # a door that lets nobody in may still be answering somebody
 
 
 class GivenUp(Exception):
@@ -68,9 +74,14 @@ class Keeper:
         self._notes = Notes.resumed(options.run_dir)
         self._hands = Hands(options.hands_off)
         self._pauses = Pauses()
+        self._front = Front(options)
+        self._guard = afresh.guard()
         self._server: Child | None = None
         self._door: Child | None = None
         self._loaded_all = asyncio.Event()
+        self._door_listened = False
+        # Once it is done: why nobody is let in by it.
+        self._door_is_shut: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> int:
         stop = asyncio.Event()
@@ -78,7 +89,13 @@ class Keeper:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         stopping = asyncio.create_task(stop.wait())
         keeping = asyncio.gather(self._keep_door(), self._keep_server(), self._keep_awake())
-        await asyncio.wait((stopping, keeping), return_when=asyncio.FIRST_COMPLETED)
+        alone = asyncio.create_task(self._guard_ended())
+        await asyncio.wait((stopping, keeping, alone), return_when=asyncio.FIRST_COMPLETED)
+        if alone.done() and not stopping.done():
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            await self._take_its_place()
+        alone.cancel()
         code = 0
         if not stopping.done():
             try:
@@ -95,6 +112,21 @@ class Keeper:
         leftovers.remove(self._options.shm_prefix)
         return code
 
+    async def _guard_ended(self) -> None:
+        if self._guard:
+            await Child(os.getppid()).wait()
+        else:
+            await asyncio.Event().wait()
+
+    async def _take_its_place(self) -> NoReturn:
+        """This process goes on as the guard, with server and door as its children, which the next
+        keeper finds. Those that an earlier keeper started are nobody's now."""
+        log("its guard is gone: it begins anew, guarded")
+        for child in (self._door, self._server):
+            if child and child.pid not in children_of(os.getpid()):
+                await child.end(0)
+        os.execv(self._guard[0], self._guard)
+
     async def _keep_door(self) -> NoReturn:
         ports = ("http_port", "grpc_port", "metrics_port")
         named = ("run_dir", "repository", "address", *ports, "admin_key_file")
@@ -105,29 +137,42 @@ class Keeper:
         if self._options.door_last and not was_up:
             await self._loaded_all.wait()
         while True:
-            # A busy machine may take long to start it.
-            patience = MOST_SILENT if self._door else START_S // ASK_DOOR_S
+            self._door_listened = self._door is not None
             self._door = self._door or Child.started("bundle_door", *options)
-            why = await self._door_ends(self._door, patience)
-            await self._door.end(0)  # what is left of it
+            self._door_is_shut = asyncio.get_running_loop().create_future()
+            why = await self._door_ends(self._door)
+            await self._door.end(LEAVES_S if self._door_is_shut.done() else 0)
             if not (was_up or self._notes.times_ready):
                 raise GivenUp(START_FAILED, "the door does not start")
             await self._pauses.before(DOOR)
             self._door = None
             self._notes.restored(DOOR, f"{why}: restarted it")
 
-    async def _door_ends(self, door: Child, patience: int) -> str:
+    async def _door_ends(self, door: Child) -> str:
         """Waits until it exits or hangs, that is, gives no sign of life several times."""
-        silent = 0
-        while silent < patience:
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(door.wait(), ASK_DOOR_S)
-                return "the door had exited"
-            if await self._door_lives():
-                silent, patience = 0, MOST_SILENT
-            else:
-                silent += 1
+        silent, ended = 0, asyncio.ensure_future(door.wait())
+        try:
+            # A busy machine may take long to start it.
+            while silent < (MOST_SILENT if self._door_listened else START_S // LOOK_FOR_DOOR_S):
+                ends = (ended, self._door_is_shut)
+                look_s = ASK_DOOR_S if self._door_listened else LOOK_FOR_DOOR_S
+                await asyncio.wait(ends, timeout=look_s, return_when=asyncio.FIRST_COMPLETED)
+                if ended.done():
+                    return "the door had exited"
+                if self._door_is_shut.done():
+                    return f"the door let nobody in ({self._door_is_shut.result()})"
+                if await self._door_lives():
+                    silent, self._door_listened = 0, True
+                else:
+                    silent += 1
+        finally:
+            ended.cancel()
         return "the door hung"
+
+    def _reopen(self, why: str) -> None:
+        """Not a door that is still starting."""
+        if self._door_listened and not self._door_is_shut.done():
+            self._door_is_shut.set_result(why)
 
     async def _door_lives(self) -> bool:
         folder = sockets.folder(self._options.run_dir)
@@ -138,7 +183,7 @@ class Keeper:
                 await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/ready")
         except (OSError, TimeoutError):
             return False
-        return True
+        return all((folder / name).is_socket() for name in (sockets.STREAMS, sockets.STEPS))
 
     async def _keep_server(self) -> NoReturn:
         why, in_vain = "", 0
@@ -183,7 +228,11 @@ class Keeper:
     async def _watched(self, server: Child) -> str:
         """Returns, with the reason, once it must be restarted."""
         first = self._options.load_model
-        watch = Watch(first, server, self._triton, self._notes, self._hands, self._pauses)
+        watch = Watch(
+            *(first, server, self._triton, self._notes, self._hands, self._pauses, self._front),
+            sockets.folder(self._options.run_dir),
+            self._reopen,
+        )
         # Make's notes outlast the container, and its own what make does not know.
         noted = keeper_notes.beside(self._options.admin_key_file.parent) or []
         names = dict.fromkeys([*noted, *self._notes.extra_pipelines])

@@ -20,12 +20,20 @@ from types import FrameType
 from typing import NoReturn
 
 from bundle_serving.log_lines import log
-from bundle_serving.processes import children_of
+from bundle_serving.processes import children_of, look_at
 
+MODULE = "bundle_keeper.afresh"
 START_FAILED, GIVEN_UP = 3, 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30
 LONG_S = 60  # a program that ran this long did not fail to start
 PR_SET_CHILD_SUBREAPER = 36  # from <sys/prctl.h>
+
+
+def guard() -> list[str]:
+    """The command by which this process is guarded; empty if it is not."""
+    parent = look_at(os.getppid())
+    words = [*parent.arguments[:-1]] if parent else []  # each ends with a zero
+    return words if MODULE in words else []
 
 
 def main(argv: list[str]) -> int:

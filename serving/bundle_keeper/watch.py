@@ -11,15 +11,18 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 import grpc
 
 from bundle_keeper.children import Child
+from bundle_keeper.front import Front, listens
 from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import IN_TRANSIT, Counts, Refusal, Triton
+from bundle_serving import sockets
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.processes import TICKS_A_SECOND, Process, children_of, family, look_at
@@ -28,6 +31,8 @@ FAMILY_S = 1  # between two looks for new processes
 SETTLE_S = 0.25
 
 ASK_EVERY_S, ASK_BESIDE_EVERY_S = 5, 30
+OF_THE_SERVER = sockets.GRPC, sockets.METRICS
+TWICE = 2
 # If nothing was answered for this long and nothing computes, no answer will come.
 QUESTION_S, COMPUTES = 8, 0.05  # of one core
 # The limit, even if something computes:
@@ -47,10 +52,16 @@ class Watch:
         notes: Notes,
         hands: Hands,
         pauses: Pauses,
+        front: Front,
+        folder: Path,
+        reopen: Callable[[str], None],
     ) -> None:
+        """`folder` has the server's sockets; `reopen` restarts the door, which leads to them."""
         self._first = first  # the main pipeline
         self._server, self._triton, self._notes = server, triton, notes
         self._hands, self._pauses = hands, pauses
+        self._front, self._folder, self._reopen = front, folder, reopen
+        self._shut = 0  # how often in a row nobody was let in
         self._gone = asyncio.Event()  # one of the server's processes has exited
         self._ask_now = asyncio.Event()
         self._ask_now.set()
@@ -183,8 +194,28 @@ class Watch:
 
     async def _keep_pipelines(self) -> str:
         while True:
-            if reason := await self._restore_pipelines(await self._ask_when_due()):
+            wrong = await self._ask_when_due()
+            if reason := await self._restore_pipelines(wrong):
                 return reason
+            if self._first not in wrong and (reason := await self._keep_open()):
+                return reason
+
+    async def _keep_open(self) -> str | None:
+        """A pipeline that answers is ready as soon as those outside are answered, too. Restores the
+        way to it; returns a reason if for that the server must be restarted."""
+        lost = [name for name in OF_THE_SERVER if not await listens(self._folder / name)]
+        gone = f"its socket {lost[0]} is gone" if lost else None
+        if not (why := gone or await self._front.closed(self._first)):
+            self._shut = 0
+            self._notes.say(True)
+            return None
+        self._shut += 1
+        if self._shut < TWICE:
+            return None  # it may just be restarted
+        self._notes.say(False, why)
+        if not gone and self._shut > TWICE:  # or another server takes over its ports
+            self._reopen(why)
+        return gone
 
     async def _ask_when_due(self) -> dict[str, str]:
         """Which pipelines have which problem."""
@@ -238,9 +269,7 @@ class Watch:
         twice = self._wrong & wrong.keys()
         self._wrong = set(wrong)
         self._reloaded &= self._wrong
-        if self._first not in wrong:
-            self._notes.say(True)
-        elif self._first in twice:
+        if self._first in twice:
             self._notes.say(False, wrong[self._first])
         if self._notes.lacking:  # that comes first
             return None

@@ -58,7 +58,7 @@ def reason_not_to_trust(at: Address | str, model: str, timeout: float = 5) -> st
         )
         with server.open(about, timeout) as answer:
             config = json.load(answer)
-        with server.open(_question(server, config), timeout) as answer:
+        with server.open(question(server, config), timeout) as answer:
             return _refusal(answer.read(), int(answer.headers.get(LENGTH, 0)))
     except urllib.error.HTTPError as refusal:
         body = refusal.read().decode(errors="replace")
@@ -81,7 +81,7 @@ def own(address: Address, admin_key: Path | None) -> Address:
     return replace(known, api_key=key if exposure.api_keys else "", own_id=own_requests.id_of(key))
 
 
-def _question(server: Address, config: dict[str, Any]) -> urllib.request.Request:
+def question(server: Address, config: dict[str, Any]) -> urllib.request.Request:
     """What a pipeline can answer: the example that its config has, or else by the type of its
     input."""
     headers = COMPUTED | server.uncounted
@@ -94,8 +94,8 @@ def _question(server: Address, config: dict[str, Any]) -> urllib.request.Request
     if datatype in RAW:
         body = PICTURE if asked["name"] == IMAGE else RAW[datatype]
         return urllib.request.Request(to, body, {LENGTH: "0", **headers})
-    question = {"inputs": [BLACK_PIXEL | {"name": asked["name"]}]}
-    return urllib.request.Request(to, json.dumps(question).encode(), headers)
+    tensors = {"inputs": [BLACK_PIXEL | {"name": asked["name"]}]}
+    return urllib.request.Request(to, json.dumps(tensors).encode(), headers)
 
 
 def unpacked(example: str) -> tuple[bytes, int]:

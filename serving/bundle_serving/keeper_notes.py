@@ -37,6 +37,7 @@ class Notes:
     lacking: list[str] = field(default_factory=list)  # models with fewer processes than they need
     _restored: Counter[str] = field(default_factory=Counter)
     _events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
+    _written: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def resumed(cls, folder: Path) -> Notes:
@@ -53,6 +54,7 @@ class Notes:
         """Notes whether requests are answered."""
         self.times_ready += ready
         if (ready, reason) == (self.ready, self.reason) and ready:
+            self._mend()
             return
         self.ready, self.reason = ready, reason
         self._write(READINESS, json.dumps({"ready": ready, "reason": reason}))
@@ -104,11 +106,27 @@ class Notes:
             ]
         return "\n".join(lines) + "\n"
 
+    def _mend(self) -> None:
+        """Somebody else may have written to a file, or removed it."""
+        for name, content in self._written.items():
+            with suppress(OSError):
+                if not _is(self.folder / name, content):
+                    log(f"{name} was damaged: wrote it again")
+                    self._write(name, content)
+
     def _write(self, name: str, content: str) -> None:
+        self._written[name] = content
         draft = self.folder / f".{name}.new"
         with suppress(OSError):  # a full disk is no reason to exit
             draft.write_text(content)
             draft.replace(self.folder / name)
+
+
+def _is(file: Path, content: str) -> bool:
+    try:
+        return file.read_bytes() == content.encode()
+    except FileNotFoundError:
+        return False
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -129,10 +147,25 @@ def beside(folder: Path) -> list[str] | None:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
+    """Empty as well if it is not what a keeper writes."""
     try:
-        return dict(json.loads(text))
-    except (ValueError, TypeError):
+        state = json.loads(text)
+    except ValueError:
         return {}
+    known = {"restored": dict, "events": list, "extra_pipelines": list, "lacking": list}
+    if not isinstance(state, dict):
+        return {}
+    right = all(isinstance(state.get(name, kind()), kind) for name, kind in known.items())
+    return state if right else {}
+
+
+def readiness(folder: Path) -> tuple[bool, str] | None:
+    """Whether requests are answered, and why not. None if no keeper says so."""
+    try:
+        noted = json.loads((folder / READINESS).read_bytes())
+        return noted["ready"] is True, str(noted["reason"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def forget(folder: Path) -> None:

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from bundle_serving import CHECK_HEADER, own_requests
-from bundle_serving.keeper_notes import Notes
+from bundle_serving.keeper_notes import READINESS, Notes
 from bundle_serving.kserve import pb, stub
 from bundle_serving.processes import family
 from tests.door.servers import KEY, MODELS, Behind, behind_the_door
@@ -28,6 +28,7 @@ from tests.project import wait_until
 
 RAW = {"Inference-Header-Content-Length": "0"}
 INFER = "/v2/models/picture/infer"
+LIVE = "/v2/health/live"
 JPEG = b"\xff\xd8picture"
 IN_FLIGHT = 4
 LENGTHS = count(1)
@@ -263,6 +264,11 @@ def test_ready_says_what_the_keeper_wrote(small: Behind) -> None:
     notes.say(False, "pictures are not answered")
     status, _, body = small.ask("GET", "/v2/health/ready")
     assert status == 503 and b"pictures are not answered" in body
+    notes.say(True)
+    assert small.ask("GET", "/v2/health/ready")[0] == 200
+    # Damaged, they say nothing: then Triton does.
+    (small.run_dir / READINESS).write_bytes(b"\xff{")
+    assert small.ask("GET", "/v2/health/ready")[0] == small.ask("GET", LIVE)[0] == 200
     notes.say(True)
     assert small.ask("GET", "/v2/health/ready")[0] == 200
 

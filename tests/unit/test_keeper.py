@@ -128,6 +128,27 @@ def test_the_next_keeper_knows_what_the_last_one_did(tmp_path: Path) -> None:
     assert keeper_notes.parsed(b"") == {}
 
 
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"ready": 1}', b"null"])
+@pytest.mark.parametrize("name", [keeper_notes.READINESS, keeper_notes.STATE])
+def test_damaged_notes_are_read_as_none_and_mended(
+    tmp_path: Path, name: str, damage: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    notes = Notes.resumed(tmp_path)
+    notes.say(True)
+    kept = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(damage)
+    if name == keeper_notes.READINESS:
+        assert keeper_notes.readiness(tmp_path) is None
+    else:
+        assert keeper_notes.read(tmp_path).get("events", []) == []
+        assert Notes.resumed(tmp_path).extra_pipelines == []
+        (tmp_path / name).write_bytes(damage)
+    notes.say(True)  # as at each look
+    assert (tmp_path / name).read_bytes() == kept
+    assert keeper_notes.readiness(tmp_path) == (True, "")
+    assert capfd.readouterr().err.count(f"{name} was damaged: wrote it again") == 1
+
+
 def test_a_models_process_tells_which_it_is() -> None:
     arguments = ("/run/triton_python_backend_stub", "/models/net/2/model.onnx", "region", "1", "1")
     stub = Process(1, "S", 0, (*arguments, "7", "/backends", "336", "net_0_1", "DEFAULT"))
