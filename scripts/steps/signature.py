@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,11 +93,10 @@ def read(path: Path) -> Any:
 
 def whole(path: Path, data: Mapping[str, Path] | None = None) -> Any:
     """The network with what it keeps in other files: beside it, or where `data` says."""
-    import onnx
     from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
     model = read(path)
-    for tensor in _tensors(model, onnx):
+    for tensor in _tensors(model):
         if not uses_external_data(tensor):
             continue
         try:
@@ -126,9 +125,15 @@ def _damaged(path: Path, name: str) -> UserError:
     return UserError(f"{path.name} is damaged: its tensor {name} cannot be read", HOW)
 
 
-def _tensors(model: Any, onnx: Any) -> Sequence[Any]:
-    found: list[Any] = list(onnx.external_data_helper._get_all_tensors(model))
-    return found
+def _tensors(message: Any) -> Iterator[Any]:
+    """Wherever in it: also sparse ones, and those of functions, where ONNX Runtime reads them."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type:
+            for part in value if field.is_repeated else (value,):
+                yield from _tensors(part)
 
 
 def _picture(path: Path, pixels: Any, hints: Hints) -> tuple[bool, int, Size]:

@@ -59,7 +59,7 @@ def test_it_tells_what_it_was_made_from(with_places: Project) -> None:
     assert "torchvision/resnet50, weights resnet50_places365.pth.tar" in with_places.made(
         "models", COLUMNS="200"
     )
-    missing = with_places.make("classify", IMG="noise.jpg", MODEL="places", PLACES="nowhere.tar")
+    missing = with_places.make("up", MODEL="places", PLACES="nowhere.tar")
     assert "places2.csail.mit.edu" in missing.stderr
     assert not list(with_places.path.glob("model_repository/*/1/model.onnx"))
     assert not list(with_places.path.glob("model_repository/**/labels.txt"))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from pydantic import ValidationError
 
@@ -22,6 +23,7 @@ from scripts.recipes.parts import Ensemble
 from scripts.repository import archive
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps.manifest import external_data
+from scripts.steps.signature import whole
 from scripts.storage.bucket import Stored
 from scripts.storage.credentials import Keys
 from scripts.storage.location import parse
@@ -184,3 +186,30 @@ def test_a_pack_has_nothing_from_outside(tmp_path: Path, monkeypatch: pytest.Mon
     (checkout / "notes").symlink_to(tmp_path / "secret")
     with pytest.raises(UserError, match="'notes' leads elsewhere"):
         pack.bundle_files()
+
+
+@pytest.mark.parametrize("where", ["initializer", "attribute", "sparse", "function"])
+def test_wherever_a_network_keeps_weights_elsewhere_they_are_missed(
+    tmp_path: Path, where: str
+) -> None:
+    """Else ONNX Runtime would look for them."""
+    away = onnx.TensorProto(name="w", data_type=1, dims=[4], data_location="EXTERNAL")
+    away.external_data.add(key="location", value="../../secret")
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, [1]) for name in "xy")
+    constant = onnx.helper.make_node("Constant", [], ["c"], value=away)
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    model = onnx.helper.make_model(graph)
+    if where == "initializer":
+        model.graph.initializer.append(away)
+    elif where == "attribute":
+        model.graph.node.append(constant)
+    elif where == "sparse":
+        model.graph.sparse_initializer.add(dims=[8]).values.CopyFrom(away)
+    else:
+        function = model.functions.add(name="f", domain="mine")
+        function.node.append(onnx.helper.make_node("If", ["x"], ["y"]))
+        inner = function.node[0].attribute.add(name="then_branch", type="GRAPH").g
+        inner.initializer.append(away)
+    onnx.save(model, tmp_path / ONNX)
+    with pytest.raises(UserError, match="which is not beside it"):
+        whole(tmp_path / ONNX)
