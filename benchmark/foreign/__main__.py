@@ -23,6 +23,7 @@ import numpy as np
 
 from benchmark.foreign import graphs
 from benchmark.foreign.adopted import Outcome, outcome
+from benchmark.foreign.by_quantiser import EIGHT_BITS
 from benchmark.foreign.case import Boxes, Case, Truth, farthest, pictures
 from bundle_client import Box, Client
 from scripts import bootstrap
@@ -38,7 +39,6 @@ from scripts.stacks.state import State
 
 NAME = "foreign_network"
 PICTURES = 20
-BOUND = 0.01
 TABLE = ROOT / "docs" / "foreign.md"
 Row = tuple[Case, Outcome]
 BEGIN, END = "<!-- table: python -m benchmark.foreign -->\n", "<!-- /table -->\n"
@@ -134,7 +134,7 @@ def make(command: str, **words: str) -> subprocess.CompletedProcess[str]:
 def fair(case: Case, found: Outcome) -> bool:
     if case.refused:
         return case.refused in found.refusal
-    return found.served and found.difference <= BOUND
+    return found.served and found.difference <= case.bound
 
 
 def line(case: Case, found: Outcome) -> str:
@@ -158,8 +158,9 @@ def fates(rows: Sequence[Row]) -> tuple[int, int, int]:
 def summary(rows: Sequence[Row]) -> str:
     right, refused, rest = fates(rows)
     return (
-        f"Of {len(rows)} networks, {right} were served within {BOUND} of their own answers on "
-        f"{PICTURES} pictures, {refused} refused with the reason, and {rest} fared otherwise."
+        f"Of {len(rows)} networks, {right} were served within {Case.bound} of their own answers "
+        f"(in 8 bits {EIGHT_BITS}) on {PICTURES} pictures, {refused} refused with "
+        f"the reason, and {rest} fared otherwise."
     )
 
 

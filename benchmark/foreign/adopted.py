@@ -14,9 +14,11 @@ from benchmark.foreign.case import Array, Boxes, Case, Truth, farthest
 from bundle_serving import detection
 from bundle_serving.detection import Rules
 from bundle_serving.networks import network_in
+from bundle_serving.onnxruntime_engine import beside
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import Transform, to_pixels, to_pixels_and_size
 from bundle_serving.scores import READINGS
+from scripts.base import files as written
 from scripts.base.errors import UserError
 from scripts.recipes.kinds.detection import Detection
 from scripts.recipes.kinds.image import Image
@@ -90,8 +92,8 @@ def adopted(words: dict[str, str], folder: Path) -> tuple[Image, Workspace]:
     assert isinstance(export.spec, Foreign)
     made = Workspace(folder / "made")
     adopt.adopt(export.spec, None, made.onnx)
-    decided = engine.decide(made.onnx, "fp32")
-    assert decided["precision"] == "fp32"
+    decided = engine.decide(made.onnx, words.get("PRECISION", "fp32"))
+    written.write(made.onnx / "engine.json", json.dumps(decided))
     return recipe.as_found(made), made
 
 
@@ -117,7 +119,7 @@ def answers(recipe: Image, made: Workspace, files: list[bytes]) -> Array:
     """Decoded, resized, computed and read as the served models do it, with DECODE=full: to the
     pixel, since random weights make much of a level."""
     transform = Transform(**made.manifest.transform, decode="full")
-    network = Engine(network_in(made.onnx), "fp32", 1)
+    network = beside(network_in(made.onnx), 1)
     pixels = (to_pixels(file, transform)[None] for file in files)
-    scores = [network({"input": each}, ["output"])["output"].copy() for each in pixels]
+    scores = [network.only_output({"input": each}) for each in pixels]
     return READINGS[recipe.reading](np.concatenate(scores).astype(np.float32))

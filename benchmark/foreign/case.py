@@ -28,6 +28,7 @@ class Case:
     options: Mapping[str, str] = field(default_factory=dict)  # {folder} is the folder
     refused: str = ""  # a part of the reason, if it cannot be served
     finds: bool = False  # boxes
+    bound: float = 0.01  # how far from what is right
 
     def words(self, folder: Path) -> dict[str, str]:
         network = {"ONNX": "{folder}/model.onnx"} if "FROM" not in self.options else {}

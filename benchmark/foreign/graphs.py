@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageOps
 
+from benchmark.foreign.by_quantiser import EIGHT_BITS, by_onnxruntime
 from benchmark.foreign.case import (
     Array,
     Case,
@@ -117,7 +118,9 @@ class Wants:
 RAW: dict[str, Any] = {"scale": 1, "mean": 0, "std": 1}
 
 
-def right(folder: Path, feed: Wants, read: Callable[[Array], Array], output: int = 0) -> Truth:
+def right(
+    folder: Path, feed: Callable[[bytes], Array], read: Callable[[Array], Array], output: int = 0
+) -> Truth:
     """What ONNX Runtime says of the file, as its maker reads it."""
     import onnxruntime
 
@@ -593,6 +596,12 @@ def files() -> Iterator[Case]:
     yield cased("weights in another file", ended, save=in_two_files)
     yield cased("8 bits (QDQ, signed)", partial(quantised, True))
     yield cased("8 bits (QDQ, unsigned)", partial(quantised, False))
+    for kind in ("u8s8", "s8s8", "s16s8"):
+        save = partial(by_onnxruntime, kind=kind, feed=Wants())
+        for precision in ("fp32", "auto"):
+            name = f"ONNX Runtime's {kind}, {precision}"
+            case = cased(name, ended, save=save, PRECISION=precision)
+            yield replace(case, bound=EIGHT_BITS)
     ours = {"x": "output", "y": "input", "t0": "bundle/1", "t1": "own/x", "w0": "batch"}
     yield cased("names like ours", partial(renamed, ours))
     yield cased("names like ours, the other way", partial(renamed, {"x": "input", "y": "output"}))

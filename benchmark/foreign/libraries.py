@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
 
+from benchmark.foreign import graphs
+from benchmark.foreign.by_quantiser import EIGHT_BITS, by_onnxruntime
 from benchmark.foreign.case import Array, Case, Truth, opened, pictures, same, sigmoid, softmax
 from scripts.steps.vision import torchvision
 
@@ -126,6 +129,14 @@ def of_torchvision(
     return right(whole, feed, read)
 
 
+def in_eight_bits(arch: str, kind: str, folder: Path) -> Truth:
+    """What is right is what ONNX Runtime says of the file."""
+    path, feed = folder / "model.onnx", usual(**SIZES)
+    of_torchvision(arch, by_tracing, None, softmax, folder)
+    by_onnxruntime(onnx.load(path), path, kind, lambda file: feed(file).numpy())
+    return graphs.right(folder, lambda file: feed(file).numpy(), softmax)
+
+
 def torchvisions() -> Iterator[Case]:
     how = {"PICTURES": "resize: 112"}
     traced, exported = (partial(save, fixed=True) for save in (by_tracing, by_dynamo))
@@ -160,6 +171,10 @@ def torchvisions() -> Iterator[Case]:
         options |= {"TRUST": "1"} if file == "model.pt2" else {}
         make = partial(of_torchvision, "mobilenet_v3_small", save, None, softmax)
         yield Case(f"mobilenet_v3_small ({name})", "torchvision", quietly(make), options)
+    for kind in ("u8s8", "s8s8"):
+        made = quietly(partial(in_eight_bits, "shufflenet_v2_x0_5", kind))
+        name = f"shufflenet_v2_x0_5 (ONNX Runtime's {kind})"
+        yield Case(name, "torchvision", made, how, bound=EIGHT_BITS)
     yield Case(
         "a state dict in a .pt file", "torchvision", quietly(_state), {"FROM": "{folder}/model.pt"},
         "has weights, and no network",

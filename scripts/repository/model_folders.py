@@ -59,7 +59,7 @@ def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
             "manifest.json": made.onnx / "manifest.json",
             "plan.json": made.plan / "manifest.json",
         }
-    network = made.int8 if made.eight_bits else made.onnx
+    network = made.computed
     return {
         **{path.name: path for path in files_of(network_in(network))},
         "manifest.json": network / "manifest.json",

@@ -36,7 +36,8 @@ def write(version: Version, answers: Sequence[Answer]) -> None:
         each for each in zip(questions, answers, strict=False) if recipe.answered_by_itself(each[1])
     ]
     own.sort(key=lambda pair: sum(tensor.nbytes for tensor in pair[0].values()))
-    bound = gate.for_the_ensemble(gate.BOUNDS[version.precision], len(own))
+    bound = gate.bound_as_served(version.workspace.onnx, version.precision)
+    bound = gate.for_the_ensemble(bound, len(own))
     with files.whole_file(path(version.pipeline.ensemble, version.number)) as draft:
         while True:
             proof.save(draft, [one for one, _ in own], [other for _, other in own], bound)

@@ -364,7 +364,8 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise Refused(switch.new.number, f"it gives no answer ({fault})") from None
     seen = recipe.judge(made, answers)
-    bound = gate.for_the_ensemble(gate.BOUNDS[switch.new.precision], seen.pictures)
+    bound = gate.bound_as_served(made.onnx, switch.new.precision)
+    bound = gate.for_the_ensemble(bound, seen.pictures)
     if not seen.within(bound):
         raise Refused(switch.new.number, f"its answers differ from PyTorch's ({seen}; {bound})")
 

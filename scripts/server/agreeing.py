@@ -38,7 +38,8 @@ def require(pipeline: Pipeline, server: State) -> None:
         found = recipe.judge(
             made, tensors.asked(ask.of(server), recipe.ensemble, recipe.golden(made))
         )
-    bound = gate.for_the_ensemble(gate.BOUNDS[precision_of(made, version.engine)], found.pictures)
+    bound = gate.bound_as_served(made.onnx, precision_of(made, version.engine))
+    bound = gate.for_the_ensemble(bound, found.pictures)
     console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
     if not found.within(bound):
         raise UserError(

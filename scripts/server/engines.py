@@ -82,9 +82,9 @@ def export(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace
 def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace) -> None:
     """Chooses the precision on a CPU, and checks that the network answers as PyTorch does."""
     precision = pipeline.recipe.computes_in(settings)
-    if precision == "int8":
+    network = made.network_of(precision)
+    if network == made.int8:
         _quantise(stack, settings, pipeline, made)
-    network = made.int8 if precision == "int8" else made.onnx
     takes_pictures = pipeline.recipe.asked_about == "IMG"
     samples = settings.photos("SAMPLES") if takes_pictures else None
     words: list[str | Path] = ["--onnx", network, "--precision", precision]
@@ -238,7 +238,7 @@ def prove_served(
 
 
 def _reference(made: Workspace, engine: Engine) -> Path:
-    return made.int8 if precision_of(made, engine) == "int8" else made.onnx
+    return made.network_of(precision_of(made, engine))
 
 
 def lay_out_candidate(

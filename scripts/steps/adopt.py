@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from bundle_serving.agreement import Bound, compare
+from bundle_serving.networks import is_ir
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.steps.manifest import EXPECTED, Foreign, external_data, lines_of, why_export
@@ -63,6 +64,8 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
 
         from scripts.steps import checked
         from scripts.steps.conversion import Conversion, convert
+        from scripts.steps.engine import EIGHT_BITS
+        from scripts.steps.foreign import has_eight_bits
         from scripts.steps.forms import read
         from scripts.steps.original import Original, scores
         from scripts.steps.reading import ends_bounded, judged
@@ -85,7 +88,9 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
         reference = scores(numbers, reading)
     print(f"  {name} gives {reading.gives}: {reading.why}")
     labels = labels_for(labels, reference.shape[1], wanted.labels, name)
-    conversion = Conversion(form, facts, how, reading, shown.pixels, reference)
+    is_rounded = not is_ir(wanted.network) and has_eight_bits(form.model.graph.node)
+    bound, prepared = (EIGHT_BITS, EIGHT_BITS) if is_rounded else (BOUND, PREPARED)
+    conversion = Conversion(form, facts, how, reading, shown.pixels, reference, bound)
     with files.whole_folder(out) as draft:
         made = checked.Made(
             identity=identity,
@@ -96,15 +101,16 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
             called="the original",
             answers=reading.answers,
             together=convert(conversion, draft),
+            more={"eight_bits": True} if is_rounded else {},
         )
-        answered = checked.finish(draft, made, shown, reference, BOUND)
+        answered = checked.finish(draft, made, shown, reference, bound)
         with step("preparing the pictures in another way"):
             expected = scores(np.concatenate(list(map(original.of_file, shown.files))), reading)
             agreement = compare(expected, answered[-len(expected) :], reading.answers)
         print(f"  {agreement}")
-        if not agreement.within(PREPARED):
+        if not agreement.within(prepared):
             raise UserError(
-                f"pictures are not prepared as {name} wants them ({agreement}; {PREPARED})",
+                f"pictures are not prepared as {name} wants them ({agreement}; {prepared})",
                 "nothing was changed; please report this as a bug, with PICTURES=",
             )
         np.savez_compressed(draft / EXPECTED, scores=expected)

@@ -16,8 +16,6 @@ from scripts.steps.original import rows, session
 from scripts.steps.reading import Reading
 from scripts.steps.signature import Signature
 
-# The same arithmetic on the same numbers, in a different order.
-BOUND = Bound(0.001)
 # Enough to see whether several pictures at once get the answers of each.
 TOGETHER = 3
 
@@ -30,6 +28,7 @@ class Conversion:
     reading: Reading
     pixels: NDArray[Any]
     reference: NDArray[Any]  # what the original says of them
+    bound: Bound
 
     def network(self, form: Form, facts: Signature, one_by_one: bool) -> Runnable:
         return form.adopted(facts, self.how, self.reading, one_by_one)
@@ -43,7 +42,7 @@ class Conversion:
         known = self.reference[:TOGETHER]
         if len(found) != len(known):
             return False
-        return compare(known, found, self.reading.answers).within(BOUND)
+        return compare(known, found, self.reading.answers).within(self.bound)
 
 
 def convert(wanted: Conversion, folder: Path) -> bool:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.infer import Question
-from bundle_serving.networks import network_in
+from bundle_serving.networks import is_ir, network_in
 from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.settings.precision import PRECISIONS
@@ -33,6 +33,9 @@ from scripts.steps.progress import step
 
 # int8 shifts probabilities; what counts is that labels stay the same, as many as ACCURACY says.
 BOUNDS = {"fp32": Bound(0.001), "bf16": Bound(0.1, top1=0.99), "int8": Bound(1, top1=0.9)}
+# Of a network that came in 8 bits: a number that is another in its last bit may be another level,
+# and then all that follows. Two engines, or two sizes of a batch, are no nearer.
+EIGHT_BITS = Bound(0.2, top1=0.9)
 # Enough to tell 99% from less.
 MOST_PICTURES = 200
 # How the decision is made: earlier ones are made again.
@@ -89,24 +92,45 @@ def decide(onnx: Path, precision: str, samples: Path | None = None) -> dict[str,
     """The precision to serve with, and why; raises if the requested one fails its check."""
     from bundle_serving.openvino_engine import has_bf16
 
+    rounded = described(onnx).eight_bits
     if precision == "auto":
-        if not has_bf16():
-            return _proof(onnx, "fp32", "this CPU has no bfloat16")
+        if not (rounded or has_bf16()):
+            return _in_float32(onnx, "this CPU has no bfloat16")
+        first, why = ("int8", "it came in 8 bits") if rounded else ("bf16", "this CPU has bfloat16")
         try:
-            return _proof(onnx, "bf16", "this CPU has bfloat16", samples)
+            return _proof(onnx, first, why, samples)
         except UserError as refusal:
-            return _proof(onnx, "fp32", refusal.cause)
+            return _in_float32(onnx, refusal.cause)
+    if precision == "fp32":
+        return _in_float32(onnx, "as asked")
     kept = described(onnx).check.get("not in int8")
     why = f"as asked, with {len(kept)} layers not in int8" if kept else "as asked"
     return _proof(onnx, precision, why, samples)
 
 
-def _proof(onnx: Path, precision: str, why: str, samples: Path | None = None) -> dict[str, Any]:
+def _in_float32(onnx: Path, why: str) -> dict[str, Any]:
+    """By OpenVINO; or by ONNX Runtime, if OpenVINO cannot, or rounds otherwise than is written."""
+    from bundle_serving import onnxruntime_engine
+
+    if not described(onnx).eight_bits:
+        try:
+            return _proof(onnx, "fp32", why)
+        except UserError as refusal:
+            if is_ir(network_in(onnx)):
+                raise
+            why = refusal.cause
+    written = _proof(onnx, "fp32", f"{why}; as it is written", by=onnxruntime_engine.NAME)
+    return written | {"engine": onnxruntime_engine.NAME}
+
+
+def _proof(
+    onnx: Path, precision: str, why: str, samples: Path | None = None, by: str = ""
+) -> dict[str, Any]:
     asked = references(onnx)
     if precision == "bf16":
         asked += by_float32(onnx, samples)
     expected = np.concatenate([each for _, each in asked])
-    found = _asked(network_in(onnx), precision, [inputs for inputs, _ in asked])
+    found = _asked(network_in(onnx), precision, [inputs for inputs, _ in asked], by)
     agreement = compare(expected, np.concatenate(found), answers(onnx))
     bound = bound_of(onnx, precision)
     if not agreement.within(bound):
@@ -123,6 +147,8 @@ def _proof(onnx: Path, precision: str, why: str, samples: Path | None = None) ->
 
 def bound_of(made: Path, precision: str) -> Bound:
     """A quantised network was made to keep so many labels."""
+    if described(made).eight_bits:
+        return EIGHT_BITS
     if precision == "int8" and (asked := described(made).check.get("bound")):
         return Bound(**asked)
     return BOUNDS[precision]
@@ -154,20 +180,23 @@ def scores(network: Path, pixels: NDArray[np.uint8], precision: str = "int8") ->
     return np.concatenate(_asked(network, precision, [{"input": each[None]} for each in pixels]))
 
 
-def _asked(network: Path, precision: str, shown: Sequence[Question]) -> list[NDArray[Any]]:
+def _asked(
+    network: Path, precision: str, shown: Sequence[Question], by: str = ""
+) -> list[NDArray[Any]]:
     from bundle_serving import onnxruntime_engine, openvino_engine
 
     try:
         engine = (
             onnxruntime_engine.Engine(network, threads=0)
-            if onnxruntime_engine.runs(network)
+            if by == onnxruntime_engine.NAME or onnxruntime_engine.runs(network)
             else openvino_engine.Engine(network, precision, threads=0)
         )
         return [engine.only_output(inputs) for inputs in shown]
-    except RuntimeError as fault:  # an unknown operator
+    except Exception as fault:  # ONNX Runtime's exceptions have no common base class
         message = " ".join(str(fault).split())[:300]
         raise UserError(
-            f"OpenVINO cannot run this network: {message}", "export it with standard ONNX operators"
+            f"{'ONNX Runtime' if by else 'OpenVINO'} cannot run this network: {message}",
+            "export it with standard ONNX operators",
         ) from None
 
 

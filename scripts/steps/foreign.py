@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts.base.errors import UserError
+from scripts.steps import plain
 from scripts.steps.reading import Reading
 from scripts.steps.signature import HOW, Signature
 
@@ -20,6 +21,7 @@ MARK = "own/"
 # ITU-R 601-2 luma in whole numbers, as Pillow computes it; float32 holds them exactly.
 LUMA = np.array([19595, 38470, 7471], np.float32) / 65536
 SMALLEST = 1e-30  # whose logarithm exists
+ROUNDED = ("QuantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger", "MatMulInteger")
 
 
 def adopted(
@@ -107,16 +109,24 @@ def _damaged(fault: Exception) -> UserError:
     return UserError(f"the network is damaged: {' '.join(str(fault).split())[:200]}", HOW)
 
 
+def has_eight_bits(nodes: Any) -> bool:
+    """Whether what it computes is rounded to few levels."""
+    return any(node.op_type.startswith(ROUNDED) for node in nodes)
+
+
 class _Graph:
     """The user's graph, and what is put around it."""
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph
-        self.quantised = any(node.op_type == "QuantizeLinear" for node in graph.node)
         self._first: list[Any] = []
         self._last: list[Any] = []
         self._into = self._first
         self._count = 0
+
+    @property
+    def nodes(self) -> Any:
+        return self._graph.node
 
     def after(self) -> None:
         self._into = self._last
@@ -164,7 +174,8 @@ class _Graph:
 
 def _feed(graph: _Graph, facts: Signature, how: Mapping[str, Any], one_by_one: bool) -> None:
     """uint8 pixels -> what the network takes."""
-    as_they_are = facts.kind == "UINT8" and how["channels"] != "grey"
+    by_table = has_eight_bits(graph.nodes) and not facts.takes_levels
+    as_they_are = (facts.kind == "UINT8" or by_table) and how["channels"] != "grey"
     # TensorRT has no way from floats to levels.
     pixels = "input" if as_they_are else graph.add("Cast", ["input"], to=TensorProto.FLOAT)
     if how["channels"] == "bgr":
@@ -172,17 +183,15 @@ def _feed(graph: _Graph, facts: Signature, how: Mapping[str, Any], one_by_one: b
     elif how["channels"] == "grey":
         luma = graph.add("Conv", [pixels, graph.numbers(LUMA, channels=True)])
         pixels = graph.add("Floor", [graph.add("Add", [luma, graph.numbers(0.5)])])
-    if not facts.takes_levels:
+    if by_table:
+        pixels = _looked_up(graph, pixels, facts, how)
+    elif not facts.takes_levels:
         scale = how["scale"]
         mean, std = (np.array(how[name]) * scale for name in ("mean", "std"))
         if mean.any():
             pixels = graph.add("Sub", [pixels, graph.numbers(mean, channels=True)])
         if (std != 1).any():
             pixels = graph.add("Div", [pixels, graph.numbers(std, channels=True)])
-    if graph.quantised:
-        # OpenVINO would compute the normalisation as a part of the first quantisation, and some
-        # levels wrong (2026.4).
-        pixels = graph.add("Max", [pixels, graph.numbers(-1e30)])
     if facts.channels_last:
         pixels = graph.add("Transpose", [pixels], perm=[0, 2, 3, 1])
     if one_by_one:
@@ -196,6 +205,18 @@ def _feed(graph: _Graph, facts: Signature, how: Mapping[str, Any], one_by_one: b
         graph.rename(MARK + facts.input, pixels)  # TensorRT's levels are inputs, and nothing else
     else:
         graph.add("Cast", [pixels], MARK + facts.input, to=getattr(TensorProto, facts.kind))
+
+
+def _looked_up(graph: _Graph, pixels: str, facts: Signature, how: Mapping[str, Any]) -> str:
+    """To the last bit what the original is fed: in 8 bits, a number that is another in its last bit
+    may be another level, and then all that follows."""
+    kind = {"DOUBLE": "FLOAT64", "FLOAT": "FLOAT32"}.get(facts.kind, facts.kind).lower()
+    levels = np.arange(256, dtype=np.uint8)[:, None]
+    table = plain.normalised(levels, how).astype(kind)  # [level, channel]
+    first = 256 * np.arange(table.shape[1], dtype=np.int32).reshape(1, -1, 1, 1)
+    places = graph.add("Cast", [pixels], to=TensorProto.INT32)
+    places = graph.add("Add", [places, graph.constant(first)])
+    return graph.add("Gather", [graph.constant(table.ravel("F")), places])
 
 
 def _answer(graph: _Graph, facts: Signature, reading: Reading, one_by_one: bool) -> str:

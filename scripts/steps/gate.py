@@ -38,6 +38,7 @@ from scripts.base import files
 from scripts.base.errors import UserError, guarded
 from scripts.base.ports import free_ports
 from scripts.steps import engine
+from scripts.steps.manifest import Manifest
 
 # The largest difference from PyTorch's probabilities in float32, by the network's arithmetic:
 # TensorRT's (which rounds float32 to TF32 if the GPU can), or a CPU's.
@@ -100,6 +101,12 @@ def prove(options: argparse.Namespace) -> None:
 
 def bound_of(made: Path, precision: str) -> Bound:
     return BOUNDS[precision] if precision in ON_A_GPU else engine.bound_of(made, precision)
+
+
+def bound_as_served(made: Path, precision: str) -> Bound:
+    """`made`: the directory that export wrote, if it has a network."""
+    manifest = Manifest.load(made / "manifest.json")
+    return engine.EIGHT_BITS if manifest and manifest.eight_bits else BOUNDS[precision]
 
 
 def for_the_ensemble(bound: Bound, pictures: int) -> Bound:

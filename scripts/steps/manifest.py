@@ -218,6 +218,11 @@ class Manifest:
         return json.dumps(asdict(self), indent=2) + "\n"
 
     @property
+    def eight_bits(self) -> bool:
+        """Whether the network came in 8 bits."""
+        return bool(self.onnx.get("eight_bits"))
+
+    @property
     def network(self) -> str:
         return str(self.identity.get("arch") or self.identity["source"])
 

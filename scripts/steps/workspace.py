@@ -63,6 +63,10 @@ class Workspace:
         return decision
 
     @property
-    def eight_bits(self) -> bool:
-        """Whether the CPU runs the int8 network."""
-        return bool(self.decision["precision"] == "int8")
+    def computed(self) -> Path:
+        """The network that a CPU runs."""
+        return self.network_of(self.decision["precision"])
+
+    def network_of(self, precision: str) -> Path:
+        """One that came in 8 bits is not quantised again."""
+        return self.int8 if precision == "int8" and not self.manifest.eight_bits else self.onnx

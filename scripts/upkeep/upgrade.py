@@ -68,7 +68,7 @@ def _built(stack: Stack, version: Version) -> str:
     if export and (why := why_export(made.onnx, export.spec, export.as_before)):
         return f"export: {why}"
     if export and version.engine is CPU:
-        network = made.int8 if made.eight_bits else made.onnx
+        network = made.computed
         if not engine.fits(network, pipeline.recipe.computes_in(settings), made.engine):
             return "the engine is checked again: OpenVINO, the processor or the check has changed"
     if changed := ", ".join(_changed_programs(stack, settings, version)):

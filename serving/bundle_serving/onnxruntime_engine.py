@@ -1,4 +1,5 @@
-"""A model of tables as a callable, with ONNX Runtime: OpenVINO has none of their operators."""
+"""A network as a callable, with ONNX Runtime: a model of tables, whose operators OpenVINO has not;
+and what OpenVINO computes otherwise than it is written, or not at all."""
 
 from __future__ import annotations
 
@@ -11,16 +12,22 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-# In a manifest.json beside a network: what runs it, if that is not OpenVINO.
+# In a manifest.json or engine.json beside a network: what runs it, if that is not OpenVINO.
 NAME = "onnxruntime"
 
 
 def runs(network: Path) -> bool:
+    return NAME in (
+        _described(network.with_name("manifest.json")).get("onnx", {}).get("engine"),
+        _described(network.with_name("engine.json")).get("engine"),
+    )
+
+
+def _described(path: Path) -> dict[str, Any]:
     try:
-        described = json.loads(network.with_name("manifest.json").read_text())
-        return bool(described["onnx"].get("engine") == NAME)
-    except (OSError, ValueError, KeyError):
-        return False
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError):
+        return {}
 
 
 class Engine:
@@ -28,6 +35,10 @@ class Engine:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 4  # what is wrong comes as an exception
+        # As it is written: with more, 8 bits are rounded in other places.
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        # Threads that wait by spinning take the cores from whatever else runs here.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session = onnxruntime.InferenceSession(
             network, options, providers=["CPUExecutionProvider"]
         )

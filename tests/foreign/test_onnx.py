@@ -3,6 +3,7 @@ that `make add-model` does below the server."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ SHORT = (
     *("percentages", "batch fixed at 1, with a class token", "channels last", "BGR", "grey"),
     *("levels (uint8)", "framed (letterbox)", "any height and width, not square"),
     *("opset 9, IR 3, weights among the inputs", "weights in another file", "names like ours"),
-    "8 bits (QDQ, signed)",
+    *("8 bits (QDQ, signed)", "ONNX Runtime's s16s8, auto"),
 )
 ODD, SHORT_ODD = 200, 25
 
@@ -55,6 +56,18 @@ def test_what_is_broken_is_refused_in_one_line(numbers: range, tmp_path: Path) -
         except Exception as fault:
             raise AssertionError(done) from fault
     assert 0 < served < len(numbers) / 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("precision", ["fp32", "auto"])
+def test_networks_in_eight_bits(precision: str, tmp_path: Path) -> None:
+    """OpenVINO rounds them otherwise than they are written, and by more than other networks may
+    differ."""
+    from benchmark.foreign import libraries  # which loads PyTorch
+
+    (case,) = (each for each in libraries.CASES if "ONNX Runtime's u8s8" in each.name)
+    options = {**case.options, "PRECISION": precision}
+    require_as_expected(replace(case, options=options), tmp_path)
 
 
 def test_every_short_case_exists() -> None:
