@@ -30,7 +30,7 @@ from scripts.base.errors import UserError, guarded
 from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
 from scripts.measuring import photos
-from scripts.recipes import pbtxt
+from scripts.recipes import configs
 from scripts.recipes.folders import MODELS
 from scripts.recipes.layout import CPU, Share
 from scripts.repository import model_folders
@@ -104,7 +104,7 @@ def lay_out(network: Network, models: Path) -> None:
     share = Share.of(len(os.sched_getaffinity(0)))
     crop = network.transform["crop"]
 
-    decoding = model_folders.config(MODELS / "preprocessing")
+    decoding = configs.read_model("preprocessing")
     decoding.output[0].dims[:] = [3, crop, crop]
     model_folders.furnish_with(["preprocessing"], models)
     program = Path("preprocessing", "1", "model.py")
@@ -112,7 +112,7 @@ def lay_out(network: Network, models: Path) -> None:
     how = Transform(**network.transform)
     files.write(models / "preprocessing" / "1" / "transform.json", how.dump())
 
-    running_it = model_folders.config(MODELS / "resnet50_onnx")
+    running_it = configs.read_model("resnet50_onnx")
     running_it.name = NETWORK
     running_it.input[0].dims[:] = [3, crop, crop]
     running_it.output[0].name = "embedding"
@@ -121,7 +121,7 @@ def lay_out(network: Network, models: Path) -> None:
     files.write(models / NETWORK / "1" / "engine.json", json.dumps({"precision": "fp32"}))
 
     for member in (decoding, running_it):
-        pbtxt.share(member, share)
+        configs.set_share(member, share)
     for model in (decoding, running_it, ensemble(network, running_it.max_batch_size)):
         files.write(models / model.name / "config.pbtxt", text_format.MessageToString(model))
     files.write(models / ENSEMBLE / "1" / ".gitkeep", "")

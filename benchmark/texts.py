@@ -27,8 +27,10 @@ from bundle_serving.texts import TextRecipe, to_tokens
 from scripts.base.errors import guarded
 from scripts.recipes import pipelines
 from scripts.recipes.kinds.text import RECIPE_FILE, Text
-from scripts.repository import live, model_folders
+from scripts.recipes.layout import CPU
+from scripts.server import layouts
 from scripts.server.served import served_version
+from scripts.settings.settings import Settings
 from scripts.stacks.temporary import triton
 from scripts.steps.texts import sentences
 
@@ -61,8 +63,7 @@ def served(folder: Path) -> Iterator[dict[str, Ask]]:
     version = served_version(pipelines.named("sentiment"))
     recipe = version.pipeline.recipe
     assert isinstance(recipe, Text)
-    model_folders.furnish(folder / "models")
-    live.place(version, folder / "models")
+    layouts.lay_out(version, layouts.layout(Settings.load(), CPU), folder / "models")
     tokens = version.member(recipe.models.preprocessing)
     how = TextRecipe.load(tokens / RECIPE_FILE)
     tokenizer = how.tokenizer(tokens)

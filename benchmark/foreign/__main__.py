@@ -99,7 +99,7 @@ def served(case: Case, folder: Path, asked: list[bytes], server: State) -> Outco
                 for label in client.classify(file, min(len(row), 1000)).labels:
                     row[label.index] = label.probability
         difference = float(np.nanmax(np.abs(answered - expected)))
-        return Outcome("", difference, recipe.answers, recipe.batch.max > 1)
+        return Outcome("", difference, recipe.answers, recipe.most > 1)
     finally:
         make("remove-model", NAME=NAME)
 

@@ -20,10 +20,10 @@ from bundle_serving.pictures import Transform, to_pixels, to_pixels_and_size
 from bundle_serving.scores import READINGS
 from scripts.base import files as written
 from scripts.base.errors import UserError
+from scripts.recipes.configs import LABELS
 from scripts.recipes.kinds.detection import Detection
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU
-from scripts.recipes.pbtxt import LABELS
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps import adopt, engine, metadata
@@ -55,7 +55,7 @@ def outcome(case: Case, folder: Path, files: list[bytes]) -> Outcome:
     except UserError as fault:
         return Outcome(f"{fault.cause}; {fault.remedy}")
     difference = float(np.abs(answers(recipe, made, files) - np.stack([*map(truth, files)])).max())
-    return Outcome("", difference, recipe.answers, recipe.batch.max > 1)
+    return Outcome("", difference, recipe.answers, recipe.most > 1)
 
 
 def _of_detector(words: dict[str, str], folder: Path, files: list[bytes], truth: Truth) -> Outcome:

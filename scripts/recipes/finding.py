@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from scripts.recipes import drawing
 from scripts.recipes.asking import Server, about_each
 from scripts.recipes.layout import Engine, Layout
-from scripts.recipes.parts import Batch, Count, Instances, Models
+from scripts.recipes.parts import Count
 from scripts.recipes.pictures import OfPictures
 from scripts.recipes.recipe import Export
+from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.fine_tuned import FineTuned
@@ -23,21 +24,12 @@ if TYPE_CHECKING:
 TORCHVISION = "torchvision/"
 
 
-class Finds(OfPictures):
+class Finds(ThreeSteps, OfPictures):
     """By one of torchvision's networks."""
 
-    models: Models
     source: str
     weights: str = "default"
     side: Count
-    batch: Batch
-    instances: Instances
-
-    def programs(self, layout: Layout) -> list[str]:
-        return [self.models.preprocessing, self.models.postprocessing]
-
-    def network_model(self, engine: Engine) -> str:
-        return f"{self.models.network}_{engine.ending}"
 
     def transform(self, made: Workspace, layout: Layout, **more: Any) -> str:
         """Decoded in full: from fewer pixels, something else is found."""

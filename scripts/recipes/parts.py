@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from scripts.recipes.layout import CPU, GPU
+# Of a network that a GPU runs.
+PLAN = "tensorrt_plan"
+# On a CPU larger batches take more memory and no less time.
+MOST_TOGETHER = 16
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
 Count = Annotated[int, Field(ge=1)]
@@ -30,33 +32,42 @@ class Models(Ensemble):
     network: Name
     postprocessing: Name
 
-    def configs(
-        self,
-        preprocessing: str,
-        network: str,
-        network_on_gpu: str,
-        postprocessing: str,
-        ensemble: Callable[[str], str],
-    ) -> dict[str, str]:
-        """Path in the repository -> text, where each engine has a network of its own."""
-        return {
-            f"{self.preprocessing}/config.pbtxt": preprocessing,
-            f"{self.network}_{CPU.ending}/config.pbtxt": network,
-            f"{self.network}_{GPU.ending}/config.pbtxt": network_on_gpu,
-            f"{self.postprocessing}/config.pbtxt": postprocessing,
-            f"{self.ensemble}/config.pbtxt": ensemble(GPU.ending),
-            f"{self.ensemble}/configs/cpu.pbtxt": ensemble(CPU.ending),
-        }
-
 
 class Batch(Part):
-    max: Count
+    """What is left out, the models' configs say."""
+
+    max: Count | None = None
     optimal: Count
-    preferred: tuple[Count, ...]
-    max_delay_us: Annotated[int, Field(ge=0)]
+    preferred: tuple[Count, ...] = ()
+    max_delay_us: Annotated[int, Field(ge=0)] | None = None
+
+    def set_in(self, member: Any) -> None:
+        set_most(member, self.max)
+        if member.platform != PLAN:
+            return
+        if self.preferred:
+            member.dynamic_batching.preferred_batch_size[:] = self.preferred
+        if self.max_delay_us is not None:
+            member.dynamic_batching.max_queue_delay_microseconds = self.max_delay_us
 
 
 class Instances(Part):
-    preprocessing: Count
-    network: Count
-    network_on_gpu: Count
+    """What is left out, the models' configs say."""
+
+    preprocessing: Count | None = None
+    network: Count | None = None
+    network_on_gpu: Count | None = None
+
+
+def set_most(member: Any, most: int | None) -> None:
+    """Rows of requests that share a batch."""
+    if not most:
+        return
+    member.max_batch_size = most
+    if member.platform != PLAN and member.dynamic_batching.preferred_batch_size:
+        member.dynamic_batching.preferred_batch_size[:] = [min(most, MOST_TOGETHER)]
+
+
+def set_count(member: Any, count: int | None) -> None:
+    if count:
+        member.instance_group[0].count = count

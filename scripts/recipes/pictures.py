@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bundle_serving.infer import Question
 from scripts.base.errors import UserError
 from scripts.recipes.asking import Server, about_pictures
-from scripts.recipes.pbtxt import LABELS
+from scripts.recipes.configs import LABELS
 from scripts.recipes.recipe import Recipe
 from scripts.settings import arguments
 from scripts.settings.settings import Settings

@@ -16,8 +16,9 @@ from bundle_serving import agreement, golden
 from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer, Question
 from scripts.base.paths import ROOT
+from scripts.recipes import configs, folders
 from scripts.recipes.asking import Server as Server
-from scripts.recipes.layout import CPU, Engine, Layout
+from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
 from scripts.steps.manifest import ExportSpec
@@ -43,9 +44,11 @@ class Recipe(Part):
     are the keys of its recipes. Commands use only this interface, so every kind is exported,
     checked, versioned, published, rolled out, measured and stored the same way:
 
-    models     files() are the folders of the repository. All but the ensemble are members: their
-               version folders belong to a version and contain their programs, the network
-               (network_model) and additions(). fit() adapts a member's config to the machine.
+    models     model_names are the folders of the repository, whose config.pbtxt is the source. All
+               but the ensemble are members: their version folders belong to a version and contain
+               their programs, the network (network_model) and additions(). fit() adapts a config
+               to the machine. The folders of a recipe of the user's are copies of the example's,
+               in which adapt() sets what the recipe says.
     version    export() says how the network is exported, computes_in() its precision on a CPU,
                shapes() the shapes of its TensorRT plan; require() refuses what cannot be served.
                `settings` are the pipeline's own; versions differ in deciding(), or, without a
@@ -67,10 +70,9 @@ class Recipe(Part):
 
     # File names in a recipe are relative to its folder.
     _folder: Path = PrivateAttr(default=ROOT / "recipes")
-    _name: str = PrivateAttr(default="")
 
-    def lying_in(self, folder: Path, name: str = "") -> Self:
-        self._folder, self._name = folder, name
+    def lying_in(self, folder: Path) -> Self:
+        self._folder = folder
         return self
 
     def beside(self, name: str) -> Path:
@@ -78,13 +80,10 @@ class Recipe(Part):
 
     # models
 
+    @property
     @abstractmethod
-    def files(self) -> dict[str, str]:
-        """Path in the repository -> text."""
-
-    def shared(self) -> dict[str, str]:
-        """The project's models -> this pipeline's models that use the same programs."""
-        return {}
+    def model_names(self) -> dict[str, str]:
+        """What each of its models is for -> its name, which is its folder's."""
 
     @property
     def ensemble(self) -> str:
@@ -92,7 +91,19 @@ class Recipe(Part):
 
     @property
     def members(self) -> set[str]:
-        return {path.partition("/")[0] for path in self.files()} - {self.ensemble}
+        return {*self.model_names.values()} - {self.ensemble}
+
+    @property
+    def config(self) -> Any:
+        """The ensemble's."""
+        return configs.read_model(self.ensemble)
+
+    def adapt(self, member: Any) -> None:
+        """Sets what the recipe says in a parsed config, which is a copy of the example's."""
+
+    def own_files(self) -> dict[str, str]:
+        """Path in the repository -> text, beside the copies."""
+        return {}
 
     @abstractmethod
     def programs(self, layout: Layout) -> list[str]:
@@ -105,6 +116,16 @@ class Recipe(Part):
         """Models of another pipeline that this one uses, in whatever version is live."""
         return []
 
+    def set_engine(self, member: Any, engine: Engine) -> bool:
+        """A config names a GPU's networks: sets those of this engine in their place. Returns
+        whether anything changed."""
+        theirs, ours = ([self.network_model(each), *self.borrowed(each)] for each in (GPU, engine))
+        names = {name: own for name, own in zip(theirs, ours, strict=True) if name != own}
+        steps = [each for each in member.ensemble_scheduling.step if each.model_name in names]
+        for step in steps:
+            step.model_name = names[step.model_name]
+        return bool(steps)
+
     def additions(self, made: Workspace, layout: Layout) -> Contents:
         """Files of the version folders besides programs and network."""
         return {}
@@ -115,10 +136,8 @@ class Recipe(Part):
 
     def variant(self, model: str, layout: Layout) -> str:
         """Which of the model's configs/ is adapted; empty: its config.pbtxt."""
-        own = f"{model}/configs/{CPU.config}.pbtxt"
-        # Its models have other names on a CPU.
-        ensemble = model == self.ensemble and layout.engine is CPU and own in self.files()
-        return CPU.config if ensemble else ""
+        own = folders.model_folder(model) / "configs" / f"{CPU.config}.pbtxt"
+        return CPU.config if layout.engine is CPU and own.exists() else ""
 
     def label_lines(self, made: Workspace, repository: Path) -> str | None:
         """The labels.txt of the models whose configs name one: ensemble and network."""

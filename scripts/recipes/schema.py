@@ -26,7 +26,7 @@ def load(path: Path) -> Recipe:
         raise UserError(f"{path} is not a recipe", "see recipes/ for examples")
     kind = kind_named(content.get("kind"), path)
     try:
-        return kind.model_validate(content).lying_in(path.parent, path.name)
+        return kind.model_validate(content).lying_in(path.parent)
     except ValidationError as fault:
         raise _refused(path, kind, fault.errors()[0]) from None
 

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
+from scripts.recipes.configs import LABELS
 from scripts.recipes.kinds.detection import Boxes, Detection
 from scripts.recipes.kinds.image import TORCHVISION, Image, Pictures
 from scripts.recipes.kinds.table import Networked, Table
-from scripts.recipes.parts import Batch, Models
-from scripts.recipes.pbtxt import LABELS
+from scripts.recipes.parts import Batch, Instances, Models
 from scripts.settings.architectures import require_known
 from scripts.steps.detr import source as detr
 from scripts.steps.manifest import lines_of
@@ -41,9 +41,10 @@ PICTURES = (
 def recipe(name: str, given: Any) -> Image:
     """Like the main pipeline, except for the names and the network."""
     network = _foreign(name, given) if given.get("ONNX") else _of_torchvision(given)
-    first = _first().model_dump(mode="json")
+    first = _first().model_dump(mode="json", exclude_none=True)
     first["triton"] = {}
     first["models"] = _models(name).model_dump()
+    first["batch"]["max"] = _first().most
     pictures = first["pictures"] | network.pop("pictures", {})
     try:
         recipe = Image.model_validate(first | network | {"pictures": pictures})
@@ -79,12 +80,10 @@ def of_detector(name: str, folder: Path, given: Any) -> Detection:
         kind="detection",
         models=_models(name),
         source=_beside_recipes(folder),
-        classes=most,
-        anchors=most,
         side=height,
         boxes=Boxes(threshold=THRESHOLD, overlap=1, candidates=most, most=most),
         batch=TOGETHER,
-        instances=_first().instances,
+        instances=Instances(network_on_gpu=2),
     )
     return made.lying_in(folders.own().recipes, f"{name}.yaml")
 
@@ -246,7 +245,7 @@ def _of_torchvision(given: Any) -> dict[str, Any]:
         "source": TORCHVISION + arch,
         "weights": weights,
         "labels": _beside_recipes(labels) if labels else "torchvision",
-        "classes": len(lines_of(labels)) or _first().classes,
+        "classes": len(lines_of(labels)) or _first().class_count,
     }
 
 

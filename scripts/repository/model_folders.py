@@ -7,6 +7,7 @@ itself: an edit there takes effect with the next version.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from bundle_serving.networks import files_of, network_in
 from scripts.base import files
-from scripts.base.errors import UserError
-from scripts.recipes import folders, pipelines
+from scripts.recipes import configs, folders, pipelines
+from scripts.recipes.configs import LABELS
 from scripts.recipes.layout import GPU, Engine, Layout
-from scripts.recipes.pbtxt import EVERY_VERSION, LABELS, NEWEST_VERSION
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import switches
 from scripts.steps.workspace import FOREST, Workspace
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from bundle_serving.messages import ModelConfig
     from scripts.recipes.recipe import Contents
 
+NEWEST_VERSION = re.compile(rb"version_policy:?\s*\{\s*latest:?\s*\{\s*num_versions:\s*1\s*\}\s*\}")
+EVERY_VERSION = b"version_policy { all { } }"
 HEAD = "# config.pbtxt adapted to this machine. Written by the command that loads the model.\n"
 
 
@@ -104,7 +106,7 @@ def _furnish(folder: Path, repository: Path, has_versions: bool) -> bool:
         there = target.read_bytes() if target.exists() else None
         wanted = source.read_bytes()
         if has_versions and source.suffix == ".pbtxt":
-            wanted = _serving_all(wanted)
+            wanted = serving_all(wanted)
         # One that is adapted is of the pipeline's own version, which writes it.
         if there != wanted and not (there or b"").startswith(HEAD.encode()):
             files.write_bytes(target, wanted)
@@ -112,11 +114,13 @@ def _furnish(folder: Path, repository: Path, has_versions: bool) -> bool:
     return changed
 
 
-def _serving_all(config: bytes) -> bytes:
+def serving_all(config: bytes) -> bytes:
     """Only the live version's folder lies in the repository; during a switch, the candidate's too.
     If a file changes then, Triton loads the model again from this config, and must not drop the
     version that is asked."""
-    return config.replace(NEWEST_VERSION.encode(), EVERY_VERSION.encode())
+    if b"version_policy" not in config:  # which is the newest as well
+        return config + b"\n" + EVERY_VERSION
+    return NEWEST_VERSION.sub(EVERY_VERSION, config)
 
 
 def lay_out(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Path) -> None:
@@ -142,12 +146,12 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
     for model in sorted({*recipe.members, recipe.ensemble}):
         folder = repository / model
         if variant := recipe.variant(model, layout):
-            member = _parsed(folders.model_folder(model) / "configs" / f"{variant}.pbtxt")
-            member.version_policy.all.SetInParent()  # as in _serving_all
+            member = configs.read(folders.model_folder(model) / "configs" / f"{variant}.pbtxt")
+            member.version_policy.all.SetInParent()  # as in serving_all
         else:
-            member = config(folder)
-        fitted = recipe.fit(member, made, layout)
-        if switches.switch(recipe, member) or fitted:
+            member = configs.read(folder / "config.pbtxt")
+        set_here = recipe.set_engine(member, layout.engine), recipe.fit(member, made, layout)
+        if switches.switch(recipe, member) or any(set_here):
             text = HEAD + text_format.MessageToString(member)
             files.write(folder / "configs" / f"{layout.engine.config}.pbtxt", text)
     files.let_all_read(repository)
@@ -186,27 +190,7 @@ def version_numbers(model: Path) -> list[int]:
     return sorted(int(name) for name in found if name.isdecimal())
 
 
-def config(model: Path) -> ModelConfig:
-    """The config as committed."""
-    return _parsed(model / "config.pbtxt")
-
-
 def config_in_use(repository: Path, model: str, engine: Engine) -> ModelConfig:
     """The config as the server reads it."""
     named = repository / model / "configs" / f"{engine.config}.pbtxt"
-    return _parsed(named) if named.exists() else config(repository / model)
-
-
-def _parsed(path: Path) -> ModelConfig:
-    # Half a second to import, and commands that only ask read no config.
-    from google.protobuf import text_format
-
-    from bundle_serving.messages import ModelConfig
-
-    try:
-        return text_format.Parse(path.read_text(), ModelConfig())
-    except (OSError, text_format.ParseError) as fault:
-        raise UserError(
-            f"{'/'.join(path.parts[-3:])} is not a valid model config ({fault})",
-            "fix it, or restore it with git checkout",
-        ) from None
+    return configs.read(named if named.exists() else repository / model / "config.pbtxt")

@@ -16,7 +16,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.recipes.write import write
+from scripts.recipes.templates import write
 from scripts.repository import archive, live
 
 
@@ -53,9 +53,8 @@ def written(pipeline: Pipeline, head: str) -> Iterator[None]:
     """Writes its recipe, with a head that says how it is asked, and its model folders; removes them
     again if what follows fails."""
     own = folders.own()
-    content = yaml.safe_dump(
-        pipeline.recipe.model_dump(mode="json"), sort_keys=False, default_flow_style=None
-    )
+    keys = pipeline.recipe.model_dump(mode="json", exclude_none=True)
+    content = yaml.safe_dump(keys, sort_keys=False, default_flow_style=None)
     try:
         write(pipeline.recipe, own.models)
         files.write(_recipe(pipeline), head + content)

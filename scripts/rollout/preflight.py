@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from scripts.base.errors import UserError
-from scripts.recipes import folders
+from scripts.recipes import configs
 from scripts.recipes.layout import Engine
 from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
@@ -44,7 +44,7 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
                 )
     for model in (*new.models, new.pipeline.ensemble):
         model_folders.config_in_use(live.REPOSITORY, model, engine)
-        model_folders.config(folders.model_folder(model))  # what make up would use
+        configs.read_model(model)  # what make up would use
     require_same_shapes(old, new)
 
 

@@ -20,7 +20,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import Layout
 from scripts.recipes.pipelines import Pipeline
-from scripts.recipes.write import write
+from scripts.recipes.templates import write
 from scripts.repository import archive, history, layout_number, live, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines, extra, in_each

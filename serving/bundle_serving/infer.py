@@ -63,9 +63,9 @@ def alone(sequence: int) -> Mapping[str, Any]:
     return {"sequence_id": sequence, "sequence_start": True, "sequence_end": True}
 
 
-def packed(question: Question, parameters: Mapping[str, Any] = NOTHING) -> str:
+def packed(question: Question) -> str:
     """A whole request in one word, for a config; bundle_serving.health sends it."""
-    return base64.b64encode(b"".join(_framed(question, parameters))).decode()
+    return base64.b64encode(b"".join(_framed(question))).decode()
 
 
 def unpacked(text: str) -> Question:
@@ -73,7 +73,7 @@ def unpacked(text: str) -> Question:
     return _tensors(json.loads(head)["inputs"], contents)
 
 
-def _framed(question: Question, parameters: Mapping[str, Any]) -> tuple[bytes, bytes]:
+def _framed(question: Question, parameters: Mapping[str, Any] = NOTHING) -> tuple[bytes, bytes]:
     """Its JSON, which a line's end follows, and its tensors."""
     contents = {name: _encoded(tensor) for name, tensor in question.items()}
     inputs = [

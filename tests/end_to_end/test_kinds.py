@@ -31,44 +31,16 @@ from typing import Literal
 import numpy as np
 from bundle_serving.address import Address
 from bundle_serving.health import PICTURE
-from scripts.recipes import pbtxt
-from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
 from scripts.recipes.recipe import Recipe
 from bundle_serving import infer
 from bundle_serving.agreement import Agreement
-
-PIXELS, TOTAL = Tensor("PIXELS", "UINT8", [3, 224, 224]), Tensor("SUM", "FP32", [1])
-PROGRAM = """from bundle_serving.triton import answer, array
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [answer(total, request, output="SUM") for request in requests]
-
-def total(request):
-    return array(request, "PIXELS").sum(axis=(1, 2, 3)).astype("float32")[:, None]
-"""
 
 class Sum(Recipe):
     kind: Literal["sum"]
     example = "sum.yaml"
 
-    def files(self):
-        steps = pbtxt.steps(
-            Step("preprocessing", {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
-            Step("adder", {"PIXELS": "pixels"}, {"SUM": "SUM"}),
-        )
-        image, tensors = pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])), pbtxt.outputs(TOTAL)
-        runs, of = pbtxt.backend("python"), pbtxt.platform("ensemble")
-        return {
-            "adder/1/model.py": PROGRAM,
-            "adder/config.pbtxt": pbtxt.config(
-                "Adds.", "adder", runs, 8, pbtxt.inputs(PIXELS), tensors, NEWEST_VERSION
-            ),
-            f"{self.ensemble}/config.pbtxt": pbtxt.config(
-                "Sums.", self.ensemble, of, 8, image, tensors, NEWEST_VERSION, steps
-            ),
-        }
-
+    @property
+    def model_names(self): return {"program": "adder", "ensemble": self.ensemble}
     def programs(self, layout): return ["adder"]
     def borrowed(self, engine): return ["preprocessing"]
     def question(self, source): return {"INPUT": np.frombuffer(source, np.uint8)[None]}
@@ -83,6 +55,41 @@ class Sum(Recipe):
         return 0
 '''
 RECIPE = "kind: sum\nmodels: {ensemble: sums}\n"
+PROGRAM = """from bundle_serving.triton import answer, array
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [answer(total, request, output="SUM") for request in requests]
+
+def total(request):
+    return array(request, "PIXELS").sum(axis=(1, 2, 3)).astype("float32")[:, None]
+"""
+ADDER = """name: "adder" backend: "python" max_batch_size: 8
+input { name: "PIXELS" data_type: TYPE_UINT8 dims: [ 3, 224, 224 ] }
+output { name: "SUM" data_type: TYPE_FP32 dims: 1 }
+"""
+SUMS = """name: "sums" platform: "ensemble" max_batch_size: 8
+input { name: "INPUT" data_type: TYPE_UINT8 dims: -1 }
+output { name: "SUM" data_type: TYPE_FP32 dims: 1 }
+ensemble_scheduling {
+  step {
+    model_name: "preprocessing" model_version: -1
+    input_map { key: "INPUT_0" value: "INPUT" } output_map { key: "OUTPUT_0" value: "pixels" }
+  }
+  step {
+    model_name: "adder" model_version: -1
+    input_map { key: "PIXELS" value: "pixels" } output_map { key: "SUM" value: "SUM" }
+  }
+}
+"""
+KIND = {
+    "kinds/sum.py": SUM,
+    "recipes/sums.yaml": RECIPE,
+    "model_repository/adder/1/model.py": PROGRAM,
+    "model_repository/adder/config.pbtxt": ADDER,
+    "model_repository/sums/config.pbtxt": SUMS,
+    "model_repository/sums/1/.gitkeep": "",
+}
 
 
 locally = pytest.mark.parametrize("served", ["local"], indirect=True)
@@ -91,10 +98,10 @@ locally = pytest.mark.parametrize("served", ["local"], indirect=True)
 @pytest.mark.long
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
 @locally
-def test_a_kind_is_one_module_and_one_recipe(served: Project) -> None:
-    assert len((SUM + RECIPE).splitlines()) < 60
+def test_a_kind_is_one_module_and_one_recipe_and_its_models(served: Project) -> None:
+    assert len("".join(KIND.values()).splitlines()) < 70
     own = served.path / "own"
-    for name, text in (("kinds/sum.py", SUM), ("recipes/sums.yaml", RECIPE)):
+    for name, text in KIND.items():
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         (own / name).write_text(text)
     white = served.path / "build" / "white.png"

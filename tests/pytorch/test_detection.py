@@ -11,6 +11,7 @@ import torch
 from bundle_serving.detection import BOX, Detection, Rules
 from bundle_serving.pictures import Transform, to_pixels_and_size
 from scripts.base.errors import UserError
+from scripts.recipes import configs
 from scripts.recipes.kinds.detection import Detection as Recipe
 from scripts.recipes.schema import load
 from scripts.steps import detectors
@@ -37,7 +38,8 @@ def whole(recipe: Recipe) -> Whole:
 def detection(whole: Whole, recipe: Recipe, tmp_path: Path) -> Detection:
     whole.save_anchors(tmp_path / "anchors.npy")
     anchors = np.load(tmp_path / "anchors.npy")
-    assert len(anchors) == recipe.anchors and len(whole.network.labels) == recipe.classes
+    rows = configs.read_model("detection_postprocessing").input[0].dims
+    assert list(rows) == [len(anchors), BOX + len(whole.network.labels)]
     assert whole.network.transform["crop"] == recipe.side
     rules = Rules(**recipe.boxes.model_dump())
     return Detection(recipe.side, anchors, whole.network.labels, rules)

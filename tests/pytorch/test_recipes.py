@@ -20,7 +20,7 @@ def test_the_recipe_says_what_the_weights_were_trained_with() -> None:
     assert [pictures.resize, pictures.crop] == [how.resize_size[0], how.crop_size[0]]
     assert pictures.interpolation == how.interpolation.value
     assert [list(pictures.mean), list(pictures.std)] == [list(how.mean), list(how.std)]
-    assert recipe.classes == len(weights.meta["categories"])
+    assert recipe.class_count == len(weights.meta["categories"])
 
 
 def test_the_known_architectures_are_those_of_torchvision() -> None:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf import json_format, text_format
+from google.protobuf import json_format
 from numpy.typing import NDArray
 from sklearn import ensemble, linear_model
 
-from bundle_serving.messages import ModelConfig
 from scripts.base.errors import UserError
-from scripts.recipes.kinds.table import network_on_gpu
+from scripts.recipes import configs
 from scripts.recipes.layout import GPU, precision_of
+from scripts.recipes.templates import write
 from scripts.repository import custom
 from scripts.steps.manifest import why_export
 from scripts.steps.tables.export import Table, export
@@ -74,8 +74,8 @@ def exported(save: Saved, folder: Path) -> Path:
 def config_for(made: Path) -> dict[str, Any]:
     """Of the model that a GPU runs, as Triton gives it to a backend."""
     recipe = custom.of_table("flowers", Path("flowers.json"), {})
-    text = network_on_gpu(recipe.as_found(Workspace(made.parent)))
-    config = text_format.Parse(text, ModelConfig())
+    write(recipe.as_found(Workspace(made.parent)), made.parent / "models")
+    config = configs.read(made.parent / "models" / "flowers_fil" / "config.pbtxt")
     parsed: dict[str, Any] = json_format.MessageToDict(config, preserving_proto_field_name=True)
     return parsed
 

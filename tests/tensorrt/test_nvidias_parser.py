@@ -180,7 +180,7 @@ def test_forms_of_networks_of_somebody_elses(name: str, tmp_path: Path) -> None:
 def types_of_theirs(words: dict[str, str], folder: Path) -> set[str]:
     recipe, made = adopted(words, folder)
     crop = made.manifest.transform["crop"]
-    shapes = of_pixels("input", crop, OPT_BATCH, recipe.batch.max)
+    shapes = of_pixels("input", crop, OPT_BATCH, recipe.most)
     return types_of(made.onnx / "model.onnx", shapes)
 
 

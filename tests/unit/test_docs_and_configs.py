@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInput
+from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelDynamicBatching, ModelInput
 
 import bundle_client
-from bundle_serving import PIPELINE
+from scripts.recipes import pipelines
+from scripts.recipes.layout import CPU, GPU, Engine
 from scripts.settings.settings import DEFAULTS
 from tests.project import ROOT
 
@@ -53,17 +54,19 @@ NOT_WARMED = (
     "video_smoothing",  # nothing in it is slow at first
 )
 CONFIGS = sorted(REPOSITORY.glob("*/config.pbtxt"))
+VARIANTS = sorted(REPOSITORY.glob("*/configs/*.pbtxt"))
 MEMBERS = [path for path in CONFIGS if config(path).platform != "ensemble"]
-ENSEMBLES = [
-    *(path for path in CONFIGS if path not in MEMBERS),
-    REPOSITORY / PIPELINE / "configs" / "cpu.pbtxt",
-    REPOSITORY / "sentiment_ensemble" / "configs" / "cpu.pbtxt",
-    REPOSITORY / "cascade" / "configs" / "cpu.pbtxt",
-    REPOSITORY / "detection" / "configs" / "cpu.pbtxt",
-    REPOSITORY / "sounds" / "configs" / "cpu.pbtxt",
-    REPOSITORY / "video" / "configs" / "cpu.pbtxt",
-    REPOSITORY / "segmentation" / "configs" / "cpu.pbtxt",
-]
+ENSEMBLES = [path for path in CONFIGS if path not in MEMBERS]
+# Beyond this many a request is refused at once; after this long its client has given up. Those of
+# the second level wait for all of the first, which is the one of requests that name none.
+QUEUES = """
+  priority_levels: 2
+  default_priority_level: 1
+  default_queue_policy { max_queue_size: 512 default_timeout_microseconds: 30000000 }
+  priority_queue_policy {
+    key: 2 value { max_queue_size: 128 default_timeout_microseconds: 30000000 }
+  }
+"""
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -119,9 +122,14 @@ def test_every_config_says_whose_it_is(path: Path) -> None:
     assert versions or folder in MADE_HERE
 
 
+@pytest.mark.parametrize("engine", [CPU, GPU], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("path", ENSEMBLES, ids=name_of)
-def test_every_step_of_the_ensemble_fits_the_next(path: Path) -> None:
+def test_every_step_of_the_ensemble_fits_the_next(path: Path, engine: Engine) -> None:
     ensemble = config(path)
+    (recipe,) = (each.recipe for each in pipelines.every() if each.ensemble == path.parent.name)
+    assert recipe.set_engine(ensemble, engine) == (
+        engine is CPU and path.parent.name != "places_ensemble"
+    )
     known = {tensor.name: tensor for tensor in ensemble.input}
     for step in ensemble.ensemble_scheduling.step:
         member = config(REPOSITORY / step.model_name / "config.pbtxt")
@@ -137,6 +145,19 @@ def test_every_step_of_the_ensemble_fits_the_next(path: Path) -> None:
     for tensor in ensemble.output:
         assert known[tensor.name].data_type == tensor.data_type
         assert list(known[tensor.name].dims) == list(tensor.dims)
+
+
+@pytest.mark.parametrize("path", MEMBERS + VARIANTS, ids=name_of)
+def test_queues_end(path: Path) -> None:
+    parsed = config(path)
+    batching = parsed.dynamic_batching
+    if not parsed.HasField("dynamic_batching"):
+        assert parsed.HasField("sequence_batching") or parsed.platform == "ensemble"
+        return
+    assert all(1 < each <= parsed.max_batch_size for each in batching.preferred_batch_size)
+    batching.ClearField("preferred_batch_size")
+    batching.ClearField("max_queue_delay_microseconds")
+    assert batching == text_format.Parse(QUEUES, ModelDynamicBatching())
 
 
 def alike(taken: Sequence[int], given: Sequence[int]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -22,9 +23,10 @@ from bundle_serving.pictures import PictureError, Transform, to_pixels
 from bundle_serving.scores import ScoresError, softmax
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines, schema, write
+from scripts.recipes import folders, pipelines, schema
 from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU, GPU
+from scripts.recipes.templates import write
 from scripts.repository import custom
 from scripts.repository.archive import Version
 from scripts.rollout.preflight import require_sound
@@ -147,7 +149,7 @@ def config(path: str) -> ModelConfig:
 def test_the_one_step_is_the_ensembles() -> None:
     """The same tensors as with three."""
     ensemble = config("ensemble_python_resnet50/configs/one_step.pbtxt")
-    of_three = config("ensemble_python_resnet50/configs/cpu.pbtxt")
+    of_three = config("ensemble_python_resnet50/config.pbtxt")
     (step,) = ensemble.ensemble_scheduling.step
     ensemble.ensemble_scheduling.CopyFrom(of_three.ensemble_scheduling)
     assert ensemble == of_three
@@ -192,10 +194,10 @@ def test_folders_of_an_earlier_release_are_to_be_written_again(
 ) -> None:
     monkeypatch.setenv("OWN", str(tmp_path))
     made = custom.recipe("birds", {"ARCH": "resnet18", "WEIGHTS": "random"})
-    write.write(made, tmp_path / "model_repository")
+    write(made, tmp_path / "model_repository")
     # Its file may have another name than its ensemble.
     file = tmp_path / "recipes" / "many birds.yaml"
-    files.write(file, json.dumps(made.model_dump(mode="json")))
+    files.write(file, json.dumps(made.model_dump(mode="json", exclude_none=True)))
     recipe = schema.load(file)
     assert isinstance(recipe, Image)
     one, three = (
@@ -206,8 +208,13 @@ def test_folders_of_an_earlier_release_are_to_be_written_again(
     assert recipe.variant("birds_onnx", three) != "one_step"
     with pytest.raises(UserError, match="birds_onnx was written by an earlier release") as refused:
         recipe.variant("birds_onnx", one)
-    command = shlex.split(refused.value.remedy.partition("again: ")[2])[3:]
-    assert write.main(command) == 0 and recipe.variant("birds_onnx", one) == "one_step"
+    command = shlex.split(refused.value.remedy.partition("again: ")[2].partition(",")[0])
+    assert command == ["rm", "-r", str(tmp_path / "model_repository" / "birds")]
+    assert "birds" in folders.model_folders()
+    shutil.rmtree(command[-1])
+    assert "birds" not in folders.model_folders()  # and so make up writes them
+    write(recipe, folders.own().models)
+    assert recipe.variant("birds_onnx", one) == "one_step"
 
 
 def test_memory_is_for_as_many_as_decode() -> None:

@@ -148,6 +148,7 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
     committed = ROOT / "model_repository"
     of_the_project = {str(p.relative_to(committed)) for p in committed.rglob("*") if p.is_file()}
     assert there - of_the_project == {
+        f"{PIPELINE}/configs/cpu.pbtxt",
         f"{PIPELINE}/labels.txt",
         "preprocessing/1/transform.json",
         "preprocessing/configs/cpu.pbtxt",

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
+from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
 from bundle_serving import onnxruntime_engine
 from bundle_serving.agreement import TABLE, Bound, compare
 from scripts.base.errors import UserError
+from scripts.recipes import configs
 from scripts.recipes.kinds.table import Table
 from scripts.recipes.layout import CPU, GPU
+from scripts.recipes.templates import write
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps.tables import INPUT, OUTPUT, graphs, rows
@@ -133,13 +136,18 @@ def test_a_recipe_of_a_table(tmp_path: Path) -> None:
     export = made.export(settings, CPU)
     assert export.layers == ("tables",) and "--source" in export.words
     assert "--forest" in made.export(settings, GPU).words and "--forest" not in export.words
-    on_gpu = made.files()["flowers_fil/config.pbtxt"]
-    assert 'backend: "fil"' in on_gpu and "KIND_GPU" in on_gpu and '"threshold"' in on_gpu
-    assert '"threshold"' not in recipe().files()["flowers_fil/config.pbtxt"]
-    assert "flowers_fil" in made.files()["flowers/config.pbtxt"]
-    assert "flowers_onnx" in made.files()["flowers/configs/cpu.pbtxt"]
-    assert 'label_filename: "labels.txt"' in made.files()["flowers/config.pbtxt"]
-    assert "label_filename" not in recipe().files()["flowers/config.pbtxt"]
+    write(made, tmp_path / "classes")
+    write(recipe(), tmp_path / "values")
+    (on_gpu, whole), (of_values, plain) = (
+        [configs.read(tmp_path / each / f"flowers{end}" / "config.pbtxt") for end in ("_fil", "")]
+        for each in ("classes", "values")
+    )
+    assert on_gpu.backend == "fil" and on_gpu.instance_group[0].kind == ModelInstanceGroup.KIND_GPU
+    assert "threshold" in on_gpu.parameters and "threshold" not in of_values.parameters
+    (step,) = whole.ensemble_scheduling.step
+    assert step.model_name == "flowers_fil"
+    assert made.set_engine(whole, CPU) and step.model_name == "flowers_onnx"
+    assert whole.output[0].label_filename == "labels.txt" and not plain.output[0].label_filename
     made.require_asked([str(csv(tmp_path, "1,2\n"))], {})
     with pytest.raises(UserError, match="3 numbers"):
         made.require_asked([str(csv(tmp_path, "1,2,3\n"))], {})

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from google.protobuf import text_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving import PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines
+from scripts.recipes import configs, pipelines
+from scripts.recipes.layout import CPU
 from scripts.repository import archive, history, layout_number, live
 from scripts.repository.archive import Version
 from scripts.repository.history import BEGINS, PUBLISHED, REMOVED, SERVES, STAYED, Event
@@ -24,7 +23,6 @@ from scripts.settings import arguments
 from scripts.settings.settings import DEFAULTS
 from scripts.steps import samples
 from scripts.steps.manifest import Manifest
-from tests.project import ROOT
 
 
 def events(*happened: tuple[str, int, str]) -> list[Event]:
@@ -193,15 +191,13 @@ def test_pictures_to_compare_on_are_many_and_varied() -> None:
 
 
 def test_an_ensemble_and_its_members_fixed_to_versions() -> None:
-    folder = ROOT / "model_repository"
-    ensemble = text_format.Parse(
-        (folder / PIPELINE / "configs" / "cpu.pbtxt").read_text(), ModelConfig()
-    )
+    ensemble = configs.read_model(PIPELINE)
+    assert pipelines.first().recipe.set_engine(ensemble, CPU)
     models = {"preprocessing": 3, "resnet50_onnx": 7, "postprocessing": 1}
     fixed = pinned(ensemble, models)
     assert [step.model_version for step in fixed.ensemble_scheduling.step] == [3, 7, 1]
     assert {step.model_version for step in ensemble.ensemble_scheduling.step} == {-1}
-    member = text_format.Parse((folder / "resnet50_onnx/config.pbtxt").read_text(), ModelConfig())
+    member = configs.read_model("resnet50_onnx")
     assert list(serving_both(member, 6, 7).version_policy.specific.versions) == [6, 7]
 
 

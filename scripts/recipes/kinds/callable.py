@@ -17,21 +17,14 @@ from bundle_serving.health import EXAMPLE
 from bundle_serving.infer import Answer, Question
 from bundle_serving.values import NotAValue, Spec, rows
 from scripts.base.errors import UserError
-from scripts.recipes import pbtxt, tensors
+from scripts.recipes import configs, tensors
 from scripts.recipes.layout import GPU, Layout
-from scripts.recipes.parts import Count, Ensemble, Name, Part
-from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
+from scripts.recipes.parts import Count, Ensemble, Name, Part, set_count
 from scripts.recipes.recipe import Contents, Recipe, Server
 from scripts.steps.workspace import Workspace
 
 FILE = "function.py"
-PROGRAM = '''\
-"""The function in function.py: bundle_serving.callable_model."""
-
-from bundle_serving.callable_model import TritonPythonModel as TritonPythonModel
-'''
 DESCRIBED = {"inputs", "outputs", "batch", "several_answers", "instances", "request"}
-DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
 class Program(Ensemble):
@@ -42,10 +35,6 @@ class Named(Part):
     name: Name
     data_type: str
     dims: tuple[int, ...]
-
-    @property
-    def tensor(self) -> Tensor:
-        return Tensor(self.name, self.data_type, self.dims)
 
     @property
     def spec(self) -> Spec:
@@ -83,12 +72,34 @@ class Function(Recipe):
         """As scripts/steps/callables.py describes it."""
         return self.model_dump(mode="json", include=DESCRIBED)
 
-    def files(self) -> dict[str, str]:
-        return {
-            f"{self.models.program}/config.pbtxt": program(self),
-            f"{self.models.program}/1/model.py": PROGRAM,
-            f"{self.ensemble}/config.pbtxt": ensemble(self),
-        }
+    @property
+    def model_names(self) -> dict[str, str]:
+        return {"ensemble": self.ensemble, "program": self.models.program}
+
+    def adapt(self, member: Any) -> None:
+        member.max_batch_size = self.batch.max
+        for side, known in ((member.input, self.inputs), (member.output, self.outputs)):
+            for each in known:
+                side.add(name=each.name, data_type=f"TYPE_{each.data_type}", dims=each.dims)
+        if self.decoupled:
+            member.model_transaction_policy.decoupled = True
+        if member.name == self.ensemble:
+            (step,) = member.ensemble_scheduling.step
+            step.input_map.update({each.name: each.name for each in self.inputs})
+            step.output_map.update({each.name: each.name for each in self.outputs})
+            configs.set_parameters(member, **{EXAMPLE: self.request})
+        else:
+            set_count(member, self.instances)
+            self._set_batches(member)
+            configs.set_parameters(member, callable=self.ensemble)
+
+    def _set_batches(self, member: Any) -> None:
+        if not self.batch.max:
+            member.ClearField("dynamic_batching")
+            return
+        batching = member.dynamic_batching
+        batching.preferred_batch_size[:] = self.batch.preferred or [self.batch.max]
+        batching.max_queue_delay_microseconds = self.batch.max_delay_us
 
     def programs(self, layout: Layout) -> list[str]:
         if layout.engine is GPU:
@@ -156,50 +167,6 @@ def not_on_a_gpu(name: str) -> UserError:
     return UserError(
         f"{name}: NVIDIA's server image has no PyTriton, which functions need",
         "serve them with FLAVOUR=cpu or FLAVOUR=local",
-    )
-
-
-def program(recipe: Function) -> str:
-    batch = recipe.batch
-    return pbtxt.config(
-        f"{Path(recipe.source).name}, function {recipe.ensemble}.",
-        recipe.models.program,
-        pbtxt.backend("python"),
-        batch.max,
-        *_tensors(recipe),
-        NEWEST_VERSION,
-        *([DECOUPLED] if recipe.decoupled else []),
-        pbtxt.instances(recipe.instances, "CPU"),
-        *(
-            [pbtxt.preferred_batches(batch.preferred or [batch.max], batch.max_delay_us)]
-            if batch.max
-            else []
-        ),
-        pbtxt.parameter("callable", recipe.ensemble),
-    )
-
-
-def ensemble(recipe: Function) -> str:
-    taken, given = (
-        {each.name: each.name for each in side} for side in (recipe.inputs, recipe.outputs)
-    )
-    return pbtxt.config(
-        f"{Path(recipe.source).name}, function {recipe.ensemble}.",
-        recipe.ensemble,
-        pbtxt.platform("ensemble"),
-        recipe.batch.max,
-        *_tensors(recipe),
-        NEWEST_VERSION,
-        *([DECOUPLED] if recipe.decoupled else []),
-        pbtxt.steps(Step(recipe.models.program, taken, given)),
-        pbtxt.parameter(EXAMPLE, recipe.request, "A request that it answers."),
-    )
-
-
-def _tensors(recipe: Function) -> tuple[str, str]:
-    return (
-        pbtxt.inputs(*(each.tensor for each in recipe.inputs)),
-        pbtxt.outputs(*(each.tensor for each in recipe.outputs)),
     )
 
 

@@ -13,10 +13,9 @@ from pydantic import Field
 
 from bundle_serving.infer import Answer
 from scripts.base.errors import UserError
-from scripts.recipes import pbtxt
+from scripts.recipes import configs
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
-from scripts.recipes.parts import Batch, Count, Ensemble, Name, Part
-from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, batches_form_themselves, share
+from scripts.recipes.parts import Batch, Count, Ensemble, Name, Part, set_count
 from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of, require_pillow
 from scripts.recipes.recipe import Export
 from scripts.settings.settings import Settings
@@ -33,9 +32,9 @@ class CascadeModels(Ensemble):
 
 
 class CascadeInstances(Part):
-    first: Count
-    first_on_gpu: Count
-    choice: Count
+    first: Count | None = None
+    first_on_gpu: Count | None = None
+    choice: Count | None = None
 
 
 class Cascade(OfPictures):
@@ -45,20 +44,65 @@ class Cascade(OfPictures):
     models: CascadeModels
     source: str
     weights: str = "default"
-    threshold: Annotated[float, Field(ge=0, le=1)]
-    classes: Count
-    crop: Count
+    # What is left out, the models' configs say.
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    classes: Count | None = None
+    crop: Count | None = None
     batch: Batch
-    instances: CascadeInstances
+    instances: CascadeInstances = Field(default_factory=CascadeInstances)
 
     example: ClassVar[str] = "cascade.yaml"
     divided: ClassVar[bool] = True
 
-    def files(self) -> dict[str, str]:
-        return configs(self)
+    @property
+    def model_names(self) -> dict[str, str]:
+        models, (first, on_gpu) = self.models, map(self.network_model, (CPU, GPU))
+        return {
+            "ensemble": models.ensemble,
+            "first": first,
+            "first_on_gpu": on_gpu,
+            "choice": models.choice,
+        }
 
-    def shared(self) -> dict[str, str]:
-        return {"cascade_choice": self.models.choice}
+    @property
+    def side(self) -> int:
+        """Of the pixels that both networks take."""
+        return self.crop or int(configs.read_model(self.network_model(CPU)).input[0].dims[-1])
+
+    @property
+    def most(self) -> int:
+        """Rows of requests that share a batch."""
+        return self.batch.max or int(self.config.max_batch_size)
+
+    def adapt(self, member: Any) -> None:
+        self.batch.set_in(member)
+        pixels = [3, self.crop, self.crop] if self.crop else []
+        scores = [self.classes] if self.classes else []
+        given = {"output": scores, "OUTPUT": scores, "SCORES": scores}
+        configs.set_dims(member, {"input": pixels, "PIXELS": pixels, **given})
+        counts = self.instances
+        if member.name == self.network_model(CPU):
+            set_count(member, counts.first)
+        elif member.name == self.network_model(GPU):
+            set_count(member, counts.first_on_gpu)
+        elif member.name == self.models.choice:
+            self._adapt_choice(member)
+
+    def _adapt_choice(self, member: Any) -> None:
+        set_count(member, self.instances.choice)
+        self._name_networks(member, GPU)
+        if self.threshold is not None:
+            configs.set_parameters(member, threshold=self.threshold)
+
+    def _name_networks(self, member: Any, engine: Engine) -> None:
+        first, (_, then) = self.network_model(engine), self.borrowed(engine)
+        configs.set_parameters(member, first=first, then=then)
+
+    def set_engine(self, member: Any, engine: Engine) -> bool:
+        if member.name != self.models.choice:
+            return super().set_engine(member, engine)
+        self._name_networks(member, engine)
+        return engine is CPU
 
     def programs(self, layout: Layout) -> list[str]:
         return [self.models.choice]
@@ -75,7 +119,7 @@ class Cascade(OfPictures):
         # As many processes as the large network. Threads that share a core slow down a network
         # this small.
         of_the_large = layout.network
-        share(member, Share(of_the_large.instances, max(1, of_the_large.threads // 2)))
+        configs.set_share(member, Share(of_the_large.instances, max(1, of_the_large.threads // 2)))
         return True
 
     def label_lines(self, made: Workspace, repository: Path) -> str:
@@ -104,21 +148,21 @@ class Cascade(OfPictures):
         return "fp32" if settings.precision == "fp32" else "auto"
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
-        return of_pixels("input", self.crop, self.batch.optimal, self.batch.max)
+        return of_pixels("input", self.side, self.batch.optimal, self.most)
 
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         """Both networks must get the same pixels."""
         from bundle_serving.pictures import Transform  # which loads Pillow
 
         require_pillow(settings, "the cascade")
-        crops = {self.crop, made.manifest.transform["crop"]}
+        crops = {self.side, made.manifest.transform["crop"]}
         served = (repository / self.models.preprocessing).glob("[0-9]*/transform.json")
         crops |= {Transform.load(path).crop for path in served}
         if len(crops) > 1:
             raise UserError(
                 f"the cascade's networks need different sizes ({' and '.join(map(str, crops))} "
                 "pixels)",
-                f"serve an ARCH that takes {self.crop}",
+                f"serve an ARCH that takes {self.side}",
             )
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
@@ -131,98 +175,3 @@ class Cascade(OfPictures):
 
     def gist(self, answer: Answer) -> Hashable:
         return int(answer["OUTPUT"].argmax())
-
-
-def configs(recipe: Cascade) -> dict[str, str]:
-    """Path in the repository -> text."""
-    models = recipe.models
-    return {
-        f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
-        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
-        f"{models.first}_{CPU.ending}/config.pbtxt": first(recipe),
-        f"{models.first}_{GPU.ending}/config.pbtxt": first_on_gpu(recipe),
-        f"{models.choice}/config.pbtxt": choice(recipe, GPU.ending),
-        f"{models.choice}/configs/cpu.pbtxt": choice(recipe, CPU.ending),
-    }
-
-
-def _pixels(name: str, recipe: Cascade) -> Tensor:
-    return Tensor(name, "UINT8", [3, recipe.crop, recipe.crop])
-
-
-def _scores(name: str, recipe: Cascade) -> Tensor:
-    return Tensor(name, "FP32", [recipe.classes])
-
-
-def ensemble(recipe: Cascade, engine: str) -> str:
-    models = recipe.models
-    where = {CPU.ending: ".", GPU.ending: ";\nwith the networks on a GPU."}[engine]
-    return pbtxt.ensemble(
-        "The bytes of an image file -> the probability of each class, and which network gave it"
-        f"{where}",
-        models.ensemble,
-        recipe.batch.max,
-        Tensor("INPUT", "UINT8", [-1]),
-        [
-            Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS),
-            Tensor("ANSWERED_BY", "STRING", [1]),
-        ],
-        Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
-        Step(f"{models.first}_{engine}", {"input": "pixels"}, {"output": "scores"}),
-        Step(
-            models.choice,
-            {"SCORES": "scores", "PIXELS": "pixels"},
-            {"OUTPUT": "OUTPUT", "ANSWERED_BY": "ANSWERED_BY"},
-        ),
-    )
-
-
-def choice(recipe: Cascade, engine: str) -> str:
-    models = recipe.models
-    return pbtxt.config(
-        "The small network's scores -> probabilities, its own where it is sure, else the large"
-        " one's.\nNo warmup: the model that it asks has its own.",
-        models.choice,
-        pbtxt.backend("python"),
-        recipe.batch.max,
-        pbtxt.inputs(_scores("SCORES", recipe), _pixels("PIXELS", recipe)),
-        pbtxt.outputs(
-            _scores("OUTPUT", recipe),
-            Tensor("ANSWERED_BY", "STRING", [1]),
-        ),
-        NEWEST_VERSION,
-        pbtxt.instances(
-            recipe.instances.choice,
-            "CPU",
-            "Several, because most only wait for the large network.",
-        ),
-        batches_form_themselves(),
-        pbtxt.parameter("first", f"{models.first}_{engine}"),
-        pbtxt.parameter("then", f"{models.then}_{engine}"),
-        pbtxt.parameter("threshold", str(recipe.threshold)),
-    )
-
-
-def first(recipe: Cascade) -> str:
-    pixels = _pixels("input", recipe)
-    return pbtxt.onnx(
-        "The cascade's small network: pixels -> scores. Runs like resnet50_onnx.",
-        f"{recipe.models.first}_{CPU.ending}",
-        recipe.batch.max,
-        pbtxt.picture_network(pixels, _scores("output", recipe)),
-        recipe.instances.first,
-        pbtxt.warmup("black", pbtxt.zeros(pixels)),
-        threads=1,
-    )
-
-
-def first_on_gpu(recipe: Cascade) -> str:
-    pixels = _pixels("input", recipe)
-    return pbtxt.plan(
-        "The cascade's small network on a GPU: a TensorRT plan, pixels -> scores.",
-        f"{recipe.models.first}_{GPU.ending}",
-        recipe.batch,
-        pbtxt.picture_network(pixels, _scores("output", recipe)),
-        recipe.instances.first_on_gpu,
-        pbtxt.warmup("black", pbtxt.zeros(pixels)),
-    )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -16,13 +14,12 @@ from pydantic import Field, model_validator
 from bundle_serving.infer import Answer
 from bundle_serving.networks import is_ir
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
-from scripts.recipes import folders, pbtxt
+from scripts.recipes import configs, folders
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
-from scripts.recipes.parts import Batch, Count, Instances, Models, Part
-from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
+from scripts.recipes.parts import Count, Part, set_count
 from scripts.recipes.pictures import OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export
+from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import CHECK, VERSION, Settings, names
 from scripts.steps.manifest import Foreign, Torchvision, external_data
@@ -33,7 +30,7 @@ TORCHVISION = "torchvision/"
 WHOLE = (".onnx", ".xml")  # files with networks, and not with weights alone
 # Triton's parameter that decides whether a Python model's inputs are copied to the host.
 STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
-PREPROCESSING = ROOT / "model_repository" / "preprocessing"
+WARMUPS = folders.MODELS / "preprocessing" / "warmup"
 # In configs/, of the ensemble and the network, for STEPS=1.
 ONE_STEP = "one_step"
 
@@ -84,15 +81,14 @@ class Pictures(Part):
         return f"{how}, {self.interpolation}, {self.channels}, {numbers}"
 
 
-class Image(OfPictures):
+class Image(ThreeSteps, OfPictures):
     """An image file -> the probability of each class."""
 
     kind: Literal["image"]
-    models: Models
     source: str  # torchvision/ARCH, or the path of an .onnx or .xml file
     weights: str = "default"
     labels: str = ""  # torchvision, or a file's path; empty: an ONNX file's classes are numbered
-    classes: Count
+    classes: Count | None = None  # left out: as its ensemble's config says
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     # Whether one of the labels is right, or any number of them. Empty: not known yet.
     answers: Literal["single-label", "multi-label", ""] = "single-label"
@@ -100,27 +96,39 @@ class Image(OfPictures):
     # What an ONNX file gives. Empty: its numbers tell.
     gives: Literal["", "scores", "probabilities", "multi-label"] = ""
     pictures: Pictures
-    batch: Batch
-    instances: Instances
-    warmup: str
+    warmup: str = ""  # a file in preprocessing/warmup, if not its template's
 
     example: ClassVar[str] = "resnet50.yaml"
 
-    def files(self) -> dict[str, str]:
-        warm = PREPROCESSING / "warmup" / self.warmup
-        if not warm.is_file():
-            name = warm.relative_to(PREPROCESSING.parent)
-            raise UserError(f"there is no {name}", "put the recipe's warm-up picture there")
-        return configs(self, warm.stat().st_size)
+    @property
+    def model_names(self) -> dict[str, str]:
+        names = super().model_names
+        return names | {"preprocessing_dali": f"{self.models.preprocessing}_dali"}
 
-    def shared(self) -> dict[str, str]:
-        models = self.models
-        return {
-            "preprocessing": models.preprocessing,
-            "preprocessing_dali": f"{models.preprocessing}_dali",
-            "resnet50_onnx": f"{models.network}_{CPU.ending}",
-            "postprocessing": models.postprocessing,
-        }
+    @property
+    def class_count(self) -> int:
+        return self.classes or int(self.config.output[0].dims[0])
+
+    def adapt(self, member: Any) -> None:
+        super().adapt(member)
+        self._set_sizes(member, self.pictures.crop, self.classes)
+        if self.warmup:
+            configs.set_warmup_file(member, WARMUPS / self.warmup)
+        if "answers" in member.parameters:
+            configs.set_parameters(member, answers=self.answers)
+        if "steps" in member.parameters:
+            models = self.models
+            steps = models.preprocessing, member.name, models.postprocessing
+            configs.set_parameters(member, steps=",".join(steps))
+
+    def _set_sizes(self, member: Any, crop: Any, classes: int | None) -> None:
+        models, pixels, scores = self.models, [3, *sides(crop)], [classes] if classes else []
+        if member.name.removesuffix("_dali") == models.preprocessing:
+            configs.set_dims(member, {"OUTPUT_0": pixels})
+        elif member.name == models.postprocessing:
+            configs.set_dims(member, {"INPUT_0": scores, "OUTPUT_0": scores})
+        else:
+            configs.set_dims(member, {"input": pixels, "output": scores, "OUTPUT": scores})
 
     def first_model(self, layout: Layout) -> str:
         named = self.models.preprocessing
@@ -129,9 +137,6 @@ class Image(OfPictures):
     def programs(self, layout: Layout) -> list[str]:
         one_step = [self.network_model(CPU)] if layout.one_step else []
         return [self.first_model(layout), *one_step, self.models.postprocessing]
-
-    def network_model(self, engine: Engine) -> str:
-        return f"{self.models.network}_{engine.ending}"
 
     def additions(self, made: Workspace, layout: Layout) -> Contents:
         from bundle_serving.pictures import Transform  # which loads Pillow
@@ -151,46 +156,34 @@ class Image(OfPictures):
         if not (folders.model_folder(model) / "configs" / f"{ONE_STEP}.pbtxt").exists():
             raise UserError(
                 f"{model} was written by an earlier release, without what STEPS=1 needs",
-                "use STEPS=3, or write it again: .venv/bin/python -m scripts.recipes.write "
-                f"--recipe {shlex.quote(str(self.beside(self._name)))} "
-                f"--out {shlex.quote(str(folders.own().models))}",
+                "use STEPS=3, or have its folders copied again: rm -r "
+                f"{shlex.quote(str(folders.own().models / self.ensemble))}, then make up",
             )
         return ONE_STEP
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
-        pixels = [3, *sides(made.manifest.transform["crop"])]
-        classes = [made.manifest.onnx["classes"]]
-        if member.name == self.first_model(layout):
-            member.output[0].dims[:] = pixels
-            if layout.decoding.step == "dali":
-                threads = layout.preprocessing.instances * layout.preprocessing.threads
-                member.parameters["num_threads"].string_value = str(threads)
-            else:
-                share(member, layout.preprocessing)
-        elif member.name == self.network_model(layout.engine):
-            member.input[0].dims[:] = pixels
-            member.model_warmup[0].inputs["input"].dims[:] = pixels
-            for scores in member.output:
-                scores.dims[:] = classes
-            if layout.one_step:
-                decoding = member.parameters["decoding_threads"]
-                decoding.string_value = str(layout.preprocessing.threads)
-            if layout.engine is CPU:
-                share(member, layout.network)
-            elif layout.network.instances:
-                member.instance_group[0].count = layout.network.instances
-        elif member.name == self.models.postprocessing:
-            warm = member.model_warmup[0].inputs["INPUT_0"]
-            for tensor in (member.input[0], member.output[0], warm):
-                tensor.dims[:] = classes
-            if layout.engine is GPU:
-                member.parameters[STAY].string_value = "no" if layout.scores_stay else "yes"
-        elif member.name == self.ensemble:
-            member.output[0].dims[:] = classes
-            if not layout.one_step:
-                member.ensemble_scheduling.step[0].model_name = self.first_model(layout)
-        else:
+        first, network = self.first_model(layout), self.network_model(layout.engine)
+        if member.name not in (first, network, self.models.postprocessing, self.ensemble):
             return False
+        crop, classes = made.manifest.transform["crop"], made.manifest.onnx["classes"]
+        self._set_sizes(member, crop, classes)
+        if member.name == first and layout.decoding.step == "dali":
+            threads = layout.preprocessing.instances * layout.preprocessing.threads
+            configs.set_parameters(member, num_threads=threads)
+        elif member.name == first:
+            configs.set_share(member, layout.preprocessing)
+        elif member.name == network:
+            if layout.one_step:
+                configs.set_parameters(member, decoding_threads=layout.preprocessing.threads)
+            if layout.engine is CPU:
+                configs.set_share(member, layout.network)
+            else:
+                set_count(member, layout.network.instances)
+        elif member.name == self.models.postprocessing and layout.engine is GPU:
+            stay = "no" if layout.scores_stay else "yes"
+            configs.set_parameters(member, **{STAY: stay})
+        elif member.name == self.ensemble and not layout.one_step:
+            member.ensemble_scheduling.step[0].model_name = first
         return True
 
     def label_lines(self, made: Workspace, repository: Path) -> str:
@@ -244,16 +237,16 @@ class Image(OfPictures):
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         crop = made.manifest.transform["crop"]
-        return of_pixels("input", crop, settings.opt_batch, self.batch.max)
+        return of_pixels("input", crop, settings.opt_batch, self.most)
 
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         if not self.answers:  # it is as the network is
             return
         of_its_own = "give it a pipeline of its own: make add-model NAME=…"
-        found, name = made.manifest.onnx, made.manifest.describe()
-        if found["classes"] != self.classes and made.manifest.identity.get("arch") != DRAWN:
+        found, name, serves = made.manifest.onnx, made.manifest.describe(), self.class_count
+        if found["classes"] != serves and made.manifest.identity.get("arch") != DRAWN:
             raise UserError(
-                f"{name} has {found['classes']} classes, and the pipeline serves {self.classes}",
+                f"{name} has {found['classes']} classes, and the pipeline serves {serves}",
                 of_its_own,
             )
         if (answers := found.get("answers", "single-label")) != self.answers:
@@ -261,9 +254,9 @@ class Image(OfPictures):
                 f"{name} is {answers}, and the pipeline {self.answers}",
                 f"{of_its_own}, or say what it gives: OUTPUT=",
             )
-        if not found.get("together", True) and self.batch.max > 1:
+        if not found.get("together", True) and self.most > 1:
             raise UserError(
-                f"{name} takes pictures one by one, and the pipeline up to {self.batch.max}",
+                f"{name} takes pictures one by one, and the pipeline up to {self.most}",
                 f"export it with a dynamic batch, or {of_its_own}",
             )
         if settings.preprocess == "dali":
@@ -309,181 +302,3 @@ def _require_for_ir(name: str, precision: str, engine: Engine) -> None:
             f"{name} is OpenVINO's, and PRECISION=int8 quantises ONNX alone",
             "give the .onnx file that it was made from, or quantise it with NNCF yourself",
         )
-
-
-def configs(recipe: Image, warmup_bytes: int) -> dict[str, str]:
-    """Path in the repository -> text."""
-    models = recipe.models
-    usual = recipe.models.configs(
-        preprocessing(recipe, warmup_bytes),
-        network(recipe),
-        network_on_gpu(recipe),
-        postprocessing(recipe),
-        partial(ensemble, recipe),
-    )
-    return usual | {
-        f"{models.preprocessing}_dali/config.pbtxt": preprocessing_on_gpu(recipe, warmup_bytes),
-        f"{models.network}_{CPU.ending}/configs/{ONE_STEP}.pbtxt": one_step(recipe, warmup_bytes),
-        f"{models.ensemble}/configs/{ONE_STEP}.pbtxt": ensemble_of_one_step(recipe),
-    }
-
-
-def _file(name: str, length: int = -1) -> Tensor:
-    ragged = "image files of different lengths share a batch"
-    return Tensor(name, "UINT8", [length], ragged=ragged)
-
-
-def _pixels(name: str, recipe: Image) -> Tensor:
-    return Tensor(name, "UINT8", [3, *sides(recipe.pictures.crop)])
-
-
-def _scores(name: str, recipe: Image) -> Tensor:
-    return Tensor(name, "FP32", [recipe.classes])
-
-
-def preprocessing(recipe: Image, warmup_bytes: int) -> str:
-    return pbtxt.program(
-        "The bytes of an image file -> uint8 pixels, resized and cropped as the network was"
-        " trained.\nCast and normalisation are the first nodes of the network's own graph.",
-        recipe.models.preprocessing,
-        recipe.batch.max,
-        [_file("INPUT_0")],
-        [_pixels("OUTPUT_0", recipe)],
-        pbtxt.instances(recipe.instances.preprocessing, "CPU"),
-        _warm_picture(recipe, warmup_bytes),
-        pbtxt.parameter("threads", "1"),
-    )
-
-
-def preprocessing_on_gpu(recipe: Image, warmup_bytes: int) -> str:
-    return pbtxt.config(
-        "The bytes of an image file -> uint8 pixels, decoded and resized on the GPU:"
-        " PREPROCESS=dali.",
-        f"{recipe.models.preprocessing}_dali",
-        pbtxt.backend("dali") + '\ndefault_model_filename: "dali.py"',
-        recipe.batch.max,
-        pbtxt.inputs(_file("INPUT_0")),
-        pbtxt.outputs(_pixels("OUTPUT_0", recipe)),
-        NEWEST_VERSION,
-        pbtxt.instances(
-            1,
-            "GPU",
-            "One is enough: it keeps the GPU's decoder busy, and each takes GPU memory.",
-        ),
-        pbtxt.QUEUED,
-        _warm_picture(recipe, warmup_bytes),
-        pbtxt.parameter("num_threads", "4"),
-    )
-
-
-def _warm_picture(recipe: Image, length: int, tensor: str = "INPUT_0") -> str:
-    name = recipe.warmup
-    return pbtxt.warmup(name.partition(".")[0], pbtxt.file(_file(tensor, length), name))
-
-
-def network(recipe: Image) -> str:
-    pixels = _pixels("input", recipe)
-    return pbtxt.onnx(
-        "The network: pixels -> scores. In an NGC server the C++ ONNX Runtime backend runs this;"
-        " in the\nPyPI server serving/bundle_serving/backends/onnxruntime does.",
-        f"{recipe.models.network}_{CPU.ending}",
-        recipe.batch.max,
-        pbtxt.picture_network(pixels, _scores("output", recipe)),
-        recipe.instances.network,
-        pbtxt.warmup("black", pbtxt.zeros(pixels)),
-        threads=1,
-    )
-
-
-def one_step(recipe: Image, warmup_bytes: int) -> str:
-    models, pixels, scores = recipe.models, _pixels("input", recipe), _scores("output", recipe)
-    name = f"{models.network}_{CPU.ending}"
-    return pbtxt.program(
-        "STEPS=1, on a CPU: the bytes of an image file -> probabilities, decoded and computed by"
-        " 1/model.py.\nPixels -> scores as well, as the network alone.",
-        name,
-        recipe.batch.max,
-        [
-            replace(pixels, format="FORMAT_NCHW", optional=True),
-            replace(_file("INPUT"), optional=True),
-        ],
-        [replace(scores, labels=pbtxt.LABELS), _answer(recipe)],
-        pbtxt.instances(recipe.instances.network, "CPU"),
-        pbtxt.warmup("black", pbtxt.zeros(pixels)),
-        _warm_picture(recipe, warmup_bytes, "INPUT"),
-        pbtxt.parameter("threads", "1"),
-        pbtxt.parameter("decoding_threads", "1"),
-        pbtxt.parameter("answers", recipe.answers),
-        pbtxt.parameter(
-            "steps",
-            f"{models.preprocessing},{name},{models.postprocessing}",
-            "Whose work it does: so it is reported.",
-        ),
-    )
-
-
-def network_on_gpu(recipe: Image) -> str:
-    pixels = _pixels("input", recipe)
-    return pbtxt.config(
-        "The network on a GPU: a TensorRT plan, pixels -> scores.",
-        f"{recipe.models.network}_{GPU.ending}",
-        pbtxt.platform("tensorrt_plan"),
-        recipe.batch.max,
-        *pbtxt.picture_network(pixels, _scores("output", recipe)),
-        NEWEST_VERSION,
-        pbtxt.instances(
-            recipe.instances.network_on_gpu,
-            "GPU",
-            "Two: one copies while the other computes.",
-        ),
-        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
-        "optimization { cuda { graphs: true } }",
-        pbtxt.warmup("black", pbtxt.zeros(pixels)),
-    )
-
-
-def postprocessing(recipe: Image) -> str:
-    scores = _scores("INPUT_0", recipe)
-    return pbtxt.program(
-        "The network's scores -> probabilities.",
-        recipe.models.postprocessing,
-        recipe.batch.max,
-        [scores],
-        [_scores("OUTPUT_0", recipe)],
-        pbtxt.instances(1, "CPU"),
-        pbtxt.warmup("zeros", pbtxt.zeros(scores)),
-        pbtxt.parameter("answers", recipe.answers),
-    )
-
-
-def _answer(recipe: Image) -> Tensor:
-    return Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)
-
-
-def ensemble(recipe: Image, engine: str) -> str:
-    models = recipe.models
-    where = {CPU.ending: ".", GPU.ending: "; with the network on a GPU."}[engine]
-    return _ensemble(
-        recipe,
-        where,
-        Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
-        Step(f"{models.network}_{engine}", {"input": "pixels"}, {"output": "scores"}),
-        Step(models.postprocessing, {"INPUT_0": "scores"}, {"OUTPUT_0": "OUTPUT"}),
-    )
-
-
-def ensemble_of_one_step(recipe: Image) -> str:
-    network = f"{recipe.models.network}_{CPU.ending}"
-    step = Step(network, {"INPUT": "INPUT"}, {"OUTPUT": "OUTPUT"})
-    return _ensemble(recipe, "; STEPS=1, on a CPU.", step)
-
-
-def _ensemble(recipe: Image, where: str, *steps: Step) -> str:
-    return pbtxt.ensemble(
-        f"The bytes of an image file -> the probability of each class{where}",
-        recipe.models.ensemble,
-        recipe.batch.max,
-        Tensor("INPUT", "UINT8", [-1]),
-        [_answer(recipe)],
-        *steps,
-    )

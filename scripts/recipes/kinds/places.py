@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.infer import Answer, Question
-from scripts.recipes import pbtxt
+from scripts.recipes import configs
 from scripts.recipes.asking import about_files
 from scripts.recipes.layout import Engine, Layout
-from scripts.recipes.parts import Batch, Channels, Count, Instances, Models, Part
-from scripts.recipes.pbtxt import Step, Tensor
-from scripts.recipes.recipe import Contents, Export, Recipe, Server
+from scripts.recipes.parts import Channels, Count, Part
+from scripts.recipes.recipe import Contents, Export, Server
+from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.places import Checkpoint, categories_beside
@@ -27,8 +27,6 @@ from scripts.steps.workspace import Workspace
 
 if TYPE_CHECKING:
     from bundle_client import Client, Result, Source
-
-ANSWERS = "post_output"
 
 
 class Squares(Part):
@@ -39,46 +37,61 @@ class Squares(Part):
     std: Channels
 
 
-class Places(Recipe):
+class Places(ThreeSteps):
     """Pixels, height by width by 3 -> the likeliest classes."""
 
     kind: Literal["places"]
-    models: Models
     source: str
     weights: str = ""
-    classes: Count
-    answers: Count
+    # Left out: as the models' configs say.
+    classes: Count | None = None
+    answers: Count | None = None
     pictures: Squares
-    batch: Batch
-    instances: Instances
 
     example: ClassVar[str] = "places.yaml"
 
-    def files(self) -> dict[str, str]:
-        return configs(self)
-
-    def shared(self) -> dict[str, str]:
+    @property
+    def model_names(self) -> dict[str, str]:
         models = self.models
-        return {"preprocess": models.preprocessing, "postprocess": models.postprocessing}
+        return {
+            "ensemble": models.ensemble,
+            "preprocessing": models.preprocessing,
+            "network": models.network,
+            "postprocessing": models.postprocessing,
+        }
 
-    def programs(self, layout: Layout) -> list[str]:
-        return [self.models.preprocessing, self.models.postprocessing]
+    @property
+    def class_count(self) -> int:
+        return self.classes or int(configs.read_model(self.models.network).output[0].dims[0])
+
+    def adapt(self, member: Any) -> None:
+        super().adapt(member)
+        side, scores = self.pictures.side, [self.classes] if self.classes else []
+        square = [3, side, side]
+        configs.set_dims(member, {"pre_output": square, "input_0": square})
+        configs.set_dims(member, {"output_0": scores, "post_input": scores})
+        if self.answers and member.name == self.models.postprocessing:
+            configs.set_parameters(member, answers=self.answers)
 
     def network_model(self, engine: Engine) -> str:
         return self.models.network
 
     def additions(self, made: Workspace, layout: Layout) -> Contents:
-        return {self.models.postprocessing: {"labels.txt": made.onnx / "labels.txt"}}
+        squares = json.dumps(self.pictures.model_dump(), indent=2) + "\n"
+        return {
+            self.models.preprocessing: {"squares.json": squares},
+            self.models.postprocessing: {configs.LABELS: made.onnx / configs.LABELS},
+        }
 
     def label_lines(self, made: Workspace, repository: Path) -> str:
-        return (made.onnx / "labels.txt").read_text()
+        return (made.onnx / configs.LABELS).read_text()
 
     def export(self, settings: Settings, engine: Engine) -> Export:
         weights = str(settings.value(self.setting)) if self.override(settings) else self.weights
         spec = Checkpoint(
             self.source,
             weights,
-            self.classes,
+            self.class_count,
             self.pictures.model_dump(mode="json"),
             engine.export,
             categories_beside(weights),
@@ -86,7 +99,7 @@ class Places(Recipe):
         return Export("places", spec.words, spec, self.setting not in settings.given)
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
-        return of_pixels("input_0", self.pictures.side, self.batch.optimal, self.batch.max)
+        return of_pixels("input_0", self.pictures.side, self.batch.optimal, self.most)
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client import Result
@@ -108,7 +121,7 @@ class Places(Recipe):
         return {"INPUT": decoded(source).astype(np.float32)[None]}
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
-        row = np.full(self.classes, np.nan, np.float32)
+        row = np.full(self.class_count, np.nan, np.float32)
         for entry in answer["postprocess_result"][0]:
             probability, number, _ = entry.decode().split(":", 2)
             row[int(number)] = float(probability)
@@ -131,97 +144,3 @@ def decoded(file: bytes) -> NDArray[np.uint8]:
             return np.asarray(whole)
     except OSError:
         raise SourceError("not a readable picture", "use another") from None
-
-
-def configs(recipe: Places) -> dict[str, str]:
-    """Path in the repository -> text."""
-    models = recipe.models
-    return {
-        f"{models.preprocessing}/config.pbtxt": preprocessing(recipe),
-        f"{models.preprocessing}/1/squares.json": squares(recipe),
-        f"{models.network}/config.pbtxt": network_on_gpu(recipe),
-        f"{models.network}/configs/cpu.pbtxt": network(recipe),
-        f"{models.postprocessing}/config.pbtxt": postprocessing(recipe),
-        f"{models.ensemble}/config.pbtxt": ensemble(recipe),
-    }
-
-
-def squares(recipe: Places) -> str:
-    return json.dumps(recipe.pictures.model_dump(), indent=2) + "\n"
-
-
-def _square(name: str, recipe: Places) -> Tensor:
-    return Tensor(name, "FP32", [3, recipe.pictures.side, recipe.pictures.side])
-
-
-def _scores(name: str, recipe: Places) -> Tensor:
-    return Tensor(name, "FP32", [recipe.classes])
-
-
-def preprocessing(recipe: Places) -> str:
-    ragged = "pictures of different sizes share a batch"
-    return pbtxt.program(
-        "Pixels (height, width, 3; from 0 to 255) -> the network's input.",
-        recipe.models.preprocessing,
-        recipe.batch.max,
-        [Tensor("pre_input", "FP32", [-1, -1, -1], ragged=ragged)],
-        [_square("pre_output", recipe)],
-        pbtxt.instances(recipe.instances.preprocessing, "CPU"),
-        pbtxt.warmup("black", pbtxt.zeros(Tensor("pre_input", "FP32", [8, 8, 3]))),
-    )
-
-
-def network(recipe: Places) -> str:
-    return pbtxt.onnx(
-        "The network without a GPU. Runs like resnet50_onnx.",
-        recipe.models.network,
-        recipe.batch.max,
-        _signature(recipe),
-        recipe.instances.network,
-        pbtxt.warmup("grey", pbtxt.zeros(_square("input_0", recipe))),
-        threads=2,
-    )
-
-
-def network_on_gpu(recipe: Places) -> str:
-    return pbtxt.plan(
-        "The network on a GPU: a TensorRT plan, pixels -> scores.",
-        recipe.models.network,
-        recipe.batch,
-        _signature(recipe),
-        recipe.instances.network_on_gpu,
-        pbtxt.warmup("grey", pbtxt.zeros(_square("input_0", recipe))),
-    )
-
-
-def _signature(recipe: Places) -> tuple[str, str]:
-    taken, given = _square("input_0", recipe), _scores("output_0", recipe)
-    return pbtxt.picture_network(taken, given)
-
-
-def postprocessing(recipe: Places) -> str:
-    scores = _scores("post_input", recipe)
-    return pbtxt.program(
-        "The network's scores -> the likeliest classes, each as probability:number:name.",
-        recipe.models.postprocessing,
-        recipe.batch.max,
-        [scores],
-        [Tensor(ANSWERS, "STRING", [-1])],
-        pbtxt.instances(1, "CPU"),
-        pbtxt.warmup("zeros", pbtxt.zeros(scores)),
-        pbtxt.parameter("answers", str(recipe.answers)),
-    )
-
-
-def ensemble(recipe: Places) -> str:
-    models = recipe.models
-    return pbtxt.ensemble(
-        "Pixels (height, width, 3; from 0 to 255) -> the likeliest classes.",
-        models.ensemble,
-        recipe.batch.max,
-        Tensor("INPUT", "FP32", [-1, -1, -1]),
-        [Tensor("postprocess_result", "STRING", [-1])],
-        Step(models.preprocessing, {"pre_input": "INPUT"}, {"pre_output": "square"}),
-        Step(models.network, {"input_0": "square"}, {"output_0": "scores"}),
-        Step(models.postprocessing, {"post_input": "scores"}, {ANSWERS: "postprocess_result"}),
-    )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -12,18 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from bundle_serving import infer
-from bundle_serving.health import EXAMPLE, SOUNDS, TAKES
 from bundle_serving.infer import Answer, Question
 from bundle_serving.sounds import LOG_MEL, SHARES, Hearing
-from scripts.base.errors import UserError
-from scripts.recipes import pbtxt
+from scripts.recipes import configs
 from scripts.recipes.asking import Server, about_files
 from scripts.recipes.folders import MODELS
-from scripts.recipes.layout import CPU, GPU, Engine, Layout
-from scripts.recipes.parts import Batch, Count, Instances, Models, Part
-from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
-from scripts.recipes.recipe import Contents, Export, Recipe
+from scripts.recipes.layout import CPU, Engine, Layout
+from scripts.recipes.parts import Batch, Count, Part, set_count
+from scripts.recipes.recipe import Contents, Export
+from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.manifest import labels_beside
@@ -34,7 +29,7 @@ from scripts.steps.workspace import Workspace
 if TYPE_CHECKING:
     from bundle_client import Client, Result, Source
 
-WARMUP = MODELS / "sounds_preprocessing" / "warmup"
+WARMUPS = MODELS / "sounds_preprocessing" / "warmup"
 HEARING = "hearing.json"
 Positive = Annotated[float, Field(gt=0)]
 
@@ -68,61 +63,48 @@ class SoundBatch(Batch):
     optimal_windows: Count
 
 
-class Sound(Recipe):
+class Sound(ThreeSteps):
     """A WAV file -> the probability of each class."""
 
     kind: Literal["sound"]
-    models: Models
     weights: str = DRAWN
-    classes: Count
+    classes: Count | None = None  # left out: as the models' configs say; served: as the network has
     hearing: Heard
     batch: SoundBatch
-    instances: Instances
-    warmup: str
+    warmup: str = ""  # a file in sounds_preprocessing/warmup, if not its template's
 
     example: ClassVar[str] = "sounds.yaml"
     asked_about: ClassVar[str] = "SOUND"
 
-    def files(self) -> dict[str, str]:
-        return configs(self)
+    def adapt(self, member: Any) -> None:
+        super().adapt(member)
+        self._set_sizes(member, self.hearing.as_hearing, self.classes)
+        if self.warmup:
+            configs.set_warmup_file(member, WARMUPS / self.warmup)
 
-    def shared(self) -> dict[str, str]:
-        models = self.models
-        return {
-            "sounds_preprocessing": models.preprocessing,
-            "postprocessing": models.postprocessing,
-        }
-
-    def programs(self, layout: Layout) -> list[str]:
-        return [self.models.preprocessing, self.models.postprocessing]
-
-    def network_model(self, engine: Engine) -> str:
-        return f"{self.models.network}_{engine.ending}"
+    def _set_sizes(self, member: Any, how: Hearing, classes: int | None) -> None:
+        scores, given = ("SCORES", "INPUT_0", "OUTPUT_0", "OUTPUT"), [classes] if classes else []
+        sizes = {name: given for name in scores}
+        configs.set_dims(member, {LOG_MEL: [-1, how.mels, how.frames], **sizes})
 
     def additions(self, made: Workspace, layout: Layout) -> Contents:
         how = Hearing(**made.manifest.transform)
         return {self.models.preprocessing: {HEARING: how.dump()}}
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
-        classes = [made.manifest.onnx["classes"]]
-        if member.name == self.models.preprocessing:
-            member.instance_group[0].count = layout.preprocessing.instances
-        elif member.name == self.network_model(layout.engine):
-            member.output[0].dims[:] = classes
-            if layout.engine is CPU:
-                share(member, layout.network)
-        elif member.name == self.models.postprocessing:
-            warm = member.model_warmup[0].inputs["INPUT_0"]
-            for tensor in (member.input[0], member.output[0], warm):
-                tensor.dims[:] = classes
-        elif member.name == self.ensemble:
-            member.output[0].dims[:] = classes
-        else:
+        network, first = self.network_model(layout.engine), self.models.preprocessing
+        if member.name not in (first, network, self.models.postprocessing, self.ensemble):
             return False
+        how = Hearing(**made.manifest.transform)
+        self._set_sizes(member, how, made.manifest.onnx["classes"])
+        if member.name == first:
+            set_count(member, layout.preprocessing.instances)
+        elif member.name == network and layout.engine is CPU:
+            configs.set_share(member, layout.network)
         return True
 
     def label_lines(self, made: Workspace, repository: Path) -> str:
-        return (made.onnx / pbtxt.LABELS).read_text()
+        return (made.onnx / configs.LABELS).read_text()
 
     def export(self, settings: Settings, engine: Engine) -> Export:
         weights = str(settings.value(self.setting)) if self.setting else self.weights
@@ -138,7 +120,7 @@ class Sound(Recipe):
             return {LOG_MEL: (*count, how.mels, how.frames), SHARES: count}
 
         usual = at(batch.optimal, batch.optimal_windows)
-        return profile(at(1, 1), usual, at(batch.max, how.most_windows))
+        return profile(at(1, 1), usual, at(self.most, how.most_windows))
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client.sources import SOUNDS
@@ -156,129 +138,3 @@ class Sound(Recipe):
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         row: NDArray[Any] = answer["OUTPUT"][0]
         return row
-
-
-def configs(recipe: Sound) -> dict[str, str]:
-    """Path in the repository -> text."""
-    return recipe.models.configs(
-        preprocessing(recipe),
-        network(recipe),
-        network_on_gpu(recipe),
-        postprocessing(recipe),
-        partial(ensemble, recipe),
-    )
-
-
-def _file(length: int = -1) -> Tensor:
-    return Tensor("FILE", "UINT8", [length], ragged="files of different lengths share a batch")
-
-
-def _heard(recipe: Sound, windows: int = -1) -> tuple[Tensor, Tensor]:
-    how = recipe.hearing.as_hearing
-    return (
-        Tensor(LOG_MEL, "FP32", [windows, how.mels, how.frames]),
-        Tensor(SHARES, "FP32", [windows]),
-    )
-
-
-def _scores(name: str, recipe: Sound) -> Tensor:
-    return Tensor(name, "FP32", [recipe.classes])
-
-
-def preprocessing(recipe: Sound) -> str:
-    warm = WARMUP / recipe.warmup
-    if not warm.is_file():
-        raise UserError(
-            f"there is no {warm.relative_to(MODELS)}", "put the recipe's warm-up sound there"
-        )
-    return pbtxt.program(
-        "The bytes of a WAV file -> windows of log-mel bands, and each window's share of the"
-        " answer.",
-        recipe.models.preprocessing,
-        recipe.batch.max,
-        [_file()],
-        _heard(recipe),
-        pbtxt.instances(recipe.instances.preprocessing, "CPU"),
-        pbtxt.warmup(warm.stem, pbtxt.file(_file(warm.stat().st_size), warm.name)),
-    )
-
-
-def network(recipe: Sound) -> str:
-    return pbtxt.onnx(
-        "The network: windows -> scores, averaged over a sound's windows. Sounds of as many windows"
-        "\nshare a batch. Runs like resnet50_onnx.",
-        f"{recipe.models.network}_{CPU.ending}",
-        recipe.batch.max,
-        _signature(recipe),
-        recipe.instances.network,
-        _silence(recipe),
-        threads=1,
-    )
-
-
-def network_on_gpu(recipe: Sound) -> str:
-    return pbtxt.config(
-        "The network on a GPU: a TensorRT plan, windows -> scores, averaged over a sound's windows."
-        "\nSounds of as many windows share a batch.",
-        f"{recipe.models.network}_{GPU.ending}",
-        pbtxt.platform("tensorrt_plan"),
-        recipe.batch.max,
-        *_signature(recipe),
-        NEWEST_VERSION,
-        pbtxt.instances(recipe.instances.network_on_gpu, "GPU"),
-        pbtxt.preferred_batches(recipe.batch.preferred, recipe.batch.max_delay_us),
-        _silence(recipe),
-    )
-
-
-def _signature(recipe: Sound) -> tuple[str, str]:
-    scores = Tensor("SCORES", "FP32", [recipe.classes], labels=pbtxt.LABELS)
-    return pbtxt.inputs(*_heard(recipe)), pbtxt.outputs(scores)
-
-
-def _silence(recipe: Sound) -> str:
-    return pbtxt.warmup("silence", *map(pbtxt.zeros, _heard(recipe, windows=1)))
-
-
-def postprocessing(recipe: Sound) -> str:
-    scores = _scores("INPUT_0", recipe)
-    return pbtxt.program(
-        "The network's scores -> probabilities.",
-        recipe.models.postprocessing,
-        recipe.batch.max,
-        [scores],
-        [_scores("OUTPUT_0", recipe)],
-        pbtxt.instances(1, "CPU"),
-        pbtxt.warmup("zeros", pbtxt.zeros(scores)),
-        pbtxt.parameter("answers", "single-label"),
-    )
-
-
-def ensemble(recipe: Sound, engine: str) -> str:
-    models = recipe.models
-    where = {CPU.ending: ".", GPU.ending: "; with the network on a GPU."}[engine]
-    heard = {LOG_MEL: "windows", SHARES: "shares"}
-    example = infer.packed(recipe.question(silence()))
-    parameters = (
-        pbtxt.parameter(EXAMPLE, example, "A request that it answers."),
-        pbtxt.parameter(TAKES, SOUNDS, "What the page asks it with."),
-    )
-    return pbtxt.ensemble(
-        f"The bytes of a WAV file -> the probability of each class{where}",
-        models.ensemble,
-        recipe.batch.max,
-        Tensor("INPUT", "UINT8", [-1]),
-        [Tensor("OUTPUT", "FP32", [recipe.classes], labels=pbtxt.LABELS)],
-        Step(models.preprocessing, {"FILE": "INPUT"}, heard),
-        Step(f"{models.network}_{engine}", heard, {"SCORES": "scores"}),
-        Step(models.postprocessing, {"INPUT_0": "scores"}, {"OUTPUT_0": "OUTPUT"}),
-        parameters="\n".join(parameters),
-    )
-
-
-def silence() -> bytes:
-    """The shortest WAV file that any pipeline of sounds takes: 10 ms of 8 bits."""
-    samples, rate = b"\x80" * 80, 8000
-    how = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, rate, 1, 8)
-    content = b"WAVE" + how + struct.pack("<4sI", b"data", len(samples)) + samples
-    return struct.pack("<4sI", b"RIFF", len(content)) + content

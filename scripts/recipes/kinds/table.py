@@ -13,14 +13,13 @@ from pydantic import Field
 
 from bundle_serving import agreement, infer
 from bundle_serving.agreement import Agreement
-from bundle_serving.health import EXAMPLE, ROWS, TAKES
+from bundle_serving.health import EXAMPLE
 from bundle_serving.infer import Answer, Question
 from scripts.base.errors import UserError
 from scripts.base.text import printable
-from scripts.recipes import pbtxt, tensors
+from scripts.recipes import configs, tensors
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
-from scripts.recipes.parts import Count, Ensemble, Name
-from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor, share
+from scripts.recipes.parts import Count, Ensemble, Name, set_count, set_most
 from scripts.recipes.recipe import Export, Recipe, Server
 from scripts.settings.settings import Settings
 from scripts.steps.tables import INPUT, OUTPUT, rows
@@ -51,13 +50,26 @@ class Table(Recipe):
     example: ClassVar[str] = "table"
     asked_about: ClassVar[str] = "IN"
 
-    def files(self) -> dict[str, str]:
-        return {
-            f"{self.network_model(CPU)}/config.pbtxt": network(self),
-            f"{self.network_model(GPU)}/config.pbtxt": network_on_gpu(self),
-            f"{self.ensemble}/config.pbtxt": ensemble(self, GPU),
-            f"{self.ensemble}/configs/{CPU.config}.pbtxt": ensemble(self, CPU),
-        }
+    @property
+    def model_names(self) -> dict[str, str]:
+        network, on_gpu = map(self.network_model, (CPU, GPU))
+        return {"ensemble": self.ensemble, "network_onnx": network, "network_fil": on_gpu}
+
+    def adapt(self, member: Any) -> None:
+        set_most(member, self.most_rows)
+        row, answer = [self.width], [self.values]
+        configs.set_dims(member, {"INPUT": row, INPUT: row, "OUTPUT": answer, OUTPUT: answer})
+        for tensor in member.output:
+            tensor.label_filename = configs.LABELS if self.classes else ""
+        if member.name == self.ensemble:
+            example, columns = infer.packed(self._example), json.dumps(self.columns)
+            configs.set_parameters(member, columns=columns, **{EXAMPLE: example})
+            return
+        set_count(member, self.instances)
+        if member.backend == FIL and not self.classes:
+            configs.set_parameters(member, is_classifier="false")
+            for key in ("predict_proba", "threshold"):
+                del member.parameters[key]
 
     def programs(self, layout: Layout) -> list[str]:
         return []
@@ -69,13 +81,13 @@ class Table(Recipe):
         if member.name != self.network_model(layout.engine):
             return False
         if layout.engine is CPU:
-            share(member, layout.network)
-        elif layout.network.instances:
-            member.instance_group[0].count = layout.network.instances
+            configs.set_share(member, layout.network)
+        else:
+            set_count(member, layout.network.instances)
         return True
 
     def label_lines(self, made: Workspace, repository: Path) -> str | None:
-        return (made.onnx / pbtxt.LABELS).read_text() if self.classes else None
+        return (made.onnx / configs.LABELS).read_text() if self.classes else None
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -169,70 +181,3 @@ class Table(Recipe):
 
     def gist(self, answer: Answer) -> Hashable:
         return int(answer["OUTPUT"].argmax()) if self.classes else answer["OUTPUT"].shape
-
-
-def _row(name: str, recipe: Table) -> Tensor:
-    return Tensor(name, "FP32", [recipe.width])
-
-
-def _answer(name: str, recipe: Table) -> Tensor:
-    labels = pbtxt.LABELS if recipe.classes else ""
-    return Tensor(name, "FP32", [recipe.values], labels=labels)
-
-
-def network(recipe: Table) -> str:
-    row = _row(INPUT, recipe)
-    return pbtxt.onnx(
-        "A row of numbers -> the probability of each class, or a value. ONNX Runtime runs it.",
-        recipe.network_model(CPU),
-        recipe.most_rows,
-        (pbtxt.inputs(row), pbtxt.outputs(_answer(OUTPUT, recipe))),
-        recipe.instances,
-        pbtxt.warmup("zeros", pbtxt.zeros(row)),
-        threads=1,
-    )
-
-
-def network_on_gpu(recipe: Table) -> str:
-    """What the backend reads of it: its src/shared_state.h. It demands a threshold of classifiers,
-    though with probabilities it uses none."""
-    row = _row(INPUT, recipe)
-    of_classes = {"predict_proba": "true", "threshold": "0.5"} if recipe.classes else {}
-    read = {
-        "model_type": "treelite_checkpoint",
-        "is_classifier": "true" if recipe.classes else "false",
-        **of_classes,
-    }
-    return pbtxt.config(
-        "The trees on a GPU: a row of numbers -> the probability of each class, or a value.\n"
-        "Triton's FIL backend runs them.",
-        recipe.network_model(GPU),
-        pbtxt.backend(FIL),
-        recipe.most_rows,
-        pbtxt.inputs(row),
-        pbtxt.outputs(_answer(OUTPUT, recipe)),
-        NEWEST_VERSION,
-        pbtxt.instances(recipe.instances, "GPU"),
-        pbtxt.QUEUED,
-        pbtxt.warmup("zeros", pbtxt.zeros(row)),
-        *(pbtxt.parameter(key, value) for key, value in read.items()),
-    )
-
-
-def ensemble(recipe: Table, engine: Engine) -> str:
-    step = Step(recipe.network_model(engine), {INPUT: "INPUT"}, {OUTPUT: "OUTPUT"})
-    where = {CPU: "", GPU: ", on a GPU"}[engine]
-    return pbtxt.config(
-        f"The model in {Path(recipe.source).name}: rows of numbers in, "
-        f"{'probabilities' if recipe.classes else 'values'} out{where}.",
-        recipe.ensemble,
-        pbtxt.platform("ensemble"),
-        recipe.most_rows,
-        pbtxt.inputs(_row("INPUT", recipe)),
-        pbtxt.outputs(_answer("OUTPUT", recipe)),
-        NEWEST_VERSION,
-        pbtxt.steps(step),
-        pbtxt.parameter(EXAMPLE, infer.packed(recipe._example), "A request that it answers."),
-        pbtxt.parameter(TAKES, ROWS, "What the page asks it with."),
-        pbtxt.parameter("columns", json.dumps(recipe.columns), "What a row's numbers are called."),
-    )

@@ -12,27 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bundle_serving import infer
 from bundle_serving.agreement import Agreement
-from bundle_serving.health import EXAMPLE, PICTURE
 from bundle_serving.infer import Answer, Question
 from bundle_serving.smoothing import RULES, Rules
 from scripts import bootstrap
 from scripts.base.errors import UserError
-from scripts.recipes import pbtxt
-from scripts.recipes.layout import CPU, GPU, Engine, Layout
-from scripts.recipes.parts import Count, Ensemble, Name
-from scripts.recipes.pbtxt import NEWEST_VERSION, Step, Tensor
+from scripts.recipes import configs
+from scripts.recipes.layout import Engine, Layout
+from scripts.recipes.parts import Count, Ensemble, Name, set_most
 from scripts.recipes.pictures import OfPictures, require_pillow
 from scripts.recipes.recipe import Contents, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.workspace import Workspace
 
-# Triton keeps more of them than the model takes: the model refuses, Triton would let them wait.
+# Sequences that Triton keeps: the model refuses what is too much, Triton would let it wait.
 PLACES_PER_STREAM = 16
-# Of the keeper's requests: no client that counts comes so far.
-KEEPERS_SEQUENCE = infer.MOST_SEQUENCES
 GOLDEN = 4
 
 
@@ -52,16 +47,29 @@ class Video(OfPictures):
     smoothing: Annotated[float, Field(gt=0, le=1)]
     streams: Count
     idle_s: Annotated[float, Field(gt=0)]
-    max_batch: Count
+    max_batch: Count | None = None  # left out: as the config of `smoothing` says
 
     example: ClassVar[str] = "video.yaml"
     asked_about: ClassVar[str] = "VIDEO"
 
-    def files(self) -> dict[str, str]:
-        return configs(self)
+    @property
+    def model_names(self) -> dict[str, str]:
+        return {"ensemble": self.models.ensemble, "smoothing": self.models.smoothing}
 
-    def shared(self) -> dict[str, str]:
-        return {"video_smoothing": self.models.smoothing}
+    def adapt(self, member: Any) -> None:
+        if self._set_streams(member):
+            set_most(member, self.max_batch)
+
+    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
+        return self._set_streams(member)
+
+    def _set_streams(self, member: Any) -> bool:
+        if member.name != self.models.smoothing:
+            return False
+        sequences = member.sequence_batching
+        sequences.max_sequence_idle_microseconds = round(self.idle_s * 1_000_000)
+        sequences.oldest.max_candidate_sequences = PLACES_PER_STREAM * self.streams
+        return True
 
     def programs(self, layout: Layout) -> list[str]:
         return [self.models.smoothing]
@@ -80,7 +88,7 @@ class Video(OfPictures):
 
     def label_lines(self, made: Workspace, repository: Path) -> str:
         """None where that is not laid out: where answers are only compared."""
-        of_the_network = repository / self.labels / pbtxt.LABELS
+        of_the_network = repository / self.labels / configs.LABELS
         return of_the_network.read_text() if of_the_network.exists() else ""
 
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
@@ -130,60 +138,3 @@ def _as_user_error(about: str) -> Iterator[None]:
         yield
     except SourceError as fault:
         raise UserError(f"{about}: {fault.cause}", fault.remedy) from None
-
-
-def configs(recipe: Video) -> dict[str, str]:
-    """Path in the repository -> text."""
-    models = recipe.models
-    return {
-        f"{models.ensemble}/config.pbtxt": ensemble(recipe, GPU.ending),
-        f"{models.ensemble}/configs/cpu.pbtxt": ensemble(recipe, CPU.ending),
-        f"{models.smoothing}/config.pbtxt": smoothing(recipe),
-    }
-
-
-# As many classes as the network has that is live.
-PROBABILITIES = [-1]
-FRAMES = Tensor("FRAMES", "INT32", [1])
-
-
-def ensemble(recipe: Video, engine: str) -> str:
-    models = recipe.models
-    where = {CPU.ending: ".", GPU.ending: ";\nwith the network on a GPU."}[engine]
-    example = infer.packed(recipe.question(PICTURE), infer.alone(KEEPERS_SEQUENCE))
-    return pbtxt.config(
-        "A frame of a sequence, as the bytes of an image file -> the probability of each class,"
-        f" smoothed over\nthe sequence, and how many frames that is{where}",
-        models.ensemble,
-        pbtxt.platform("ensemble"),
-        1,
-        pbtxt.inputs(Tensor("INPUT", "UINT8", [-1])),
-        pbtxt.outputs(Tensor("OUTPUT", "FP32", PROBABILITIES, labels=pbtxt.LABELS), FRAMES),
-        NEWEST_VERSION,
-        pbtxt.steps(
-            Step(models.preprocessing, {"INPUT_0": "INPUT"}, {"OUTPUT_0": "pixels"}),
-            Step(f"{models.network}_{engine}", {"input": "pixels"}, {"output": "scores"}),
-            Step(models.postprocessing, {"INPUT_0": "scores"}, {"OUTPUT_0": "probabilities"}),
-            Step(
-                models.smoothing,
-                {"INPUT_0": "probabilities"},
-                {"OUTPUT_0": "OUTPUT", FRAMES.name: FRAMES.name},
-            ),
-        ),
-        pbtxt.parameter(EXAMPLE, example, "A request that it answers: a sequence of one frame."),
-    )
-
-
-def smoothing(recipe: Video) -> str:
-    return pbtxt.config(
-        "The probabilities of a frame -> those of its sequence so far: a moving average. No warmup:"
-        " nothing\nin it is slow at first.",
-        recipe.models.smoothing,
-        pbtxt.backend("python"),
-        recipe.max_batch,
-        pbtxt.inputs(Tensor("INPUT_0", "FP32", PROBABILITIES)),
-        pbtxt.outputs(Tensor("OUTPUT_0", "FP32", PROBABILITIES), FRAMES),
-        NEWEST_VERSION,
-        pbtxt.instances(1, "CPU", "One, which knows how many streams there are."),
-        pbtxt.sequences(recipe.idle_s, PLACES_PER_STREAM * recipe.streams),
-    )

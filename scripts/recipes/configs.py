@@ -1,0 +1,74 @@
+"""Triton's configs of models, parsed: read from their files, and what is set in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scripts.base.errors import UserError
+from scripts.recipes import folders
+
+if TYPE_CHECKING:
+    from bundle_serving.messages import ModelConfig
+    from scripts.recipes.layout import Share
+
+LABELS = "labels.txt"
+
+
+def read(path: Path) -> ModelConfig:
+    # Half a second to import, and commands that only ask read no config.
+    from google.protobuf import text_format
+
+    from bundle_serving.messages import ModelConfig
+
+    try:
+        return text_format.Parse(path.read_text(), ModelConfig())
+    except (OSError, text_format.ParseError) as fault:
+        raise UserError(
+            f"{'/'.join(path.parts[-3:])} is not a valid model config ({fault})",
+            "fix it, or restore it with git checkout",
+        ) from None
+
+
+def read_model(model: str) -> ModelConfig:
+    return read(folders.model_folder(model) / "config.pbtxt")
+
+
+def set_share(member: Any, machine: Share) -> None:
+    """Instances and threads."""
+    member.instance_group[0].count = machine.instances
+    set_parameters(member, threads=machine.threads)
+
+
+def set_parameters(member: Any, **values: object) -> None:
+    for key, value in values.items():
+        member.parameters[key].string_value = str(value)
+
+
+def set_type(tensor: Any, name: str) -> None:
+    tensor.MergeFrom(type(tensor)(data_type=f"TYPE_{name}"))
+
+
+def set_dims(member: Any, sizes: Mapping[str, Sequence[int]]) -> None:
+    """Of the tensors with these names, and of their warm-up, where one of any size has 1. Without
+    dims, it keeps those that it has."""
+    sizes = {name: dims for name, dims in sizes.items() if dims}
+    for tensor in (*member.input, *member.output):
+        if tensor.name in sizes:
+            tensor.dims[:] = sizes[tensor.name]
+    for warm in member.model_warmup:
+        for name in sizes.keys() & warm.inputs.keys():
+            warm.inputs[name].dims[:] = [max(1, size) for size in sizes[name]]
+
+
+def set_warmup_file(member: Any, file: Path) -> None:
+    """In place of the template's, beside which it lies."""
+    if not file.is_file():
+        name = "/".join(file.parts[-3:])
+        raise UserError(f"there is no {name}", "put the recipe's file for the warm-up there")
+    for warm in member.model_warmup:
+        for tensor in warm.inputs.values():
+            if tensor.input_data_file:
+                warm.name, tensor.input_data_file = file.stem, file.name
+                tensor.dims[:] = [file.stat().st_size]
