@@ -50,7 +50,7 @@ def recipe(name: str, given: Any) -> Image:
         recipe = Image.model_validate(first | network | {"pictures": pictures})
     except ValidationError as fault:
         raise _refused(fault) from None
-    return recipe.lying_in(folders.own().recipes, f"{name}.yaml")
+    return recipe.lying_in(folders.own().recipes)
 
 
 def of_table(name: str, model: Path, given: Any) -> Table:
@@ -64,7 +64,7 @@ def of_table(name: str, model: Path, given: Any) -> Table:
         most_rows=MOST_ROWS,
         instances=1,
     )
-    return made.lying_in(folders.own().recipes, f"{name}.yaml")
+    return made.lying_in(folders.own().recipes)
 
 
 def of_detector(name: str, folder: Path, given: Any) -> Detection:
@@ -85,7 +85,7 @@ def of_detector(name: str, folder: Path, given: Any) -> Detection:
         batch=TOGETHER,
         instances=Instances(network_on_gpu=2),
     )
-    return made.lying_in(folders.own().recipes, f"{name}.yaml")
+    return made.lying_in(folders.own().recipes)
 
 
 def _models(name: str) -> Models:

@@ -92,7 +92,7 @@ def _pipeline(name: str, described: Mapping[str, Any], file: Path) -> Pipeline:
     models = {"ensemble": name, "program": f"{name}_function"}
     source = os.path.relpath(file, folder)
     content = {"kind": "callable", "models": models, "source": source, **described}
-    return Pipeline(name, Function.model_validate(content).lying_in(folder, f"{name}.yaml"))
+    return Pipeline(name, Function.model_validate(content).lying_in(folder))
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def test_every_config_lets_a_rollout_serve_two_versions() -> None:
 
 def has_every_version(config: str) -> bool:
     served = text_format.Parse(model_folders.serving_all(config.encode()), ModelConfig())
-    return served.version_policy.WhichOneof("policy_choice") == "all"
+    return bool(served.version_policy.WhichOneof("policy_choice") == "all")
 
 
 @pytest.mark.parametrize("name", NAMES)

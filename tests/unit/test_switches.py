@@ -56,7 +56,7 @@ def test_a_part_is_set_beside_the_others_and_a_list_in_place_of_the_old_one() ->
 def test_what_is_switched_is_the_config_of_this_engine(tmp_path: Path) -> None:
     """Places' network has one name on both."""
     places = load(ROOT / "recipes" / "places.yaml")
-    network = places.network_model(CPU)
+    network = str(places.network_model(CPU))
     switched = places.model_copy(update={"triton": {network: {"optimization": {"priority": 1}}}})
     repository = tmp_path / "live"
     (tmp_path / "onnx").mkdir()

@@ -66,6 +66,13 @@ class Text(ThreeSteps):
 
     def adapt(self, member: Any) -> None:
         super().adapt(member)
+        self._set_labels(member)
+
+    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
+        self._set_labels(member)
+        return member.name in (self.network_model(layout.engine), self.models.postprocessing)
+
+    def _set_labels(self, member: Any) -> None:
         configs.set_dims(member, {"SCORES": [self.classes]})
         if member.name == self.models.postprocessing:
             configs.set_parameters(member, labels=",".join(self.labels))

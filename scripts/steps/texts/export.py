@@ -107,14 +107,13 @@ def _refuse_what_does_not_fit(classifier: Any, spec: Classifier) -> None:
         raise UserError(
             f"the classifier's labels are {', '.join(classifier.labels)}, and the recipe's "
             f"{', '.join(spec.labels)}",
-            "put the classifier's labels into the recipe and regenerate its model folders "
-            "(python -m scripts.recipes.write)",
+            "put the classifier's labels into the recipe",
         )
     if classifier.longest < spec.longest:
         raise UserError(
             f"the classifier takes {classifier.longest} tokens, fewer than the recipe's "
             f"max_seq_len, {spec.longest}",
-            "lower it in the recipe and regenerate its model folders",
+            "lower it in the recipe",
         )
 
 
