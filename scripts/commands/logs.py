@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from scripts.base import interrupts
 from scripts.base.errors import UserError
-from scripts.server.log_order import REFUSED, Entry, ordered
+from scripts.server.log_order import REFUSED, Entry, ordered, without_gpu
 from scripts.settings import arguments
 from scripts.stacks import flavour, state
 
@@ -38,7 +38,10 @@ def main() -> int:
         since, most = given.since, None if given.since else MOST
         earlier = [f"{REFUSED}{line}" for line in refused()]
         for batch in batches:
-            for entry in ordered([*earlier, *batch], datetime.now(UTC), since, most):
+            said = [*earlier, *batch]
+            if known.flavour != "gpu":
+                said = [*without_gpu(said)]
+            for entry in ordered(said, datetime.now(UTC), since, most):
                 show(entry)
             since, most, earlier = None, None, []
     except KeyboardInterrupt:

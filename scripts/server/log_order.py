@@ -22,6 +22,10 @@ OF_A_SWARM = re.compile(r"\S+_(\w+\.\d{1,5}|balancer)(?:\.\w+)+@(\S+) +\| (.*)")
 # Before each line of one that did not come to serve.
 REFUSED = "refused: "
 WIDTH = len("keeper")
+NO_GPU = re.compile(
+    "CUDA driver version is insufficient|CudaDriverHelper has not|no pinned memory pool"
+)
+NO_NVML = "Error: Failed to initialize NVML"
 
 
 @dataclass
@@ -58,6 +62,14 @@ def entry(line: str, now: datetime) -> Entry | None:
             text = f"{now.year - 1}{text[4:]}"
         return Entry(text, "triton", f"{level} {rest}")
     return None
+
+
+def without_gpu(lines: Iterable[str]) -> Iterator[str]:
+    """Without what Triton says, at each load, of a machine that has none."""
+    for line in lines:
+        said = OF_A_SWARM.sub(r"\3", line)
+        if said != NO_NVML and not (TRITON.fullmatch(said) and NO_GPU.search(said)):
+            yield line
 
 
 def entries(lines: Iterable[str], now: datetime) -> Iterator[Entry]:

@@ -188,7 +188,8 @@ def service_of(
         open_to_all("/v2/health/ready", GET=ready),
         open_to_all("/internal/metrics", GET=metrics),
     ]
-    routes += [*of_drift(observed.drift), *of_totals(observed.totals)]
+    observed.drift.is_there = served.is_there
+    routes += [*of_drift(observed.drift, served.look), *of_totals(observed.totals)]
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
     def answered(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:

@@ -10,7 +10,7 @@ import time
 from bisect import bisect_left
 from collections import Counter as Counted
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bundle_door.measures import Counter, Family, Labels, sample
@@ -122,6 +122,8 @@ class Drift(Family):
         self.classes, self.bounds = classes, bounds
         self.references = references or References()
         self.versions: dict[Labels, Version] = {}
+        # Of a version that was unloaded nothing is told.
+        self.is_there: Callable[[tuple[str, str]], bool] = lambda _: True
 
     def observe(
         self, number: int, probability: float, step: tuple[str, str], network: str = ""
@@ -151,16 +153,18 @@ class Drift(Family):
                 self._take(step, version)
 
     def samples(self) -> Iterator[str]:
-        for step, version in sorted(self.versions.items()):
-            if version.asked:
-                for of, distance in version.distances().items():
-                    yield sample(self.name, self.labels, (*step, of), distance)
+        for step, version in self._told():
+            for of, distance in version.distances().items():
+                yield sample(self.name, self.labels, (*step, of), distance)
 
     def as_json(self) -> list[dict[str, Any]]:
+        return [self._described(step, version) for step, version in self._told()]
+
+    def _told(self) -> list[tuple[Labels, Version]]:
         return [
-            self._described(step, version)
+            (step, version)
             for step, version in sorted(self.versions.items())
-            if version.asked
+            if version.asked and self.is_there((step[0], step[1]))
         ]
 
     def _described(self, step: Labels, version: Version) -> dict[str, Any]:

@@ -33,9 +33,9 @@ def _observing(handler: Handler, asks: str, observed: Observed, served: Served) 
     def took(request: Request, named: Mapping[str, str], status: int) -> None:
         if not request.is_own:
             model = named["model"] or request.query.get("model", asks)
-            series = pipeline, version = served.series(model)
+            pipeline, version = served.series(model)
             seconds = (time.monotonic_ns() - request.arrived) / 1e9
-            observed.request((*series, HTTP), status, seconds)
+            counted(observed, served, model, HTTP, status, seconds)
             request.note.pipeline, request.note.version = pipeline, named["version"] or version
 
     async def observing(request: Request, named: Mapping[str, str]) -> Answer:
@@ -51,6 +51,15 @@ def _observing(handler: Handler, asks: str, observed: Observed, served: Served) 
     return observing
 
 
+def counted(
+    observed: Observed, served: Served, model: str, protocol: str, status: int, seconds: float
+) -> None:
+    def named(pipeline: str, version: str) -> None:
+        observed.request((pipeline, version, protocol), status, seconds)
+
+    served.name(model, status < 400, named)
+
+
 def over_grpc(observed: Observed, served: Served) -> Listener:
     """The same of what does not pass the HTTP service, from Envoy's log."""
 
@@ -60,8 +69,7 @@ def over_grpc(observed: Observed, served: Served) -> Listener:
             return
         served.refresh()
         status = status_of(code)
-        series = served.series(line.model or "")
-        observed.request((*series, GRPC), status, line.us / 1e6)
+        counted(observed, served, line.model or "", GRPC, status, line.us / 1e6)
         if status >= 400:
             observed.refusal(status, GRPC)
 

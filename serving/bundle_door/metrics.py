@@ -58,6 +58,7 @@ class Metrics:
             of_triton = await local_http.ask(self._folder / sockets.METRICS, "GET", "/metrics")
         except (OSError, TimeoutError):
             raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
+        self._served.refresh()
         families = [*self._observed.families, *self._now()]
         others = (of_triton + self._others()).decode()
         if "application/openmetrics-text" in request.headers.get("accept", ""):

@@ -47,16 +47,21 @@ class PageData:
 
     async def live(self, request: Request, named: Named) -> Answer:
         notes = keeper_notes.read(self._run_dir)
+        await self._served.look()
+        series = self._observed.recent.as_json()
+        history = self._served.history().items()
         content: dict[str, Any] = {
             "slot_s": SLOT_S,
-            "series": self._observed.recent.as_json(),
+            "series": [each for each in series if self._served.is_served(each["pipeline"])],
             "in_flight": self._load.requests,
             "queued": await self._queued(),
             "ready": notes.get("ready"),
             "reason": notes.get("reason", ""),
             "keeper": notes.get("events", [])[-10:],
             "history": {
-                name: events[-MOST_EVENTS:] for name, events in self._served.history().items()
+                name: events[-MOST_EVENTS:]
+                for name, events in history
+                if self._served.is_served(name)
             },
             "drift": self._observed.drift.as_json(),
         }

@@ -74,8 +74,9 @@ def of_keys(keys: Keys) -> list[Route]:
     return [open_to_all("/internal/authorize.*", **{ANY: keys.authorize})]
 
 
-def of_drift(drift: Drift) -> list[Route]:
+def of_drift(drift: Drift, look: Callable[[], Awaitable[None]]) -> list[Route]:
     async def read(request: Request, named: Mapping[str, str]) -> Answer:
+        await look()  # at what is loaded
         return as_json(drift.as_json())
 
     async def renew(request: Request, named: Mapping[str, str]) -> Answer:

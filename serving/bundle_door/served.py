@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,9 @@ class Served:
         self._known: list[dict[str, Any]] = []
         self._versions: dict[str, str] = {}
         self._batching: set[str] = set()
+        # All that is loaded, with its version; None as long as nobody has asked.
+        self._ready: set[tuple[str, str]] | None = None
+        self._naming: set[asyncio.Task[None]] = set()
 
     async def pipelines(self) -> list[dict[str, Any]]:
         """The first one first; a candidate right behind its pipeline."""
@@ -68,6 +73,34 @@ class Served:
         if not task.cancelled():
             task.exception()  # a server that starts; the next request tries again
 
+    async def look(self) -> None:
+        """So that what is gone is not told; a server that starts tells nothing."""
+        with suppress(Refused):
+            await self.pipelines()
+
+    def is_there(self, step: tuple[str, str]) -> bool:
+        """Whether that version of a model is still loaded."""
+        return self._ready is None or step in self._ready
+
+    def is_served(self, pipeline: str) -> bool:
+        known = {each[name] for each in self._known for name in ("model", "of")}
+        return not known or pipeline in known or pipeline == OTHER
+
+    def name(self, model: str, answered: bool, then: Callable[[str, str], None]) -> None:
+        """Tells `then` what a model is called in metrics: of one that has answered, and so was
+        loaded just now if it is not known, once Triton has been asked."""
+        if model in self._versions or not answered:
+            then(*self.series(model))
+            return
+
+        async def named() -> None:
+            await self.look()
+            then(*self.series(model))
+
+        task = asyncio.create_task(named())
+        self._naming.add(task)
+        task.add_done_callback(self._naming.discard)
+
     def series(self, model: str) -> tuple[str, str]:
         """A model's name and version in metrics; strangers' names are all one."""
         if model in self._versions:
@@ -87,6 +120,7 @@ class Served:
         ready: dict[str, list[str]] = {}
         for model in (await self._triton.ask("ModelStatistics")).model_stats:
             ready.setdefault(model.name, []).append(model.version)
+        self._ready = {(name, version) for name, versions in ready.items() for version in versions}
         history = self.history()
         found, batching = [], set()
         for name in ready:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -11,7 +13,10 @@ from bundle_door.drift import NAMED, stability_index
 from bundle_door.measures import text
 from bundle_door.observed import Observed
 from bundle_door.references import ANSWERS, NAME, References
+from bundle_door.served import Served
+from bundle_door.triton import Triton
 from bundle_serving.identity import identity
+from bundle_serving.kserve import pb
 
 STEP = ("m", "1")
 
@@ -50,6 +55,50 @@ def test_a_shift_shows_and_classes_are_bounded() -> None:
     assert len(observed.classes.values) == NAMED + 1
     assert sum(observed.classes.values.values()) == 3 * ANSWERS
     assert 'bundle_answer_drift_index{model="m",version="1",of="class"}' in text([observed.drift])
+
+
+def test_a_version_that_was_unloaded_is_not_told(tmp_path: Path) -> None:
+    """A model that was removed, or the candidate of a rollout that was refused."""
+    observed, served = Observed(), Served(cast(Triton, Loaded()), tmp_path)
+    observed.drift.is_there = served.is_there
+    for _ in range(2):
+        answered(observed, 10, 0.5)
+    observed.drift.observe(1, 0.5, ("m", "2"))
+    assert len(observed.drift.as_json()) == 2  # nobody has asked yet
+    asyncio.run(served.look())
+    (told,) = observed.drift.as_json()
+    assert told["version"] == "1" and 'version="1"' in text([observed.drift])
+
+
+def test_the_first_answer_of_a_pipeline_counts_as_its_own(tmp_path: Path) -> None:
+    """Though nobody knew of it; strangers' names are all one."""
+    served = Served(cast(Triton, Loaded("m")), tmp_path)
+    found = []
+
+    async def asked() -> None:
+        for answers in (False, True):
+            served.name("m", answers, lambda *series: found.append(series))
+            await asyncio.gather(*served._naming)
+
+    asyncio.run(asked())
+    assert found == [("other", ""), ("m", "1")]
+
+
+class Loaded:
+    """Triton, with version 1 of this pipeline, or of a model that is none."""
+
+    def __init__(self, pipeline: str = "") -> None:
+        self._pipeline = pipeline
+
+    async def ask(self, method: str, **fields: str) -> Any:
+        if method == "ModelStatistics":
+            return pb.ModelStatisticsResponse(model_stats=[{"name": "m", "version": "1"}])
+        answer = pb.ModelConfigResponse(config={"name": fields["name"]})
+        if self._pipeline:
+            answer.config.input.add(name="TEXT", data_type="TYPE_STRING")
+            answer.config.output.add(name="LABEL")
+            answer.config.ensemble_scheduling.step.add(model_name="step")
+        return answer
 
 
 def test_a_reference_is_the_versions_own(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.server.log_order import REFUSED, ordered
+from scripts.server.log_order import REFUSED, ordered, without_gpu
 from scripts.settings import arguments
 
 NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
@@ -46,6 +46,16 @@ def test_a_swarm_says_whose_line_it_is() -> None:
 def test_what_did_not_come_to_serve_is_marked() -> None:
     (shown,) = ordered([f"{REFUSED}{LOG[4]}"], NOW)
     assert (shown.source, shown.text) == ("door", "refused: id=1 status=200")
+
+
+def test_that_there_is_no_gpu_is_not_worth_a_line() -> None:
+    at = "E1120 12:27:38.000000 107"
+    why = "CUDA driver version is insufficient for CUDA runtime version"
+    noise = f'{at} ensemble_scheduler.cc:1468] "unable to create stream for ensemble: {why}"'
+    users = f'2026-11-20T12:27:38.100Z door: path="/{why}"'
+    said = [LOG[0], noise, "Error: Failed to initialize NVML", users]
+    shown = ordered(without_gpu(said), NOW)
+    assert [each.source for each in shown] == ["triton", "door"] and not shown[0].more
 
 
 def test_the_last_ones() -> None:
