@@ -243,8 +243,9 @@ def _taken_over(
     stack: LocalStack, settings: Settings, version: Version, known: State, wanted: State
 ) -> State:
     """The server from before answers until the new one does, and longer if that fails."""
-    new = stack.start_beside(known, wanted, [each.pipeline.ensemble for each in extra.remembered()])
+    beside = [each.pipeline.ensemble for each in extra.remembered()]
     with _laid_out_as_before(stack, known, settings, version.pipeline):
+        new = stack.start_beside(known, wanted, beside)
         try:
             what = "starting the new server beside the one that answers"
             took = _wait(what, partial(stack.why_unready, new), settings.start_timeout, version)
