@@ -92,7 +92,9 @@ class Load:
                 raise busy(f"{len(self.arriving)} requests are arriving")
 
     def drop_late(self) -> None:
-        """Whatever room there is."""
+        """Though there is room: in a flood they may be late for no fault of theirs."""
+        if self.bytes > self.limits.in_flight_bytes / 2:
+            return
         for share in [share for share in self.arriving if share.late_s() > LATE_S]:
             share.drop(Refused(408, "the body comes too slowly; send it again"))
 
