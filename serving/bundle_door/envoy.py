@@ -28,8 +28,10 @@ BUFFER = "envoy.filters.http.buffer"
 LUA = "envoy.filters.http.lua"
 AUTHORIZATION = "envoy.filters.http.ext_authz"
 # To the HTTP service, which itself says how many requests it takes, and how many whose bodies are
-# on their way. Health, metrics and the checks of keys have theirs beside them.
+# on their way; what is far beyond that does not reach it. Health, metrics and the checks of keys
+# always do.
 MOST_CONNECTIONS = 4096
+MORE = 64
 # Of what a client sends; a message over gRPC is read whole all the same.
 CONNECTION_BYTES = 128 << 10
 # Three times as much still fits into a header.
@@ -129,7 +131,9 @@ def config(
                 if port
             ],
             "clusters": [
-                cluster("http", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
+                cluster(
+                    "http", folder / sockets.HTTP, HTTP1, limits.in_flight + limits.arriving + MORE
+                ),
                 cluster("beside", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
                 cluster(
                     "triton",

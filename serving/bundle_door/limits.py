@@ -31,10 +31,10 @@ MOST_PART_HEADERS = 8_000
 # have up to 20 for each, nothing but zeros a thousand.
 MOST_RATIO = 100
 CLEAR_ANYWAY = 4 * MEGABYTE
-# A body that comes more slowly than this (bytes a second) is late. For what it sends faster it may
-# pause, for so long at most; and later than that it is refused.
+# A body is late that does not begin, or comes more slowly than this (bytes a second). For what it
+# sends faster it may pause, for so long at most; and later than that it is refused.
 SLOWEST = 4_000
-AHEAD_S, LATE_S = 1.0, 10.0
+BEGIN_S, AHEAD_S, LATE_S = 0.25, 1.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Limits:
     pictures: int = 32
     # Of all requests that are being answered, and of all whose bodies are on their way.
     in_flight: int = 1024
-    arriving: int = 3000
+    arriving: int = 1200
     # Of both.
     in_flight_bytes: int = 256 * MEGABYTE
     connections: int = 4000
@@ -83,32 +83,34 @@ class Load:
 
     def make_room(self, share: Share, count: int) -> None:
         while share.bytes + count > self.limits.in_flight_bytes - self.bytes - count:
-            if not self._drop_one():
+            if not self._drop_some():
                 raise busy(f"the requests in flight hold {self.bytes // MEGABYTE} MB")
 
     def make_place(self) -> None:
         while len(self.arriving) >= self.limits.arriving:
-            if not self._drop_one():
+            if not self._drop_some():
                 raise busy(f"{len(self.arriving)} requests are arriving")
 
     def drop_late(self) -> None:
         """Though there is room: in a flood they may be late for no fault of theirs."""
         if self.bytes > self.limits.in_flight_bytes / 2:
             return
-        for share in [share for share in self.arriving if share.late_s() > LATE_S]:
+        long_ago = time.monotonic() - LATE_S
+        for share in [share for share in self.arriving if share.due < long_ago]:
             share.drop(Refused(408, "the body comes too slowly; send it again"))
 
-    def _drop_one(self) -> bool:
-        """Of those that are late the latest; of the client first who holds most. False: none is."""
-        late = {share: late_s for share in self.arriving if (late_s := share.late_s()) > 0}
-        if not late:
-            return False
+    def _drop_some(self) -> bool:
+        """A tenth of those that are late, the latest; of the client first who holds most. False:
+        none is."""
+        now = time.monotonic()
+        late = [share for share in self.arriving if share.due < now]
         held: Counter[str] = Counter()
         for share in late:
             held[share.client] += max(share.bytes, 1)
-        slowest = max(late, key=lambda share: (held[share.client], late[share]))
-        slowest.drop(busy("the body comes too slowly for that"))
-        return True
+        late.sort(key=lambda share: (-held[share.client], share.due))
+        for share in late[: 1 + len(late) // 10]:
+            share.drop(busy("the body comes too slowly for that"))
+        return bool(late)
 
 
 class Share:
@@ -121,7 +123,7 @@ class Share:
         # While it arrives: whose it is, how it is refused, and by when it should go on.
         self.client = ""
         self._refuse: Callable[[Refused], None] | None = None
-        self._due = 0.0
+        self.due = 0.0
 
     def __enter__(self) -> Share:
         self._load.requests += self._complete
@@ -134,14 +136,14 @@ class Share:
     def arrive(self, client: str, refuse: Callable[[Refused], None]) -> None:
         """From now on it may be refused, if it comes too slowly."""
         self._load.make_place()
-        self.client, self._refuse, self._due = client, refuse, time.monotonic() + AHEAD_S
+        self.client, self._refuse, self.due = client, refuse, time.monotonic() + BEGIN_S
         self._load.arriving.add(self)
 
     def take(self, count: int) -> None:
         self._load.make_room(self, count)
         self._load.bytes += count
         self.bytes += count
-        self._due = min(self._due + count / SLOWEST, time.monotonic() + AHEAD_S)
+        self.due = min(self.due + count / SLOWEST, time.monotonic() + AHEAD_S)
 
     def complete(self) -> None:
         """All of it is there: it takes a place among those that are answered."""
@@ -149,9 +151,6 @@ class Share:
         self._load.check_requests()
         self._complete = True
         self._load.requests += 1
-
-    def late_s(self) -> float:
-        return time.monotonic() - self._due
 
     def drop(self, refusal: Refused) -> None:
         self._free()
