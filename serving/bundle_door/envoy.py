@@ -57,7 +57,7 @@ STREAM = f"{TRITON}ModelStreamInfer"
 LOAD = f"{TRITON}RepositoryModelLoad"
 INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED = "3", "4", "8"
 RETRY = ("retry-after", "1")
-RETRIES = 16
+RETRIES = 32
 ADMIN_METHODS = [
     f"{TRITON}{name}" for name in (
         "ModelStatistics", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload",
@@ -427,7 +427,7 @@ def in_time(route: Config, limits: Limits) -> Config:
 
 def again(route: Config) -> Config:
     """As Triton.infer does: where one of a model's processes has died, or Triton is started again.
-    Waits for 20 s in all, give or take three: each pause is drawn at random."""
+    Waits for three quarters of a minute in all: each pause is drawn at random."""
     message = {"name": "grpc-message", "string_match": {"contains": OF_A_DEAD_PROCESS}}
     policy = {
         "retry_on": "connect-failure,refused-stream,reset,retriable-headers",
