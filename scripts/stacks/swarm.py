@@ -410,7 +410,7 @@ class SwarmStack(DockerStack):
                 ]
                 if of_balancers in STOPPED:
                     raise UserError(f"a balancer does not start: {self._of_balancers()}", STAYED)
-                if update not in GOING_ON and of_balancers not in GOING_ON:
+                if update not in GOING_ON and not self._balancers_are_to_go(of_balancers):
                     if asked != wanted.fingerprint:
                         why = self._why(SERVER, wanted)
                         raise UserError(f"a server does not start: {why}", STAYED)
@@ -441,6 +441,15 @@ class SwarmStack(DockerStack):
                     why = self._why(SERVER, wanted)
                     raise UserError(f"a server does not start: {why}", STAYED)
                 time.sleep(0.5)
+
+    def _balancers_are_to_go(self, update: str | None) -> bool:
+        """Or will be: an update begins a moment after it was asked for."""
+        service = self._manager.services.get(f"{self.project}_{BALANCER}")
+        wanted = service.attrs["Spec"]["TaskTemplate"]["ContainerSpec"]
+        return update in GOING_ON or any(
+            each["DesiredState"] == "running" and each["Spec"]["ContainerSpec"] != wanted
+            for each in service.tasks()
+        )
 
     def _of_balancers(self) -> str:
         tasks = self._manager.services.get(f"{self.project}_{BALANCER}").tasks()

@@ -58,7 +58,7 @@ class Servers(SwarmStack):
     project = NAME
 
     def __init__(self, given: Given) -> None:
-        super().__init__(Settings.load({"START_TIMEOUT": "20"}, Path("none")))
+        super().__init__(Settings.load({}, Path("none")))
         self.given = given
 
     def _placed(self, name: str) -> str:
