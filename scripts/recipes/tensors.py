@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +16,15 @@ from scripts.recipes.asking import Server
 TIMEOUT_S = 60
 
 
-def asked(server: Server, model: str, questions: Sequence[Question]) -> list[Answer]:
+def asked(
+    server: Server,
+    model: str,
+    questions: Sequence[Question],
+    headers: Mapping[str, str] = infer.NONE,
+) -> list[Answer]:
     connection = _address(server).connection(TIMEOUT_S)
     try:
-        return [infer.ask(connection, model, each) for each in questions]
+        return [infer.ask(connection, model, each, headers) for each in questions]
     except (OSError, ValueError, http.client.HTTPException) as fault:
         reason = str(fault) or type(fault).__name__
         raise UserError(f"{model} does not answer: {reason}", "see make logs") from None

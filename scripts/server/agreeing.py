@@ -35,9 +35,10 @@ def require(pipeline: Pipeline, server: State) -> None:
     if isinstance(recipe, Image):
         found = _labelled(recipe, made, server)
     else:
-        found = recipe.judge(
-            made, tensors.asked(ask.of(server), recipe.ensemble, recipe.golden(made))
-        )
+        uncounted = server.http.uncounted
+        questions = recipe.golden(made)
+        answers = tensors.asked(ask.of(server), recipe.ensemble, questions, uncounted)
+        found = recipe.judge(made, answers)
     bound = gate.bound_as_served(made.onnx, precision_of(made, version.engine))
     bound = gate.for_the_ensemble(bound, found.pictures)
     console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
