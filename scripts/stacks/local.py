@@ -127,8 +127,9 @@ class LocalStack:
         new.save()
         _set_aside()
         LOG_BESIDE.replace(LOG)
-        handover.drain(RUN / known.side)
-        _end_server(known)
+        with lock.hands_off():  # its keeper would open its door again
+            handover.drain(RUN / known.side)
+            _end_server(known)
         _clear(known.side)
 
     def withdraw(self, new: State) -> None:

@@ -213,8 +213,9 @@ class Watch:
         if self._shut < TWICE:
             return None  # it may just be restarted
         self._notes.say(False, why)
-        if not gone and self._shut > TWICE:  # or another server takes over its ports
-            self._reopen(why)
+        with self._hands.on_if_free() as free:  # else another server takes over its ports
+            if free and not gone and self._shut > TWICE:
+                self._reopen(why)
         return gone
 
     async def _ask_when_due(self) -> dict[str, str]:
