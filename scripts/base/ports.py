@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import random
 import socket
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 from scripts.base.errors import UserError
 
 # Below the kernel's ephemeral ports: a client could take one of those before the server does.
 CANDIDATES = range(20_000, 30_000)
+# From the kernel's headers: to choose among those who share a port, and "the one with this number".
+SO_ATTACH_REUSEPORT_CBPF, BPF_RETURN = 51, 0x06
+LISTENS = "0A"
+# That a handshake takes, and at most that a busy server takes to accept.
+HANDSHAKE_S, ACCEPTED_S = 0.3, 5
 
 
 def holder(address: str, port: int) -> str | None:
@@ -73,6 +82,41 @@ def is_shareable(address: str, port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+@contextmanager
+def given_to_the_second(address: str, port: int) -> Iterator[None]:
+    """Of two servers that share it, the one that listens later gets every new connection, and the
+    first one accepts what has come to it: the kernel would end that with its listener."""
+    with socket.socket() as third:
+        with suppress(OSError):  # of IPv6, where the kernel decides by itself
+            _choose_the_second(third, address, port)
+        yield
+
+
+def _choose_the_second(third: socket.socket, address: str, port: int) -> None:
+    choice = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RETURN, 0, 0, 1))
+    program = struct.pack("HP", 1, ctypes.addressof(choice))
+    with socket.socket() as probe:  # whether this kernel can: the third one listens with the others
+        for each in (probe, third):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        probe.setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program)
+    third.bind((address, port))
+    third.listen()
+    third.setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program)
+    time.sleep(HANDSHAKE_S)
+    deadline = time.monotonic() + ACCEPTED_S
+    while _waiting(port) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _waiting(port: int) -> bool:
+    """Whether a listener there has connections to accept."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, queues, *_ = line.split()
+        if state == LISTENS and local.endswith(f":{port:04X}") and int(queues.split(":")[1], 16):
+            return True
+    return False
 
 
 def free_ports(count: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -54,13 +54,16 @@ def is_open(settings: Settings, pid: int) -> bool:
     return {*settings.ports.values()} <= opened
 
 
-def drain(run_dir: Path) -> None:
+def drain(run_dir: Path, settings: Settings) -> None:
     """New connections come to the other server from now on; those that are open end with their next
     answer."""
     with suppress(OSError, HTTPException, sockets.NotPrivate):  # its door does not run
         admin = sockets.folder(run_dir) / sockets.ENVOY_ADMIN
-        _ask(admin, "POST", "/drain_listeners?graceful")
-        _ask(admin, "POST", "/drain_listeners")
+        with ExitStack() as steered:
+            for port in settings.ports.values():
+                steered.enter_context(ports.given_to_the_second(settings.bind, port))
+            _ask(admin, "POST", "/drain_listeners?graceful")
+            _ask(admin, "POST", "/drain_listeners")
         began = time.monotonic()
         while (past := time.monotonic() - began) < REQUESTS_S:
             counts = re.findall(

@@ -128,7 +128,7 @@ class LocalStack:
         _set_aside()
         LOG_BESIDE.replace(LOG)
         with lock.hands_off():  # its keeper would open its door again
-            handover.drain(RUN / known.side)
+            handover.drain(RUN / known.side, known.started_with)
             _end_server(known)
         _clear(known.side)
 

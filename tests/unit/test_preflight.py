@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from bundle_door import certificate
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
+from scripts.base import ports
 from scripts.base.errors import UserError
 from scripts.server.up import announced_silence
 from scripts.settings.settings import DEFAULTS, Settings
@@ -58,6 +61,43 @@ def test_two_servers_share_a_port_only_if_both_mean_to(monkeypatch: pytest.Monke
             assert handover.obstacle(settings_for(1), its, os.getpid()) is None  # on another port
     monkeypatch.setattr(handover, "ROOM", 1e9)
     assert "of memory" in str(handover.obstacle(settings_for(1), settings_for(2), os.getpid()))
+
+
+def test_what_came_to_the_first_is_left_to_it_and_all_else_goes_to_the_second() -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(socket.create_server(("127.0.0.1", 0), reuse_port=True))
+        port = first.getsockname()[1]
+
+        def asked(count: int) -> None:
+            for _ in range(count):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+
+        def accepted(server: socket.socket) -> int:
+            count = 0
+            with suppress(BlockingIOError):
+                while True:
+                    server.accept()[0].close()
+                    count += 1
+            return count
+
+        first.setblocking(False)
+        asked(5)
+        accepting = threading.Timer(0.5, lambda: earlier.append(accepted(first)))
+        earlier: list[int] = []
+        accepting.start()
+        second = stack.enter_context(
+            socket.create_server(("127.0.0.1", port), reuse_port=True, backlog=100)
+        )
+        second.setblocking(False)
+        with ports.given_to_the_second("127.0.0.1", port):
+            accepting.join()
+            assert earlier == [5]
+            asked(40)
+            assert (accepted(first), accepted(second)) == (0, 40)
+            first.close()
+            asked(20)
+        asked(20)
+        assert accepted(second) == 40
 
 
 def test_a_silence_is_announced_with_its_length() -> None:
