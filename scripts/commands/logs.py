@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import attrgetter
 
 from scripts.base import interrupts
 from scripts.base.errors import UserError
@@ -36,12 +37,13 @@ def main() -> int:
     try:
         batches = followed(process) if given.follow else iter([lines(process)])
         since, most = given.since, None if given.since else MOST
-        earlier = [f"{REFUSED}{line}" for line in refused()]
+        earlier = refused()
         for batch in batches:
-            said = [*earlier, *batch]
-            if known.flavour != "gpu":
-                said = [*without_gpu(said)]
-            for entry in ordered(said, datetime.now(UTC), since, most):
+            now, found = datetime.now(UTC), []
+            for mark, said in ((REFUSED, earlier), ("", batch)):
+                kept = said if known.flavour == "gpu" else without_gpu(said)
+                found += ordered((f"{mark}{line}" for line in kept), now, since, most)
+            for entry in sorted(found, key=attrgetter("time")):
                 show(entry)
             since, most, earlier = None, None, []
     except KeyboardInterrupt:
@@ -57,7 +59,7 @@ def show(entry: Entry) -> None:
 
 
 def refused() -> list[str]:
-    """What the last server said that did not come to serve, or the candidate of a rollout."""
+    """What a server said that did not come to serve, or a candidate; until the next is tried."""
     try:
         return state.REFUSED.read_text(errors="replace").splitlines()
     except OSError:

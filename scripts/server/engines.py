@@ -221,6 +221,7 @@ def prove_served(
         reference = _reference(made, layout.engine)
         words += ["--network", network, "--reference", reference, "--precision", precision]
     lay_out_candidate(layout, pipeline, made, lay_out, more)
+    state.REFUSED.unlink(missing_ok=True)
     try:
         stack.run_step(
             "gate",

@@ -118,7 +118,8 @@ class LocalStack:
         """It opens its ports once it has loaded all of these."""
         (side,) = {*SIDES} - {known.side}
         _clear(side)
-        LOG_BESIDE.unlink(missing_ok=True)
+        for log in (LOG_BESIDE, state.REFUSED):
+            log.unlink(missing_ok=True)
         last = ["--door-last", "--extra-pipelines", " ".join(pipelines)]
         return self._started(replace(wanted, side=side), LOG_BESIDE, last)
 
