@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import mmap
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ from bundle_serving.exposure import Exposure
 LEAVE_S = 1.0
 DRAIN_S, STREAMS_S = 20.0, 18.0
 TIDY_S = 5
+# Of this process's own memory, besides bodies over HTTP; more is streams' messages.
+LOOK_S, MOST_BYTES = 0.25, 512 << 20
 
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -129,6 +132,7 @@ async def serve(settings: Settings) -> None:
             )
         )
         stack.callback(asyncio.create_task(tidy(service)).cancel)
+        stack.callback(asyncio.create_task(watch_memory(service, streams)).cancel)
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((outside, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
@@ -245,6 +249,26 @@ def keep_pages() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_THRESHOLD, 4 << 20)
     libc.mallopt(M_TRIM_THRESHOLD, 32 << 20)
+
+
+async def watch_memory(service: Service, streams: Streams) -> None:
+    """What gRPC holds of streams' messages, it does not tell."""
+    libc = ctypes.CDLL(None)
+
+    def is_full() -> bool:
+        return resident() - service.load.bytes > MOST_BYTES
+
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if streams.are_open() and is_full():
+            libc.malloc_trim(0)
+            if is_full():
+                streams.end_some()
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * mmap.PAGESIZE
 
 
 async def tidy(service: Service) -> None:

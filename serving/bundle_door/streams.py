@@ -8,7 +8,8 @@ stream begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import grpc
@@ -17,7 +18,7 @@ from bundle_door import asked
 from bundle_door.answers import Refused
 from bundle_door.charges import Charges
 from bundle_door.keys import Keys
-from bundle_door.limits import Limits
+from bundle_door.limits import Limits, busy
 from bundle_door.triton import OF_SEVERAL, SERVICE
 from bundle_serving.kserve import pb
 
@@ -49,6 +50,8 @@ class Admitted:
         self._charges = charges
         self._stopping = stopping
         self.refused: Refused | None = None
+        # When its last message came.
+        self.since = time.monotonic()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         begins = True
@@ -74,6 +77,7 @@ class Admitted:
                 if coming.done():
                     if (message := coming.result()) is None:
                         return
+                    self.since = time.monotonic()
                     coming = asyncio.create_task(next_of(self._messages))
                     yield message
             self.refused = Refused(503, STOPS)
@@ -125,7 +129,7 @@ class Streams:
         self._each = WithStatus(channel)
         self._keys, self._charges = keys, charges
         self._stopping = asyncio.Event()
-        self._open: set[asyncio.Task[None]] = set()
+        self._open: dict[asyncio.Task[None], Admitted] = {}
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", limits.body_bytes),
@@ -150,38 +154,45 @@ class Streams:
         self._stopping.set()
         if self._open:
             await asyncio.wait(self._open, timeout=grace_s)
-        for task in [*self._open]:
+        self._end(self._open, Refused(503, STOPS))
+
+    def are_open(self) -> bool:
+        return bool(self._open)
+
+    def end_some(self) -> None:
+        """A tenth: those that have sent no message for longest, for one whose end does not come is
+        held here all the same."""
+        silent = sorted(self._open, key=lambda task: self._open[task].since)
+        some = silent[: 1 + len(silent) // 10]
+        self._end(some, busy("its memory is full, and this stream has sent no message for long"))
+
+    def _end(self, tasks: Iterable[asyncio.Task[None]], refused: Refused) -> None:
+        for task in [*tasks]:
+            self._open[task].refused = refused
             task.cancel()
 
     async def _answer(
-        self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
-    ) -> None:
-        task = asyncio.current_task()
-        assert task
-        self._open.add(task)
-        try:
-            await self._pass_on(messages, context)
-        except asyncio.CancelledError:
-            if not self._stopping.is_set():
-                raise  # the client's
-            await context.abort(grpc.StatusCode.UNAVAILABLE, STOPS)
-        finally:
-            self._open.discard(task)
-
-    async def _pass_on(
         self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
     ) -> None:
         sent = dict(context.invocation_metadata() or ())
         authorization = sent.get("authorization", "")
         admitted = Admitted(messages, self._keys, self._charges, authorization, self._stopping)
         call = self._each if sent.get(WITH_STATUS) == "true" else self._plainly
+        task = asyncio.current_task()
+        assert task
+        self._open[task] = admitted
         try:
             async for answer in call(aiter(admitted), timeout=context.time_remaining()):
                 await context.write(answer)
+        except asyncio.CancelledError:
+            if not admitted.refused:
+                raise  # the client's
         except grpc.aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
         except Refused as refused:
             await context.abort(grpc.StatusCode.INTERNAL, str(refused))
+        finally:
+            del self._open[task]
         if admitted.refused:
             await context.abort(CODES[admitted.refused.status], str(admitted.refused))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ from benchmark.torture import messages, unfinished
 from benchmark.torture.bystanders import Bystanders
 from benchmark.torture.requests import HARMLESS, RAW, Hostile, Target, attacks, mutants, status_of
 from benchmark.torture.subject import Subject
+from bundle_door import http2
+from bundle_door.calls import PREFIX, usual_fields
 from tests.door.servers import Behind
 from tests.project import wait_until
 
@@ -141,6 +144,32 @@ def test_compressed_messages_are_refused(server: Behind, stream: bool) -> None:
         assert messages.asked(channel, stream)(bytes(300_000_000)) == (
             grpc.StatusCode.UNIMPLEMENTED
         )
+
+
+def test_messages_of_streams_that_stop(server: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each, all but the end comes; those that wait for longest are ended."""
+    monkeypatch.setattr(http2, "END_STREAM", 0)
+    begun = [PREFIX.pack(False, 63_900_000), bytes(63_000_000)]
+
+    async def send() -> None:
+        loop, sent = asyncio.get_running_loop(), []
+        for _ in range(30):
+            _, connection = await loop.create_connection(
+                http2.Connection, "127.0.0.1", server.grpc_port
+            )
+            fields = usual_fields(f"{messages.SERVICE}ModelStreamInfer", 60)
+            sent.append((connection, connection.request(fields, begun)))
+        async with asyncio.timeout(60):
+            while sum(stream.ended.done() for _, stream in sent) < 10:
+                await asyncio.sleep(0.1)
+        for connection, stream in sent:
+            connection.cancel(stream)
+            connection.close()
+
+    before = memory(server)
+    with unharmed(server), bystanders_of(server) as bystanders:
+        asyncio.run(send())
+    assert not bystanders.failed() and bystanders.peak < before + 1_000_000_000
 
 
 @pytest.mark.parametrize("method", [*messages.NAMING, "ModelInfer"])
