@@ -4,14 +4,15 @@
 
 Renamed settings are carried over in .env (which is kept as .env.before). Versions and their history
 stay. What no longer fits is listed, then built as a new version, and a running server is started
-again with it; make rollback returns to the one before. A second upgrade does nothing.
+again with it and with every pipeline that it had; make rollback returns to the one before. A second
+upgrade does nothing.
 """
 
 from __future__ import annotations
 
 from scripts.base import console, lock
 from scripts.recipes import pipelines
-from scripts.server import served, up
+from scripts.server import extra, served, up
 from scripts.settings.settings import SERVER, Settings, names
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
@@ -37,18 +38,23 @@ def main() -> int:
     why = upgrade.built(stack, pipelines.first())
     if why:
         console.note(f"{version.named} does not fit any more ({why}); it is built anew beside it")
+    loaded = {each.pipeline.name for each in extra.remembered()} if runs else set()
+    again = []
     for pipeline in pipelines.others():
         if change := upgrade.built(stack, pipeline):
-            console.note(
-                f"{pipeline.name}: {change}; built by the next {served.brings_up(pipeline)}"
-            )
+            anew = pipeline.name in loaded
+            when = "it is built anew" if anew else f"built by the next {served.brings_up(pipeline)}"
+            console.note(f"{pipeline.name}: {change}; {when}")
+            again += [pipeline] * anew
     if runs and (why or upgrade.restarted(stack, settings)):
         console.note(f"the server is started again; until then, {version.named} serves")
-        up.bring_up(settings)
+        known = up.bring_up(settings)
     elif why:
         console.note("next: make up, which builds it")
-    elif not changes:
+    elif not changes and not again:
         console.note("nothing to upgrade")
+    for pipeline in again:
+        known = up.bring_up_beside(pipeline, known) if known else None
     return 0
 
 

@@ -130,6 +130,7 @@ def earlier_bundle(path: Path) -> Iterator[Project]:
     subprocess.run([sys.executable, "-c", note_layers], cwd=path, check=True)
     project = Project(path)
     project.settings |= {"FLAVOUR": "local", "WEIGHTS": "random", "SAMPLES": ""}
+    project.settings |= {"CASCADE": "random"}
     try:
         yield project
     finally:
@@ -154,8 +155,11 @@ def test_an_earlier_bundle_is_upgraded_while_it_serves(tmp_path: Path) -> None:
         project.made("up")
         key = (project.path / "build" / "run" / "admin.key").read_text()
         answer, history = labels(project, noise), project.made("history")
+        cascade = labels(project, noise, "cascade")
         pull(project, tmp_path / "new")
         output = project.made("upgrade")
+        assert reason_not_to_trust(f"http://{project.http}", "cascade") is None
+        assert labels(project, noise, "cascade") == cascade
         order = ["MOST_P99 is called", "version 1 does not fit any more (", "- up: "]
         assert sorted(order, key=output.index) == order, output
         assert labels(project, noise) == answer and project.admin_key + "\n" == key
@@ -163,7 +167,9 @@ def test_an_earlier_bundle_is_upgraded_while_it_serves(tmp_path: Path) -> None:
         after = project.made("history")
         assert history.split()[:2] == after.split()[:2] and "version 2 is live" in after
         project.made("rollback", WATCH_SECONDS="1")
-        assert "version 1 is live" in project.made("history")
+        for command in ("up", "upgrade"):  # which leave it so
+            project.made(command)
+            assert "version 1 is live" in project.made("history")
         assert labels(project, noise) == answer
         # What comes from a bundle that is newer still is left alone.
         (project.path / "build" / "versions" / "layout").write_text("99\n")
