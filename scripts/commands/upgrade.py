@@ -38,11 +38,13 @@ def main() -> int:
     why = upgrade.built(stack, pipelines.first())
     if why:
         console.note(f"{version.named} does not fit any more ({why}); it is built anew beside it")
-    loaded = {each.pipeline.name for each in extra.remembered()} if runs else set()
-    again = []
+    loaded, again = extra.loaded() if runs else [], []
     for pipeline in pipelines.others():
-        if change := upgrade.built(stack, pipeline):
-            anew = pipeline.name in loaded
+        anew = bool(loaded) and pipeline.ensemble in loaded
+        change = upgrade.built(stack, pipeline)
+        if anew and served.serving(pipeline) is None:
+            change = "an earlier bundle kept no version of it"
+        if change:
             when = "it is built anew" if anew else f"built by the next {served.brings_up(pipeline)}"
             console.note(f"{pipeline.name}: {change}; {when}")
             again += [pipeline] * anew

@@ -42,7 +42,7 @@ def load(server: State, pipeline: str, changed: bool) -> None:
 def load_again(server: State) -> None:
     """Loads what the previous server had. A failure does not affect the main pipeline."""
     asked = {pipeline.ensemble for pipeline in pipelines.others()}
-    for model in _loaded():
+    for model in loaded():
         if model not in folders.model_folders():  # the pipeline was removed
             forget(model)
             continue
@@ -80,19 +80,19 @@ def lay_out(how: Layout) -> None:
                 layouts.lay_out(version, how, live.REPOSITORY)
         except UserError as fault:
             console.note(f"{version.named} is left out: {fault.cause}; {fault.remedy}")
-    _remember(_loaded())
+    _remember(loaded())
 
 
 def remember(model: str) -> None:
-    _remember({*_loaded(), model})
+    _remember({*loaded(), model})
 
 
 def forget(pipeline: str) -> None:
-    _remember({*_loaded()} - {pipeline})
+    _remember({*loaded()} - {pipeline})
 
 
-def _loaded() -> list[str]:
-    """Without a note, all that is live."""
+def loaded() -> list[str]:
+    """The ensembles and models that the last server had: without a note, all that is live."""
     noted = _noted()
     return [each.pipeline.ensemble for each in remembered()] if noted is None else noted
 
