@@ -26,6 +26,11 @@ SOUND: tuple[Callable[[], Any], ...] = (
     lambda: graphs.several("scores", label=True),
     lambda: graphs.of((1, 3, 32, 32), answer=(1, 5), body=graphs.reshaped),
     lambda: graphs.of((1, 3, 32, 32), answer=(1, 5), body=graphs.with_a_token),
+    graphs.looped,
+    lambda: graphs.by_the_batch(5),
+    lambda: graphs.ended(graphs.by_tanh),
+    lambda: graphs.giving(graphs.best, graphs.vector, label=True),
+    lambda: graphs.giving(graphs.kept),
 )
 
 NUMBERS = (0, 1, -1, 2, 7, 99, -99, 2**31, -(2**63), 2**63 - 1)

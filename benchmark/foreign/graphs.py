@@ -204,6 +204,29 @@ def in_between(graph: Graph, last: str) -> str:
     return graph.add("Gemm", normed, weights, graph.weight(np.full(CLASSES, 0.5, np.float32)))
 
 
+def normalised(graph: Graph, last: str) -> str:
+    """Scores divided by their length."""
+    positive = graph.add("Relu", last)
+    length = graph.add("ReduceL2", positive, axes=[1], keepdims=1)
+    longer = graph.add("Mul", length, graph.weight(np.float32(1.1)))
+    return graph.add("Div", positive, graph.add("Add", longer, graph.weight(np.float32(1e-6))))
+
+
+def in_levels(graph: Graph, last: str) -> str:
+    """Scores of a part of the 256 levels."""
+    cut = graph.add("Clip", last, graph.weight(np.float32(-9)), graph.weight(np.float32(9)))
+    moved = graph.add("Add", graph.add("Mul", cut, graph.weight(np.float32(10))),
+                      graph.weight(np.float32(100)))  # fmt: skip
+    levels = graph.add("Cast", graph.add("Cast", moved, to=U8), to=F32)
+    return graph.add("Div", levels, graph.weight(np.float32(255)))
+
+
+def by_tanh(graph: Graph, last: str) -> str:
+    half = graph.weight(np.float32(0.5))
+    curved = graph.add("Tanh", graph.add("Mul", last, half))
+    return graph.add("Add", graph.add("Mul", curved, half), half)
+
+
 def ends() -> Iterator[Case]:
     made: tuple[Any, ...] = (
         ("scores", (), CLASSES, softmax, {}),
@@ -216,6 +239,7 @@ def ends() -> Iterator[Case]:
         ("independent labels", (SIGMOID,), CLASSES, same, {}),
         ("a sigmoid of single operators", (sigmoid_written_out,), CLASSES, same, {}),
         ("scores of independent labels", (), CLASSES, sigmoid, {"OUTPUT": "multi-label"}),
+        ("a sigmoid by its tanh", (by_tanh,), CLASSES, same, {}),
         ("one label, a sigmoid", (SIGMOID,), 1, two, {}),
         ("one label, a score", (), 1, lambda z: two(sigmoid(z)), {}),
         ("two scores", (), 2, softmax, {}),
@@ -227,6 +251,10 @@ def ends() -> Iterator[Case]:
         ("a softmax over one class", (SOFTMAX,), 1, "whatever the picture"),
         ("percentages", (SOFTMAX, op("Mul", 100)), CLASSES, "sum to 100"),
         ("scores between 0 and 1", (in_between,), CLASSES, "scores or probabilities?"),
+        ("scores divided by their length", (normalised,), CLASSES, "scores or probabilities?"),
+        ("scores in levels", (in_levels,), CLASSES, "scores or probabilities?"),
+        ("a hyperbolic tangent's", (op("Relu"), op("Tanh")), CLASSES, "scores or probabilities?"),
+        ("logarithms of independent labels", (SIGMOID, op("Log")), CLASSES, "no number above 0"),
         ("NaN", (op("Mul", np.nan),), CLASSES, "gives NaN or infinity"),
     )
     for name, graph, classes, why in refused:
@@ -514,6 +542,127 @@ def with_a_branch() -> Any:
     return graph.model([PIXELS], [ANSWER])
 
 
+def by_the_batch(least: int) -> Any:
+    """A branch that is taken by so many pictures at once."""
+    model = with_a_branch()
+    greater = next(node for node in model.graph.node if node.op_type == "Greater")
+    known = [
+        helper.make_node("Shape", ["x"], ["many"], end=1),
+        helper.make_node("Cast", ["many"], ["count"], to=F32),
+        helper.make_node("ReduceSum", ["count"], ["counted"], keepdims=0),
+    ]
+    at = list(model.graph.node).index(greater)
+    nodes = list(model.graph.node)
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(least - 0.5), "least"))
+    greater.input[:] = ["counted", "least"]
+    del model.graph.node[:]
+    model.graph.node.extend([*nodes[:at], *known, greater, *nodes[at + 1 :]])
+    return model
+
+
+def looped() -> Any:
+    """Scores that a loop adds up."""
+    graph = Graph()
+    scores = graph.body()
+    once = [
+        helper.make_node("Identity", ["going"], ["goes"]),
+        helper.make_node("Add", ["sum", scores], ["added"]),
+    ]
+    ends = [value("goes", [], TensorProto.BOOL), value("added", ["n", CLASSES])]
+    taken = [
+        value("turn", [], TensorProto.INT64),
+        value("going", [], TensorProto.BOOL),
+        value("sum", ["n", CLASSES]),
+    ]
+    body = helper.make_graph(once, "body", taken, ends)
+    turns, yes = graph.weight(np.int64(3)), graph.weight(np.bool_(True))
+    graph.add("Loop", turns, yes, scores, out="y", body=body)
+    return graph.model([PIXELS], [ANSWER])
+
+
+# What gives no number for each class.
+
+
+def best(graph: Graph, scores: str) -> list[Any]:
+    """The best three, and which they are."""
+    three = graph.weight(np.array([3]))
+    graph.nodes.append(helper.make_node("TopK", [scores, three], ["best", "which"], axis=1))
+    graph.add("Softmax", "best", axis=1, out="likely")
+    return [value("likely", ["n", 3]), value("which", ["n", 3], TensorProto.INT64)]
+
+
+def largest(graph: Graph, scores: str) -> list[Any]:
+    graph.add("ReduceMax", scores, axes=[1], keepdims=1, out="confidence")
+    return [value("confidence", ["n", 1])]
+
+
+def vector(graph: Graph, scores: str) -> list[Any]:
+    graph.add("MatMul", scores, graph.noise(CLASSES, 16), out="vector")
+    return [value("vector", ["n", 16])]
+
+
+def unit_vector(graph: Graph, scores: str) -> list[Any]:
+    vector(graph, scores)
+    graph.add("LpNormalization", "vector", axis=1, out="unit")
+    return [value("unit", ["n", 16])]
+
+
+def places(graph: Graph, scores: str) -> list[Any]:
+    """Boxes of as many places, and a score of each."""
+    shape = graph.weight(np.array([-1, CLASSES, 4]))
+    corners = graph.add("MatMul", scores, graph.noise(CLASSES, 4 * CLASSES))
+    graph.add("Reshape", corners, shape, out="boxes")
+    graph.add("Sigmoid", scores, out="found")
+    return [value("boxes", ["n", CLASSES, 4]), value("found", ["n", CLASSES])]
+
+
+def kept(graph: Graph, scores: str) -> list[Any]:
+    """What a suppression of boxes leaves, gathered."""
+    places(graph, scores)
+    of_classes = graph.add("Unsqueeze", "found", graph.weight(np.array([1])))
+    limits = graph.weight(np.array([CLASSES])), graph.weight(np.array([0.5], np.float32))
+    indices = graph.add("NonMaxSuppression", "boxes", of_classes, *limits)
+    of_boxes = graph.add("Gather", indices, graph.weight(np.array([2])), axis=1)
+    graph.add("Gather", "found", graph.add("Squeeze", of_boxes, graph.weight(np.array([1]))),
+              axis=1, out="left")  # fmt: skip
+    return [value("left", ["n", CLASSES])]
+
+
+Giving = Callable[[Graph, str], list[Any]]
+
+
+def giving(*parts: Giving, label: bool = False) -> Any:
+    graph = Graph()
+    scores = graph.body()
+    outputs = [each for part in parts for each in part(graph, scores)]
+    if label:
+        graph.add("ArgMax", scores, axis=1, keepdims=0, out="label")
+        outputs.append(value("label", ["n"], TensorProto.INT64))
+    return graph.model([PIXELS], outputs)
+
+
+def of_one_picture(*shape: int) -> Any:
+    """Its classes, without the picture before them."""
+    graph = Graph()
+    graph.add("Reshape", graph.body(), graph.weight(np.array(shape)), out="y")
+    return graph.model([value("x", (1, 3, SIDE, SIDE))], [value("y", shape)])
+
+
+def no_classes() -> Iterator[Case]:
+    for shape in ((CLASSES,), (CLASSES, 1)):
+        why = "so that it gives [batch, classes]"
+        yield cased(f"{list(shape)} for one picture", partial(of_one_picture, *shape), refused=why)
+    for name, parts, label, why in (
+        ("the best three", (best,), False, "numbers of the best classes"),
+        ("a maximum beside a label", (largest,), True, "is each number of confidence one class's?"),
+        ("an embedding beside a label", (vector,), True, "is not the largest of its vector"),
+        ("an embedding of length 1", (unit_vector,), False, "of length 1 together"),
+        ("a detector's scores beside its boxes", (places,), False, "is each number of found one"),
+        ("what a detector keeps", (kept,), False, "numbers of the best classes, or of boxes"),
+    ):
+        yield cased(name, partial(giving, *parts, label=label), refused=why)
+
+
 def with_a_function() -> Any:
     """As PyTorch's exporter keeps modules."""
     graph = Graph()
@@ -606,6 +755,9 @@ def files() -> Iterator[Case]:
     yield cased("names like ours", partial(renamed, ours))
     yield cased("names like ours, the other way", partial(renamed, {"x": "input", "y": "output"}))
     yield cased("a branch", with_a_branch)
+    for least in (2, 5):
+        yield cased(f"a branch by the batch, from {least} on", partial(by_the_batch, least))
+    yield cased("a loop", looped)
     yield cased("a function of its own", with_a_function)
     yield cased("an output without a shape", without_dims)
     yield cased("metadata of Ultralytics", with_metadata, same, Wants(resize=SIDE, mean=0, std=1))
@@ -638,4 +790,4 @@ def files() -> Iterator[Case]:
         yield cased(name, build, refused=why)
 
 
-CASES = (*ends(), *inputs(), *files())
+CASES = (*ends(), *inputs(), *files(), *no_classes())

@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
@@ -63,12 +64,13 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
         import numpy as np
 
         from scripts.steps import checked
-        from scripts.steps.conversion import Conversion, convert
+        from scripts.steps.conversion import TOGETHER, Conversion, convert
+        from scripts.steps.ends import has_branches, is_bounded, is_logarithm
         from scripts.steps.engine import EIGHT_BITS
         from scripts.steps.foreign import has_eight_bits
         from scripts.steps.forms import read
         from scripts.steps.original import Original, scores
-        from scripts.steps.reading import ends_bounded, judged
+        from scripts.steps.reading import judged, require_exclusive
         from scripts.steps.signature import Hints, signature
 
         identity = wanted.identity()
@@ -83,14 +85,21 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
         shown = checked.shown(samples, transform)
         seen = [pixels.transpose(1, 2, 0) for pixels in shown.pixels]
         numbers = original.numbers(seen)
-        bounded = ends_bounded(form.model.graph, facts.output)
+        bounded = is_bounded(form.model.graph, facts.output)
+        if facts.label:
+            original.require_likeliest(facts.label, seen, numbers)
         reading = judged(name, numbers, original.wild(seen[:WILD]), bounded, wanted.gives)
+        if not wanted.gives and is_logarithm(form.model.graph, facts.output):
+            require_exclusive(name, numbers)
         reference = scores(numbers, reading)
     print(f"  {name} gives {reading.gives}: {reading.why}")
     labels = labels_for(labels, reference.shape[1], wanted.labels, name)
     is_rounded = not is_ir(wanted.network) and has_eight_bits(form.model.graph.node)
     bound, prepared = (EIGHT_BITS, EIGHT_BITS) if is_rounded else (BOUND, PREPARED)
     conversion = Conversion(form, facts, how, reading, shown.pixels, reference, bound)
+    more: dict[str, Any] = {"eight_bits": True} if is_rounded else {}
+    if has_branches(form.model.graph):  # by the number of pictures, perhaps
+        more |= {"most_together": max(TOGETHER)}
     with files.whole_folder(out) as draft:
         made = checked.Made(
             identity=identity,
@@ -101,7 +110,7 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
             called="the original",
             answers=reading.answers,
             together=convert(conversion, draft),
-            more={"eight_bits": True} if is_rounded else {},
+            more=more,
         )
         answered = checked.finish(draft, made, shown, reference, bound)
         with step("preparing the pictures in another way"):

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from bundle_serving.agreement import Bound, compare
 from scripts.base.errors import UserError
 from scripts.steps.forms import Form, Runnable, save
-from scripts.steps.original import rows, session
+from scripts.steps.original import Session, rows, session
 from scripts.steps.reading import Reading
 from scripts.steps.signature import Signature
 
-# Enough to see whether several pictures at once get the answers of each.
-TOGETHER = 3
+# Pictures at once, which are to get the answers of each: a graph may branch on their number.
+TOGETHER = (2, 3, 4, 5, 8)
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,13 @@ class Conversion:
     def agrees(self, network: Runnable) -> bool:
         try:
             asked = session(network, "the converted network")
-            found = rows(asked, self.pixels[:TOGETHER], together=True)
+            return all(self._agree(asked, count) for count in TOGETHER)
         except UserError:
             return False
-        known = self.reference[:TOGETHER]
+
+    def _agree(self, asked: Session, count: int) -> bool:
+        found = rows(asked, self.pixels[:count], together=True)
+        known = self.reference[:count]
         if len(found) != len(known):
             return False
         return compare(known, found, self.reading.answers).within(self.bound)

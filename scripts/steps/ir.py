@@ -44,8 +44,15 @@ def outline(path: Path) -> Any:
                 given += [_tensor(names[port], outputs[port]) for port in inputs]
             case kind:
                 taking, giving = ([names[port] for port in ports] for ports in (inputs, own))
-                nodes.append(helper.make_node(OPERATORS.get(kind, kind), taking, giving))
+                known = _clamped(layer) if kind == "Clamp" else {}
+                nodes.append(helper.make_node(OPERATORS.get(kind, kind), taking, giving, **known))
     return helper.make_model(helper.make_graph(nodes, path.stem, taken, given))
+
+
+def _clamped(layer: ElementTree.Element) -> dict[str, float]:
+    described = layer.find("data")
+    known = {} if described is None else described.attrib
+    return {name: float(known[name]) for name in ("min", "max") if name in known}
 
 
 def weights(path: Path, data: Mapping[str, Path]) -> Path:

@@ -22,6 +22,8 @@ REMEDY = "check that it runs by itself, or export it again"
 # How far from usual inputs a network is probed: scores leave any interval there, and
 # probabilities do not.
 WILD = (30.0, 1000.0)
+# Of the range of its numbers.
+SAME = 0.001
 
 
 class Session(Protocol):
@@ -100,6 +102,22 @@ class Original:
         finite: NDArray[np.float32] = found[np.isfinite(found).all(axis=1)]
         return finite
 
+    def require_likeliest(
+        self, label: str, pictures: Sequence[NDArray[np.uint8]], numbers: NDArray[np.float32]
+    ) -> None:
+        """Its label is that of the largest number: otherwise these are of something else."""
+        for picture, row in zip(pictures, numbers, strict=True):
+            batch = np.repeat(self._fed(picture), self._facts.batch or 1, axis=0)
+            (found,) = self._session.run([label], {self._facts.input: batch})
+            number = int(np.asarray(found).ravel()[0])
+            if not (0 <= number < len(row) and row[number] >= row.max() - SAME * np.ptp(row)):
+                name = self._facts.output
+                raise UserError(
+                    f"{self._name}'s {label} is not the largest of its {name}: is each of these "
+                    "numbers one class's?",
+                    f"if so: OUTPUT={name}",
+                )
+
     def _fed(self, picture: NDArray[np.uint8]) -> NDArray[Any]:
         return plain.fed(picture, self._how, self._facts)
 
@@ -116,7 +134,7 @@ class Original:
             raise UserError(
                 f"{self._name} gives {list(given.shape)} for {len(batch)} pictures, not "
                 f"{self._facts.classes} numbers for each",
-                REMEDY,
+                "export it again, so that it gives [batch, classes]",
             )
         return row
 

@@ -9,19 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.base.errors import UserError
+from scripts.steps.ends import SLACK
 
 GIVES = ("scores", "probabilities", "multi-label")
+# Of a vector that was normalised.
+LENGTH = 0.001
 CHOOSE = f"say what it is: OUTPUT={'|'.join(GIVES)}"
-
-# Half precision, or a clamp against the logarithm of 0, moves sums and ends by so much.
-SLACK = 0.01
-
-# Operators whose output lies between fixed ends; those after them change no number's place.
-BOUNDED = ("Sigmoid", "HardSigmoid", "Softmax", "Clip", "Min", "Div", "Reciprocal", "Tanh")
-SHAPES_ALONE = (
-    *("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice"),
-    *("Gather", "Concat", "DequantizeLinear", "QuantizeLinear", "Max", "Dropout", "Round", "Where"),
-)
 
 
 @dataclass(frozen=True)
@@ -36,7 +29,7 @@ class Reading:
 
 
 def judged(
-    name: str, seen: NDArray[Any], wild: NDArray[Any], ends_bounded: bool, declared: str
+    name: str, seen: NDArray[Any], wild: NDArray[Any], is_bounded: bool, declared: str
 ) -> Reading:
     """From what it gives for pictures, and for other inputs. `declared` is what the user says."""
     if not np.isfinite(seen).all():
@@ -58,15 +51,26 @@ def judged(
         return Reading("probabilities", True, "each picture's numbers sum to 1")
     if bounded:
         # A sigmoid keeps to it whatever the input; scores might by chance.
-        if not ends_bounded:
+        if not is_bounded:
             raise _undecided(name, "between 0 and 1, though nothing in it keeps them there")
         if one_class:
             return Reading("probabilities", True, "its one number is between 0 and 1")
         return Reading("multi-label", True, "all between 0 and 1, and not summing to 1")
+    if not one_class and np.abs(np.linalg.norm(every, axis=1) - 1).max() <= LENGTH:
+        raise _undecided(name, "of length 1 together, as a vector's")
     of_pictures = seen.sum(axis=1)
     if not one_class and seen.min() >= 0 and np.ptp(of_pictures) <= SLACK * of_pictures.max():
         raise _undecided(name, f"which sum to {of_pictures.mean():.3g} for each picture")
     return Reading("scores", False, ends)
+
+
+def require_exclusive(name: str, logarithms: NDArray[Any]) -> None:
+    """Of an output that ends in logarithms: those of probabilities that sum to 1 are scores."""
+    if np.abs(np.exp(logarithms).sum(axis=1) - 1).max() > SLACK:
+        raise UserError(
+            f"{name} gives no number above 0: scores, or logarithms of independent probabilities?",
+            "say OUTPUT=scores, or export it with a sigmoid at its end",
+        )
 
 
 def _declared(name: str, declared: str, bounded: bool, seen: str) -> Reading:
@@ -77,14 +81,3 @@ def _declared(name: str, declared: str, bounded: bool, seen: str) -> Reading:
 
 def _undecided(name: str, what: str) -> UserError:
     return UserError(f"{name} gives numbers {what}: scores or probabilities?", CHOOSE)
-
-
-def ends_bounded(graph: Any, output: str) -> bool:
-    """Whether the last operator that computes something keeps its numbers between two ends."""
-    makers = {name: node for node in graph.node for name in node.output}
-    for _ in range(len(graph.node)):
-        node = makers.get(output)
-        if node is None or node.op_type not in SHAPES_ALONE or not node.input:
-            return node is not None and node.op_type in BOUNDED
-        output = next((name for name in node.input if name in makers), "")
-    return False

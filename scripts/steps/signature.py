@@ -11,10 +11,12 @@ from typing import Any
 from bundle_serving.networks import is_ir
 from scripts.base.errors import UserError
 from scripts.steps import ir
+from scripts.steps.ends import is_picked
 
 HOW = "export it with torch.onnx.export, pixels [batch, 3, height, width]"
 # Other numbers of channels are not pictures that anyone sends.
 CHANNELS = (1, 3)
+BOX = 4  # corners
 MOST_PIXELS = 4096 * 4096
 NUMBERS = ("FLOAT", "FLOAT16", "DOUBLE")
 LEVELS = ("UINT8", "INT16", "UINT16", "INT32", "INT64")
@@ -32,6 +34,7 @@ class Signature:
     batch: int | None  # None: any
     output: str
     classes: int
+    label: str = ""  # an output beside it, which says the likeliest class
 
     @property
     def takes_levels(self) -> bool:
@@ -65,8 +68,9 @@ def signature(path: Path, hints: Hints = NOTHING, model: Any = None) -> Signatur
     output, classes = _chosen(path, model, hints)
     channels_last, channels, size = _picture(path, pixels, hints)
     batch = _dims(pixels)[0]
+    label = "" if hints.output else _label_beside(path, model, output, classes)
     return Signature(
-        pixels.name, _kind(pixels), channels_last, channels, size, batch, output, classes
+        *(pixels.name, _kind(pixels), channels_last, channels, size, batch, output, classes, label)
     )
 
 
@@ -173,6 +177,14 @@ def _chosen(path: Path, model: Any, hints: Hints) -> tuple[str, int]:
             )
         outputs = {hints.output: outputs[hints.output]}
     found = {name: classes for name, each in outputs.items() if (classes := _classes(each, hints))}
+    picked = [name for name in found if is_picked(model.graph, name)]
+    if picked and len(picked) == len(found):
+        raise UserError(
+            f"{path.name} gives the numbers of the best classes, or of boxes, in {picked[0]}, not "
+            "one for each class",
+            "export it without what picks them (TopK, NonMaxSuppression)",
+        )
+    found = {name: classes for name, classes in found.items() if name not in picked}
     if len(found) == 1:
         ((output, classes),) = found.items()
         return output, classes
@@ -185,6 +197,22 @@ def _chosen(path: Path, model: Any, hints: Hints) -> tuple[str, int]:
             f"{path.name} does not say how many classes it has ({shown})", "name them: LABELS="
         )
     raise UserError(f"{path.name} gives {shown}, not float [batch, classes]", HOW)
+
+
+def _label_beside(path: Path, model: Any, output: str, classes: int) -> str:
+    """Of other outputs, the one with a label for each picture; what else is beside it may show that
+    these are no classes' numbers."""
+    others = [each for each in _outputs(model) if each.name != output]
+    whole = [each for each in others if _kind(each) in LEVELS]
+    labels = [each.name for each in whole if math.prod(size or 2 for size in _dims(each)[1:]) == 1]
+    boxes = [each for each in others if len(_dims(each)) > 2 and _dims(each)[-1] == BOX]
+    if boxes or len(labels) < len(whole) or (labels and classes == 1):
+        shown = ", ".join(f"{each.name}: {_shown(each)}" for each in _outputs(model))
+        raise UserError(
+            f"{path.name} gives {shown}: is each number of {output} one class's?",
+            f"if so: OUTPUT={output}",
+        )
+    return labels[0] if labels else ""
 
 
 def _outputs(model: Any) -> list[Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.foreign.adopted import adopted
-from benchmark.foreign.case import Case
+from benchmark.foreign.adopted import adopted, outcome
+from benchmark.foreign.case import Case, pictures
 from benchmark.foreign.graphs import CASES
 from scripts.base.errors import UserError
 from tests.foreign.expected import require_as_expected
@@ -21,7 +21,10 @@ SHORT = (
     *("percentages", "batch fixed at 1, with a class token", "channels last", "BGR", "grey"),
     *("levels (uint8)", "framed (letterbox)", "any height and width, not square"),
     *("opset 9, IR 3, weights among the inputs", "weights in another file", "names like ours"),
-    *("8 bits (QDQ, signed)", "ONNX Runtime's s16s8, auto"),
+    *("8 bits (QDQ, signed)", "ONNX Runtime's s16s8, auto", "scores divided by their length"),
+    "logarithms of independent labels",
+    *("scores in levels", "the best three", "a maximum beside a label"),
+    *("an embedding beside a label", "a detector's scores beside its boxes"),
 )
 ODD, SHORT_ODD = 200, 25
 
@@ -56,6 +59,21 @@ def test_what_is_broken_is_refused_in_one_line(numbers: range, tmp_path: Path) -
         except Exception as fault:
             raise AssertionError(done) from fault
     assert 0 < served < len(numbers) / 2
+
+
+@pytest.mark.parametrize("least", [2, 5])
+def test_a_branch_by_the_batch_is_never_taken(least: int, tmp_path: Path) -> None:
+    name = f"a branch by the batch, from {least} on"
+    (case,) = (each for each in CASES if each.name == name)
+    found = outcome(case, tmp_path, pictures(4))
+    assert found.served and not found.together and found.difference < case.bound
+
+
+def test_what_has_branches_gets_no_more_pictures_than_were_compared(tmp_path: Path) -> None:
+    (case,) = (each for each in CASES if each.name == "a branch")
+    case.make(tmp_path)
+    recipe, _ = adopted(case.words(tmp_path), tmp_path)
+    assert recipe.most == 8
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -79,6 +80,11 @@ class Pictures(Part):
         mean, std = ("/".join(f"{each:g}" for each in values) for values in (self.mean, self.std))
         numbers = f"(pixel / {self.scale:g} - {mean}) / {std}"
         return f"{how}, {self.interpolation}, {self.channels}, {numbers}"
+
+
+def _most_together(found: Mapping[str, Any]) -> int:
+    """Of an export: with how many pictures at once it was compared; 0: with any."""
+    return int(found.get("most_together", 0)) if found.get("together", True) else 1
 
 
 class Image(ThreeSteps, OfPictures):
@@ -254,9 +260,10 @@ class Image(ThreeSteps, OfPictures):
                 f"{name} is {answers}, and the pipeline {self.answers}",
                 f"{of_its_own}, or say what it gives: OUTPUT=",
             )
-        if not found.get("together", True) and self.most > 1:
+        if (most := _most_together(found)) and most < self.most:
+            how = "one by one" if most == 1 else f"up to {most} at once"
             raise UserError(
-                f"{name} takes pictures one by one, and the pipeline up to {self.most}",
+                f"{name} takes pictures {how}, and the pipeline up to {self.most}",
                 f"export it with a dynamic batch, or {of_its_own}",
             )
         if settings.preprocess == "dali":
@@ -276,9 +283,9 @@ class Image(ThreeSteps, OfPictures):
     def as_found(self, made: Workspace) -> Self:
         found = made.manifest.onnx
         pictures = Pictures.model_validate(self.pictures.model_dump() | made.manifest.transform)
-        one_by_one = {"max": 1, "optimal": 1, "preferred": (1,)}
-        together = found.get("together", True)
-        batch = self.batch if together else self.batch.model_copy(update=one_by_one)
+        batch, most = self.batch, _most_together(found)
+        if most and not (batch.max and batch.max <= most):
+            batch = batch.model_copy(update={"max": most, "optimal": most, "preferred": (most,)})
         update = {"pictures": pictures, "batch": batch, "classes": found["classes"]}
         return self.model_copy(update=update | {"answers": found.get("answers", "single-label")})
 
