@@ -24,8 +24,9 @@ def write(recipe: Recipe, out: Path) -> None:
         raise UserError(f"{recipe.ensemble} has no model folders", f"write {wanted} in {out}")
     home = example if example.is_dir() else MODELS
     contents = dict(_contents(recipe, home, _names(recipe, example)))  # before anything is written
-    for path, content in contents.items():
-        files.write_bytes(out / path, content)
+    # The ensemble last: where it is, all are.
+    for path in sorted(contents, key=lambda path: path.startswith(f"{recipe.ensemble}/")):
+        files.write_bytes(out / path, contents[path])
 
 
 def _names(recipe: Recipe, example: Path) -> dict[str, str]:

@@ -100,7 +100,9 @@ def prove(options: argparse.Namespace) -> None:
 
 
 def bound_of(made: Path, precision: str) -> Bound:
-    return BOUNDS[precision] if precision in ON_A_GPU else engine.bound_of(made, precision)
+    """Of programs alone there is no network: `made` does not exist."""
+    on_its_own = precision in ON_A_GPU or not made.is_dir()
+    return BOUNDS[precision] if on_its_own else engine.bound_of(made, precision)
 
 
 def bound_as_served(made: Path, precision: str) -> Bound:

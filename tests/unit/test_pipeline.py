@@ -18,7 +18,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share
 from scripts.repository import model_folders
-from scripts.steps import engine, quantise, samples
+from scripts.steps import engine, gate, quantise, samples
 from scripts.steps.manifest import Manifest, Torchvision, why_export
 from scripts.steps.workspace import Workspace
 from tests.project import ROOT, picture
@@ -260,6 +260,11 @@ def test_agreement_counts_what_differs() -> None:
     other = compare(reference, reference[::-1].copy())
     assert other.top1_equal == 0 and other.max_difference > 0.9
     assert not compare(reference, np.full_like(reference, np.nan)).within(Bound(1))
+
+
+def test_programs_without_a_network_have_a_bound(tmp_path: Path) -> None:
+    """Functions, videos, kinds of the user's: a rollout judges them too."""
+    assert gate.bound_of(tmp_path / "onnx", "fp32") == gate.bound_as_served(tmp_path, "fp32")
 
 
 def test_a_tie_is_no_disagreement() -> None:
