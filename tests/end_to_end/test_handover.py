@@ -14,9 +14,11 @@ import pytest
 
 from bundle_client import Client
 from bundle_client.errors import ClientError
+from tests.conftest import require_docker
 from tests.project import Project, error_lines, picture, wait_until
 
 CLIENTS = 4
+PROGRAM = "model_repository/postprocessing/1/model.py"
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,7 @@ def test_no_request_is_lost(served: Project) -> None:
 
 
 def test_one_that_does_not_start_changes_nothing(served: Project) -> None:
-    program = served.path / "model_repository/postprocessing/1/model.py"
+    program = served.path / PROGRAM
     written, began = program.read_text(), served.server_began()
     live = served.path / "build/live"
     laid_out = sorted(live.rglob("*"))
@@ -134,3 +136,24 @@ def test_one_that_does_not_start_changes_nothing(served: Project) -> None:
     assert sorted(live.rglob("*")) == laid_out
     (line, *_) = [line for line in served.made("logs").splitlines() if "it does not work" in line]
     assert "refused: " in line
+
+
+@pytest.mark.rare
+def test_containers_are_tried_and_the_silence_is_announced(tmp_path: Path, exported: Path) -> None:
+    require_docker()
+    project = Project.copy(tmp_path / "containers", FLAVOUR="cpu")
+    project.take(exported)
+    try:
+        project.made("up")
+        output = project.made("up", MAX_BODY_MB="32")
+        tried, announced = output.index("trying the new"), output.index("nobody is answered for")
+        assert tried < announced < output.index("starting the server")
+
+        began, program = project.server_began(), project.path / PROGRAM
+        program.write_text(f"{program.read_text()}\nraise RuntimeError('it does not work')\n")
+        (line,) = error_lines(project.make("up", MAX_BODY_MB="32").stderr)
+        assert "it does not work" in line and "the server from before serves on" in line
+        assert project.server_began() == began and project.readiness() == 200
+        assert "refused: " in project.made("logs")
+    finally:
+        project.make("clean")
