@@ -193,7 +193,8 @@ def test_no_network_and_no_weights(unserved: Project) -> None:
     for way_out in ("cannot be downloaded", "WEIGHTS=resnet50.pth", "ARCH=drawn"):
         assert way_out in line
     assert "Traceback" not in refused.stderr
-    assert sorted(path.name for path in versions.iterdir()) == ["1", "history.jsonl", "layout"]
+    there = sorted(path.name for path in versions.iterdir())
+    assert there == ["1", "beside.json", "history.jsonl", "layout"]
 
 
 @pytest.mark.parametrize(
