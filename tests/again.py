@@ -30,6 +30,10 @@ class Again:
         if report.failed:
             self.failed[report.nodeid] = None
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:  # a file that cannot be imported
+            self.failed[report.nodeid] = None
+
     @pytest.hookimpl(wrapper=True, trylast=True)  # once the workers have ended
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
         yield

@@ -149,7 +149,9 @@ LIGHT = ("sentiment", "cascade")
 @pytest.mark.long
 @locally
 @pytest.mark.parametrize("name", LIGHT)
-def test_rollouts_lose_no_request(name: str, request: pytest.FixtureRequest) -> None:
+def test_rollouts_lose_no_request(
+    name: str, served: Project, request: pytest.FixtureRequest
+) -> None:
     project: Project = request.getfixturevalue(f"with_{name}")
     recipe = recipe_of(project, name)
     with changed(program(project, PROGRAMS[name])), nobody_waits_in_vain(project, recipe):

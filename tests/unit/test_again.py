@@ -77,6 +77,19 @@ def test_fails_first():
     ],
 )
 def test_run(tmp_path: Path, folder: str, unsteady: str, code: pytest.ExitCode) -> None:
+    done = run(tmp_path, folder, unsteady)
+    assert done.returncode == code, done.stdout
+    named = f"passed alone after failing: {folder}/test_it.py::test_fails_first"
+    assert (named in done.stdout) == (folder == "tests/door")
+
+
+def test_a_file_that_cannot_be_read_stays_red(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "door").mkdir(parents=True)
+    (tmp_path / "tests" / "door" / "test_broken.py").write_text("import nothing_of_the_kind")
+    assert run(tmp_path, "tests/end_to_end").returncode != pytest.ExitCode.OK
+
+
+def run(tmp_path: Path, folder: str, unsteady: str = "") -> subprocess.CompletedProcess[str]:
     (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "pytest.ini").touch()
     (tmp_path / "conftest.py").write_text(PLUGIN)
@@ -85,13 +98,10 @@ def test_run(tmp_path: Path, folder: str, unsteady: str, code: pytest.ExitCode) 
     environment = os.environ | {"PYTHONPATH": str(Path(again.__file__).parents[1])}
     for name in [each for each in environment if each.startswith(("PYTEST_", again.ALONE))]:
         del environment[name]
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider"],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == code, done.stdout
-    named = f"passed alone after failing: {folder}/test_it.py::test_fails_first"
-    assert (named in done.stdout) == (folder == "tests/door")
