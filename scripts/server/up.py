@@ -53,8 +53,9 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         if seed:
             settings = settings.over(seed.chosen)
         name, why = flavour.choose(settings)
+        stack = flavour.stack(name, settings)
         if name != "swarm":  # whose engines know what is free on their nodes
-            _require_ports(settings, command)
+            _require_ports(stack, settings, command)
         known = state.load()
         if seed and not recover(known, seed, shared) and known:
             _stop(known)
@@ -65,7 +66,6 @@ def bring_up(settings: Settings, command: str = "up") -> State:
                 f"PREPROCESS=dali needs a GPU, and flavour {name} has none",
                 "use PREPROCESS=python",
             )
-        stack = flavour.stack(name, settings)
         exposure.require_keys(settings, stack.has_door)
         stack.prepare()
         version = made_live(stack, settings, first, seed, shared)
@@ -109,10 +109,11 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
     return server
 
 
-def _require_ports(settings: Settings, command: str) -> None:
+def _require_ports(stack: Stack, settings: Settings, command: str) -> None:
     """All but those that the server has that would be replaced."""
-    known = state.load()
-    its = {*known.started_with.ports.values()} if known and _stack_of(known).there() else set()
+    known, its = state.load(), stack.held_ports()
+    if known and _stack_of(known).there():
+        its |= {*known.started_with.ports.values()}
     wanted = {name: port for name, port in settings.ports.items() if port not in its}
     ports.require_free(settings.bind, wanted, command)
 

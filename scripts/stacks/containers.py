@@ -349,6 +349,11 @@ class DockerStack:
         """Whether anything is left of a server, which may hold its ports."""
         return any(self._is_to_stop(each) for each in self._of_checkout())
 
+    def held_ports(self) -> set[int]:
+        """By what was started from this checkout, also by Compose alone."""
+        published = (ports for each in self._of_checkout() for ports in each.ports.values())
+        return {int(port["HostPort"]) for ports in published for port in ports or ()}
+
     def stop(self) -> bool:
         """Removes what was started from this checkout under any project name, and its networks;
         returns whether a server of this flavour was among it."""

@@ -3,7 +3,6 @@ every command needs it."""
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 
@@ -61,8 +60,14 @@ def address(settings: Settings, port: int) -> Address:
     """Where commands ask on this machine."""
     exposure = of(settings)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.bind, settings.bind)
-    # The door takes the admin key for an API key, and counts no request of whoever has it.
-    key = admin_key.load() if exposure.api_keys or os.access(admin_key.PATH, os.R_OK) else ""
+    # The door takes the admin key for an API key, and counts no request of whoever has it; but
+    # pictures are asked without it, too.
+    try:
+        key = admin_key.load()
+    except UserError:
+        if exposure.api_keys:
+            raise
+        key = ""
     api_key, own_id = key if exposure.api_keys else "", own_requests.id_of(key) if key else ""
     return Address(host, port, exposure.certificate, api_key, own_id=own_id)
 

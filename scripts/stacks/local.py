@@ -208,6 +208,10 @@ class LocalStack:
         """Whether anything is left of a server, which may hold its ports."""
         return any(_is_of(side, each) for each in psutil.process_iter() for side in SIDES)
 
+    def held_ports(self) -> set[int]:
+        """Besides those of the server that is noted: none."""
+        return set()
+
     def stop(self) -> bool:
         """Ends the server and removes everything that it left; False if there was nothing."""
         stopped = _end_server(state.load())
