@@ -52,6 +52,8 @@ class Reports:
         self._remarks: Remarks = {}
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
+        # Executions to come that nobody asked for.
+        self.warm_ups = 0
 
     @property
     def wanted(self) -> bool:
@@ -162,6 +164,7 @@ def reported(model: type) -> type:
 
     def initialized(self: Any, args: dict[str, str]) -> None:
         self.called = args["model_name"], args["model_version"]
+        reports.warm_ups = count_warm_ups(args)
         initialize(self, args)
 
     def executed(self: Any, requests: list[Any]) -> list[Any]:
@@ -172,7 +175,7 @@ def reported(model: type) -> type:
             failed = [number for number, each in enumerate(responses) if each.has_error()]
             network = getattr(self, "network", "")
             report(model_name, version, requests, began, failed, network)
-            reports.send()
+            end_execution()
         return responses
 
     model.initialize, model.execute = initialized, executed  # type: ignore[attr-defined]
@@ -188,7 +191,7 @@ def report(
     network: str,
 ) -> None:
     """`failed` are numbers of requests. Our own are left out, with all that is known of them."""
-    theirs = [each for each in requests if each not in own_requests]
+    theirs = [each for each in requests if each not in own_requests and not reports.warm_ups]
     if not theirs:
         reports.forget()
         return
@@ -213,6 +216,7 @@ class PartReports:
 
     def __init__(self, args: Mapping[str, str], models: Mapping[str, str], network: str) -> None:
         self._models, self._version, self._network = models, args["model_version"], network
+        reports.warm_ups = count_warm_ups(args)
 
     def of(
         self, requests: Sequence[Any]
@@ -233,7 +237,18 @@ class PartReports:
     def send(self) -> None:
         """Those of an execution in one go: each piece would wake the door."""
         with suppress(Exception):
-            reports.send()
+            end_execution()
+
+
+def count_warm_ups(args: Mapping[str, str]) -> int:
+    """The first executions of each process: each sample of its config by itself, so many times."""
+    samples = json.loads(args["model_config"]).get("model_warmup", [])
+    return sum(max(int(each.get("count", 0)), 1) for each in samples)
+
+
+def end_execution() -> None:
+    reports.warm_ups = max(reports.warm_ups - 1, 0)
+    reports.send()
 
 
 def rows_of(request: Any) -> int:

@@ -8,8 +8,10 @@ import queue
 import shutil
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -22,7 +24,7 @@ import pytest
 from bundle_serving import CHECK_HEADER, own_requests
 from bundle_serving.keeper_notes import READINESS, Notes
 from bundle_serving.kserve import pb, stub
-from bundle_serving.processes import family
+from bundle_serving.processes import children_of, family
 from tests.door.servers import KEY, MODELS, Behind, behind_the_door
 from tests.project import wait_until
 
@@ -277,14 +279,23 @@ def test_without_triton_503(tmp_path: Path) -> None:
     """As soon as the request's time is over."""
     options = ["--answer-timeout-s", "2"]
     with behind_the_door(tmp_path / "run", models=["picture"], options=options) as server:
-        server.triton.kill()
-        server.triton.wait()
+        kill_with_children(server.triton)
         status, headers, body = server.ask("POST", INFER, JPEG, RAW)
         assert status == 503 and headers["retry-after"] == "1" and b"try again" in body
         assert server.ask("GET", "/v2/health/live")[0] == 503
         # Who looks whether it is well is told so at once.
         ours = {**RAW, CHECK_HEADER: own_requests.id_of(KEY)}
         assert server.ask("POST", INFER, JPEG, ours)[0] == 503
+
+
+def kill_with_children(triton: subprocess.Popen[bytes]) -> None:
+    """Its models' processes would stay."""
+    children = children_of(triton.pid)
+    triton.kill()
+    triton.wait()
+    for each in children:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
 
 
 def test_what_is_not_answered_yet_waits_for_triton_to_be_started_again(
@@ -302,8 +313,7 @@ def test_what_is_not_answered_yet_waits_for_triton_to_be_started_again(
 
         earlier = both()
         wait_until(lambda: gauge(own, "bundle_http_requests_in_flight") == 1, "it to arrive")
-        own.triton.kill()
-        own.triton.wait()
+        kill_with_children(own.triton)
         later = both()
         gate.open()
         with own.triton_again():

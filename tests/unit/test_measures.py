@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -168,6 +169,21 @@ def test_a_report_of_a_batch_counts_what_is_not_ours(monkeypatch: pytest.MonkeyP
     report = msgspec.json.decode(reports._waiting, type=Report)
     assert (report.requests, report.rows, report.failed) == (2, 4, 1)
     assert report.ids == ["their own", "their own"]
+
+
+def test_what_warms_a_process_up_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = Reports("somewhere")
+    monkeypatch.setattr(step_reports, "reports", reports)
+    monkeypatch.setattr(reports, "send", lambda: None)  # nobody listens there
+    samples = [{"name": "one", "count": 0}, {"name": "two", "count": 2}]
+    config = {"model_config": json.dumps({"model_warmup": samples})}
+    reports.warm_ups = step_reports.count_warm_ups(config)
+    for number in range(5):
+        step_reports.report("m", "1", [Asked(f"{number}", 1, 10)], 0, [], "")
+        step_reports.end_execution()
+    told = [msgspec.json.decode(line, type=Report).ids for line in reports._waiting.splitlines()]
+    assert told == [["3"], ["4"]]
+    assert step_reports.count_warm_ups({"model_config": "{}"}) == 0
 
 
 def test_the_id_of_our_own_requests_is_the_admin_keys() -> None:
