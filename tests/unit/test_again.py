@@ -20,7 +20,7 @@ UNSTEADY = f"# why\n2026-01-31  {TWO}  the queue was empty too early\n"
     [
         ([ONE], [ONE], True),
         ([ONE], [], False),
-        ([TWO], [TWO], False),  # as in the last landing
+        ([TWO], [TWO], False),  # as in a change before
         ([f"{ONE}{number}" for number in range(3)], None, True),
         ([f"{ONE}{number}" for number in range(4)], None, False),
     ],
