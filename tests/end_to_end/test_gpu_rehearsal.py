@@ -370,6 +370,7 @@ def test_trees_are_served_by_the_fil_backend(gpu: Project, tmp_path: Path) -> No
 def test_another_gpu_and_tensorrt_want_another_plan(gpu: Project) -> None:
     """And so does another network. The changes stay for the next test. What was built before does
     not load, keeps nobody else away, and is built anew when asked."""
+    gpu.settings["SENTIMENT"] = "minilm"
     gpu.made("sentiment", TEXT="I love this place!")  # there already, unless this test runs alone
     gpu.settings |= {
         "REHEARSAL_TENSORRT": "10.16.1",
