@@ -26,7 +26,7 @@ from bundle_serving.embeddings import Network
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.pictures import Transform
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
 from scripts.measuring import photos
@@ -56,8 +56,8 @@ def main(argv: list[str] | None = None) -> int:
             REPOSITORY: stack.enter_context(as_models(network, folder)),
             CALLABLE: stack.enter_context(as_callable(folder)),
         }
-        for sent in photos.given_or_drawn("", Transform(**network.transform)):
-            print(sent.described)
+        for sent in photos.read_or_draw("", Transform(**network.transform)):
+            print(sent.description)
             compare(paths, sent.rows, options.seconds)
     return 0
 
@@ -101,7 +101,7 @@ def as_models(network: Network, folder: Path) -> Iterator[tuple[str, str]]:
 
 def lay_out(network: Network, models: Path) -> None:
     """The first two steps of the pipeline of pictures, with this network, and nothing after it."""
-    share = Share.of(len(os.sched_getaffinity(0)))
+    share = Share.of_cores(len(os.sched_getaffinity(0)))
     crop = network.transform["crop"]
 
     decoding = configs.read_model("preprocessing")
@@ -148,4 +148,4 @@ def ensemble(network: Network, max_batch_size: int) -> ModelConfig:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -28,7 +28,7 @@ from benchmark import contenders
 from benchmark.contenders import ALONE, OURS, SERVICES, WAYS, Contender
 from benchmark.load import Round, measure
 from scripts.base import console, files, lock
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.measuring import machine, photos
 from scripts.measuring.confidence import Estimate
@@ -36,7 +36,7 @@ from scripts.measuring.photos import Inputs
 from scripts.measuring.textbook.server import HERE
 from scripts.recipes import pipelines
 from scripts.server.running import running_server
-from scripts.server.served import described, served_version
+from scripts.server.served import describe_server, find_served_version
 from scripts.server.stop import stop_server
 from scripts.settings import arguments
 from scripts.settings.known import require_known
@@ -85,22 +85,22 @@ def main() -> int:
     require_known()
     options = arguments.load()
     plan = QUICK if options.quick else replace(FULL, seconds=60 * options.minutes)
-    asked = wanted(options.only)
+    asked = choose_contenders(options.only)
     with our_server() as server, lock.one_at_a_time():
         ours = [contenders.bundle(way, server) for way in WAYS if way in (OURS, *asked)]
         with others(asked, options.draft) as up:
-            pictures = photos.given_or_drawn(options.images)
+            pictures = photos.read_or_draw(options.images)
             labels = {
                 inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (*ours, *up)}
                 for inputs in pictures
             }
-            results = measured([*ours, *up], pictures, plan)
+            results = measure_rounds([*ours, *up], pictures, plan)
         about = {
             "machine": machine.machine(server),
-            "served": machine.served(server, pipelines.first()),
+            "served": machine.describe_served(server, pipelines.first()),
             "draft": options.draft,
         }
-    figures = summed_up(results)
+    figures = sum_up(results)
     for inputs in pictures:
         console.out.print(table(inputs.name, figures))
     for photo, found in labels.items():
@@ -112,7 +112,7 @@ def main() -> int:
     return 0
 
 
-def wanted(only: str) -> list[str]:
+def choose_contenders(only: str) -> list[str]:
     usual = [TEXTBOOK, *SERVICES]
     asked = only.split(",") if only else usual
     for name in asked:
@@ -134,7 +134,7 @@ def our_server() -> Iterator[State]:
                 "the others run on the CPU, but this server runs on a GPU",
                 "compare like with like: make up FLAVOUR=cpu, then make rivals",
             )
-        console.note(f"bundle: {described(server, served_version())}")
+        console.note(f"bundle: {describe_server(server, find_served_version())}")
         yield server
     finally:
         if not was_up:
@@ -145,7 +145,7 @@ def our_server() -> Iterator[State]:
 @contextmanager
 def others(asked: list[str], draft: bool) -> Iterator[list[Contender]]:
     """All at once: one that is not asked takes no time of the processor."""
-    setup = contenders.what_is_served(served_version(), Settings.load().cores, draft)
+    setup = contenders.what_is_served(find_served_version(), Settings.load().cores, draft)
     with ExitStack() as up:
         started = []
         for name in asked:
@@ -164,7 +164,7 @@ def others(asked: list[str], draft: bool) -> Iterator[list[Contender]]:
         yield started
 
 
-def measured(up: list[Contender], pictures: list[Inputs], plan: Plan) -> Results:
+def measure_rounds(up: list[Contender], pictures: list[Inputs], plan: Plan) -> Results:
     """Round after round, so that what disturbs the machine disturbs all alike."""
     results: Results = {
         Cell(inputs.name, concurrency, each.name): []
@@ -193,14 +193,14 @@ def measured(up: list[Contender], pictures: list[Inputs], plan: Plan) -> Results
     return results
 
 
-def summed_up(results: Results) -> dict[Cell, Figures]:
+def sum_up(results: Results) -> dict[Cell, Figures]:
     rates = {cell: [each.images_per_second for each in rounds] for cell, rounds in results.items()}
     figures = {}
     for cell, rounds in results.items():
         latencies = sorted(1000 * each for one in rounds for each in one.latencies)
         ours = {way: replace(cell, contender=way) for way in WAYS if way != cell.contender}
         figures[cell] = Figures(
-            images_per_second=Estimate.of(rates[cell]),
+            images_per_second=Estimate.from_rounds(rates[cell]),
             p50_ms=median(latencies),
             p95_ms=latencies[int(0.95 * (len(latencies) - 1))],
             ours={
@@ -253,4 +253,4 @@ def record(about: dict[str, Any], figures: dict[Cell, Figures], results: Results
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

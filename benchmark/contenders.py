@@ -27,7 +27,7 @@ from scripts.measuring.textbook import server
 from scripts.measuring.textbook.server import HERE
 from scripts.recipes.layout import CPU
 from scripts.repository.archive import Version
-from scripts.server.served import served_version
+from scripts.server.served import find_served_version
 from scripts.stacks import temporary
 from scripts.stacks.state import State
 
@@ -69,7 +69,7 @@ class Service:
     command: tuple[str, ...]
 
     @property
-    def installed(self) -> bool:
+    def is_installed(self) -> bool:
         return find_spec(self.package) is not None
 
 
@@ -110,7 +110,7 @@ SERVICES = {
 
 
 def triton(name: str, connect: Connect) -> Contender:
-    labels = labels_of(served_version())
+    labels = labels_of(find_served_version())
 
     def label(answer: bytes) -> str:
         probabilities = np.frombuffer(answer[-4 * len(labels) :], np.float32)
@@ -136,7 +136,7 @@ def bundle(way: str, up: State) -> Contender:
 def alone() -> Contender:
     """What no service can exceed on these cores: the bundle's own functions, called by the clients
     themselves, with a network of one thread a core; one at a time has one core."""
-    version = served_version()
+    version = find_served_version()
     member = version.member("resnet50_onnx")
     transform = Transform.load(version.member("preprocessing") / "transform.json")
     engines: queue.LifoQueue[Engine] = queue.LifoQueue()
@@ -160,7 +160,7 @@ def alone() -> Contender:
 
 @contextmanager
 def textbook() -> Iterator[Contender]:
-    with server.served() as (address, _):
+    with server.serve_textbook() as (address, _):
         yield triton("textbook", over_http(address, infer_path()))
 
 

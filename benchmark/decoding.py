@@ -38,10 +38,10 @@ def main(argv: list[str] | None = None) -> int:
     print(f"{'picture':20} {'':22} {'ms of the processor':24} {'times as long':22} difference")
     for path in options.pictures:
         ways = ways_to(path.read_bytes())
-        seconds = timed([*ways.values()], options.rounds)
+        seconds = time_ways([*ways.values()], options.rounds)
         exact = ways["in full"]().astype(int)
         for (name, decode), taken in zip(ways.items(), seconds, strict=True):
-            cost = Estimate.of([1e3 * each for each in taken])
+            cost = Estimate.from_rounds([1e3 * each for each in taken])
             longer = Estimate.ratio(taken, seconds[0])
             apart = np.abs(decode() - exact).mean()
             print(f"{path.name:20} {name:22} {cost!s:24} {longer!s:22} {apart:.2f}")
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def ways_to(jpeg: bytes) -> dict[str, Callable[[], Pixels]]:
-    png, webp = (encoded(jpeg, kind) for kind in ("PNG", "WEBP"))
+    png, webp = (encode_as(jpeg, kind) for kind in ("PNG", "WEBP"))
     return {
         "as served": lambda: to_pixels(jpeg, SERVED),
         "in full": lambda: to_pixels(jpeg, IN_FULL),
@@ -59,7 +59,7 @@ def ways_to(jpeg: bytes) -> dict[str, Callable[[], Pixels]]:
     }
 
 
-def encoded(jpeg: bytes, kind: str) -> bytes:
+def encode_as(jpeg: bytes, kind: str) -> bytes:
     file = io.BytesIO()
     with Image.open(io.BytesIO(jpeg)) as picture:
         picture.save(file, kind)
@@ -76,7 +76,7 @@ def by_eighths(jpeg: bytes) -> Pixels:
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def timed(ways: Sequence[Callable[[], Pixels]], rounds: int) -> list[list[float]]:
+def time_ways(ways: Sequence[Callable[[], Pixels]], rounds: int) -> list[list[float]]:
     seconds: list[list[float]] = [[] for _ in ways]
     for number in range(rounds + 1):
         for decode, taken in zip(ways, seconds, strict=True):

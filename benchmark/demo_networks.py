@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.recipes.kinds.sound import Sound
 from scripts.recipes.schema import load
@@ -28,7 +28,7 @@ from scripts.steps.drawn import drawings, network
 from scripts.steps.progress import step
 from scripts.steps.sounds import drawings as made_up
 from scripts.steps.sounds import network as listener
-from scripts.steps.sounds.source import heard_by
+from scripts.steps.sounds.source import drop_longest
 from scripts.steps.sounds.things import NAMES
 
 # How many of each, the last of which are held back.
@@ -59,7 +59,9 @@ def train_sounds(out: Path) -> None:
         heard, labels = map(torch.from_numpy, made_up.many(recipe.hearing.as_hearing, SOUNDS))
     module = listener.network(len(NAMES))
     score = train(module, heard[:, None], labels, vary_sound)
-    save(module, score, out, {listener.HEARD: json.dumps(heard_by(recipe.hearing.model_dump()))})
+    save(
+        module, score, out, {listener.HEARD: json.dumps(drop_longest(recipe.hearing.model_dump()))}
+    )
     labels_file = out.with_suffix(".txt")
     if out != listener.WEIGHTS:
         files.write_bytes(labels_file, "".join(f"drawn {name}\n" for name in NAMES).encode())
@@ -159,4 +161,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmark.load import RAW, Connect, infer_path, over, over_grpc, over_http
+from benchmark.load import RAW, Connect, connect_over, infer_path, over_grpc, over_http
 from bundle_serving import sockets
 
 
@@ -40,7 +40,7 @@ class OverUnixSocket(http.client.HTTPConnection):
         self.sock.connect(self.host)
 
 
-def measured(
+def measure_load(
     connect: Connect,
     picture: bytes,
     concurrency: int,
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
     results = {name: Measured() for name in ways}
     for _ in range(options.rounds):
         for name, connect in ways.items():
-            rate, spent = measured(
+            rate, spent = measure_load(
                 connect, picture, options.concurrency, options.seconds, processes
             )
             results[name].per_second.append(rate)
@@ -127,7 +127,10 @@ def ways_to(options: argparse.Namespace) -> Iterator[tuple[str, Connect]]:
     yield "gRPC, around", over_grpc(sockets.target(sockets.folder(options.run_dir)))
     yield "gRPC, through", over_grpc(f"localhost:{options.grpc_port}")
     if options.triton_http:
-        yield "HTTP, around", over(lambda: OverUnixSocket(options.triton_http), infer_path(), RAW)
+        yield (
+            "HTTP, around",
+            connect_over(lambda: OverUnixSocket(options.triton_http), infer_path(), RAW),
+        )
     yield "HTTP, through", over_http(f"localhost:{options.http_port}", infer_path())
 
 

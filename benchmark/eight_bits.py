@@ -41,9 +41,9 @@ def main(argv: list[str] | None = None) -> int:
     add("--rounds", type=int, default=15)
     options = parser.parse_args(argv)
     network = options.onnx / "model.onnx"
-    how = Transform(**engine.described(options.onnx).transform, decode="full")
+    how = Transform(**engine.read_manifest(options.onnx).transform, decode="full")
     photos = samples.read(options.calibration, quantise.MOST_PICTURES, "CALIBRATION")
-    held_back, learnt = quantise.divided(photos)
+    held_back, learnt = quantise.divide_photos(photos)
     pixels = np.stack([to_pixels(photo, how) for photo in held_back])
     scores = engine.scores(network, pixels, "fp32")
     asked = Asked(pixels, scores, engine.answers(options.onnx), Bound(1))
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
                 quantiser.write(target, kept)
                 found = f"{len(kept)} of {len(quantiser.layers)}"
                 speed = ratios(network, others, target, pixels, options.rounds)
-                print(f"{name:12} {found:15} {told(asked, target, speed)}", flush=True)
+                print(f"{name:12} {found:15} {describe_result(asked, target, speed)}", flush=True)
     return 0
 
 
@@ -74,7 +74,7 @@ def mixtures(quantiser: Quantiser, asked: Asked, target: Path) -> Iterator[list[
         yield kept
 
 
-def told(asked: Asked, network: Path, speeds: list[Estimate]) -> str:
+def describe_result(asked: Asked, network: Path, speeds: list[Estimate]) -> str:
     same = (engine.scores(network, asked.pixels).argmax(1) == asked.scores.argmax(1)).mean()
     agreement = asked.agreement(network)
     near = agreement.top1_equal / agreement.pictures

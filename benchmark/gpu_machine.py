@@ -32,7 +32,7 @@ from benchmark import gpu_tensors
 from bundle_serving.agreement import compare
 from bundle_serving.pictures import Transform, to_pixels
 from scripts.base import files
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.base.paths import ROOT
 from scripts.steps import gpus
 from scripts.steps.manifest import Torchvision
@@ -144,7 +144,7 @@ def tensors(seconds: float) -> Iterator[tuple[str, str]]:
     """One model's tensor in the hands of the next, in PyPI's tritonserver."""
     on_gpu()
     for how, copied in (("copied to the host", True), ("where it lies, by DLPack", False)):
-        with gpu_tensors.served(copied) as ask:
+        with gpu_tensors.serve_both(copied) as ask:
             yield how, f"{1000 / rate(ask, seconds):.2f} ms for {gpu_tensors.BATCH} pictures"
 
 
@@ -208,4 +208,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

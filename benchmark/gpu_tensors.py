@@ -61,7 +61,7 @@ ensemble_scheduling { step [
 
 
 @contextmanager
-def served(copied: bool) -> Iterator[Callable[[], bytes]]:
+def serve_both(copied: bool) -> Iterator[Callable[[], bytes]]:
     """Gives what asks both models once."""
     with tempfile.TemporaryDirectory() as folder:
         models, log = Path(folder) / "models", Path(folder) / "log"

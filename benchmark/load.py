@@ -44,12 +44,12 @@ def infer_path(model: str = PIPELINE) -> str:
 
 
 def over_http(address: str, path: str, headers: Mapping[str, str] = RAW) -> Connect:
-    return over(
+    return connect_over(
         lambda: http.client.HTTPConnection(address, timeout=ANSWER_TIMEOUT_S), path, headers
     )
 
 
-def over(
+def connect_over(
     opened: Callable[[], http.client.HTTPConnection], path: str, headers: Mapping[str, str]
 ) -> Connect:
     @contextmanager

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from scripts.base import console
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.measuring import perf_analyzer
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration, Target
@@ -33,9 +33,9 @@ def main(argv: list[str] | None = None) -> int:
     add("--concurrency", type=int, default=2)
     add("--prometheus", default="http://127.0.0.1:9090")
     options = parser.parse_args(argv)
-    up = rollout.found(pipelines.first())
+    up = rollout.find_running_server(pipelines.first())
     pipeline = up.version.pipeline.ensemble
-    target = Target.asked(pipeline, pipeline, up.server.http, up.server.grpc)
+    target = Target.for_model(pipeline, pipeline, up.server.http, up.server.grpc)
     inputs = Inputs(options.image.name, (options.image.read_bytes(),))
     asked = Configuration(target, inputs, "http", 1, options.concurrency)
     with TemporaryDirectory() as folder:
@@ -59,4 +59,4 @@ def on_the_dashboard(prometheus: str, pipeline: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from bundle_client import Client
 from scripts.base import console
-from scripts.base.errors import AlreadyReported, guarded
+from scripts.base.errors import AlreadyReported, run_guarded
 from scripts.base.paths import PYTHON, ROOT
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--clients", type=int, default=8)
     options = parser.parse_args(argv)
-    up = rollout.found(pipelines.first())
+    up = rollout.find_running_server(pipelines.first())
     server, pipeline, first = up.server, up.version.pipeline, up.version.number
     for precision, decode in itertools.product(("fp32", "auto"), ("reduced", "full")):
         command("publish", PRECISION=precision, DECODE=decode)
@@ -103,4 +103,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -104,13 +104,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def agreement() -> str:
     head = ("point", "measured", "model", "off by")
     rows = [
-        (each.what, f"{each.measured:.1f}", f"{each.modelled:.1f}", f"{_off(each):+.0%}")
+        (each.what, f"{each.measured:.1f}", f"{each.modelled:.1f}", f"{_relative_error(each):+.0%}")
         for each in points()
     ]
     return table(head, rows)
 
 
-def _off(point: Point) -> float:
+def _relative_error(point: Point) -> float:
     return point.modelled / point.measured - 1
 
 

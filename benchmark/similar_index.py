@@ -22,7 +22,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.server.indexing import SAVED_EVERY
 from scripts.server.picture_index import MadeBy, PictureIndex, Stamp
 
@@ -42,17 +42,18 @@ def main(argv: list[str] | None = None) -> int:
     random = np.random.default_rng(0)
     centres = unit(random.standard_normal((-(-options.pictures // OF_A_SUBJECT), DIMENSIONS)))
     rows = np.concatenate(
-        [drawn(random, centres, count) for count in batches(options.pictures)], dtype=np.float32
+        [draw_vectors(random, centres, count) for count in batches(options.pictures)],
+        dtype=np.float32,
     )
-    asked = drawn(random, centres, ASKED)
+    asked = draw_vectors(random, centres, ASKED)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "pictures.zip"
-        index = built(rows)
-        timed("saved", lambda: index.save(path))
+        index = build_index(rows)
+        time_it("saved", lambda: index.save(path))
         print(f"  its file has {path.stat().st_size / 1e6:.0f} MB")
         del index
         before = memory()
-        index = timed("loaded", lambda: PictureIndex.load(path))
+        index = time_it("loaded", lambda: PictureIndex.load(path))
         print(f"  {memory() - before:.0f} MB of memory once loaded")
     answers(index, rows, asked)
     return 0
@@ -63,7 +64,7 @@ def unit(vectors: NDArray[np.float64]) -> Vectors:
     return made
 
 
-def drawn(random: np.random.Generator, centres: Vectors, count: int) -> Vectors:
+def draw_vectors(random: np.random.Generator, centres: Vectors, count: int) -> Vectors:
     noise = random.standard_normal((count, DIMENSIONS)) * (SPREAD / np.sqrt(DIMENSIONS))
     return unit(centres[random.integers(len(centres), size=count)] + noise)
 
@@ -73,7 +74,7 @@ def batches(count: int) -> Iterator[int]:
         yield min(SAVED_EVERY, count - begin)
 
 
-def built(rows: Vectors) -> PictureIndex:
+def build_index(rows: Vectors) -> PictureIndex:
     """As `make index` adds them."""
     index = PictureIndex(MadeBy("drawn", "", DIMENSIONS))
     began, of_processor = time.perf_counter(), time.process_time()
@@ -87,7 +88,7 @@ def built(rows: Vectors) -> PictureIndex:
     return index
 
 
-def timed(what: str, do: Callable[[], T]) -> T:
+def time_it(what: str, do: Callable[[], T]) -> T:
     began = time.perf_counter()
     done = do()
     print(f"{what} in {time.perf_counter() - began:.2f} s")
@@ -116,4 +117,4 @@ def answers(index: PictureIndex, rows: Vectors, asked: Vectors) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

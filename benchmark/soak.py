@@ -30,7 +30,7 @@ from benchmark.torture.requests import mutants, status_of
 from benchmark.torture.subject import Subject, harm
 from bundle_serving.pictures import Transform
 from scripts.base import console
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.measuring import photos
 from scripts.recipes import pipelines
 from scripts.rollout import rollout
@@ -50,13 +50,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--images", default="", help="empty: drawn ones of 2 MB and of 60 kB")
     parser.add_argument("--harm", action="store_true", help="hostile requests and kills among them")
     options = parser.parse_args(argv)
-    up = rollout.found(pipelines.first())
-    subject = found(up)
+    up = rollout.find_running_server(pipelines.first())
+    subject = find_subject(up)
     if options.harm:
-        return harmed(subject, 60 * options.minutes)
-    sent = photos.given_or_drawn(
-        options.images, Transform(**up.version.workspace.manifest.transform)
-    )
+        return harm_processes(subject, 60 * options.minutes)
+    sent = photos.read_or_draw(options.images, Transform(**up.version.workspace.manifest.transform))
     rows = [row for each in sent for row in each.rows]
     address, path = str(up.server.http), infer_path(up.version.pipeline.ensemble)
     question = Question(address, over_http(address, path), rows)
@@ -68,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def found(up: Up) -> Subject:
+def find_subject(up: Up) -> Subject:
     """Its processes, which are seen from here in a container too."""
     contained = isinstance(up.stack, DockerStack)
     root = up.stack.root() if isinstance(up.stack, DockerStack) else up.server.pid
@@ -77,20 +75,22 @@ def found(up: Up) -> Subject:
     return Subject(root, str(up.server.http), str(up.server.grpc))
 
 
-def harmed(subject: Subject, seconds: float) -> int:
+def harm_processes(subject: Subject, seconds: float) -> int:
     victims = itertools.cycle(sorted(subject.running()))
     began = killed = time.monotonic()
     with hostile(subject), Bystanders(subject, patience=PATIENCE_S) as good:
         while (passed := time.monotonic() - began) < seconds:
-            tell(subject, passed, f"{len(good.waits):,} good ones asked, {good.failed()} lost")
+            tell(
+                subject, passed, f"{len(good.waits):,} good ones asked, {good.count_failed()} lost"
+            )
             time.sleep(min(BETWEEN_S, seconds - passed))
             if time.monotonic() > killed + KILL_EVERY_S:
                 killed, victim = time.monotonic(), next(victims)
                 harm(subject.running()[victim][0], signal.SIGKILL)
                 console.note(f"a process was killed: {victim}")
-    tell(subject, passed, f"{len(good.waits):,} good ones asked, {good.failed()} lost")
-    if good.failed():
-        raise UserError(f"{good.failed()} good requests were lost", "see make logs")
+    tell(subject, passed, f"{len(good.waits):,} good ones asked, {good.count_failed()} lost")
+    if good.count_failed():
+        raise UserError(f"{good.count_failed()} good requests were lost", "see make logs")
     return 0
 
 
@@ -109,7 +109,7 @@ def hostile(subject: Subject) -> Iterator[None]:
                     return
                 with suppress(OSError):  # the door may be gone for a moment
                     status_of(request, port)
-                subject.asked(picture)
+                subject.ask_picture(picture)
 
     thread = threading.Thread(target=ask_on)
     thread.start()
@@ -125,4 +125,4 @@ def tell(subject: Subject, seconds: float, what: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

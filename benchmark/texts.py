@@ -24,12 +24,12 @@ import numpy as np
 import tritonclient.grpc
 
 from bundle_serving.texts import TextRecipe, to_tokens
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.recipes import pipelines
 from scripts.recipes.kinds.text import RECIPE_FILE, Text
 from scripts.recipes.layout import CPU
 from scripts.server import layouts
-from scripts.server.served import served_version
+from scripts.server.served import find_served_version
 from scripts.settings.settings import Settings
 from scripts.stacks.temporary import triton
 from scripts.steps.texts import sentences
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     options = parser.parse_args(argv)
-    with TemporaryDirectory() as folder, served(Path(folder)) as ways:
+    with TemporaryDirectory() as folder, serve_both_ways(Path(folder)) as ways:
         rates: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(ROUNDS):
             for name, ask in ways.items():
@@ -58,9 +58,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[dict[str, Ask]]:
+def serve_both_ways(folder: Path) -> Iterator[dict[str, Ask]]:
     """The two ways to ask one server: the pipeline, and the bare network with padded tokens."""
-    version = served_version(pipelines.named("sentiment"))
+    version = find_served_version(pipelines.find_pipeline("sentiment"))
     recipe = version.pipeline.recipe
     assert isinstance(recipe, Text)
     layouts.lay_out(version, layouts.layout(Settings.load(), CPU), folder / "models")
@@ -86,10 +86,10 @@ def served(folder: Path) -> Iterator[dict[str, Ask]]:
             query = np.array([[text.encode()]], np.object_)
             infer(recipe.models.ensemble, {"QUERY": query})
 
-        def padded(text: str) -> None:
+        def ask_padded(text: str) -> None:
             infer(f"{recipe.models.network}_onnx", dict(to_tokens([text], tokenizer)))
 
-        yield {"as long as they are": as_long_as_it_is, f"padded to {how.max_seq_len}": padded}
+        yield {"as long as they are": as_long_as_it_is, f"padded to {how.max_seq_len}": ask_padded}
 
 
 def rate(ask: Ask, seconds: float) -> float:
@@ -116,4 +116,4 @@ def rate(ask: Ask, seconds: float) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

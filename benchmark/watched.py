@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmark.door import measured
+from benchmark.door import measure_load
 from benchmark.load import Connect, infer_path, over_grpc, over_http
 from bundle_serving import sockets, traces
 from scripts.base.paths import ROOT
@@ -70,7 +70,7 @@ def compare(
         for name in sorted(addresses, reverse=bool(number % 2)):
             http, grpc = addresses[name]
             connect = way(protocol, http, grpc)
-            rate, spent = measured(
+            rate, spent = measure_load(
                 connect, picture, options.concurrency, options.seconds, processes_of(http)
             )
             rates[name].append(rate)

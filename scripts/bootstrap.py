@@ -23,8 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.base import wheels
-from scripts.base.errors import UserError, guarded, of_the_machine
-from scripts.base.locked import locked
+from scripts.base.errors import UserError, of_the_machine, run_guarded
+from scripts.base.locked import hold_lock
 from scripts.base.paths import CPU_TORCH, DOTENV, PYTHON, REQUIREMENTS, ROOT, VENV
 
 # One file per installed layer, with the digest of its requirements. make compares the timestamps.
@@ -79,15 +79,15 @@ def main() -> int:
 
 def ensure(layer: str) -> None:
     """Installs the layer unless it is installed already."""
-    if not installed(layer):
+    if not is_installed(layer):
         VENV.mkdir(exist_ok=True)
         # Two first runs at the same time.
-        with locked(VENV / "lock", lambda who: print(f"- waiting for {who}, which installs …")):
-            if not installed(layer):
+        with hold_lock(VENV / "lock", lambda who: print(f"- waiting for {who}, which installs …")):
+            if not is_installed(layer):
                 _install(layer)
 
 
-def installed(layer: str) -> bool:
+def is_installed(layer: str) -> bool:
     try:
         return (STAMPS / layer).read_text() == digest(layer)
     except OSError:
@@ -116,15 +116,15 @@ def _install(layer: str) -> None:
             _by_pip(layer, index)
     print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
     STAMPS.mkdir(exist_ok=True)
-    for each in _included(layer):
+    for each in _find_included(layer):
         (STAMPS / each).write_text(digest(each))
 
 
-def _included(layer: str) -> Iterator[str]:
+def _find_included(layer: str) -> Iterator[str]:
     """The layer itself and those that its file includes with -r."""
     yield layer
     for name in re.findall(r"^-r (\w+)\.txt", requirements(layer).read_text(), re.MULTILINE):
-        yield from _included(name)
+        yield from _find_included(name)
 
 
 def requirements(layer: str) -> Path:
@@ -209,7 +209,7 @@ def _setting(name: str) -> str:
 
 
 def _pip(words: list[str]) -> None:
-    code, output = _shown(
+    code, output = _run_shown(
         [str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input", *words]
     )
     if code:
@@ -224,7 +224,7 @@ def _pip(words: list[str]) -> None:
 
 
 def _by_pip(layer: str, index: list[str]) -> None:
-    with _checked(layer) as (file, without):
+    with _write_checked(layer) as (file, without):
         _pip(["--no-deps", "--require-hashes", "-r", str(file)])
         if without:
             _pip([*index, *without])
@@ -238,7 +238,7 @@ def _by_uv(layer: str, index: list[str]) -> bool:
         return False
     uv = VENV / "bin" / "uv"
     if not uv.exists():
-        with _checked("uv") as (file, _):
+        with _write_checked("uv") as (file, _):
             take = ["-m", "pip", "install", "--no-compile", "--no-input", "--retries", "0"]
             take += ["--no-deps", "--require-hashes", "-r", str(file)]
             if subprocess.run([PYTHON, *take], capture_output=True).returncode:
@@ -247,23 +247,23 @@ def _by_uv(layer: str, index: list[str]) -> bool:
     install = [str(uv), "pip", "install", "--python", str(PYTHON)]
     # As pip does it: the best of all indexes, and not of the first one that has any.
     install += ["--index-strategy", "unsafe-best-match"]
-    with _checked(layer) as (file, without):
+    with _write_checked(layer) as (file, without):
         pinned = ["--no-deps", "-r", str(file)]
-        free = but(options, CONSTRAINT)
+        free = drop_options(options, CONSTRAINT)
         # With hashes uv takes no constraint, so whether they fit is asked before.
         commands = [["--dry-run", *options, *pinned]] if free != options else []
         commands += [["--require-hashes", *free, *pinned]]
         commands += [[*options, *index, *without]] if without else []
-        return all(_shown([*install, *each], variables)[0] == 0 for each in commands)
+        return all(_run_shown([*install, *each], variables)[0] == 0 for each in commands)
 
 
 @contextmanager
-def _checked(layer: str) -> Iterator[tuple[Path, list[str]]]:
+def _write_checked(layer: str) -> Iterator[tuple[Path, list[str]]]:
     try:
-        with wheels.checked(wheels.locked(REQUIREMENTS, layer), REQUIREMENTS) as found:
+        with wheels.write_checked(wheels.read_locked(REQUIREMENTS, layer), REQUIREMENTS) as found:
             yield found
     except wheels.NoHash as fault:
-        raise UserError.of(fault) from None
+        raise UserError.from_fault(fault) from None
 
 
 def pip_settings() -> tuple[list[str], dict[str, str]] | None:
@@ -293,13 +293,15 @@ def for_uv(lines: Sequence[str]) -> tuple[list[str], dict[str, str]] | None:
     }
 
 
-def but(options: Sequence[str], *unwanted: str) -> list[str]:
+def drop_options(options: Sequence[str], *unwanted: str) -> list[str]:
     """Options of uv and their values, without some."""
     pairs = zip(options[::2], options[1::2], strict=True)
     return [word for pair in pairs if pair[0] not in unwanted for word in pair]
 
 
-def _shown(command: list[str], variables: Mapping[str, str] | None = None) -> tuple[int, list[str]]:
+def _run_shown(
+    command: list[str], variables: Mapping[str, str] | None = None
+) -> tuple[int, list[str]]:
     """Runs it and shows what it is at, in one moving line of a terminal: its exit status, and all
     its output."""
     began = time.monotonic()
@@ -326,4 +328,4 @@ def _shown(command: list[str], variables: Mapping[str, str] | None = None) -> tu
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -15,22 +15,22 @@ from benchmark.foreign import graphs
 Random = np.random.Generator
 
 SOUND: tuple[Callable[[], Any], ...] = (
-    graphs.ended,
+    graphs.end_graph,
     graphs.zoo,
     graphs.of_one_pixel,
     graphs.with_a_branch,
     graphs.with_a_function,
-    lambda: graphs.ended(graphs.SOFTMAX),
-    lambda: graphs.quantised(True),
-    lambda: graphs.of(graphs.NHWC),
+    lambda: graphs.end_graph(graphs.SOFTMAX),
+    lambda: graphs.quantise_graph(True),
+    lambda: graphs.build_graph(graphs.NHWC),
     lambda: graphs.several("scores", label=True),
-    lambda: graphs.of((1, 3, 32, 32), answer=(1, 5), body=graphs.reshaped),
-    lambda: graphs.of((1, 3, 32, 32), answer=(1, 5), body=graphs.with_a_token),
-    graphs.looped,
+    lambda: graphs.build_graph((1, 3, 32, 32), answer=(1, 5), body=graphs.reshape_to_one),
+    lambda: graphs.build_graph((1, 3, 32, 32), answer=(1, 5), body=graphs.with_a_token),
+    graphs.make_loop,
     lambda: graphs.by_the_batch(5),
-    lambda: graphs.ended(graphs.by_tanh),
+    lambda: graphs.end_graph(graphs.by_tanh),
     lambda: graphs.giving(graphs.best, graphs.vector, label=True),
-    lambda: graphs.giving(graphs.kept),
+    lambda: graphs.giving(graphs.keep_best_boxes),
 )
 
 NUMBERS = (0, 1, -1, 2, 7, 99, -99, 2**31, -(2**63), 2**63 - 1)

@@ -211,7 +211,7 @@ def sounds_by_pytorch(weights: Path, files: list[bytes]) -> list[NDArray[np.floa
     module = network.build(listener_of(str(weights))).module
     for file in files:
         sound = wav.read(file, how.longest)
-        windows = sounds.cut(sounds.resampled(sound.samples, sound.rate, how.rate), how)
+        windows = sounds.cut(sounds.resample(sound.samples, sound.rate, how.rate), how)
         heard = log_mel_by_pytorch(windows, how)
         with torch.inference_mode():
             found.append(module(heard[:, None].float()).softmax(1).mean(0).numpy())

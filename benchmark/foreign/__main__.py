@@ -53,23 +53,29 @@ def main() -> int:
     server = None if options.below else running_server()
     rows: list[Row] = []
     asked, began = pictures(PICTURES), time.monotonic()
-    for case in chosen(options.only):
+    for case in choose_cases(options.only):
         with tempfile.TemporaryDirectory() as folder:
             if server is None:
                 with redirect_stdout(StringIO()):
                     found = outcome(case, Path(folder), asked)
             else:
-                found = served(case, Path(folder), asked, server)
+                found = serve_case(case, Path(folder), asked, server)
         rows.append((case, found))
         print(f"{'' if fair(case, found) else 'WRONG '}{line(case, found)}", flush=True)
     print(summary(rows))
     if not options.only and server is not None:
         lasted = (time.monotonic() - began) / 60
-        write(summary(rows), made(server, lasted), by_origin(rows), "## Each of them", each(rows))
+        write(
+            summary(rows),
+            describe_run(server, lasted),
+            by_origin(rows),
+            "## Each of them",
+            each(rows),
+        )
     return 0 if all(fair(*row) for row in rows) else 1
 
 
-def chosen(only: list[str]) -> Iterator[Case]:
+def choose_cases(only: list[str]) -> Iterator[Case]:
     from benchmark.foreign import detectors, libraries
 
     for case in (*graphs.CASES, *libraries.CASES, *detectors.CASES):
@@ -77,7 +83,7 @@ def chosen(only: list[str]) -> Iterator[Case]:
             yield case
 
 
-def served(case: Case, folder: Path, asked: list[bytes], server: State) -> Outcome:
+def serve_case(case: Case, folder: Path, asked: list[bytes], server: State) -> Outcome:
     """As a user does it, and as a client sees it."""
     with redirect_stdout(StringIO()):
         truth = case.make(folder)
@@ -88,13 +94,13 @@ def served(case: Case, folder: Path, asked: list[bytes], server: State) -> Outco
         assert len(errors) == 1 and "Traceback" not in done.stdout + done.stderr, done.stderr
         return Outcome(errors[0].removeprefix("error: "))
     try:
-        recipe = pipelines.named(NAME).recipe
+        recipe = pipelines.find_pipeline(NAME).recipe
         if isinstance(recipe, Detection):
-            return found_in(asked, truth, recipe, server)
+            return compare_boxes(asked, truth, recipe, server)
         assert isinstance(recipe, Image)
         expected = np.stack([truth(file) for file in asked])
         answered = np.full(expected.shape, np.nan)
-        with Client(**ask.known(server.http), model=NAME) as client:
+        with Client(**ask.read_known(server.http), model=NAME) as client:
             for row, file in zip(answered, asked, strict=True):
                 for label in client.classify(file, min(len(row), 1000)).labels:
                     row[label.index] = label.probability
@@ -104,8 +110,8 @@ def served(case: Case, folder: Path, asked: list[bytes], server: State) -> Outco
         make("remove-model", NAME=NAME)
 
 
-def found_in(asked: list[bytes], truth: Truth, recipe: Detection, server: State) -> Outcome:
-    with Client(**ask.known(server.http), model=NAME) as client:
+def compare_boxes(asked: list[bytes], truth: Truth, recipe: Detection, server: State) -> Outcome:
+    with Client(**ask.read_known(server.http), model=NAME) as client:
         answers = [boxes(client.detect(file, model=NAME).boxes) for file in asked]
     threshold = recipe.boxes.threshold
     pairs = zip(map(truth, asked), answers, strict=True)
@@ -134,7 +140,7 @@ def make(command: str, **words: str) -> subprocess.CompletedProcess[str]:
 def fair(case: Case, found: Outcome) -> bool:
     if case.refused:
         return case.refused in found.refusal
-    return found.served and found.difference <= case.bound
+    return found.is_served and found.difference <= case.bound
 
 
 def line(case: Case, found: Outcome) -> str:
@@ -150,8 +156,8 @@ def line(case: Case, found: Outcome) -> str:
 
 def fates(rows: Sequence[Row]) -> tuple[int, int, int]:
     """How many were served as they should, refused as they should, or neither."""
-    right = sum(found.served and fair(case, found) for case, found in rows)
-    refused = sum(not found.served and fair(case, found) for case, found in rows)
+    right = sum(found.is_served and fair(case, found) for case, found in rows)
+    refused = sum(not found.is_served and fair(case, found) for case, found in rows)
     return right, refused, len(rows) - right - refused
 
 
@@ -177,7 +183,7 @@ def each(rows: Sequence[Row]) -> str:
     return head + "".join(f"{line(*row)}\n" for row in rows)
 
 
-def made(server: State, minutes: float) -> str:
+def describe_run(server: State, minutes: float) -> str:
     of = machine(server)
     return (
         f"On {of['cores']} cores of an {of['processor']} ({of['abilities']}), {of['system']}, in "

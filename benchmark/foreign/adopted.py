@@ -14,7 +14,7 @@ from benchmark.foreign.case import Array, Boxes, Case, Truth, farthest
 from bundle_serving import detection
 from bundle_serving.detection import Rules
 from bundle_serving.networks import network_in
-from bundle_serving.onnxruntime_engine import beside
+from bundle_serving.onnxruntime_engine import load_engine
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import Transform, to_pixels, to_pixels_and_size
 from bundle_serving.scores import READINGS
@@ -41,7 +41,7 @@ class Outcome:
     together: bool = True
 
     @property
-    def served(self) -> bool:
+    def is_served(self) -> bool:
         return not self.refusal
 
 
@@ -51,7 +51,7 @@ def outcome(case: Case, folder: Path, files: list[bytes]) -> Outcome:
     try:
         if case.finds:
             return _of_detector(case.words(folder), folder, files, truth)
-        recipe, made = adopted(case.words(folder), folder)
+        recipe, made = adopt_network(case.words(folder), folder)
     except UserError as fault:
         return Outcome(f"{fault.cause}; {fault.remedy}")
     difference = float(np.abs(answers(recipe, made, files) - np.stack([*map(truth, files)])).max())
@@ -61,7 +61,7 @@ def outcome(case: Case, folder: Path, files: list[bytes]) -> Outcome:
 def _of_detector(words: dict[str, str], folder: Path, files: list[bytes], truth: Truth) -> Outcome:
     from scripts.steps.detr.export import export  # which loads PyTorch
 
-    source = sources.found(words["FROM"])
+    source = sources.find_source(words["FROM"])
     assert source.detector
     recipe = custom.of_detector("foreign", source.detector, words)
     wanted = recipe.export(Settings(DEFAULTS | recipe.defaults()), CPU).spec
@@ -84,9 +84,9 @@ def boxes(recipe: Detection, made: Workspace, files: list[bytes]) -> Iterator[Bo
         yield read.answer(rows.astype(np.float32), np.array([size]))
 
 
-def adopted(words: dict[str, str], folder: Path) -> tuple[Image, Workspace]:
+def adopt_network(words: dict[str, str], folder: Path) -> tuple[Image, Workspace]:
     """By what `make add-model` calls, in one process."""
-    recipe = custom.recipe("foreign", taken_in(words, folder / "taken"))
+    recipe = custom.recipe("foreign", import_source(words, folder / "taken"))
     settings = Settings(DEFAULTS | recipe.defaults())
     export = recipe.export(settings, CPU)
     assert isinstance(export.spec, Foreign)
@@ -97,10 +97,10 @@ def adopted(words: dict[str, str], folder: Path) -> tuple[Image, Workspace]:
     return recipe.as_found(made), made
 
 
-def taken_in(words: dict[str, str], out: Path) -> dict[str, str]:
+def import_source(words: dict[str, str], out: Path) -> dict[str, str]:
     if not (wanted := words.pop("FROM", "")):
         return words
-    source, weights = sources.found(wanted), words.pop("WEIGHTS", "default")
+    source, weights = sources.find_source(wanted), words.pop("WEIGHTS", "default")
     trusted = words.pop("TRUST", "") == "1"
     if source.network:
         return words | {"ONNX": str(source.network)}
@@ -119,7 +119,7 @@ def answers(recipe: Image, made: Workspace, files: list[bytes]) -> Array:
     """Decoded, resized, computed and read as the served models do it, with DECODE=full: to the
     pixel, since random weights make much of a level."""
     transform = Transform(**made.manifest.transform, decode="full")
-    network = beside(network_in(made.onnx), 1)
+    network = load_engine(network_in(made.onnx), 1)
     pixels = (to_pixels(file, transform)[None] for file in files)
     scores = [network.only_output({"input": each}) for each in pixels]
     return READINGS[recipe.reading](np.concatenate(scores).astype(np.float32))

@@ -58,7 +58,7 @@ def pictures(count: int) -> list[bytes]:
     ]
 
 
-def opened(file: bytes) -> Image.Image:
+def open_picture(file: bytes) -> Image.Image:
     return Image.open(io.BytesIO(file)).convert("RGB")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmark.foreign.case import Boxes, Case, Truth, opened, pictures
+from benchmark.foreign.case import Boxes, Case, Truth, open_picture, pictures
 from scripts.steps.vision import torchvision
 
 # After torchvision, or its import fails beside a PyTorch for CPUs alone.
@@ -54,7 +54,7 @@ def small(kind: str, seed: int = 0) -> tuple[Any, Any]:
         if "RT" in kind
         else {"shortest_edge": SIDE, "longest_edge": 2 * SIDE}
     )
-    return sharpened(module, processor), processor
+    return sharpen_scores(module, processor), processor
 
 
 def _backbone(kind: str) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _backbone(kind: str) -> dict[str, Any]:
     return known if "RT" in kind else known | {"use_timm_backbone": False, "backbone": None}
 
 
-def sharpened(module: Any, processor: Any) -> Any:
+def sharpen_scores(module: Any, processor: Any) -> Any:
     """With scores and boxes that differ by picture and by query; of random weights they would
     hardly."""
     for name, parameter in module.named_parameters():
@@ -73,7 +73,7 @@ def sharpened(module: Any, processor: Any) -> Any:
             torch.nn.init.normal_(parameter)
     square = {"height": SIDE, "width": SIDE}
     seen = [
-        processor(images=opened(file), size=square, return_tensors="pt")["pixel_values"]
+        processor(images=open_picture(file), size=square, return_tensors="pt")["pixel_values"]
         for file in pictures(6)
     ]
     heads = [
@@ -103,7 +103,7 @@ def _is_last(name: str, part: Any) -> bool:
     return last and any(word in name for word in ("class", "bbox", "score"))
 
 
-def saved(kind: str, folder: Path, seed: int = 0) -> Truth:
+def save_detector(kind: str, folder: Path, seed: int = 0) -> Truth:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module, processor = small(kind, seed)
@@ -117,7 +117,7 @@ def saved(kind: str, folder: Path, seed: int = 0) -> Truth:
 def right(module: Any, processor: Any, file: bytes) -> Boxes:
     """By transformers' own code from the picture, squashed, to the boxes, as far as they are in
     it."""
-    picture, square = opened(file), {"height": SIDE, "width": SIDE}
+    picture, square = open_picture(file), {"height": SIDE, "width": SIDE}
     with torch.inference_mode():
         output = module(**processor(images=picture, size=square, return_tensors="pt"))
     sizes = [(picture.height, picture.width)]
@@ -141,7 +141,7 @@ def _of_others(kind: str, folder: Path) -> Truth:
 
 def _without_head(folder: Path) -> Truth:
     """As one is trained without boxes, under the name of a detector."""
-    saved("Detr", folder)
+    save_detector("Detr", folder)
     module, _ = small("Detr")
     module.model.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
@@ -157,7 +157,9 @@ def _never(file: bytes) -> Boxes:
 def cases() -> Iterator[Case]:
     origin, options = "Hugging Face, a detector's folder", {"FROM": "{folder}"}
     for kind in KINDS:
-        yield Case(f"{kind}ForObjectDetection", origin, partial(saved, kind), options, finds=True)
+        yield Case(
+            f"{kind}ForObjectDetection", origin, partial(save_detector, kind), options, finds=True
+        )
     for kind in ("OwlViT", "Nothing"):
         name, make = f"{kind}ForObjectDetection", partial(_of_others, kind)
         yield Case(name, origin, make, options, "cannot read", True)

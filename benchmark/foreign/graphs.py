@@ -21,7 +21,7 @@ from benchmark.foreign.case import (
     Case,
     Truth,
     middle,
-    opened,
+    open_picture,
     same,
     sigmoid,
     softmax,
@@ -101,7 +101,7 @@ class Wants:
     framed: Callable[[Image.Image], Image.Image] | None = None
 
     def __call__(self, file: bytes) -> Array:
-        image = opened(file)
+        image = open_picture(file)
         if self.framed:
             image = self.framed(image)
         else:
@@ -138,7 +138,7 @@ def right(
     return truth
 
 
-def cased(
+def make_case(
     name: str,
     build: Callable[[], Any],
     read: Callable[[Array], Array] = softmax,
@@ -165,7 +165,7 @@ def _never(file: bytes) -> Array:
 # Ends of a network.
 
 
-def ended(*ends: End, classes: int = CLASSES) -> Any:
+def end_graph(*ends: End, classes: int = CLASSES) -> Any:
     graph = Graph()
     last = graph.body(classes=classes)
     for each in ends:
@@ -182,7 +182,7 @@ def op(kind: str, *values: Any, **attributes: Any) -> End:
     return add
 
 
-def written_out(graph: Graph, last: str) -> str:
+def write_out_softmax(graph: Graph, last: str) -> str:
     """A softmax of single operators."""
     powers = graph.add("Exp", last)
     total = graph.add("ReduceSum", powers, graph.weight(np.array([1])), keepdims=1)
@@ -204,7 +204,7 @@ def in_between(graph: Graph, last: str) -> str:
     return graph.add("Gemm", normed, weights, graph.weight(np.full(CLASSES, 0.5, np.float32)))
 
 
-def normalised(graph: Graph, last: str) -> str:
+def normalise_scores(graph: Graph, last: str) -> str:
     """Scores divided by their length."""
     positive = graph.add("Relu", last)
     length = graph.add("ReduceL2", positive, axes=[1], keepdims=1)
@@ -232,7 +232,7 @@ def ends() -> Iterator[Case]:
         ("scores", (), CLASSES, softmax, {}),
         ("a softmax at the end", (SOFTMAX,), CLASSES, same, {}),
         ("softmax, then a clamp", (SOFTMAX, op("Clip", 1e-4, 1 - 1e-4)), CLASSES, same, {}),
-        ("a softmax of single operators", (written_out,), CLASSES, same, {}),
+        ("a softmax of single operators", (write_out_softmax,), CLASSES, same, {}),
         ("a softmax, then a cast and back", (SOFTMAX, op("Cast", to=F64), op("Cast", to=F32)),
          CLASSES, same, {}),
         ("logarithms of probabilities", (op("LogSoftmax", axis=1),), CLASSES, np.exp, {}),
@@ -246,19 +246,24 @@ def ends() -> Iterator[Case]:
         ("scores between 0 and 1, named", (in_between,), CLASSES, softmax, {"OUTPUT": "scores"}),
     )  # fmt: skip
     for name, graph, classes, read, options in made:
-        yield cased(name, partial(ended, *graph, classes=classes), read, **options)
+        yield make_case(name, partial(end_graph, *graph, classes=classes), read, **options)
     refused = (
         ("a softmax over one class", (SOFTMAX,), 1, "whatever the picture"),
         ("percentages", (SOFTMAX, op("Mul", 100)), CLASSES, "sum to 100"),
         ("scores between 0 and 1", (in_between,), CLASSES, "scores or probabilities?"),
-        ("scores divided by their length", (normalised,), CLASSES, "scores or probabilities?"),
+        (
+            "scores divided by their length",
+            (normalise_scores,),
+            CLASSES,
+            "scores or probabilities?",
+        ),
         ("scores in levels", (in_levels,), CLASSES, "scores or probabilities?"),
         ("a hyperbolic tangent's", (op("Relu"), op("Tanh")), CLASSES, "scores or probabilities?"),
         ("logarithms of independent labels", (SIGMOID, op("Log")), CLASSES, "no number above 0"),
         ("NaN", (op("Mul", np.nan),), CLASSES, "gives NaN or infinity"),
     )
     for name, graph, classes, why in refused:
-        yield cased(name, partial(ended, *graph, classes=classes), refused=why)
+        yield make_case(name, partial(end_graph, *graph, classes=classes), refused=why)
 
 
 # Ways to take pictures.
@@ -266,7 +271,7 @@ def ends() -> Iterator[Case]:
 NCHW, NHWC = ("n", 3, SIDE, SIDE), ("n", SIDE, SIDE, 3)
 
 
-def of(
+def build_graph(
     dims: Sequence[Any],
     channels: int = 3,
     kind: int = F32,
@@ -292,7 +297,7 @@ def of(
     return graph.model([value("x", dims, kind)], [value("y", answer, inside)], ir)
 
 
-def reshaped(graph: Graph, pixels: str) -> str:
+def reshape_to_one(graph: Graph, pixels: str) -> str:
     """To a batch of one, as exporters write it down."""
     shape = graph.weight(np.array([1, -1]))
     return graph.scores(graph.add("Reshape", graph.features(pixels), shape))
@@ -321,124 +326,136 @@ def double_ends() -> Any:
     return graph.model([value("x", NCHW, F64)], [value("y", ["n", CLASSES], F64)])
 
 
-def squashed(height: int, width: int) -> Callable[[Image.Image], Image.Image]:
+def squash_to(height: int, width: int) -> Callable[[Image.Image], Image.Image]:
     return lambda image: image.resize((width, height), Image.Resampling.BILINEAR)
 
 
-def letterboxed(side: int, level: int) -> Callable[[Image.Image], Image.Image]:
+def letterbox_to(side: int, level: int) -> Callable[[Image.Image], Image.Image]:
     """With the wider border below or at the right, as Ultralytics and timm have it."""
 
-    def framed(image: Image.Image) -> Image.Image:
+    def frame(image: Image.Image) -> Image.Image:
         inside = ImageOps.contain(image, (side, side), Image.Resampling.BILINEAR)
         whole = Image.new("RGB", (side, side), (level,) * 3)
         whole.paste(inside, ((side - inside.width) // 2, (side - inside.height) // 2))
         return whole
 
-    return framed
+    return frame
 
 
 def inputs() -> Iterator[Case]:
     plain: dict[str, Any] = {"scale": 255, "mean": 0, "std": 1}
     grey = Wants(channels="L", mean=(0.13,), std=(0.31,))
-    yield cased("batch fixed at 1", lambda: of((1, 3, SIDE, SIDE), answer=(1, CLASSES)))
-    yield cased(
+    yield make_case(
+        "batch fixed at 1", lambda: build_graph((1, 3, SIDE, SIDE), answer=(1, CLASSES))
+    )
+    yield make_case(
         "batch fixed at 1, written into a Reshape",
-        lambda: of((1, 3, SIDE, SIDE), answer=(1, CLASSES), body=reshaped),
+        lambda: build_graph((1, 3, SIDE, SIDE), answer=(1, CLASSES), body=reshape_to_one),
     )
-    yield cased(
+    yield make_case(
         "batch fixed at 1, with a class token",
-        lambda: of((1, 3, SIDE, SIDE), answer=(1, CLASSES), body=with_a_token),
+        lambda: build_graph((1, 3, SIDE, SIDE), answer=(1, CLASSES), body=with_a_token),
     )
-    yield cased(
+    yield make_case(
         "batch fixed at 8",
-        lambda: of((8, 3, SIDE, SIDE), answer=(8, CLASSES)),
+        lambda: build_graph((8, 3, SIDE, SIDE), answer=(8, CLASSES)),
         feed=Wants(batch=8),
     )
-    yield cased("any batch, but for one it is made", lambda: of(NCHW, body=with_a_token))
-    yield cased("answers that depend on neighbours", lambda: of(NCHW, body=of_neighbours))
-    yield cased("channels last", lambda: of(NHWC), feed=Wants(last=True))
-    yield cased(
+    yield make_case(
+        "any batch, but for one it is made", lambda: build_graph(NCHW, body=with_a_token)
+    )
+    yield make_case(
+        "answers that depend on neighbours", lambda: build_graph(NCHW, body=of_neighbours)
+    )
+    yield make_case("channels last", lambda: build_graph(NHWC), feed=Wants(last=True))
+    yield make_case(
         "channels last, batch fixed at 1",
-        lambda: of((1, SIDE, SIDE, 3), answer=(1, CLASSES), body=reshaped),
+        lambda: build_graph((1, SIDE, SIDE, 3), answer=(1, CLASSES), body=reshape_to_one),
         feed=Wants(last=True),
     )
-    yield cased("BGR", lambda: of(NCHW), feed=Wants(channels="BGR"), PICTURES="channels: bgr")
-    yield cased(
+    yield make_case(
+        "BGR", lambda: build_graph(NCHW), feed=Wants(channels="BGR"), PICTURES="channels: bgr"
+    )
+    yield make_case(
         "grey",
-        lambda: of(("n", 1, SIDE, SIDE), channels=1),
+        lambda: build_graph(("n", 1, SIDE, SIDE), channels=1),
         feed=grey,
         PICTURES="mean: [0.13], std: [0.31]",
     )
-    yield cased(
+    yield make_case(
         "grey, no options",
-        lambda: of(("n", 1, SIDE, SIDE), channels=1),
+        lambda: build_graph(("n", 1, SIDE, SIDE), channels=1),
         feed=Wants(channels="L", **plain),
     )
-    yield cased("levels (uint8)", lambda: of(NCHW, kind=U8), feed=Wants(kind=np.uint8, **RAW))
-    yield cased(
+    yield make_case(
+        "levels (uint8)", lambda: build_graph(NCHW, kind=U8), feed=Wants(kind=np.uint8, **RAW)
+    )
+    yield make_case(
         "levels (uint8), channels last",
-        lambda: of(NHWC, kind=U8),
+        lambda: build_graph(NHWC, kind=U8),
         feed=Wants(kind=np.uint8, last=True, **RAW),
     )
-    yield cased(
+    yield make_case(
         "levels (int32)",
-        lambda: of(NCHW, kind=TensorProto.INT32),
+        lambda: build_graph(NCHW, kind=TensorProto.INT32),
         feed=Wants(kind=np.int32, **RAW),
     )
-    yield cased(
+    yield make_case(
         "half precision",
-        lambda: of(NCHW, kind=F16, weights=np.float16),
+        lambda: build_graph(NCHW, kind=F16, weights=np.float16),
         feed=Wants(kind=np.float16),
     )
-    yield cased(
+    yield make_case(
         "half precision, a softmax",
-        lambda: of(NCHW, kind=F16, weights=np.float16, ends=[SOFTMAX]),
+        lambda: build_graph(NCHW, kind=F16, weights=np.float16, ends=[SOFTMAX]),
         same,
         feed=Wants(kind=np.float16),
     )
-    yield cased(
+    yield make_case(
         "double precision, which ONNX Runtime lacks",
-        lambda: of(NCHW, kind=F64, weights=np.float64),
+        lambda: build_graph(NCHW, kind=F64, weights=np.float64),
         refused="cannot be run",
     )
-    yield cased("double precision at the ends", double_ends, feed=Wants(kind=np.float64))
-    yield cased(
+    yield make_case("double precision at the ends", double_ends, feed=Wants(kind=np.float64))
+    yield make_case(
         "levels as floats",
-        lambda: of(NCHW, ends=[op("Mul", 0.01)]),
+        lambda: build_graph(NCHW, ends=[op("Mul", 0.01)]),
         feed=Wants(**RAW),
         PICTURES="scale: 1, mean: [0, 0, 0], std: [1, 1, 1]",
     )
-    yield cased(
+    yield make_case(
         "mean of Caffe, BGR",
-        lambda: of(NCHW, ends=[op("Mul", 0.02)]),
+        lambda: build_graph(NCHW, ends=[op("Mul", 0.02)]),
         feed=Wants(channels="BGR", scale=1, mean=(104, 117, 123), std=(1, 1, 1)),
         PICTURES="scale: 1, mean: [104, 117, 123], std: [1, 1, 1], channels: bgr",
     )
-    yield cased("any height and width", lambda: of(("n", 3, "h", "w")), SIZE=str(SIDE))
-    yield cased(
+    yield make_case("any height and width", lambda: build_graph(("n", 3, "h", "w")), SIZE=str(SIDE))
+    yield make_case(
         "any height and width, not square",
-        lambda: of(("n", 3, "h", "w")),
-        feed=Wants(height=24, width=48, framed=squashed(24, 48)),
+        lambda: build_graph(("n", 3, "h", "w")),
+        feed=Wants(height=24, width=48, framed=squash_to(24, 48)),
         SIZE="24x48",
         PICTURES="fit: squash",
     )
-    yield cased(
+    yield make_case(
         "squashed",
-        lambda: of(NCHW),
-        feed=Wants(framed=squashed(SIDE, SIDE)),
+        lambda: build_graph(NCHW),
+        feed=Wants(framed=squash_to(SIDE, SIDE)),
         PICTURES="fit: squash",
     )
-    yield cased(
+    yield make_case(
         "framed (letterbox)",
-        lambda: of(NCHW),
-        feed=Wants(framed=letterboxed(SIDE, 114)),
+        lambda: build_graph(NCHW),
+        feed=Wants(framed=letterbox_to(SIDE, 114)),
         PICTURES="fit: letterbox, pad: 114",
     )
-    yield cased("no margin", lambda: of(NCHW), feed=Wants(resize=SIDE), PICTURES=f"resize: {SIDE}")
-    yield cased(
+    yield make_case(
+        "no margin", lambda: build_graph(NCHW), feed=Wants(resize=SIDE), PICTURES=f"resize: {SIDE}"
+    )
+    yield make_case(
         "height other than width",
-        lambda: of(("n", 3, 24, 40)),
-        feed=Wants(height=24, width=40, framed=squashed(24, 40)),
+        lambda: build_graph(("n", 3, 24, 40)),
+        feed=Wants(height=24, width=40, framed=squash_to(24, 40)),
         PICTURES="fit: squash",
     )
     for name, dims, why in (
@@ -447,7 +464,7 @@ def inputs() -> Iterator[Case]:
         ("rows of numbers", ("n", 64), "not pictures"),
         ("video", ("n", 3, 8, SIDE, SIDE), "not pictures"),
     ):
-        yield cased(name, partial(_odd, dims), refused=why)
+        yield make_case(name, partial(_odd, dims), refused=why)
 
 
 def _odd(dims: Sequence[Any]) -> Any:
@@ -459,8 +476,8 @@ def _odd(dims: Sequence[Any]) -> Any:
 # Files.
 
 
-def renamed(names: Mapping[str, str]) -> Any:
-    model = ended()
+def rename_tensors(names: Mapping[str, str]) -> Any:
+    model = end_graph()
     for node in model.graph.node:
         for field_ in (node.input, node.output):
             field_[:] = [names.get(name, name) for name in field_]
@@ -502,12 +519,12 @@ def several(*names: str, label: bool = False) -> Any:
     return graph.model([PIXELS], outputs)
 
 
-def quantised(symmetric: bool) -> Any:
+def quantise_graph(symmetric: bool) -> Any:
     """QDQ, as several tools write it."""
     kind = np.int8 if symmetric else np.uint8
     graph = Graph()
 
-    def rounded(tensor: str, step: float, zero: int) -> str:
+    def round_tensor(tensor: str, step: float, zero: int) -> str:
         how = graph.weight(np.float32(step)), graph.weight(kind(zero))
         return graph.add("DequantizeLinear", graph.add("QuantizeLinear", tensor, *how), *how)
 
@@ -517,10 +534,10 @@ def quantised(symmetric: bool) -> Any:
         return graph.add("DequantizeLinear", graph.weight(values), *how)
 
     zero = 0 if symmetric else 128
-    pixels = rounded("x", 0.04, zero)
+    pixels = round_tensor("x", 0.04, zero)
     conv = graph.add("Relu", graph.add("Conv", pixels, weights(6, 3, 3, 3), strides=[2, 2]))
-    pooled = graph.add("GlobalAveragePool", rounded(conv, 0.05, 0))
-    flat = rounded(graph.add("Flatten", pooled), 0.05, 0)
+    pooled = graph.add("GlobalAveragePool", round_tensor(conv, 0.05, 0))
+    flat = round_tensor(graph.add("Flatten", pooled), 0.05, 0)
     graph.add("Gemm", flat, weights(6, CLASSES), out="y")
     return graph.model([PIXELS], [ANSWER])
 
@@ -560,7 +577,7 @@ def by_the_batch(least: int) -> Any:
     return model
 
 
-def looped() -> Any:
+def make_loop() -> Any:
     """Scores that a loop adds up."""
     graph = Graph()
     scores = graph.body()
@@ -616,7 +633,7 @@ def places(graph: Graph, scores: str) -> list[Any]:
     return [value("boxes", ["n", CLASSES, 4]), value("found", ["n", CLASSES])]
 
 
-def kept(graph: Graph, scores: str) -> list[Any]:
+def keep_best_boxes(graph: Graph, scores: str) -> list[Any]:
     """What a suppression of boxes leaves, gathered."""
     places(graph, scores)
     of_classes = graph.add("Unsqueeze", "found", graph.weight(np.array([1])))
@@ -651,16 +668,23 @@ def of_one_picture(*shape: int) -> Any:
 def no_classes() -> Iterator[Case]:
     for shape in ((CLASSES,), (CLASSES, 1)):
         why = "so that it gives [batch, classes]"
-        yield cased(f"{list(shape)} for one picture", partial(of_one_picture, *shape), refused=why)
+        yield make_case(
+            f"{list(shape)} for one picture", partial(of_one_picture, *shape), refused=why
+        )
     for name, parts, label, why in (
         ("the best three", (best,), False, "numbers of the best classes"),
         ("a maximum beside a label", (largest,), True, "is each number of confidence one class's?"),
         ("an embedding beside a label", (vector,), True, "is not the largest of its vector"),
         ("an embedding of length 1", (unit_vector,), False, "of length 1 together"),
         ("a detector's scores beside its boxes", (places,), False, "is each number of found one"),
-        ("what a detector keeps", (kept,), False, "numbers of the best classes, or of boxes"),
+        (
+            "what a detector keeps",
+            (keep_best_boxes,),
+            False,
+            "numbers of the best classes, or of boxes",
+        ),
     ):
-        yield cased(name, partial(giving, *parts, label=label), refused=why)
+        yield make_case(name, partial(giving, *parts, label=label), refused=why)
 
 
 def with_a_function() -> Any:
@@ -679,7 +703,7 @@ def with_a_function() -> Any:
 
 
 def unknown(domain: str) -> Any:
-    model = ended()
+    model = end_graph()
     model.graph.node[0].op_type, model.graph.node[0].domain = "Wavelet", domain
     if domain:
         model.opset_import.append(helper.make_opsetid(domain, 1))
@@ -687,7 +711,7 @@ def unknown(domain: str) -> Any:
 
 
 def without_dims() -> Any:
-    model = ended()
+    model = end_graph()
     model.graph.output[0].type.tensor_type.ClearField("shape")
     return model
 
@@ -711,7 +735,7 @@ def in_two_files(model: Any, path: Path) -> None:
 
 def with_metadata() -> Any:
     """As Ultralytics exports a classifier."""
-    model = ended(SOFTMAX)
+    model = end_graph(SOFTMAX)
     names = {number: f"thing {number}" for number in range(CLASSES)}
     properties = {"task": "classify", "names": str(names), "imgsz": f"[{SIDE}, {SIDE}]"}
     helper.set_model_props(model, properties)
@@ -735,48 +759,54 @@ TIMM = {
 
 def files() -> Iterator[Case]:
     for opset, ir in ((9, 3), (9, 4), (11, 6), (7, 3)):
-        yield cased(f"opset {opset}, IR {ir}, weights among the inputs", partial(zoo, opset, ir))
-    yield cased("an output [batch, classes, 1, 1]", of_one_pixel)
-    yield cased("two outputs, one chosen", partial(several, "logits", "other"), OUTPUT="logits")
-    yield cased(
+        yield make_case(
+            f"opset {opset}, IR {ir}, weights among the inputs", partial(zoo, opset, ir)
+        )
+    yield make_case("an output [batch, classes, 1, 1]", of_one_pixel)
+    yield make_case("two outputs, one chosen", partial(several, "logits", "other"), OUTPUT="logits")
+    yield make_case(
         "two outputs, no options", partial(several, "logits", "other"), refused="OUTPUT=logits"
     )
-    yield cased("a label and scores", partial(several, "scores", label=True), output=1)
-    yield cased("weights in another file", ended, save=in_two_files)
-    yield cased("8 bits (QDQ, signed)", partial(quantised, True))
-    yield cased("8 bits (QDQ, unsigned)", partial(quantised, False))
+    yield make_case("a label and scores", partial(several, "scores", label=True), output=1)
+    yield make_case("weights in another file", end_graph, save=in_two_files)
+    yield make_case("8 bits (QDQ, signed)", partial(quantise_graph, True))
+    yield make_case("8 bits (QDQ, unsigned)", partial(quantise_graph, False))
     for kind in ("u8s8", "s8s8", "s16s8"):
         save = partial(by_onnxruntime, kind=kind, feed=Wants())
         for precision in ("fp32", "auto"):
             name = f"ONNX Runtime's {kind}, {precision}"
-            case = cased(name, ended, save=save, PRECISION=precision)
+            case = make_case(name, end_graph, save=save, PRECISION=precision)
             yield replace(case, bound=EIGHT_BITS)
     ours = {"x": "output", "y": "input", "t0": "bundle/1", "t1": "own/x", "w0": "batch"}
-    yield cased("names like ours", partial(renamed, ours))
-    yield cased("names like ours, the other way", partial(renamed, {"x": "input", "y": "output"}))
-    yield cased("a branch", with_a_branch)
+    yield make_case("names like ours", partial(rename_tensors, ours))
+    yield make_case(
+        "names like ours, the other way", partial(rename_tensors, {"x": "input", "y": "output"})
+    )
+    yield make_case("a branch", with_a_branch)
     for least in (2, 5):
-        yield cased(f"a branch by the batch, from {least} on", partial(by_the_batch, least))
-    yield cased("a loop", looped)
-    yield cased("a function of its own", with_a_function)
-    yield cased("an output without a shape", without_dims)
-    yield cased("metadata of Ultralytics", with_metadata, same, Wants(resize=SIDE, mean=0, std=1))
-    half = Wants(mean=(0.5,) * 3, std=(0.5,) * 3, framed=squashed(SIDE, SIDE))
-    yield cased(
+        yield make_case(f"a branch by the batch, from {least} on", partial(by_the_batch, least))
+    yield make_case("a loop", make_loop)
+    yield make_case("a function of its own", with_a_function)
+    yield make_case("an output without a shape", without_dims)
+    yield make_case(
+        "metadata of Ultralytics", with_metadata, same, Wants(resize=SIDE, mean=0, std=1)
+    )
+    half = Wants(mean=(0.5,) * 3, std=(0.5,) * 3, framed=squash_to(SIDE, SIDE))
+    yield make_case(
         "preprocessor_config.json beside it",
-        ended,
+        end_graph,
         feed=half,
         beside={"preprocessor_config.json": HUGGING_FACE},
     )
-    yield cased(
+    yield make_case(
         "timm's config.json beside it",
-        ended,
+        end_graph,
         feed=Wants(resize=40, mean=(0.5,) * 3, std=(0.25,) * 3),
         beside={"config.json": TIMM},
     )
-    yield cased(
+    yield make_case(
         "PICTURES names a file",
-        ended,
+        end_graph,
         feed=half,
         beside={"how.json": HUGGING_FACE},
         PICTURES="{folder}/how.json",
@@ -787,7 +817,7 @@ def files() -> Iterator[Case]:
         ("answers by chance", at_random, "disagrees with the original"),
         ("two inputs", two_inputs, "has 2 inputs"),
     ):
-        yield cased(name, build, refused=why)
+        yield make_case(name, build, refused=why)
 
 
 CASES = (*ends(), *inputs(), *files(), *no_classes())

@@ -16,7 +16,16 @@ import torch
 
 from benchmark.foreign import graphs
 from benchmark.foreign.by_quantiser import EIGHT_BITS, by_onnxruntime
-from benchmark.foreign.case import Array, Case, Truth, opened, pictures, same, sigmoid, softmax
+from benchmark.foreign.case import (
+    Array,
+    Case,
+    Truth,
+    open_picture,
+    pictures,
+    same,
+    sigmoid,
+    softmax,
+)
 from scripts.steps.vision import torchvision
 
 # After torchvision, or their imports fail beside a PyTorch for CPUs alone.
@@ -27,7 +36,7 @@ CLASSES = 7
 Feed = Callable[[bytes], Any]  # an image file -> what the network is fed, [1, 3, height, width]
 
 
-def sharpened(module: Any, feed: Feed) -> Any:
+def sharpen_scores(module: Any, feed: Feed) -> Any:
     """With scores whose probabilities differ from picture to picture; of random weights they would
     hardly. Changes the last layer, and what normalisation has seen."""
     for each in module.modules():
@@ -88,13 +97,13 @@ def as_program(module: Any, example: Any, path: Path) -> None:
 
 
 def quietly(make: Callable[[Path], Truth]) -> Callable[[Path], Truth]:
-    def made(folder: Path) -> Truth:
+    def make_quietly(folder: Path) -> Truth:
         torch.manual_seed(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return make(folder)
 
-    return made
+    return make_quietly
 
 
 # torchvision's
@@ -112,7 +121,7 @@ def usual(resize: int, crop: int) -> Feed:
             transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
         ]
     )
-    return lambda file: steps(opened(file))[None]
+    return lambda file: steps(open_picture(file))[None]
 
 
 def of_torchvision(
@@ -121,7 +130,7 @@ def of_torchvision(
     feed = usual(**SIZES)
     known = {"aux_logits": False} if arch in ("googlenet", "inception_v3") else {}
     module = torchvision.models.get_model(arch, weights=None, num_classes=CLASSES, **known)
-    sharpened(module, feed)
+    sharpen_scores(module, feed)
     whole = torch.nn.Sequential(module, end).eval() if end else module
     example = feed(pictures(1)[0])
     example = example if isinstance(save, partial) else torch.cat([example, example])
@@ -180,7 +189,7 @@ def torchvisions() -> Iterator[Case]:
         "has weights, and no network",
     )  # fmt: skip
     yield Case(
-        "a pickled network", "torchvision", quietly(_pickled), {"FROM": "{folder}/model.pt"},
+        "a pickled network", "torchvision", quietly(_save_pickled), {"FROM": "{folder}/model.pt"},
         "needs the code",
     )  # fmt: skip
 
@@ -190,7 +199,7 @@ def _state(folder: Path) -> Truth:
     return _never
 
 
-def _pickled(folder: Path) -> Truth:
+def _save_pickled(folder: Path) -> Truth:
     torch.save(torchvision.models.squeezenet1_1(weights=None), folder / "model.pt")
     return _never
 
@@ -207,8 +216,8 @@ def of_timm(name: str, save: Callable[..., None] | None, folder: Path) -> Truth:
     module = timm.create_model(name, pretrained=False)
     config = timm.data.resolve_model_data_config(module, use_test_size=True)
     transform = timm.data.create_transform(**config)
-    feed: Feed = lambda file: transform(opened(file))[None]  # noqa: E731
-    sharpened(module, feed)
+    feed: Feed = lambda file: transform(open_picture(file))[None]  # noqa: E731
+    sharpen_scores(module, feed)
     example = feed(pictures(1)[0])
     if save is None:
         torch.save(module.state_dict(), folder / "weights.pth")
@@ -306,9 +315,9 @@ def of_hugging_face(kind: str, several: bool, exported: bool, folder: Path) -> T
     exact = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
 
     def feed(file: bytes) -> Any:
-        return exact(images=opened(file), return_tensors="pt")["pixel_values"]
+        return exact(images=open_picture(file), return_tensors="pt")["pixel_values"]
 
-    sharpened(module, feed)
+    sharpen_scores(module, feed)
     network.save_pretrained(folder)
     if exported:
         example = feed(pictures(1)[0])
@@ -345,7 +354,7 @@ def of_mlflow(flavour: str, folder: Path) -> Truth:
     """As mlflow.onnx.log_model and mlflow.pytorch.log_model leave them."""
     feed = usual(**SIZES)
     module = torchvision.models.get_model("mobilenet_v3_small", weights=None, num_classes=CLASSES)
-    sharpened(module, feed)
+    sharpen_scores(module, feed)
     example = feed(pictures(1)[0])
     if flavour == "onnx":
         by_tracing(module, torch.cat([example, example]), folder / "model.onnx")

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from benchmark.torture.bystanders import GRACE_S, Bystanders
-from benchmark.torture.own_server import served
+from benchmark.torture.own_server import serve_own
 from benchmark.torture.pictures import of_a_megabyte
 from benchmark.torture.subject import Subject
 from benchmark.torture.trials import Harmed, Progress, Trial, trials
 from bundle_serving import PIPELINE
 from scripts import bootstrap
 from scripts.base import console
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.repository import live
 from scripts.settings import arguments
@@ -64,13 +64,13 @@ def main() -> int:
     bootstrap.ensure("serve")
     scale = SHORTER if arguments.load().quick else 1.0
     rows: list[Row] = []
-    with served(LOG) as (subject, own):
+    with serve_own(LOG) as (subject, own):
         if own is None:
             console.note("the kernel does not allow mounts: no trials with a full disk or /dev/shm")
-        before = subject.wanted()
+        before = subject.expected_processes()
         usual = _usual(subject)
         for trial in trials(sorted(before), own, scale):
-            rows.append(_tried(subject, trial, before, usual))
+            rows.append(_run_trial(subject, trial, before, usual))
             console.note(_line(rows[-1]))
             if rows[-1].restored is None:
                 break
@@ -88,13 +88,13 @@ def _usual(subject: Subject) -> float:
     which the server's processes take memory that they keep."""
     with console.waiting("measuring the usual waits"):
         with ThreadPoolExecutor(CLIENTS) as clients:
-            list(clients.map(subject.asked, [of_a_megabyte()] * 10 * CLIENTS))
+            list(clients.map(subject.ask_picture, [of_a_megabyte()] * 10 * CLIENTS))
         with Bystanders(subject) as undisturbed:
             time.sleep(USUAL_S)
     return undisturbed.longest
 
 
-def _tried(subject: Subject, trial: Trial, before: Mapping[str, int], usual: float) -> Row:
+def _run_trial(subject: Subject, trial: Trial, before: Mapping[str, int], usual: float) -> Row:
     fault, result, held = "", "", subject.memory()
     with console.waiting(trial.name) as waiting, Bystanders(subject) as bystanders:
         began = time.monotonic()
@@ -104,17 +104,17 @@ def _tried(subject: Subject, trial: Trial, before: Mapping[str, int], usual: flo
             fault = str(harmed)
         restored = subject.until_whole(before, RESTORED_S)
     after = _until_back(subject, held) if restored is not None else 0
-    later = bystanders.failed(since=began + GRACE_S)
+    later = bystanders.count_failed(since=began + GRACE_S)
     if restored is None:
         fault = fault or f"not restored within {RESTORED_S} s"
     elif after > held + KEPT_BYTES and _once_more(subject, trial, before, after) > KEPT_BYTES:
         fault = fault or f"each time, over {KEPT_BYTES / 1e6:.0f} MB of memory did not come back"
-    elif not trial.takes_something and bystanders.failed():
-        fault = fault or f"{bystanders.failed()} bystanders failed"
+    elif not trial.takes_something and bystanders.count_failed():
+        fault = fault or f"{bystanders.count_failed()} bystanders failed"
     elif not trial.takes_something and bystanders.longest > usual + LONGER_S:
         fault = fault or f"a bystander waited {bystanders.longest:.1f} s"
     memory = held, max(bystanders.peak, held), after
-    asked, failed = len(bystanders.waits), bystanders.failed()
+    asked, failed = len(bystanders.waits), bystanders.count_failed()
     return Row(
         trial.name, result, fault, asked, failed, later, bystanders.longest, memory, restored
     )
@@ -174,4 +174,4 @@ def _table(rows: list[Row], usual: float) -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -54,14 +54,14 @@ class Bystanders:
     def longest(self) -> float:
         return max((wait.seconds for wait in self.waits), default=0)
 
-    def failed(self, since: float = 0) -> int:
+    def count_failed(self, since: float = 0) -> int:
         """Of the questions that began at that time or later."""
         return sum(wait.status != 200 for wait in self.waits if wait.began >= since)
 
     def _over_http(self) -> None:
         while not self._done.wait(PAUSE_S):
             began = time.monotonic()
-            self._note(began, self._patiently(self.subject.asked))
+            self._note(began, self._patiently(self.subject.ask_picture))
 
     def _over_grpc(self) -> None:
         with grpc.insecure_channel(

@@ -27,13 +27,13 @@ REFUSED, UNANSWERED = 503, 0
 
 def statuses(subject: Subject, count: int, progress: Callable[[str], None]) -> Counter[int]:
     """What that many get that are all sent at once."""
-    return asyncio.run(_sent(subject, count, progress))
+    return asyncio.run(_send_all(subject, count, progress))
 
 
-async def _sent(subject: Subject, count: int, progress: Callable[[str], None]) -> Counter[int]:
+async def _send_all(subject: Subject, count: int, progress: Callable[[str], None]) -> Counter[int]:
     seen: Counter[int] = Counter()
 
-    async def counted(asked: Awaitable[int]) -> None:
+    async def count_answer(asked: Awaitable[int]) -> None:
         try:
             async with asyncio.timeout(DEADLINE_S):
                 seen[await asked] += 1
@@ -49,7 +49,7 @@ async def _sent(subject: Subject, count: int, progress: Callable[[str], None]) -
     small = subject.message(PICTURE)
     over_grpc = (_over_grpc(stubs[number % CHANNELS], small) for number in range(count - large))
     over_http = (_over_http(subject.http, wire) for _ in range(large))
-    await asyncio.gather(*map(counted, (*over_grpc, *over_http)))
+    await asyncio.gather(*map(count_answer, (*over_grpc, *over_http)))
     for channel in channels:
         await channel.close()
     return seen

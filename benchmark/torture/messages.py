@@ -67,7 +67,7 @@ def hostile(target: Target) -> dict[str, bytes]:
     }
 
 
-def asked(channel: grpc.Channel, stream: bool = False) -> Callable[[bytes], grpc.StatusCode]:
+def make_asker(channel: grpc.Channel, stream: bool = False) -> Callable[[bytes], grpc.StatusCode]:
     """What a message is answered with, alone or in a stream."""
     alone = channel.unary_unary(f"{SERVICE}ModelInfer")
     streamed = channel.stream_stream(f"{SERVICE}ModelStreamInfer")

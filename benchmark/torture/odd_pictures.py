@@ -27,7 +27,7 @@ Bytes = Callable[[], bytes]
 Picture = Callable[[], Image.Image]
 
 
-def shown(
+def show_types(
     files: Mapping[str, tuple[Bytes, Picture | None]],
 ) -> Iterable[tuple[str, tuple[Bytes, Picture | None]]]:
     """What each file shows: so that the types are known."""
@@ -47,7 +47,9 @@ class Odd:
         return self.name
 
 
-def expected_pixels(picture: Image.Image, resize: int = 256, crop: int = 224) -> NDArray[np.uint8]:
+def compute_expected_pixels(
+    picture: Image.Image, resize: int = 256, crop: int = 224
+) -> NDArray[np.uint8]:
     """The recipe written down a second time: over white, short side, centre crop.
 
     It works on no more of a strip's length than can be seen, so that strips cost nothing.
@@ -57,7 +59,7 @@ def expected_pixels(picture: Image.Image, resize: int = 256, crop: int = 224) ->
     width, height = picture.size
     if width < height:
         lying = picture.transpose(Image.Transpose.TRANSPOSE)
-        return expected_pixels(lying, resize, crop).transpose(0, 2, 1)
+        return compute_expected_pixels(lying, resize, crop).transpose(0, 2, 1)
     seen = min(width, 4 * height)
     picture = picture.crop(((width - seen) // 2, 0, (width - seen) // 2 + seen, height))
     resized = picture.resize((resize * seen // height, resize), Image.Resampling.BILINEAR)
@@ -146,7 +148,7 @@ TURNS = {
 }
 
 
-def turned(orientation: int, format_: str = "JPEG", **options: Any) -> bytes:
+def turn_scene(orientation: int, format_: str = "JPEG", **options: Any) -> bytes:
     """The scene as a camera held that way stores it: upright once the tag is honoured."""
     turn = TURNS[orientation]
     stored = scene() if turn is None else scene().transpose(turn)
@@ -175,11 +177,11 @@ def ycck_jpeg() -> bytes:
     return adobe_transform(save(as_cmyk, "JPEG", quality=90), 2)
 
 
-def saved(make: Picture, format_: str, **options: Any) -> bytes:
+def save_picture(make: Picture, format_: str, **options: Any) -> bytes:
     return save(make(), format_, **options)
 
 
-def padded(make: Bytes, zeros: int) -> bytes:
+def pad_file(make: Bytes, zeros: int) -> bytes:
     return make() + bytes(zeros)
 
 
@@ -193,7 +195,7 @@ def cut_at(make: Bytes, mark: bytes, after: int) -> bytes:
     return whole[: whole.index(mark) + after]
 
 
-def zipped(*names: str) -> bytes:
+def zip_names(*names: str) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name in names:
@@ -231,7 +233,7 @@ def png_16_bits(picture: Image.Image, extra: bytes = b"") -> bytes:
     return png(picture.size, picture.mode, 16, zlib.compress(filtered), extra)
 
 
-def deflated_zeros(length: int) -> bytes:
+def deflate_zeros(length: int) -> bytes:
     """What zlib.compress(bytes(length)) means, at once: one block of a megabyte again and again."""
     megabytes, rest = divmod(length, 1 << 20)
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -244,7 +246,7 @@ def deflated_zeros(length: int) -> bytes:
 
 def flat_png(size: tuple[int, int], bits: int = 1) -> bytes:
     row = 1 + (size[0] * bits + 7) // 8
-    return png(size, "L", bits, deflated_zeros(row * size[1]))
+    return png(size, "L", bits, deflate_zeros(row * size[1]))
 
 
 def scene_png_with(extra: bytes) -> bytes:
@@ -252,7 +254,7 @@ def scene_png_with(extra: bytes) -> bytes:
     return file[:33] + extra + file[33:]
 
 
-def flipped_bit(file: bytes, position: int) -> bytes:
+def flip_bit(file: bytes, position: int) -> bytes:
     return file[:position] + bytes([file[position] ^ 1]) + file[position + 1 :]
 
 
@@ -260,7 +262,7 @@ def png_with_wrong_crc(chunk: bytes) -> bytes:
     file = save(scene(), "PNG")
     start = file.index(chunk) - 4
     length = int.from_bytes(file[start : start + 4], "big")
-    return flipped_bit(file, start + 8 + length)
+    return flip_bit(file, start + 8 + length)
 
 
 def jpeg_claiming(width: int, height: int, precision: int = 8, kind: int = 0xC0) -> bytes:
@@ -369,7 +371,7 @@ def tiff_of_million_strips() -> bytes:
 
 def tiff_of_one_huge_tile(side: int = 20_000) -> bytes:
     """A small picture, cut out of a tile that unpacks to 400 MB."""
-    tile = deflated_zeros(side * side)
+    tile = deflate_zeros(side * side)
     tags = grey_tags(300, 300, 0) | {
         259: (SHORT, 1, 8),
         322: (LONG, 1, side),
@@ -390,7 +392,7 @@ def grey_values() -> NDArray[np.float32]:
     return np.asarray(grey_scene(), np.float32)
 
 
-def holed_values() -> NDArray[np.float32]:
+def make_values_with_holes() -> NDArray[np.float32]:
     values = grey_values() / 255
     values[0, :3] = np.nan, np.inf, -np.inf
     return values
@@ -414,7 +416,7 @@ def int_tiff(scale: int, shift: int = 0) -> bytes:
     return save(Image.fromarray(values), "TIFF")
 
 
-def stretched_grey_scene() -> Image.Image:
+def stretch_grey_scene() -> Image.Image:
     return ImageOps.autocontrast(grey_scene())
 
 
@@ -438,19 +440,19 @@ def palette_scene_without_colour_5() -> Image.Image:
     return Image.fromarray(colours)
 
 
-def looped_tiff() -> bytes:
+def make_looped_tiff() -> bytes:
     file = tiff(grey_tags(9, 9, 81), bytes(81))
     following = 8 + 2 + 12 * 9
     return file[:following] + struct.pack("<I", 8) + file[following + 4 :]
 
 
-def crowded_tiff() -> bytes:
+def make_crowded_tiff() -> bytes:
     """Tags that libtiff does not know, each worth a line of complaint to it."""
     odd = {tag: (7, 9, DATA) for tag in range(51_200, 55_200)}
     return tiff(odd | grey_tags(9, 9, 81), bytes(81))
 
 
-def crowded_big_tiff() -> bytes:
+def make_crowded_big_tiff() -> bytes:
     tag = struct.pack("<HHQQ", 305, 1, 1, 1)
     return b"II+\0\x08\0\0\0" + struct.pack("<QQ", 16, 200_000) + tag * 200_000 + bytes(8)
 
@@ -459,7 +461,7 @@ def run_length_bmp() -> bytes:
     return bmp(9, 9, 8, b"\x09\x07\0\0" * 9 + b"\0\1", 1)
 
 
-def interlaced_png() -> bytes:
+def make_interlaced_png() -> bytes:
     """Adam7, written pass by pass; Pillow reads it but does not write it."""
     pixels = np.asarray(scene())
     steps = (
@@ -486,7 +488,7 @@ def interlaced_png() -> bytes:
     )
 
 
-def crowded_exif() -> bytes:
+def make_crowded_exif() -> bytes:
     """65,000 tags, each pointing at the same 60 kB."""
     entries = b"".join(struct.pack("<HHII", tag, 7, 60_000, 8) for tag in range(65_000))
     return b"II*\0" + struct.pack("<IH", 8, 65_000) + entries + bytes(4)
@@ -546,8 +548,8 @@ def not_pictures() -> Iterator[Odd]:
         "HEIC": b"\0\0\0\x18ftypheic\0\0\0\0heicmif1\0\0\0\x08mdat",
         "zeros": bytes(1000),
         "noise": random.Random(1).randbytes(4096),
-        "zip": zipped("photo.txt"),
-        "docx": zipped("[Content_Types].xml", "word/document.xml"),
+        "zip": zip_names("photo.txt"),
+        "docx": zip_names("[Content_Types].xml", "word/document.xml"),
         "gzip": b"\x1f\x8b\x08\0\0\0\0\0\0\x03" + zlib.compress(b"picture"),
     }.items():
         yield Odd(name, constant(data), NO_PICTURE)
@@ -584,7 +586,7 @@ def cut_off() -> Iterator[Odd]:
     yield Odd("GIF without its end", lambda: FILES["GIF"]()[:-1], shows=palette_scene)
 
 
-def mixed_up() -> Iterator[Odd]:
+def mix_up() -> Iterator[Odd]:
     tags = grey_tags(9, 9, 81)
     for name, (data, refusal) in {
         "PNG's first bytes before a JPEG": (lambda: PNG_MAGIC + jpeg(), SEND_WHOLE),
@@ -596,7 +598,7 @@ def mixed_up() -> Iterator[Odd]:
             lambda: png_with_wrong_crc(b"IHDR"),
             NO_PICTURE,
         ),
-        "PNG with damaged pixels": (lambda: flipped_bit(FILES["PNG"](), 5000), DAMAGED),
+        "PNG with damaged pixels": (lambda: flip_bit(FILES["PNG"](), 5000), DAMAGED),
         "PNG of 0x0": (lambda: png((0, 0), "RGB", 8, zlib.compress(b"")), SEND_WHOLE),
         "JPEG of no height": (lambda: jpeg_claiming(400, 0), SEND_WHOLE),
         "JPEG of 12 bits": (lambda: jpeg_claiming(400, 300, precision=12), NO_PICTURE),
@@ -621,7 +623,7 @@ def sizes() -> Iterator[Odd]:
             yield Odd(f"{name} of 1x1", partial(save, plain(), name), shows=plain, within=4)
     for size in ((1, 20_000), (20_000, 1), (3, 9_000), (65_500, 2)):
         ramp = partial(grey_ramp, size)
-        yield Odd(f"strip of {size[0]}x{size[1]}", partial(saved, ramp, "PNG"), shows=ramp)
+        yield Odd(f"strip of {size[0]}x{size[1]}", partial(save_picture, ramp, "PNG"), shows=ramp)
     black = partial(plain, (9, 9), "black")
     for size in ((40_000_000, 1), (1, 49_000_000)):
         yield Odd(f"strip of {size[0]}x{size[1]}", partial(flat_png, size), TOO_LONG)
@@ -629,8 +631,8 @@ def sizes() -> Iterator[Odd]:
         yield Odd(f"TIFF strip of {size[0]}x{size[1]}", strip, TOO_LONG)
     yield Odd("flat PNG of 49 megapixels", lambda: flat_png((7000, 7000)), shows=black)
     noisy = partial(noise, (3400, 3000))
-    yield Odd("BMP of 30 MB", partial(saved, noisy, "BMP"), shows=noisy)
-    yield Odd("PNG of 30 MB", partial(saved, noisy, "PNG", compress_level=0), shows=noisy)
+    yield Odd("BMP of 30 MB", partial(save_picture, noisy, "BMP"), shows=noisy)
+    yield Odd("PNG of 30 MB", partial(save_picture, noisy, "PNG", compress_level=0), shows=noisy)
 
 
 def bombs() -> Iterator[Odd]:
@@ -652,36 +654,39 @@ def bombs() -> Iterator[Odd]:
 
 
 def modes() -> Iterator[Odd]:
-    for name, (data, shows) in shown(
+    for name, (data, shows) in show_types(
         {
             "CMYK JPEG": (cmyk_jpeg, scene),
             "CMYK JPEG without Adobe's marker": (lambda: adobe_transform(cmyk_jpeg(), None), scene),
             "YCCK JPEG": (ycck_jpeg, scene),
-            "grey JPEG": (partial(saved, grey_scene, "JPEG", quality=90), grey_scene),
-            "YCbCr TIFF of JPEG strips": (partial(saved, scene, "TIFF", compression="jpeg"), scene),
-            "LAB TIFF": (partial(saved, lab_scene, "TIFF"), scene),
+            "grey JPEG": (partial(save_picture, grey_scene, "JPEG", quality=90), grey_scene),
+            "YCbCr TIFF of JPEG strips": (
+                partial(save_picture, scene, "TIFF", compression="jpeg"),
+                scene,
+            ),
+            "LAB TIFF": (partial(save_picture, lab_scene, "TIFF"), scene),
         }
     ):
         yield Odd(name, data, shows=shows, within=3)
     clear = partial(Image.new, "RGBA", (9, 9))
     palette_without_5 = palette_scene_without_colour_5
-    for name, (data, shows) in shown(
+    for name, (data, shows) in show_types(
         {
             "CMYK TIFF": (lambda: save(scene().convert("CMYK"), "TIFF"), scene),
-            "grey PNG": (partial(saved, grey_scene, "PNG"), grey_scene),
-            "interlaced PNG": (interlaced_png, scene),
-            "1-bit PNG": (partial(saved, two_colours, "PNG"), two_colours),
+            "grey PNG": (partial(save_picture, grey_scene, "PNG"), grey_scene),
+            "interlaced PNG": (make_interlaced_png, scene),
+            "1-bit PNG": (partial(save_picture, two_colours, "PNG"), two_colours),
             "1-bit fax TIFF": (
-                partial(saved, two_colours, "TIFF", compression="group4"),
+                partial(save_picture, two_colours, "TIFF", compression="group4"),
                 two_colours,
             ),
-            "palette PNG": (partial(saved, palette_scene, "PNG"), palette_scene),
+            "palette PNG": (partial(save_picture, palette_scene, "PNG"), palette_scene),
             "palette PNG with a transparent colour": (
-                partial(saved, palette_scene, "PNG", transparency=5),
+                partial(save_picture, palette_scene, "PNG", transparency=5),
                 palette_without_5,
             ),
             "palette PNG with an alpha for each colour": (
-                partial(saved, palette_scene, "PNG", transparency=bytes([255] * 5 + [0])),
+                partial(save_picture, palette_scene, "PNG", transparency=bytes([255] * 5 + [0])),
                 palette_without_5,
             ),
             "palette PNG without a palette": (
@@ -689,17 +694,20 @@ def modes() -> Iterator[Odd]:
                 partial(plain, (9, 9), "black"),
             ),
             "RGB PNG with a transparent colour": (
-                partial(saved, scene, "PNG", transparency=scene().getpixel((280, 200))),
+                partial(save_picture, scene, "PNG", transparency=scene().getpixel((280, 200))),
                 scene_without_navy,
             ),
-            "grey PNG with alpha": (partial(saved, see_through_grey, "PNG"), see_through_grey),
-            "RGBA PNG": (partial(saved, see_through, "PNG"), see_through),
-            "RGBA PNG, wholly transparent": (partial(saved, clear, "PNG"), clear),
+            "grey PNG with alpha": (
+                partial(save_picture, see_through_grey, "PNG"),
+                see_through_grey,
+            ),
+            "RGBA PNG": (partial(save_picture, see_through, "PNG"), see_through),
+            "RGBA PNG, wholly transparent": (partial(save_picture, clear, "PNG"), clear),
             "RGBA WEBP": (
-                partial(saved, see_through, "WEBP", lossless=True, exact=True),
+                partial(save_picture, see_through, "WEBP", lossless=True, exact=True),
                 see_through,
             ),
-            "RGBA TIFF": (partial(saved, see_through, "TIFF"), see_through),
+            "RGBA TIFF": (partial(save_picture, see_through, "TIFF"), see_through),
             "16-bit grey PNG": (lambda: png_16_bits(grey_scene()), grey_scene),
             "16-bit RGB PNG": (lambda: png_16_bits(scene()), scene),
             "16-bit RGBA PNG": (lambda: png_16_bits(see_through()), see_through),
@@ -709,11 +717,14 @@ def modes() -> Iterator[Odd]:
             "32-bit TIFF of 16-bit values": (lambda: int_tiff(257), grey_scene),
             "32-bit TIFF of any values": (
                 lambda: int_tiff(8_000_000, -(10**9)),
-                stretched_grey_scene,
+                stretch_grey_scene,
             ),
             "float TIFF from 0 to 1": (lambda: float_tiff(grey_values() / 255), grey_scene),
             "float TIFF from 0 to 255": (lambda: float_tiff(grey_values()), grey_scene),
-            "float TIFF with NaN and infinity": (lambda: float_tiff(holed_values()), grey_scene),
+            "float TIFF with NaN and infinity": (
+                lambda: float_tiff(make_values_with_holes()),
+                grey_scene,
+            ),
             "float TIFF of one huge value": (lambda: float_tiff(np.full((9, 9), 3e38)), None),
             "float TIFF of NaN": (lambda: float_tiff(np.full((9, 9), np.nan)), None),
         }
@@ -723,7 +734,7 @@ def modes() -> Iterator[Odd]:
 
 def orientations() -> Iterator[Odd]:
     for orientation in TURNS:
-        data = partial(turned, orientation)
+        data = partial(turn_scene, orientation)
         yield Odd(f"JPEG of orientation {orientation}", data, shows=scene, within=2)
     for name, orientation, options in (
         ("PNG", 6, {}),
@@ -733,7 +744,7 @@ def orientations() -> Iterator[Odd]:
         ("AVIF", 6, {"quality": 90}),
     ):
         if name in FILES:
-            data = partial(turned, orientation, name, **options)
+            data = partial(turn_scene, orientation, name, **options)
             yield Odd(f"{name} of orientation {orientation}", data, shows=scene, within=2)
     for name, exif in {
         "orientation 0": tiff({274: (SHORT, 1, 0)}),
@@ -774,26 +785,29 @@ def animations() -> Iterator[Odd]:
 def odd_but_right() -> Iterator[Odd]:
     for name, file in FILES.items():
         shows_it = palette_scene if name == "GIF" else scene
-        zeros = partial(padded, file, 100_000)
+        zeros = partial(pad_file, file, 100_000)
         yield Odd(f"{name} padded with zeros", zeros, shows=shows_it, within=2)
     film = b"\0\0\0\x18ftypmp42" + random.Random(3).randbytes(3_000_000)
     text = png_chunk(b"tEXt", b"Comment\0" + b"x" * 8_000_000)
     small_screen = partial(gif_claiming, (9, 9), scene().size)
     upside_down = partial(bmp, 400, -300, 8, grey_scene().tobytes())
-    for name, (data, shows) in shown(
+    for name, (data, shows) in show_types(
         {
             "JPEG before a film": (lambda: jpeg() + film, scene),
             "progressive JPEG before a film": (lambda: jpeg(progressive=True) + film, scene),
             "JPEG with restart markers": (partial(jpeg, restart_marker_blocks=1), scene),
             "JPEG with a colour profile of 1 MB": (partial(jpeg, icc_profile=bytes(10**6)), scene),
-            "JPEG with a flipped bit": (lambda: flipped_bit(jpeg(), 5000), None),
+            "JPEG with a flipped bit": (lambda: flip_bit(jpeg(), 5000), None),
             "JPEG that claims more rows than it has": (lambda: jpeg_claiming(400, 900), None),
             "PNG with a wrong checksum of its pixels": (lambda: png_with_wrong_crc(b"IDAT"), scene),
             "PNG with 8 MB of text": (lambda: scene_png_with(text), scene),
             "GIF frame larger than its screen": (small_screen, palette_scene),
             "run-length coded BMP": (run_length_bmp, partial(plain, (9, 9), "#070707")),
             "BMP from the top down": (upside_down, grey_scene),
-            "TIFF whose directory is its own next": (looped_tiff, partial(plain, (9, 9), "black")),
+            "TIFF whose directory is its own next": (
+                make_looped_tiff,
+                partial(plain, (9, 9), "black"),
+            ),
         }
     ):
         yield Odd(name, data, shows=shows, within=2)
@@ -801,7 +815,7 @@ def odd_but_right() -> Iterator[Odd]:
 
 def attacks() -> Iterator[Odd]:
     """Small files that cost seconds to minutes, or gigabytes, where nothing limits them."""
-    zeros = deflated_zeros(100_000_000)
+    zeros = deflate_zeros(100_000_000)
     bomb_of_text = png_chunk(b"zTXt", b"Comment\0\0" + zeros)
     bomb_of_profile = png_chunk(b"iCCP", b"sRGB\0\0" + zeros)
     for name, (data, refusal) in {
@@ -832,7 +846,7 @@ def attacks() -> Iterator[Odd]:
             lambda: bmp(1000, 1000, 8, b"\1\7" * 10**6, compression=1),
             TOO_MANY_PIECES,
         ),
-        "BigTIFF of 200,000 tags": (crowded_big_tiff, TOO_MANY_PIECES),
+        "BigTIFF of 200,000 tags": (make_crowded_big_tiff, TOO_MANY_PIECES),
         "TIFF of a million strips": (tiff_of_million_strips, DAMAGED),
         "TIFF of 4 billion strips": (
             lambda: tiff(grey_tags(9, 9, 81) | {273: (LONG, 2**32 - 1, 8)}, bytes(81)),
@@ -842,11 +856,11 @@ def attacks() -> Iterator[Odd]:
     }.items():
         yield Odd(name, data, refusal)
     black = partial(plain, (9, 9), "black")
-    yield Odd("TIFF of 4,000 odd tags", crowded_tiff, shows=black)
-    exif = b"Exif\0\0" + crowded_exif()
+    yield Odd("TIFF of 4,000 odd tags", make_crowded_tiff, shows=black)
+    exif = b"Exif\0\0" + make_crowded_exif()
     yield Odd(
         "WEBP with EXIF of 65,000 tags",
-        partial(saved, scene, "WEBP", lossless=True, exif=exif),
+        partial(save_picture, scene, "WEBP", lossless=True, exif=exif),
         shows=scene,
     )
 
@@ -854,7 +868,7 @@ def attacks() -> Iterator[Odd]:
 CATALOGUE = (
     *not_pictures(),
     *cut_off(),
-    *mixed_up(),
+    *mix_up(),
     *sizes(),
     *bombs(),
     *modes(),

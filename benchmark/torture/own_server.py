@@ -38,7 +38,7 @@ class Own:
 
 
 @contextmanager
-def served(log: Path) -> Iterator[tuple[Subject, Own | None]]:
+def serve_own(log: Path) -> Iterator[tuple[Subject, Own | None]]:
     """The server, and its own mounts where the kernel allows them."""
     http, grpc, metrics = free_ports(3)
     address = f"127.0.0.1:{http}"

@@ -36,12 +36,12 @@ class Hostile:
         lines = [f"{self.method} {self.path} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in self._headers(framing).items()]
         yield "\r\n".join([*lines, "", ""]).encode("latin-1")
-        yield from self._chunked(self.chunk) if self.chunk else [self.body]
+        yield from self._cut_in_chunks(self.chunk) if self.chunk else [self.body]
 
     def _headers(self, framing: dict[str, str]) -> dict[str, str]:
         return {"Host": "localhost", "Connection": "close", **framing, **self.headers}
 
-    def _chunked(self, size: int) -> Iterator[bytes]:
+    def _cut_in_chunks(self, size: int) -> Iterator[bytes]:
         starts = range(0, len(self.body), size)
         chunks = (self.body[start : start + size] for start in starts)
         framed = [b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks]
@@ -63,12 +63,12 @@ class Target:
     ) -> Hostile:
         return Hostile(status, body, headers or {}, f"/v2/models/{self.model}/infer", **how)
 
-    def asked(self, **changes: object) -> bytes:
+    def make_body(self, **changes: object) -> bytes:
         return json.dumps({"inputs": [{**self.tensor, **changes}]}).encode()
 
     def seeds(self) -> list[Hostile]:
         """What is answered, and the small ones of what is not: for mutants."""
-        asked = self.asked()
+        asked = self.make_body()
         return [
             self.request(200, asked),
             self.with_binary(200),
@@ -89,7 +89,7 @@ class Target:
 
 def attacks(target: Target) -> dict[str, Hostile]:
     """What the door was built for: each of them ended or filled the server behind it."""
-    request, asked = target.request, target.asked
+    request, asked = target.request, target.make_body
     terabyte = asked(shape=[1, 2**40])
     return {
         "a weight beyond all numbers": request(400, asked(), {"Accept-Encoding": "gzip;q=1e999"}),
@@ -103,7 +103,7 @@ def attacks(target: Target) -> dict[str, Hostile]:
             403, b"[" * 200_000, {"Origin": "https://example.org", "Content-Type": "text/plain"}
         ),
         "a gigabyte in gzip": request(
-            413, gzipped_zeros(megabytes=1024), {"Content-Encoding": "gzip"}
+            413, gzip_zeros(megabytes=1024), {"Content-Encoding": "gzip"}
         ),
         "chunks for the admin": Hostile(403, b"x" * 300_000, path="/v2/repository/index", chunk=1),
         "a gigabyte": request(413, bytes(1 << 20), {"Content-Length": str(2**30)}),
@@ -136,7 +136,7 @@ def _too_many(target: Target) -> dict[str, Hostile]:
     }
     path, top = f"/v2/models/{long[:30_000]}/infer", "00001999999999999999999"
     return {
-        "a model's long name": Hostile(400, target.asked(), path=path),
+        "a model's long name": Hostile(400, target.make_body(), path=path),
         "a long number": Hostile(400, b"x", path=f"/classify?model={target.model}&top={top}"),
         **{
             name: target.request(400, json.dumps({"inputs": [target.tensor], **body}).encode())
@@ -181,7 +181,7 @@ def _forms(model: str) -> dict[str, Hostile]:
 
 
 @cache
-def gzipped_zeros(megabytes: int) -> bytes:
+def gzip_zeros(megabytes: int) -> bytes:
     """One megabyte is packed, and its block repeated: a gigabyte would take seconds."""
     megabyte, crc = bytes(1 << 20), 0
     packing = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
@@ -262,7 +262,7 @@ def mutants(seeds: Sequence[Hostile], count: int, seed: int) -> Iterator[Hostile
         yield mutant
 
 
-def _with(request: Hostile, **changes: object) -> Hostile:
+def _change(request: Hostile, **changes: object) -> Hostile:
     return Hostile(**{**vars(request), **changes})
 
 
@@ -270,54 +270,54 @@ def _bytes(request: Hostile, chance: random.Random) -> Hostile:
     body = bytearray(request.body or b"{}")
     for _ in range(chance.randint(1, 8)):
         body[chance.randrange(len(body))] = chance.randrange(256)
-    return _with(request, body=bytes(body))
+    return _change(request, body=bytes(body))
 
 
 def _cut(request: Hostile, chance: random.Random) -> Hostile:
-    return _with(request, body=request.body[: chance.randint(0, len(request.body))])
+    return _change(request, body=request.body[: chance.randint(0, len(request.body))])
 
 
-def _doubled(request: Hostile, chance: random.Random) -> Hostile:
+def _double(request: Hostile, chance: random.Random) -> Hostile:
     start, end = sorted(chance.randint(0, len(request.body)) for _ in range(2))
     piece = request.body[start:end] * chance.choice([2, 3, 50])
-    return _with(request, body=request.body[:start] + piece + request.body[end:])
+    return _change(request, body=request.body[:start] + piece + request.body[end:])
 
 
 def _number(request: Hostile, chance: random.Random) -> Hostile:
-    return _replaced(request, chance, rb"-?\d+", chance.choice(NUMBERS))
+    return _replace(request, chance, rb"-?\d+", chance.choice(NUMBERS))
 
 
 def _token(request: Hostile, chance: random.Random) -> Hostile:
-    return _replaced(request, chance, rb'"\w*"|[\[\]{}:,]', chance.choice(TOKENS))
+    return _replace(request, chance, rb'"\w*"|[\[\]{}:,]', chance.choice(TOKENS))
 
 
-def _replaced(request: Hostile, chance: random.Random, what: bytes, by: str) -> Hostile:
+def _replace(request: Hostile, chance: random.Random, what: bytes, by: str) -> Hostile:
     found = list(re.finditer(what, request.body))
     if not found:
         return request
     place = chance.choice(found)
     body = request.body[: place.start()] + by.encode() + request.body[place.end() :]
-    return _with(request, body=body)
+    return _change(request, body=body)
 
 
 def _header(request: Hostile, chance: random.Random) -> Hostile:
     name = chance.choice(list(HEADERS))
-    return _with(request, headers={**request.headers, name: chance.choice(HEADERS[name])})
+    return _change(request, headers={**request.headers, name: chance.choice(HEADERS[name])})
 
 
 def _path(request: Hostile, chance: random.Random) -> Hostile:
-    return _with(request, path=chance.choice(PATHS))
+    return _change(request, path=chance.choice(PATHS))
 
 
 def _method(request: Hostile, chance: random.Random) -> Hostile:
-    return _with(request, method=chance.choice(["GET", "PUT", "HEAD", "OPTIONS", "CONNECT", "X"]))
+    return _change(request, method=chance.choice(["GET", "PUT", "HEAD", "OPTIONS", "CONNECT", "X"]))
 
 
 def _chunks(request: Hostile, chance: random.Random) -> Hostile:
-    return _with(request, chunk=chance.choice([1, 3, 1000]))
+    return _change(request, chunk=chance.choice([1, 3, 1000]))
 
 
 MUTATIONS = [
-    *[_bytes, _cut, _doubled, _number, _number, _number, _token, _token],
+    *[_bytes, _cut, _double, _number, _number, _number, _token, _token],
     *[_header, _path, _method, _chunks],
 ]

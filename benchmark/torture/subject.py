@@ -51,7 +51,7 @@ class Subject:
     def numbers(self) -> dict[str, int]:
         return {name: len(processes) for name, processes in self.running().items()}
 
-    def wanted(self) -> dict[str, int]:
+    def expected_processes(self) -> dict[str, int]:
         """The numbers that these kinds should have, by the models' configs: processes may be too
         few just now, or too many while a reloaded model's old ones end."""
         found = {name: self._instances(name) for name in self.numbers() if name not in PARTS}
@@ -85,7 +85,7 @@ class Subject:
         finally:
             connection.close()
 
-    def asked(self, picture: bytes = PICTURE) -> int:
+    def ask_picture(self, picture: bytes = PICTURE) -> int:
         return self.status(f"/models/{self.pipeline}/infer", picture, **RAW)
 
     def target(self) -> Target:
@@ -103,7 +103,7 @@ class Subject:
         """Every process is there, and each instance answers when its turn comes."""
         if self.numbers() != before or self.status("/health/ready") != 200:
             return False
-        return all(self.asked() == 200 for _ in range(TURNS))
+        return all(self.ask_picture() == 200 for _ in range(TURNS))
 
     def until_whole(self, before: Mapping[str, int], seconds: float) -> float | None:
         """How many it took; None where they were not enough."""

@@ -59,7 +59,7 @@ def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]
     yield Trial("idle connections", lambda s, t: _idle(s, t, 2000))
     yield Trial("slow clients", lambda s, t: _slow(s, t, round(200 * scale), 12))
     for name in unfinished.WAYS:
-        yield Trial(name, _unfinished(name))
+        yield Trial(name, _make_unfinished(name))
     yield Trial("clients that hang up", lambda s, t: _hang_up(s, t, round(1000 * scale)))
     yield Trial("a flood", lambda s, t: _flood(s, t, round(10_000 * scale)), True)
     for how, victim in itertools.product((signal.SIGKILL, signal.SIGSTOP), victims):
@@ -83,7 +83,7 @@ def _messages(subject: Subject, progress: Progress) -> str:
     every = messages.hostile(subject.target())
     with grpc.insecure_channel(subject.grpc) as channel:
         for stream in (False, True):
-            ask = messages.asked(channel, stream)
+            ask = messages.make_asker(channel, stream)
             for name, message in every.items():
                 progress(name)
                 if (code := ask(message)) != grpc.StatusCode.INVALID_ARGUMENT:
@@ -106,7 +106,7 @@ def _over_http(subject: Subject, progress: Progress, count: int) -> str:
     with ThreadPoolExecutor(2) as threads:
         for _ in threads.map(one, mutants(seeds, count, SEED)):
             pass
-    return f"{count} requests: {_listed(seen)}"
+    return f"{count} requests: {_list_counts(seen)}"
 
 
 def _over_grpc(subject: Subject, progress: Progress, count: int) -> str:
@@ -116,14 +116,14 @@ def _over_grpc(subject: Subject, progress: Progress, count: int) -> str:
             raise Harmed(f"{code.name} ({details}) for {message[:200]!r}")
         seen[code.name] += 1
         progress(f"{seen.total()} of {count}")
-    return f"{count} messages: {_listed(seen)}"
+    return f"{count} messages: {_list_counts(seen)}"
 
 
 def _pictures(subject: Subject, progress: Progress, count: int) -> str:
     seen: Counter[object] = Counter()
 
     def one(picture: bytes) -> None:
-        status = subject.asked(picture)
+        status = subject.ask_picture(picture)
         if status not in (200, 400):
             raise Harmed(f"{status} for a picture that begins with {picture[:60]!r}")
         seen[status] += 1
@@ -132,7 +132,7 @@ def _pictures(subject: Subject, progress: Progress, count: int) -> str:
     with ThreadPoolExecutor(2) as threads:
         for _ in threads.map(one, pictures.hostile(count, SEED)):
             pass
-    return f"{seen.total()} pictures: {_listed(seen)}"
+    return f"{seen.total()} pictures: {_list_counts(seen)}"
 
 
 def _together(subject: Subject, progress: Progress) -> str:
@@ -201,7 +201,7 @@ def _drip(connection: socket.socket) -> None:
         connection.send(b"x")
 
 
-def _unfinished(name: str) -> Callable[[Subject, Progress], str]:
+def _make_unfinished(name: str) -> Callable[[Subject, Progress], str]:
     def run(subject: Subject, progress: Progress) -> str:
         _raise_file_limit()
         with unfinished.WAYS[name](subject):
@@ -231,9 +231,9 @@ def _flood(subject: Subject, progress: Progress, count: int) -> str:
     began = time.monotonic()
     seen = flood.statuses(subject, count, progress)
     if seen.keys() - {200, flood.REFUSED}:
-        raise Harmed(f"{_listed(Counter(seen))} (0: no answer within {flood.DEADLINE_S} s)")
+        raise Harmed(f"{_list_counts(Counter(seen))} (0: no answer within {flood.DEADLINE_S} s)")
     took = time.monotonic() - began
-    return f"{count:,} at once: {_listed(Counter(seen))}; the last after {took:.0f} s"
+    return f"{count:,} at once: {_list_counts(Counter(seen))}; the last after {took:.0f} s"
 
 
 def _harms(victim: str, how: signal.Signals) -> Callable[[Subject, Progress], str]:
@@ -270,14 +270,14 @@ def _full_disk(disk: Path) -> Callable[[Subject, Progress], str]:
     """And a model's process is killed meanwhile."""
 
     def run(subject: Subject, progress: Progress) -> str:
-        before, running = subject.wanted(), subject.running()
+        before, running = subject.expected_processes(), subject.running()
         victim = next(running[name][0] for name in running if name not in PARTS)
-        with _filled(disk):
+        with _fill_disk(disk):
             progress("a model's process is killed")
             harm(victim, signal.SIGKILL)
             seconds = subject.until_whole(before, HEALED_S)
             for _ in range(SOME):
-                subject.asked(LARGE)
+                subject.ask_picture(LARGE)
         healed = "never" if seconds is None else f"after {seconds:.1f} s"
         return f"a model's process, killed meanwhile, was back {healed}"
 
@@ -289,17 +289,17 @@ def _full_memory(folder: Path) -> Callable[[Subject, Progress], str]:
 
     def run(subject: Subject, progress: Progress) -> str:
         seen: Counter[object] = Counter()
-        with _filled(folder), ThreadPoolExecutor(SOME) as threads:
-            for status in threads.map(subject.asked, [LARGE] * SOME):
+        with _fill_disk(folder), ThreadPoolExecutor(SOME) as threads:
+            for status in threads.map(subject.ask_picture, [LARGE] * SOME):
                 seen[status] += 1
                 progress(f"{seen.total()} of {SOME} pictures of 1 MB")
-        return f"pictures of 1 MB: {_listed(seen)}"
+        return f"pictures of 1 MB: {_list_counts(seen)}"
 
     return run
 
 
 @contextmanager
-def _filled(folder: Path) -> Iterator[None]:
+def _fill_disk(folder: Path) -> Iterator[None]:
     file = folder / "filler"
     try:
         with suppress(OSError), file.open("wb", buffering=0) as filler:
@@ -310,7 +310,7 @@ def _filled(folder: Path) -> Iterator[None]:
         file.unlink()
 
 
-def _listed(seen: Counter[object]) -> str:
+def _list_counts(seen: Counter[object]) -> str:
     return ", ".join(f"{count} x {what}" for what, count in seen.most_common())
 
 

@@ -14,13 +14,13 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from .canary import ASK_S, Canary
 from .errors import ClientError, ServerFault
-from .faults import refusals, translated
+from .faults import refusals, translate_faults
 from .frames import MODEL as VIDEO_MODEL
 from .frames import Watched, Watching
 from .patience import patiently_async
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
-from .sources import Source, Sources, expand, name_of, named, read
+from .sources import Source, Sources, expand, name_in_errors, name_of, read
 from .transport import Connection, knock
 from .vectors import MODEL as VECTOR_MODEL
 from .vectors import Embedding, embedding, of_the_service
@@ -69,7 +69,7 @@ class AsyncClient:
     async def classify(self, source: Source, top: int = 5) -> Result:
         """The `top` likeliest labels for one picture; raises a `ClientError`."""
         check_positive(top=top)
-        with named(source):
+        with name_in_errors(source):
             picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
             connection = await self._connection()
             started = time.perf_counter()
@@ -87,7 +87,7 @@ class AsyncClient:
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         async def once() -> T:
-            with translated(self.server.url, self.server.timeout):
+            with translate_faults(self.server.url, self.server.timeout):
                 return await ask()
 
         return await patiently_async(once)
@@ -98,7 +98,7 @@ class AsyncClient:
             if self.server.protocol == "http":
                 brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=True)
             # No answer in time is none; pictures may be answered all the same.
-            with suppress(ServerFault), translated(self.server.url, ASK_S):
+            with suppress(ServerFault), translate_faults(self.server.url, ASK_S):
                 try:
                     self._canary.update(await brief.config(self._canary.candidate, ASK_S))
                 except refusals():
@@ -117,7 +117,7 @@ class AsyncClient:
 
     async def embed(self, source: Source, model: str = VECTOR_MODEL) -> Embedding:
         """A picture as a vector; see `Client`."""
-        with named(source):
+        with name_in_errors(source):
             picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
             with of_the_service():
                 connection = await self._connection()
@@ -137,9 +137,11 @@ class AsyncClient:
         model: str = VIDEO_MODEL,
     ) -> AsyncIterator[Watched]:
         """The likeliest labels at each frame of a video; see `Client`."""
-        return self._watched(taking(frames), Watching(self.server, model, top, self._max_bytes))
+        return self._watch_frames(
+            taking(frames), Watching(self.server, model, top, self._max_bytes)
+        )
 
-    async def _watched(
+    async def _watch_frames(
         self, take: Callable[[], Awaitable[Source | None]], watching: Watching
     ) -> AsyncIterator[Watched]:
         # In a thread of its own: if this is cancelled, the end is sent behind what was asked.
@@ -147,7 +149,7 @@ class AsyncClient:
         loop, context = asyncio.get_running_loop(), copy_context()
         try:
             while (frame := await take()) is not None:
-                yield await loop.run_in_executor(pool, context.run, watching.at, frame)
+                yield await loop.run_in_executor(pool, context.run, watching.ask_about, frame)
         finally:
             await loop.run_in_executor(pool, context.run, watching.end)
             pool.shutdown(wait=False)

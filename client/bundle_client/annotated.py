@@ -34,7 +34,7 @@ class Annotated:
         self._last = -1
 
     def add(self, frame: Frame, text: str) -> None:
-        image = ffmpeg().VideoFrame.from_image(drawn(frame, text))
+        image = ffmpeg().VideoFrame.from_image(draw_text(frame, text))
         self._last = max(self._last + 1, round(frame.seconds / TIME_BASE))
         image.pts, image.time_base = self._last, TIME_BASE
         with self._faults():
@@ -86,7 +86,7 @@ def writing(out: Path | None) -> Iterator[Callable[[Frame, str], None]]:
         written.discard()
 
 
-def drawn(frame: Frame, text: str) -> Any:
+def draw_text(frame: Frame, text: str) -> Any:
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.fromarray(frame.pixels())

@@ -31,7 +31,7 @@ class Detected:
     ms: float = 0.0
 
 
-def detected(answer: Any) -> tuple[Box, ...]:
+def read_boxes(answer: Any) -> tuple[Box, ...]:
     boxes, labels, scores = map(answer.as_numpy, OUTPUTS)
     if boxes is None or labels is None or scores is None or not len(boxes) == 1:
         raise not_understood("no boxes, labels and scores in it")

@@ -16,19 +16,19 @@ from .arrays import MODEL as ARRAY_MODEL
 from .arrays import labels as labels_of_arrays
 from .boxes import MODEL as BOX_MODEL
 from .boxes import OUTPUTS as BOX_OUTPUTS
-from .boxes import Detected, detected
+from .boxes import Detected, read_boxes
 from .canary import ASK_S, Canary
 from .errors import ClientError, PictureRefused, ServerFault, SoundRefused, TextRefused
-from .faults import refusals, translated
+from .faults import refusals, translate_faults
 from .frames import MODEL as VIDEO_MODEL
 from .frames import Watched, Watching
 from .masks import MODEL as MASK_MODEL
 from .masks import OUTPUTS as MASK_OUTPUTS
-from .masks import Segmented, segmented
+from .masks import Segmented, read_mask
 from .patience import patiently
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
-from .sources import SOUNDS, Source, Sources, expand, name_of, named, read
+from .sources import SOUNDS, Source, Sources, expand, name_in_errors, name_of, read
 from .texts import MODEL as TEXT_MODEL
 from .texts import Sentiment, sentiments
 from .transport import Connection, knock, load
@@ -85,7 +85,7 @@ class Client:
     def classify(self, source: Source, top: int = 5) -> Result:
         """The `top` likeliest labels for one picture; raises a `ClientError`."""
         check_positive(top=top)
-        with named(source):
+        with name_in_errors(source):
             picture = read(source, self._max_bytes, self.server.timeout)
             connection = self._connection()
             started = time.perf_counter()
@@ -103,7 +103,7 @@ class Client:
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         def once() -> T:
-            with translated(self.server.url, self.server.timeout):
+            with translate_faults(self.server.url, self.server.timeout):
                 return ask()
 
         return patiently(once)
@@ -114,7 +114,7 @@ class Client:
             if self.server.protocol == "http":
                 brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=False)
             # No answer in time is none; pictures may be answered all the same.
-            with suppress(ServerFault), translated(self.server.url, ASK_S):
+            with suppress(ServerFault), translate_faults(self.server.url, ASK_S):
                 try:
                     self._canary.update(brief.config(self._canary.candidate, ASK_S))
                 except refusals():
@@ -137,7 +137,7 @@ class Client:
 
     def embed(self, source: Source, model: str = VECTOR_MODEL) -> Embedding:
         """A picture as a vector, by the service of `make similar`; raises a `ClientError`."""
-        with named(source):
+        with name_in_errors(source):
             picture = read(source, self._max_bytes, self.server.timeout)
             with of_the_service():
                 connection = self._connection()
@@ -169,15 +169,15 @@ class Client:
 
     def detect(self, source: Source, model: str = BOX_MODEL) -> Detected:
         """What is where in a picture; raises a `ClientError`."""
-        with named(source):
+        with name_in_errors(source):
             answer, ms = self._find(source, model, BOX_OUTPUTS)
-            return Detected(name_of(source), detected(answer), ms)
+            return Detected(name_of(source), read_boxes(answer), ms)
 
     def segment(self, source: Source, model: str = MASK_MODEL) -> Segmented:
         """What each pixel of a picture belongs to; raises a `ClientError`."""
-        with named(source):
+        with name_in_errors(source):
             answer, ms = self._find(source, model, MASK_OUTPUTS)
-            return Segmented(name_of(source), *segmented(answer), ms)
+            return Segmented(name_of(source), *read_mask(answer), ms)
 
     def _find(self, source: Source, model: str, outputs: tuple[str, ...]) -> tuple[Any, float]:
         picture = read(source, self._max_bytes, self.server.timeout)
@@ -190,7 +190,7 @@ class Client:
     def hear(self, source: Source, top: int = 5, model: str = SOUND_MODEL) -> Result:
         """The `top` likeliest labels for one sound, a WAV file; raises a `ClientError`."""
         check_positive(top=top)
-        with named(source):
+        with name_in_errors(source):
             sound = read(source, self._max_bytes, self.server.timeout, SOUNDS)
             connection = self._connection()
             started = time.perf_counter()
@@ -205,12 +205,12 @@ class Client:
     ) -> Iterator[Watched]:
         """The likeliest labels at each frame of a video, smoothed over time; raises a
         `ClientError`. A frame is taken from `frames` once the one before it is answered."""
-        return self._watched(frames, Watching(self.server, model, top, self._max_bytes))
+        return self._watch_frames(frames, Watching(self.server, model, top, self._max_bytes))
 
-    def _watched(self, frames: Iterable[Source], watching: Watching) -> Iterator[Watched]:
+    def _watch_frames(self, frames: Iterable[Source], watching: Watching) -> Iterator[Watched]:
         try:
             for frame in frames:
-                yield watching.at(frame)
+                yield watching.ask_about(frame)
         finally:
             watching.end()
 

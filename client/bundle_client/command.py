@@ -42,7 +42,7 @@ def run(argv: Sequence[str] | None) -> int:
         parser.error("- reads a picture from standard input, which is a terminal here")
     named = [sys.stdin.buffer if source == "-" else source for source in options.sources]
     try:
-        with uninterrupted():
+        with hold_back_interrupts():
             client = Client(
                 options.url,
                 options.protocol,
@@ -66,7 +66,7 @@ def report(
 ) -> int:
     """Write the results as they come, and after many of them how many there were."""
     many = total > FEW
-    results = below(answers, total) if many else answers
+    results = show_below(answers, total) if many else answers
     started = time.monotonic()
     answered = failed = 0
     code = ANSWERED
@@ -91,7 +91,7 @@ def report(
     return code
 
 
-def below(answers: Iterator[Result], total: int) -> Iterator[Result]:
+def show_below(answers: Iterator[Result], total: int) -> Iterator[Result]:
     from rich.console import Console
 
     from .progress import with_bar
@@ -100,7 +100,7 @@ def below(answers: Iterator[Result], total: int) -> Iterator[Result]:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def hold_back_interrupts() -> Iterator[None]:
     """Hold Ctrl-C back while numpy is imported, which would make an ImportError of it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -47,7 +47,7 @@ HUNG_UP = re.compile(
 
 
 @contextmanager
-def translated(url: str, timeout: float) -> Iterator[None]:
+def translate_faults(url: str, timeout: float) -> Iterator[None]:
     """Turn what a connection raises into a `ClientError`."""
     try:
         yield

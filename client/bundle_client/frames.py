@@ -9,13 +9,13 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from .errors import ServerBusy
-from .faults import translated
+from .faults import translate_faults
 from .patience import patiently
 from .pixels import array_file
 from .server import Server
 from .settings import check_positive
-from .sources import Source, named, read
-from .transport import knock, load, over_grpc, sent_along
+from .sources import Source, name_in_errors, read
+from .transport import knock, load, make_headers, over_grpc
 from .wire import Label, labels, not_understood, question
 
 MODEL = "video"
@@ -99,7 +99,7 @@ class Sequence:
             self._answers = answers
             self._stub.start_stream(
                 lambda result, error: answers.put((result, error)),
-                headers={**sent_along(self._server), **WITH_STATUS},
+                headers={**make_headers(self._server), **WITH_STATUS},
             )
         asked = question(tensors, self._model, picture, self._top)
         asked["outputs"].append(tensors.InferRequestedOutput("FRAMES"))
@@ -133,12 +133,12 @@ class Watching:
         self._sequence = Sequence(server, model, top)
         self._number = 0
 
-    def at(self, frame: Source) -> Watched:
+    def ask_about(self, frame: Source) -> Watched:
         """What it shows; raises a `ClientError`."""
         if not self._number:
             knock(self._server)
         self._number += 1
-        with named(frame):
+        with name_in_errors(frame):
             picture = read(frame, self._max_bytes, self._server.timeout)
             started = time.perf_counter()
             labels, smoothed = patiently(partial(self._ask, picture))
@@ -146,7 +146,7 @@ class Watching:
         return Watched(self._number, labels, smoothed, ms)
 
     def _ask(self, picture: bytes) -> tuple[tuple[Label, ...], int]:
-        with translated(self._server.url, self._server.timeout):
+        with translate_faults(self._server.url, self._server.timeout):
             return self._sequence.ask(picture)
 
     def end(self) -> None:

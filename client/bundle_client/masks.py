@@ -34,7 +34,7 @@ class Segmented:
     ms: float = 0.0
 
 
-def segmented(answer: Any) -> tuple["NDArray[np.uint8]", tuple[Area, ...]]:
+def read_mask(answer: Any) -> tuple["NDArray[np.uint8]", tuple[Area, ...]]:
     masks, labels, shares = map(answer.as_numpy, OUTPUTS)
     if masks is None or labels is None or shares is None or not len(masks) == 1:
         raise not_understood("no mask, labels and shares in it")

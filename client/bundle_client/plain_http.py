@@ -53,7 +53,7 @@ class PlainHttp:
             "outputs": [wanted],
         }
         head = json.dumps(question).encode()
-        _, content = self._asked(model_name, head + picture, len(head), headers)
+        _, content = self._post(model_name, head + picture, len(head), headers)
         return json.loads(content.decode(errors="replace"))
 
     def infer(
@@ -66,10 +66,10 @@ class PlainHttp:
         from tritonclient.http import InferenceServerClient as Messages
 
         body, length = Messages.generate_request_body(inputs, outputs=outputs)
-        response, content = self._asked(model_name, body, length, headers)
+        response, content = self._post(model_name, body, length, headers)
         return Messages.parse_response_body(content, header_length=response.headers[HEADER_LENGTH])
 
-    def _asked(
+    def _post(
         self, model_name: str, body: bytes, length: int, headers: dict[str, str] | None
     ) -> tuple[HTTPResponse, bytes]:
         path = f"{self._path(model_name)}/infer"

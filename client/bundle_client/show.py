@@ -49,7 +49,7 @@ def as_table(result: Result, console: "Console") -> str:
         )
         for label in result.labels
     ]
-    return rendered(console, *lines)
+    return render_lines(console, *lines)
 
 
 def boxes_as_json(found: Detected) -> str:
@@ -76,7 +76,7 @@ def boxes_as_table(found: Detected, console: "Console") -> str:
         )
         for box in found.boxes
     ]
-    return rendered(console, *lines, *(() if found.boxes else (Text("  nothing found"),)))
+    return render_lines(console, *lines, *(() if found.boxes else (Text("  nothing found"),)))
 
 
 def areas_as_json(found: Segmented) -> str:
@@ -103,7 +103,7 @@ def as_line(result: Result, width: int, console: "Console") -> str:
     from rich.text import Text
 
     best = result.labels[0]
-    return rendered(
+    return render_lines(
         console,
         Text.assemble(
             f"{printable(result.source):<{width}}  ",
@@ -142,7 +142,7 @@ def as_summary(answered: int, failed: int, left: int, seconds: float) -> str:
     return f"{answered} answered, {failed} failed{rest}, {answered / seconds:.1f} images/s"
 
 
-def rendered(console: "Console", *lines: "Text") -> str:
+def render_lines(console: "Console", *lines: "Text") -> str:
     # Captured, not printed, so that only one place writes to stdout and handles a broken pipe.
     with console.capture() as captured:
         console.print(*lines, sep="\n", soft_wrap=True)

@@ -97,7 +97,7 @@ def name_of(source: Source) -> str:
 
 
 @contextmanager
-def named(source: Source) -> Iterator[None]:
+def name_in_errors(source: Source) -> Iterator[None]:
     """Adds the picture's name to errors that concern only this picture."""
     try:
         yield

@@ -12,12 +12,12 @@ class _UnderAName(ssl.SSLContext):
     name: str | None = None
 
     def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        return super().wrap_socket(*arguments, **self._named(options))
+        return super().wrap_socket(*arguments, **self._add_name(options))
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        return super().wrap_bio(*arguments, **self._named(options))
+        return super().wrap_bio(*arguments, **self._add_name(options))
 
-    def _named(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _add_name(self, options: dict[str, Any]) -> dict[str, Any]:
         return {**options, "server_hostname": self.name} if self.name else options
 
 

@@ -70,7 +70,7 @@ class AskingAgain:
         await self._stub.close()
 
 
-def trusted(server: Server) -> Any:
+def make_tls_context(server: Server) -> Any:
     """A context for TLS; None without."""
     if not server.tls:
         return None
@@ -90,7 +90,7 @@ def trace_headers() -> dict[str, str]:
     return headers
 
 
-def sent_along(server: Server) -> dict[str, str]:
+def make_headers(server: Server) -> dict[str, str]:
     """With each request: the key, and the trace that it belongs to."""
     key = {"authorization": f"Bearer {server.api_key}"} if server.api_key else {}
     return {**key, **trace_headers()}
@@ -127,15 +127,15 @@ class Connection:
                     conn_limit=0,
                     conn_timeout=server.timeout,
                     ssl=server.tls,
-                    ssl_context=trusted(server),
+                    ssl_context=make_tls_context(server),
                 )
             )
         else:
-            self._stub = PlainHttp(server, trusted(server))
+            self._stub = PlainHttp(server, make_tls_context(server))
 
     @property
     def _limits(self) -> dict[str, Any]:
-        headers = sent_along(self._server)
+        headers = make_headers(self._server)
         return {**self._timeout, **({"headers": headers} if headers else {})}
 
     @property

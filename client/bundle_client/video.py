@@ -62,7 +62,7 @@ def is_live(source: str) -> bool:
     return source.isdecimal() or scheme_of(source) in ("rtsp", "rtsps")
 
 
-def shown(source: str) -> str:
+def hide_password(source: str) -> str:
     """Without the password that an address may have."""
     return re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1:…@", source)
 
@@ -70,12 +70,12 @@ def shown(source: str) -> str:
 def require(source: str) -> None:
     """Raises a `SourceError` if it is a file that is no video."""
     if not is_live(source):
-        with opened(source):
+        with open_video(source):
             pass
 
 
 @contextmanager
-def opened(source: str) -> Iterator[Any]:
+def open_video(source: str) -> Iterator[Any]:
     """PyAV's stream of pictures."""
     av = ffmpeg()
     name, options = source, {}
@@ -171,9 +171,9 @@ class Frames:
 
     def _read(self) -> None:
         try:
-            with opened(self._source) as stream:
-                for frame in self._decoded(stream):
-                    if not self._taken(frame):
+            with open_video(self._source) as stream:
+                for frame in self._decode(stream):
+                    if not self._hand_over(frame):
                         break
         except Exception as fault:
             self._fault = fault
@@ -181,7 +181,7 @@ class Frames:
             self._ended = True
             self._changed.notify_all()
 
-    def _decoded(self, stream: Any) -> Iterator[Frame]:
+    def _decode(self, stream: Any) -> Iterator[Frame]:
         began, first = time.monotonic(), None
         for image in images(stream):
             at = image.time if image.time is not None else time.monotonic() - began
@@ -191,7 +191,7 @@ class Frames:
                 time.sleep(max(0, began + frame.seconds - time.monotonic()))
             yield frame
 
-    def _taken(self, frame: Frame) -> bool:
+    def _hand_over(self, frame: Frame) -> bool:
         """False if nobody wants more."""
         with self._changed:
             if not self._live:

@@ -13,7 +13,7 @@ from .errors import ClientError, ServerUnreachable
 from .frames import Watched
 from .show import percent, printable, title
 from .sources import Source
-from .video import SHORT_SIDE, BrokenOff, Frame, Frames, shown
+from .video import SHORT_SIDE, BrokenOff, Frame, Frames, hide_password
 from .wire import Label
 
 WATCHED, FAILED, UNREACHABLE, INTERRUPTED = 0, 1, 3, 130
@@ -44,7 +44,7 @@ def watch(
             try:
                 for frame, watched in together(client, frames, model, top):
                     show(frame, watched)
-                    write(frame, said(watched))
+                    write(frame, describe_frame(watched))
             except KeyboardInterrupt:
                 code = INTERRUPTED
             except BrokenOff as fault:
@@ -54,7 +54,7 @@ def watch(
         if broken_off:  # now that what was seen is written
             raise broken_off
     except ClientError as fault:
-        fault.source = shown(source)
+        fault.source = hide_password(source)
         code = UNREACHABLE if isinstance(fault, ServerUnreachable) else FAILED
         print(ended + printable(f"error: {fault}"), file=sys.stderr)
     return code
@@ -65,12 +65,12 @@ def together(
 ) -> Iterator[tuple[Frame, Watched]]:
     asked: list[Frame] = []
 
-    def sent() -> Iterator[Source]:
+    def send_frames() -> Iterator[Source]:
         for frame in frames:
             asked.append(frame)
             yield frame.pixels(SHORT_SIDE)
 
-    for watched in client.watch(sent(), top, model):
+    for watched in client.watch(send_frames(), top, model):
         yield asked.pop(), watched
 
 
@@ -102,11 +102,11 @@ class Changes:
     def __call__(self, frame: Frame, watched: Watched) -> None:
         best = watched.labels[0]
         if self._label is None or best.index != self._label.index:
-            print(f"{clock(frame)}  {said(watched)}", flush=True)
+            print(f"{clock(frame)}  {describe_frame(watched)}", flush=True)
         self._label = best
 
 
-def said(watched: Watched) -> str:
+def describe_frame(watched: Watched) -> str:
     best = watched.labels[0]
     return f"{title(best)} {percent(best).strip()}"
 

@@ -22,7 +22,7 @@ def require_room(folder: Path, megabytes: int, what: str) -> None:
         raise UserError(f"{what} needs {megabytes} MB, and {folder} has {free} MB left", ROOM)
 
 
-def occupied(paths: Iterable[Path], by_others: Iterable[Path] = ()) -> int:
+def measure_occupied(paths: Iterable[Path], by_others: Iterable[Path] = ()) -> int:
     """Bytes on disk. A file with several names counts once, and not at all if one is elsewhere."""
     seen = {_file(path) for path in _files(by_others)}
     total = 0

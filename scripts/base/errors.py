@@ -33,7 +33,7 @@ class UserError(Exception):
         self.remedy = remedy
 
     @classmethod
-    def of(cls, fault: object, remedy: str = "") -> UserError:
+    def from_fault(cls, fault: object, remedy: str = "") -> UserError:
         """From one line of another package: "cause; remedy"."""
         *cause, last = str(fault).rsplit("; ", 1)
         return cls(cause[0], last) if cause else cls(last, remedy)
@@ -53,10 +53,10 @@ class AlreadyReported(UserError):
         self.exit_code = exit_code
 
 
-def guarded(main: Callable[[], int]) -> int:
+def run_guarded(main: Callable[[], int]) -> int:
     """Runs a command's main; the only place where an expected failure becomes one line."""
     try:
-        with interrupts.raised():
+        with interrupts.raise_interrupts():
             return main()
     except AlreadyReported as fault:
         return fault.exit_code

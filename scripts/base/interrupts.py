@@ -30,9 +30,9 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 @contextmanager
-def raised() -> Iterator[None]:
+def raise_interrupts() -> Iterator[None]:
     """As KeyboardInterrupt, so that what was begun is cleaned up; if ignored, it stays ignored."""
-    with _handled(_raise):
+    with _handle_with(_raise):
         yield
 
 
@@ -45,7 +45,7 @@ def _raise(*_: object) -> NoReturn:
 
 
 @contextmanager
-def deferred(until: str) -> Iterator[None]:
+def defer_interrupts(until: str) -> Iterator[None]:
     """Raises KeyboardInterrupt afterwards; if it was ignored, it stays ignored."""
     came: list[int] = []
 
@@ -56,7 +56,7 @@ def deferred(until: str) -> Iterator[None]:
         came.append(number)
 
     try:
-        with _handled(later):
+        with _handle_with(later):
             yield
     finally:
         if came:
@@ -64,13 +64,13 @@ def deferred(until: str) -> Iterator[None]:
 
 
 @contextmanager
-def ignored() -> Iterator[None]:
-    with _handled(signal.SIG_IGN):
+def ignore_interrupts() -> Iterator[None]:
+    with _handle_with(signal.SIG_IGN):
         yield
 
 
 @contextmanager
-def _handled(handler: Handler) -> Iterator[None]:
+def _handle_with(handler: Handler) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number, was in before.items():
         if was is not signal.SIG_IGN:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.base import console
-from scripts.base.locked import locked, private
+from scripts.base.locked import hold_lock, private
 from scripts.base.paths import ROOT
 
 OF_CHANGES = ROOT / "build" / "lock"
@@ -21,7 +21,7 @@ def one_at_a_time(path: Path = OF_CHANGES) -> Iterator[None]:
     def waits(holder: str) -> None:
         console.note(f"waiting for another make command to finish ({holder})")
 
-    with locked(path, waits):
+    with hold_lock(path, waits):
         yield
 
 
@@ -40,5 +40,5 @@ def hands_off() -> Iterator[None]:
     """While this command changes what is loaded, the keeper restores nothing."""
     from bundle_serving import hands  # which takes asyncio along
 
-    with hands.off(hands_off_file()):
+    with hands.hold_for_command(hands_off_file()):
         yield

@@ -17,7 +17,7 @@ LONGEST_S = 1800  # the longest commands but one, make tune
 
 
 @contextlib.contextmanager
-def locked(
+def hold_lock(
     path: Path, waits: Callable[[str], object], longest_s: float = LONGEST_S
 ) -> Iterator[None]:
     """`waits` is told who holds it, if somebody does."""

@@ -85,7 +85,7 @@ def is_shareable(address: str, port: int) -> bool:
 
 
 @contextmanager
-def given_to_the_second(address: str, port: int) -> Iterator[None]:
+def give_to_second(address: str, port: int) -> Iterator[None]:
     """Of two servers that share it, the one that listens later gets every new connection, and the
     first one accepts what has come to it: the kernel would end that with its listener."""
     with socket.socket() as third:

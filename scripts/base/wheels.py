@@ -43,7 +43,7 @@ def hashes(requirements: Path) -> dict[str, list[str]]:
     return found
 
 
-def locked(requirements: Path, *layers: str) -> list[str]:
+def read_locked(requirements: Path, *layers: str) -> list[str]:
     """The lines of these layers' lists: name==version, and where that is for."""
     lines = ((requirements / "locked" / f"{layer}.txt").read_text() for layer in layers)
     return sorted(
@@ -52,7 +52,7 @@ def locked(requirements: Path, *layers: str) -> list[str]:
 
 
 @contextmanager
-def checked(lines: Iterable[str], requirements: Path) -> Iterator[tuple[Path, list[str]]]:
+def write_checked(lines: Iterable[str], requirements: Path) -> Iterator[tuple[Path, list[str]]]:
     """A file of requirements with hashes, and those that have none."""
     known, hashed, without = hashes(requirements), [], []
     for line in lines:
@@ -79,7 +79,7 @@ def parts(line: str) -> tuple[str, str, str]:
     return name_of(found[1]), found[2], found[3] or ""
 
 
-def beside(pip: list[str], requirements: Path, names: list[str]) -> list[str]:
+def resolve_beside(pip: list[str], requirements: Path, names: list[str]) -> list[str]:
     """What pip would add for these names: in the pinned versions, but for what is installed, which
     counts in any version that is good enough."""
     pins = (requirements / "constraints.txt").read_text().splitlines(keepends=True)
@@ -106,10 +106,10 @@ def main() -> int:
     options = [word for word in words[_layers(words) :] if word != "--beside"]
     try:
         if words[0] == "--beside":
-            lines, options = beside(pip, requirements, options), []
+            lines, options = resolve_beside(pip, requirements, options), []
         else:
-            lines = locked(requirements, *words[: _layers(words)])
-        with checked(lines, requirements) as (file, without):
+            lines = read_locked(requirements, *words[: _layers(words)])
+        with write_checked(lines, requirements) as (file, without):
             install = [*pip, "install", "--no-compile", *options]
             subprocess.run([*install, "--no-deps", "--require-hashes", "-r", str(file)], check=True)
             if without:

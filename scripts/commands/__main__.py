@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.base.shared import share
 from scripts.repository import layout_number
 from scripts.settings.known import require_known
@@ -25,8 +25,8 @@ def check(command: str) -> int:
 
 def run(command: str) -> int:
     # What is wrong is refused before the import, which takes some commands seconds.
-    checked = guarded(lambda: check(command))
-    return checked or guarded(lambda: int(import_module(f"scripts.commands.{command}").main()))
+    checked = run_guarded(lambda: check(command))
+    return checked or run_guarded(lambda: int(import_module(f"scripts.commands.{command}").main()))
 
 
 if __name__ == "__main__":

@@ -20,15 +20,15 @@ from scripts.settings import arguments
 def main() -> int:
     asked = arguments.load()
     if asked.new:
-        for path in functions.written_new(asked.new):
+        for path in functions.write_new(asked.new):
             console.note(f"written: {path}")
         return 0
     if asked.file is None:
         raise UserError(
             "no FILE given", "give one, or begin with a new one: make add-callable NEW=mine.py"
         )
-    pipelines, server = functions.added(asked.file)
+    pipelines, server = functions.add_functions(asked.file)
     for pipeline in pipelines:
         console.note(f"{pipeline.name} answers its example:")
-        pipeline.recipe.ask(ask.of(server), [], os.environ)
+        pipeline.recipe.ask(ask.server_of(server), [], os.environ)
     return 0

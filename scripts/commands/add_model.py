@@ -54,7 +54,7 @@ def main() -> int:
     own_pipelines.require_unused(name)
     samples = agreeing.samples(arguments.load().sample)
     try:
-        pipeline, server = added(name, samples)
+        pipeline, server = add_pipeline(name, samples)
     except BaseException:  # Ctrl-C too
         shutil.rmtree(folders.own().networks / name, ignore_errors=True)
         raise
@@ -62,15 +62,15 @@ def main() -> int:
     if pipeline.recipe.asked_about == "IMG" and not samples:
         picture.main(["--out", str(PICTURE)])
         shown = [str(PICTURE.relative_to(ROOT))]
-    return pipeline.recipe.ask(ask.of(server), shown, os.environ)
+    return pipeline.recipe.ask(ask.server_of(server), shown, os.environ)
 
 
-def added(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
+def add_pipeline(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
     wanted = Pipeline(name, recipe_of(name, samples))
     own_pipelines.require_new(wanted)
     server = running_server(up.of_the_server(wanted))
-    pipeline = tried(wanted, server)
-    with own_pipelines.written(pipeline, HEADS[pipeline.recipe.kind].format(name=name)):
+    pipeline = export_and_check(wanted, server)
+    with own_pipelines.write_pipeline(pipeline, HEADS[pipeline.recipe.kind].format(name=name)):
         up.bring_up_beside(pipeline, server)
         try:
             agreeing.require(pipeline, server)
@@ -87,11 +87,11 @@ def recipe_of(name: str, samples: list[agreeing.Sample]) -> Recipe:
         return custom.recipe(name, given)
     if given.get("ONNX") or given.get("ARCH"):
         raise UserError("FROM= already names a network", "omit ONNX and ARCH, or omit FROM")
-    source = sources.found(wanted)
+    source = sources.find_source(wanted)
     if source.detector:
         return custom.of_detector(name, source.detector, given)
     if not source.table:
-        return custom.recipe(name, taken_in(name, source, given))
+        return custom.recipe(name, import_source(name, source, given))
     if samples:
         raise UserError(f"SAMPLE= is a picture, and {source.table.name} takes none", "omit it")
     if given.get("WEIGHTS"):
@@ -99,7 +99,7 @@ def recipe_of(name: str, samples: list[agreeing.Sample]) -> Recipe:
     return custom.of_table(name, source.table, given)
 
 
-def taken_in(name: str, source: sources.Source, given: dict[str, str]) -> dict[str, str]:
+def import_source(name: str, source: sources.Source, given: dict[str, str]) -> dict[str, str]:
     """The user's words; what FROM= names is a file with a network by then."""
     if source.network:
         return given | {"ONNX": str(source.network)}
@@ -126,7 +126,7 @@ def taken_in(name: str, source: sources.Source, given: dict[str, str]) -> dict[s
 
 
 def _ensure_tensorflow(source: sources.Source) -> None:
-    if not bootstrap.installed("tensorflow"):
+    if not bootstrap.is_installed("tensorflow"):
         console.note(f"TensorFlow converts it, and is installed once: {TENSORFLOW}")
     try:
         bootstrap.ensure("tensorflow")
@@ -137,7 +137,7 @@ def _ensure_tensorflow(source: sources.Source) -> None:
         ) from None
 
 
-def tried(pipeline: Pipeline, server: State) -> Pipeline:
+def export_and_check(pipeline: Pipeline, server: State) -> Pipeline:
     """Exports and checks it, which later steps find done. Returns the pipeline with what the export
     found out."""
     recipe = pipeline.recipe
@@ -148,7 +148,7 @@ def tried(pipeline: Pipeline, server: State) -> Pipeline:
         try:
             with archive.draft(pipeline, None) as draft:
                 engines.export(stack, settings, pipeline, draft)
-                if engines.of(stack) is CPU:
+                if engines.engine_for(stack) is CPU:
                     engines.prove(stack, settings, pipeline, draft)
                 found = Pipeline(pipeline.name, recipe.as_found(draft))
                 found.recipe.require(draft, settings, archive.home(pipeline))

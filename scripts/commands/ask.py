@@ -32,19 +32,19 @@ MISSING = {
 def main() -> int:
     if not os.environ.get("MODEL"):  # known without reading recipes, whose kinds are slow to import
         named = about("IMG")
-        return about_pictures(ask.of(running_server()), PIPELINE, named, os.environ)
+        return about_pictures(ask.server_of(running_server()), PIPELINE, named, os.environ)
     from scripts.recipes import pipelines
 
-    pipeline = pipelines.asked()
+    pipeline = pipelines.find_asked_pipeline()
     asked = about(pipeline.recipe.asked_about, f"classify MODEL={pipeline.name}")
     pipeline.recipe.require_asked(asked, os.environ)
-    return pipeline.recipe.ask(ask.of(running(pipeline)), asked, os.environ)
+    return pipeline.recipe.ask(ask.server_of(running(pipeline)), asked, os.environ)
 
 
 def about(setting: str, command: str = "classify") -> list[str]:
     value = os.environ.get(setting, "")
     if setting in pictures.EXAMPLES:
-        return pictures.named(value, command, setting)
+        return pictures.find_sources(value, command, setting)
     if setting in ("INPUTS", "IN"):
         return [value] if value else []
     if not value:

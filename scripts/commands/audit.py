@@ -20,17 +20,17 @@ from scripts.upkeep.audit import Answer, Package
 
 
 def main() -> int:
-    for version in known_flaws.listed()["tritonserver"]:
+    for version in known_flaws.read_listed()["tritonserver"]:
         console.note(known_flaws.summary(version))
     packages = [*audit.of_layers(), *in_images()]
     with console.waiting(f"asking OSV about {len(packages)} packages"):
-        answer = answered(packages)
+        answer = ask_osv(packages)
     if lacking := answer.lacking(packages):
         console.note(f"{lacking} packages are newer than that answer")
-    flawed = [each for each in packages if answer.flaws.get(each.named)]
+    flawed = [each for each in packages if answer.flaws.get(each.title)]
     table = Table("package", "where", "flaws", box=None)
     for each in flawed:
-        table.add_row(each.named, ", ".join(each.where), ", ".join(answer.flaws[each.named]))
+        table.add_row(each.title, ", ".join(each.where), ", ".join(answer.flaws[each.title]))
     if flawed:
         console.out.print(table)
     found = f"{len(flawed)} of {len(packages)} packages have known flaws"
@@ -47,11 +47,11 @@ def in_images() -> list[Package]:
     return audit.of_sbom(sbom, "image server") if sbom else []
 
 
-def answered(packages: list[Package]) -> Answer:
+def ask_osv(packages: list[Package]) -> Answer:
     try:
         answer = audit.ask(packages)
     except (OSError, ValueError) as fault:
-        earlier = audit.kept()
+        earlier = audit.read_kept()
         if earlier is None:
             raise UserError(
                 f"OSV does not answer ({fault}), and never did here",

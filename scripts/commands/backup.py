@@ -28,7 +28,7 @@ def main() -> int:
     with lock.one_at_a_time():
         known = state.load()
         for pipeline in pipelines.every():
-            Shared(known.started_with if known else Settings.load(), pipeline).pull()
+            Shared(known.settings_at_start if known else Settings.load(), pipeline).pull()
         if not archive.numbers(pipelines.first()):
             raise UserError("there are no versions to back up", "build one: make up")
         saved = backup.save(target, __version__, passphrase)

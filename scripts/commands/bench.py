@@ -46,7 +46,7 @@ from scripts.measuring.subject import Subject
 from scripts.measuring.workload import Configuration, Target
 from scripts.recipes import pipelines
 from scripts.server.running import running
-from scripts.server.served import described, served_version
+from scripts.server.served import describe_server, find_served_version
 from scripts.settings import arguments
 from scripts.stacks.state import State
 
@@ -62,19 +62,23 @@ QUICK_MOST_EACH = 1.5
 def main() -> int:
     options = arguments.load()
     quick, old = options.quick, results.load(options.compare) if options.compare else None
-    pipeline = pipelines.asked()
+    pipeline = pipelines.find_asked_pipeline()
     if options.textbook and not pipeline.first:
         raise UserError("the textbook pipeline exists only for the main pipeline", "omit MODEL")
     perf_analyzer.require_here()
     server = running(pipeline)
     divided = pipeline.recipe.divided
-    asked = division.measured(server, pipeline) if divided else subject.of(server, pipeline)
-    version = served_version(pipeline)
-    console.note(f"measuring {described(server, version)}")
-    pictures = photos.sent_to(pipeline.recipe, version.workspace, options.images)
+    asked = (
+        division.find_subject(server, pipeline)
+        if divided
+        else subject.find_subject(server, pipeline)
+    )
+    version = find_served_version(pipeline)
+    console.note(f"measuring {describe_server(server, version)}")
+    pictures = photos.choose_inputs(pipeline.recipe, version.workspace, options.images)
     for inputs in pictures:
-        console.note(f"sent: {inputs.described}")
-    division_of = division.of(asked, pictures) if divided else {}
+        console.note(f"sent: {inputs.description}")
+    division_of = division.measure_division(asked, pictures) if divided else {}
 
     began = datetime.now(UTC)
     folder = REPORTS / began.strftime("%Y%m%dT%H%M%SZ")
@@ -91,15 +95,15 @@ def main() -> int:
         about = {
             "title": asked.title,
             "served": asked.served,
-            **machine.described(server, asked.models, analyzer),
+            **machine.describe_machine(server, asked.models, analyzer),
             **division_of,
-            "sent": {inputs.name: inputs.described for inputs in pictures},
+            "sent": {inputs.name: inputs.description for inputs in pictures},
             "rounds": ROUNDS,
             "most_rounds": most,
             "seconds": round(seconds, 2),
             "most_spread": MOST_SPREAD,
         }
-        answered = shares.of(measurements)
+        answered = shares.count_shares(measurements)
         about |= {"servers": answered} if answered else {}
         found = results.as_dict(f"{began:%Y-%m-%d %H:%M} UTC", about, measurements)
         comparison = compare.compare(old, found) if old else None
@@ -132,9 +136,9 @@ def contenders(server: State) -> Iterator[list[Target]]:
     from scripts.measuring.textbook import server as textbook
 
     console.note("starting the textbook pipeline …")
-    with textbook.served() as (http, grpc):
-        where = Address.of(http), Address.of(grpc)
-        yield [Target.asked(workload.TEXTBOOK, PIPELINE, *where)]
+    with textbook.serve_textbook() as (http, grpc):
+        where = Address.parse(http), Address.parse(grpc)
+        yield [Target.for_model(workload.TEXTBOOK, PIPELINE, *where)]
 
 
 def show(

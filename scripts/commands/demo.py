@@ -27,16 +27,16 @@ PICTURE = ROOT / "build" / "mug.jpg"
 
 def main() -> int:
     settings = Settings.load()
-    reason = None if _settled(settings) else why_unavailable(settings)
+    reason = None if _is_settled(settings) else why_unavailable(settings)
     if reason:
         console.note(f"torchvision's weights are not available ({reason})")
         console.note(f"instead, a small network that knows drawings: {', '.join(NAMES)}")
-        settings = settings.replaced(ARCH=DRAWN, WEIGHTS="default")
+        settings = settings.replace_with(ARCH=DRAWN, WEIGHTS="default")
     server = bring_up(settings, "demo")
     picture.main(["--out", str(PICTURE)])
     shown = PICTURE.relative_to(ROOT)
     console.note(f"drew a picture of a mug: {shown}")
-    code = pipelines.first().recipe.ask(ask.of(server), [str(shown)], os.environ)
+    code = pipelines.first().recipe.ask(ask.server_of(server), [str(shown)], os.environ)
     if settings.arch == DRAWN:
         console.note(
             f"this network recognises {len(NAMES)} drawn things, not photos; for ImageNet's 1000 "
@@ -53,6 +53,6 @@ def main() -> int:
     return code
 
 
-def _settled(settings: Settings) -> bool:
+def _is_settled(settings: Settings) -> bool:
     """Whether a network is chosen, or one is live already."""
     return Settings.weights.name in settings.given or serving(pipelines.first()) is not None

@@ -119,7 +119,7 @@ def _local() -> Iterator[Finding]:
         folder = libpython_folder()
         yield Finding("libpython", OK, f"in {folder}" if folder else "the loader finds it")
     except StartError as fault:
-        missing = UserError.of(fault)
+        missing = UserError.from_fault(fault)
         yield Finding("libpython", FAILURE, missing.cause, missing.remedy)
     free = shutil.disk_usage("/dev/shm").free // 2**20
     fix = "" if free >= SHM_MB else "mount -o remount,size=1g /dev/shm"
@@ -130,7 +130,7 @@ def _gpu(settings: Settings) -> Iterator[Finding]:
     stack, tag = GpuStack(settings), settings.triton_tag
     try:
         gpu = stack.gpu
-        yield Finding("gpu", OK, f"{stack.described}, {gpu.memory}, seen from a container")
+        yield Finding("gpu", OK, f"{stack.description}, {gpu.memory}, seen from a container")
         warning = gpus.require_fit(gpu, tag)
     except UserError as fault:
         yield Finding("gpu", FAILURE, fault.cause, fault.remedy)
@@ -156,7 +156,7 @@ def _memory() -> Finding:
 
 def _ports(settings: Settings) -> Iterator[Finding]:
     known = state.load()
-    ours = {*known.started_with.ports.values()} if known else set()
+    ours = {*known.settings_at_start.ports.values()} if known else set()
     for name, port in settings.ports.items():
         try:
             who = None if port in ours else ports.holder(settings.bind, port)

@@ -30,7 +30,7 @@ def main() -> int:
     known.require_one_server()
     if known.flavour == "gpu":
         raise UserError("the gpu flavour has no door, which compares answers", "see docs/limits.md")
-    versions = renewed(known.http) if asked.new else triton_api.get(known.http, "/drift")
+    versions = renew_reference(known.http) if asked.new else triton_api.get(known.http, "/drift")
     if not versions:
         console.note("nothing was answered in the last hour")
     for version in versions:
@@ -40,7 +40,7 @@ def main() -> int:
     return 0
 
 
-def renewed(address: Address) -> list[dict[str, Any]]:
+def renew_reference(address: Address) -> list[dict[str, Any]]:
     before = triton_api.get(address, "/drift")
     if not any(version["index"] for version in before):
         raise UserError(
@@ -52,7 +52,8 @@ def renewed(address: Address) -> list[dict[str, Any]]:
 
 
 def show(version: dict[str, Any]) -> None:
-    name = f"{live.called(version['model'], version['version'])}, version {version['version']}"
+    network = live.describe_network(version["model"], version["version"])
+    name = f"{network}, version {version['version']}"
     so_far = f"{version['answers']:,} of {version['wanted']:,} answers"
     if version["taken"] is None:
         console.note(f"{name}: no reference yet; {so_far}")

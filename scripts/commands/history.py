@@ -19,8 +19,8 @@ from scripts.storage.shared import Shared
 
 def main() -> int:
     known = state.load()
-    pipeline = pipelines.asked()
-    Shared(known.started_with if known else Settings.load(), pipeline).pull()
+    pipeline = pipelines.find_asked_pipeline()
+    Shared(known.settings_at_start if known else Settings.load(), pipeline).pull()
     events = history.read(pipeline)
     if not events:
         raise UserError("nothing has been served here yet", f"start it: {brings_up(pipeline)}")

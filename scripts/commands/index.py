@@ -32,7 +32,7 @@ def main() -> int:
     with lock.one_at_a_time(indexing.LOCK):
         with lock.one_at_a_time():
             known = embeddings.ensure(Settings.load())
-        growth = Growth.of(folder, indexing.made_by(known))
+        growth = Growth.start(folder, indexing.describe_maker(known))
         if not (growth.changed or growth.unchanged or growth.gone):
             raise UserError(
                 f"IN={asked.in_} contains no pictures",
@@ -40,7 +40,7 @@ def main() -> int:
             )
         if growth.replaces:
             console.note(f"another network than {growth.replaces.network}: building the index anew")
-        with Client(**ask.known(embeddings.where(known)), timeout=60) as client:
+        with Client(**ask.read_known(embeddings.where(known)), timeout=60) as client:
             failed = embed(growth, client)
         settle_gone(growth, asked.yes)
         growth.index.save(indexing.PATH)
@@ -55,7 +55,7 @@ def embed(growth: Growth, client: Client) -> int:
     """Returns how many are left out."""
     failed = []
     with console.waiting(f"embedding {len(growth.changed)} pictures") as waiting:
-        for number, each in enumerate(growth.embedded(client), 1):
+        for number, each in enumerate(growth.embed_all(client), 1):
             waiting.show(f"{number} done")
             if each.error:
                 failed.append(Result(each.source, error=each.error))
@@ -69,11 +69,11 @@ def settle_gone(growth: Growth, agreed: bool) -> None:
         return
     if agreed or growth.replaces:
         growth.index.remove(set(growth.gone).intersection(growth.index.paths()))
-        console.note(f"taken out, being gone: {named(growth.gone)}")
+        console.note(f"taken out, being gone: {name_paths(growth.gone)}")
     else:
-        console.note(f"gone: {named(growth.gone)}; YES=1 takes them out of the index")
+        console.note(f"gone: {name_paths(growth.gone)}; YES=1 takes them out of the index")
 
 
-def named(paths: list[str]) -> str:
+def name_paths(paths: list[str]) -> str:
     more = len(paths) - NAMED
     return ", ".join(paths[:NAMED]) + (f" and {more} more" if more > 0 else "")

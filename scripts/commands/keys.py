@@ -32,7 +32,7 @@ def main() -> int:
             if not (asked.add or asked.revoke):
                 console.out.print(clients(), markup=False)
     except BadKeys as fault:
-        raise UserError.of(fault, "make keys lists them") from None
+        raise UserError.from_fault(fault, "make keys lists them") from None
     return 0
 
 

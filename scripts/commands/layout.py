@@ -14,7 +14,7 @@ import sys
 from functools import partial
 
 from scripts.base import console, lock
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import history, layout_number, model_folders
@@ -35,8 +35,8 @@ def main() -> int:
             "a repository on S3 is filled by make only", "make up, or leave REPOSITORY empty"
         )
     layout_number.require_known(layout_number.here())
-    stack = ran_before.of(settings)
-    how = layouts.layout(settings, engines.of(stack))
+    stack = ran_before.steps_of(settings)
+    how = layouts.layout(settings, engines.engine_for(stack))
     with lock.one_at_a_time():
         if sys.argv[1:] == ["candidate"]:
             lay_out_candidate(how)
@@ -52,8 +52,8 @@ def lay_out(stack: StepsRanBefore, settings: Settings) -> None:
     seed = served.serving(first)
     if seed:
         recover(None, seed, shared)
-    version = up.made_live(stack, settings, first, seed, shared)
-    extra.lay_out(layouts.layout(settings, engines.of(stack)))
+    version = up.build_and_activate(stack, settings, first, seed, shared)
+    extra.lay_out(layouts.layout(settings, engines.engine_for(stack)))
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")
         return
@@ -65,26 +65,26 @@ def lay_out(stack: StepsRanBefore, settings: Settings) -> None:
 def lay_out_candidate(how: Layout) -> None:
     """Does nothing if the plan has passed the gate already."""
     shutil.rmtree(engines.CANDIDATE, ignore_errors=True)
-    if engines.has_passed(made(), how):
+    if engines.has_passed(find_workspace(), how):
         console.note("the plan has passed the gate")
         return
     first = pipelines.first()
-    lay_out = partial(model_folders.lay_out, first, made(), how)
-    engines.lay_out_candidate(how, first, made(), lay_out)
+    lay_out = partial(model_folders.lay_out, first, find_workspace(), how)
+    engines.lay_out_candidate(how, first, find_workspace(), lay_out)
 
 
 def judge_candidate(how: Layout) -> None:
     """Judges the whole candidate by the gate's answers; the gate compared only the network."""
     if (engines.CANDIDATE / "answers.npz").exists():
-        engines.judge_candidate(how, pipelines.first(), made())
-        engines.note_passed(made(), how)
+        engines.judge_candidate(how, pipelines.first(), find_workspace())
+        engines.note_passed(find_workspace(), how)
     shutil.rmtree(engines.CANDIDATE, ignore_errors=True)
 
 
-def made() -> Workspace:
+def find_workspace() -> Workspace:
     """Where the earlier steps left their results."""
     return Workspace(engines.CACHE / pipelines.first().ensemble)
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

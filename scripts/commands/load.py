@@ -22,16 +22,18 @@ def main() -> int:
     own = (named := arguments.load().triton_model) in own_models.names()
     if own:
         own_models.lay_out(named, server)
-        Shared(server.started_with, pipelines.first()).push_live()
-    name = model_control.named(server)
+        Shared(server.settings_at_start, pipelines.first()).push_live()
+    name = model_control.find_triton_model(server)
     if not own and (live.REPOSITORY / name).is_dir():
-        stack = flavour.stack(server.flavour, server.started_with)
-        own_models.require_its_code(live.REPOSITORY / name, engines.of(stack))
+        stack = flavour.stack(server.flavour, server.settings_at_start)
+        own_models.require_its_code(live.REPOSITORY / name, engines.engine_for(stack))
     with console.waiting(f"loading {name}"):
         loading.load(server.admin, name, model_control.LONGEST_S)
     if own or name in {pipeline.ensemble for pipeline in pipelines.others()}:
         extra.remember(name)
     for model in model_control.in_memory(server, name):
         if model.state == "READY":
-            console.note(f"loaded: {live.called(name, model.version)}, version {model.version}")
+            console.note(
+                f"loaded: {live.describe_network(name, model.version)}, version {model.version}"
+            )
     return 0

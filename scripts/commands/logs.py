@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from scripts.base import interrupts
 from scripts.base.errors import UserError
-from scripts.server.log_order import REFUSED, Entry, ordered, without_gpu
+from scripts.server.log_order import REFUSED, Entry, order_lines, without_gpu
 from scripts.settings import arguments
 from scripts.stacks import flavour, state
 
@@ -32,17 +32,17 @@ def main() -> int:
     known = state.load()
     if known is None:
         raise UserError("no server is running", "start one: make up")
-    stack = flavour.stack(known.flavour, known.started_with)
+    stack = flavour.stack(known.flavour, known.settings_at_start)
     process = stack.log_process(given.follow)
     try:
-        batches = followed(process) if given.follow else iter([lines(process)])
+        batches = follow_lines(process) if given.follow else iter([lines(process)])
         since, most = given.since, None if given.since else MOST
-        earlier = refused()
+        earlier = read_refused_log()
         for batch in batches:
             now, found = datetime.now(UTC), []
             for mark, said in ((REFUSED, earlier), ("", batch)):
                 kept = said if known.flavour == "gpu" else without_gpu(said)
-                found += ordered((f"{mark}{line}" for line in kept), now, since, most)
+                found += order_lines((f"{mark}{line}" for line in kept), now, since, most)
             for entry in sorted(found, key=attrgetter("time")):
                 show(entry)
             since, most, earlier = None, None, []
@@ -58,7 +58,7 @@ def show(entry: Entry) -> None:
     print(entry, flush=True)
 
 
-def refused() -> list[str]:
+def read_refused_log() -> list[str]:
     """What a server said that did not come to serve, or a candidate; until the next is tried."""
     try:
         return state.REFUSED.read_text(errors="replace").splitlines()
@@ -72,7 +72,7 @@ def lines(process: subprocess.Popen[str]) -> Iterator[str]:
         yield line.rstrip("\n")
 
 
-def followed(process: subprocess.Popen[str]) -> Iterator[list[str]]:
+def follow_lines(process: subprocess.Popen[str]) -> Iterator[list[str]]:
     """What there is, and then what has come in each second."""
     arrived: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 

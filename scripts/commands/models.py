@@ -22,13 +22,13 @@ def main() -> int:
     table.columns[0].no_wrap = True
     for model in model_control.index(server):
         if model.state or model.name in served:
-            made = made_from(model.name, model.version)
+            made = describe_source(model.name, model.version)
             table.add_row(model.name, model.version, model.state or "absent", made, model.reason)
     console.out.print(table, markup=False)
     return 0
 
 
-def made_from(model: str, version: str) -> str:
+def describe_source(model: str, version: str) -> str:
     """From the manifest in the version's folder; empty if there is none."""
     manifest = Manifest.load(live.REPOSITORY / model / version / "manifest.json")
     return manifest.describe() if manifest else ""

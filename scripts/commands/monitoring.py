@@ -24,7 +24,7 @@ def main() -> int:
         if known is None:
             raise UserError("no server is running", "start one: make up")
         known.require_one_server()
-        settings = Settings.load().over(known.settings)
+        settings = Settings.load().fill_from(known.settings)
         late = monitoring.write(known, settings, asked.latency_ms)
         if known.flavour != "local":
             monitoring.start(settings)

@@ -24,9 +24,9 @@ def main() -> int:
     if target.exists():
         raise UserError(f"{target} exists", "name a new folder: make pack TO=folder")
     with lock.one_at_a_time():
-        served.served_version()
+        served.find_served_version()
         made_for = pack.write(target, Settings.load())
-    size = disk.readable(disk.occupied([target]))
+    size = disk.readable(disk.measure_occupied([target]))
     console.note(f"packed for flavour {' and '.join(made_for)}, {size}: {target}")
     console.note(f"to install it: sh {target.name}/{pack.INSTALL} triton-bundle")
     return 0

@@ -52,14 +52,14 @@ class Item:
 def main() -> int:
     asked, settings = arguments.load(), Settings.load()
     with lock.one_at_a_time():
-        items = list(found(settings, asked.days))
-        console.out.print(shown(items))
+        items = list(find_items(settings, asked.days))
+        console.out.print(make_table(items))
         going = [item for item in items if item.why]
         if not going:
             console.note("nothing can go")
             return 0
         frees = disk.readable(sum(item.size for item in going))
-        if not (asked.yes or _agreed(f"remove {len(going)} of these, {frees}? [y/N] ")):
+        if not (asked.yes or _ask_consent(f"remove {len(going)} of these, {frees}? [y/N] ")):
             console.note(f"nothing removed; make prune YES=1 frees {frees}")
             return 0
         for item in going:
@@ -68,18 +68,18 @@ def main() -> int:
     return 0
 
 
-def _agreed(question: str) -> bool:
+def _ask_consent(question: str) -> bool:
     return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")
 
 
-def found(settings: Settings, days: int) -> Iterator[Item]:
+def find_items(settings: Settings, days: int) -> Iterator[Item]:
     for pipeline in pipelines.every():
         yield from _versions(pipeline, settings)
     for name in REPORTS:
         for path in sorted((BUILD / name).glob("*")):
-            yield _aged(path, days)
-    for path in sorted(_cached()):
-        yield _aged(path, days)
+            yield _make_item(path, days)
+    for path in sorted(_find_cached()):
+        yield _make_item(path, days)
     for pattern in (*LEFTOVERS, *PASSING):
         for path in sorted(BUILD.glob(pattern)):
             yield _item(path, "a killed command left it" if path.suffix != ".1" else "the last log")
@@ -90,10 +90,10 @@ def found(settings: Settings, days: int) -> Iterator[Item]:
 
 def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
     known = state.load()
-    shared = Shared(known.started_with if known else settings, pipeline)
+    shared = Shared(known.settings_at_start if known else settings, pipeline)
     shared.pull()
     events = history.read(pipeline)
-    names = {history.before(events): "previous", history.serving(events): "live"}
+    names = {history.find_previous(events): "previous", history.serving(events): "live"}
     numbers = archive.numbers(pipeline)
     surplus = old_versions.surplus(pipeline, settings.keep_versions)
     folders = {number: archive.home(pipeline) / str(number) for number in numbers}
@@ -102,20 +102,20 @@ def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
         name = f", {names[number]}" if number in names else ""
         yield Item(
             f"{pipeline.name} version {number}{name}".strip(),
-            disk.occupied([folder], others),
+            disk.measure_occupied([folder], others),
             disk.days_old(folder / archive.RECORD),
             f"older than the newest {settings.keep_versions}" if number in surplus else "",
             partial(old_versions.remove, shared, pipeline, [number], "prune"),
         )
 
 
-def _cached() -> Iterator[Path]:
+def _find_cached() -> Iterator[Path]:
     """PyTorch's downloads, one by one, and what else is kept to be quick."""
     yield from (engines.CACHE / "hub").glob("*/*")
     yield from (path for path in engines.CACHE.glob("[!.]*") if path.name != "hub")
 
 
-def _aged(path: Path, days: int) -> Item:
+def _make_item(path: Path, days: int) -> Item:
     old = disk.days_old(path)
     return _item(path, f"older than {days} days" if old >= days else "")
 
@@ -124,7 +124,7 @@ def _item(path: Path, why: str) -> Item:
     def remove() -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    size = disk.occupied([path], [archive.HERE])
+    size = disk.measure_occupied([path], [archive.HERE])
     return Item(str(path.relative_to(ROOT)), size, disk.days_old(path), why, remove)
 
 
@@ -134,7 +134,7 @@ def _images(settings: Settings) -> Iterator[Item]:
     from scripts.stacks.containers import DockerStack
 
     stack = DockerStack(settings)
-    for name, size, built in stack.replaced_images():
+    for name, size, built in stack.list_replaced_images():
         yield Item(
             f"image {name[:19]}",
             size,
@@ -144,7 +144,7 @@ def _images(settings: Settings) -> Iterator[Item]:
         )
 
 
-def shown(items: list[Item]) -> Table:
+def make_table(items: list[Item]) -> Table:
     table = Table("", "size", "days", "can go", box=None)
     for column in table.columns[1:3]:
         column.justify = "right"

@@ -20,10 +20,10 @@ from scripts.storage.shared import Shared
 
 
 def main() -> int:
-    pipeline = pipelines.asked()
+    pipeline = pipelines.find_asked_pipeline()
     with lock.one_at_a_time():
         known = state.load()
-        shared = Shared(known.started_with if known else Settings.load(), pipeline)
+        shared = Shared(known.settings_at_start if known else Settings.load(), pipeline)
         shared.pull()
         serving = served.serving(pipeline)
         if known is None or serving is None:
@@ -34,7 +34,7 @@ def main() -> int:
         settings = up.settings_of(pipeline, known.settings, serving)
         stack = flavour.stack(known.flavour, settings)
         stack.prepare()
-        version = up.made(stack, settings, pipeline, serving)
+        version = up.build_version(stack, settings, pipeline, serving)
         if version == serving:
             console.note(f"nothing changed: {version.describe()} is live")
             return 0

@@ -28,7 +28,7 @@ def main() -> int:
             f"yours: {', '.join(there) or 'none'}",
         )
     with lock.one_at_a_time():
-        remove(pipelines.named(name))
+        remove(pipelines.find_pipeline(name))
     console.note(f"removed: {name}")
     return 0
 
@@ -37,6 +37,6 @@ def remove(pipeline: Pipeline) -> None:
     server = state.load()
     removal.unload(pipeline, server)
     own_pipelines.remove(pipeline)
-    shared = Shared(server.started_with if server else Settings.load(), pipeline)
+    shared = Shared(server.settings_at_start if server else Settings.load(), pipeline)
     shared.push_live()
     shared.forget()

@@ -25,9 +25,9 @@ def main() -> int:
     if not asked.from_:
         raise UserError("no file given", "make restore FROM=file")
     with lock.one_at_a_time():
-        found = backup.verified(Path(asked.from_).expanduser())
+        found = backup.verify_backup(Path(asked.from_).expanduser())
         layout_number.require_known(found.index.layout, "the versions in it")
-        keys = sealed.opened(found.keys, passphrase) if found.keys and passphrase else {}
+        keys = sealed.open_sealed(found.keys, passphrase) if found.keys and passphrase else {}
         require_nothing_is_lost(found, asked.yes)
         kept = backup.restore(found)
         sealed.unseal(keys)
@@ -42,11 +42,11 @@ def main() -> int:
 
 def require_nothing_is_lost(found: Backup, agreed: bool) -> None:
     known = state.load()
-    if known and flavour.stack(known.flavour, known.started_with).alive():
+    if known and flavour.stack(known.flavour, known.settings_at_start).alive():
         raise UserError("the server is running", "stop it first: make down")
     if agreed:
         return
-    there = [f"{backup.OWN}/{name}" for name in backup.changed_own(found)]
+    there = [f"{backup.OWN}/{name}" for name in backup.list_changed_own(found)]
     if any(archive.numbers(pipeline) for pipeline in pipelines.every()):
         there.append("versions")
     if there:

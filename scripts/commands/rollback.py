@@ -14,13 +14,13 @@ from scripts.rollout import rollout
 
 def main() -> int:
     with lock.one_at_a_time():
-        pipeline = pipelines.asked()
-        up = rollout.found(pipeline)
-        previous = history.before(history.read(pipeline))
+        pipeline = pipelines.find_asked_pipeline()
+        up = rollout.find_running_server(pipeline)
+        previous = history.find_previous(history.read(pipeline))
         if previous is None:
             raise UserError(
-                f"no version was live before {up.version.named}",
+                f"no version was live before {up.version.title}",
                 "choose one: make rollout VERSION=…",
             )
-        rollout.to(previous, "rollback", up, judge_labels=False)
+        rollout.switch_to(previous, "rollback", up, judge_labels=False)
     return 0

@@ -24,7 +24,7 @@ def main() -> int:
     asked = arguments.load()
     canary, wanted = asked.canary, asked.version
     with lock.one_at_a_time():
-        up = rollout.found(pipelines.asked())
+        up = rollout.find_running_server(pipelines.find_asked_pipeline())
         serving = up.version.number
         numbers = archive.numbers(up.version.pipeline)
         published = history.waiting(history.read(up.version.pipeline))
@@ -35,5 +35,5 @@ def main() -> int:
                 f"{up.version.describe()} is already live; make a new one with make publish"
             )
             return 0
-        rollout.to(target, "rollout", up, canary, judge_labels=not asked.anyway)
+        rollout.switch_to(target, "rollout", up, canary, judge_labels=not asked.anyway)
     return 0

@@ -31,11 +31,11 @@ def main() -> int:
     settings = Settings.load()
     if obstacle := containers.why_not_docker():
         raise UserError(obstacle, "the S3 server runs only in a container")
-    (up if sys.argv[1:] == ["up"] else down)(settings)
+    (start if sys.argv[1:] == ["up"] else stop)(settings)
     return 0
 
 
-def up(settings: Settings) -> None:
+def start(settings: Settings) -> None:
     for user, path in USERS.items():
         if not path.exists():
             key_files.write(
@@ -61,6 +61,6 @@ def up(settings: Settings) -> None:
     console.out.print(text, markup=False, soft_wrap=True)
 
 
-def down(settings: Settings) -> None:
+def stop(settings: Settings) -> None:
     DockerStack(settings).compose("rm", "--stop", "--force", "s3", quiet=True)
     console.note("S3 server stopped; its data is kept")

@@ -21,7 +21,7 @@ def main() -> int:
         raise UserError("no swarm is up", "start it: make swarm-up REPLICAS=2")
     if replicas is None:
         raise UserError("no REPLICAS given", "say how many servers: make scale REPLICAS=4")
-    stack = SwarmStack(known.started_with)
+    stack = SwarmStack(known.settings_at_start)
     with lock.one_at_a_time():
         stack.scale(known, replicas)
     on = Counter(task.node for task in stack.tasks())

@@ -75,8 +75,8 @@ def _in_folder(picture: str, asked: Arguments) -> tuple[list[Found], list[Result
             "name a folder with .jpg, .png or the like in it",
         )
     with _client(_service()) as client:
-        wanted = _embedded(client, picture)
-        answers = list(_compared(client, others))
+        wanted = _embed_picture(client, picture)
+        answers = list(_embed_others(client, others))
     found = [
         Found(float(wanted.vector @ each.vector), each.source, each.network)
         for each in answers
@@ -90,15 +90,15 @@ def _in_index(picture: str, asked: Arguments) -> list[Found]:
     bootstrap.ensure("index")
     from scripts.server import indexing
 
-    index = indexing.saved()
+    index = indexing.load_index()
     known = _service()
     indexing.require_fitting(index, known)
     with _client(known) as client:
-        best = indexing.best(index, _embedded(client, picture), asked.top)
-    return [Found(likeness, _shown(path), index.made_by.network) for likeness, path in best]
+        best = indexing.best(index, _embed_picture(client, picture), asked.top)
+    return [Found(likeness, _shorten(path), index.made_by.network) for likeness, path in best]
 
 
-def _shown(path: str) -> str:
+def _shorten(path: str) -> str:
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
@@ -109,17 +109,17 @@ def _service() -> State:
 
 
 def _client(known: State) -> Client:
-    return Client(**ask.known(embeddings.where(known)), timeout=60)
+    return Client(**ask.read_known(embeddings.where(known)), timeout=60)
 
 
-def _embedded(client: Client, picture: str) -> Embedding:
+def _embed_picture(client: Client, picture: str) -> Embedding:
     try:
         return client.embed(picture)
     except ClientError as fault:
         raise UserError(f"{picture}: {fault.cause}", fault.remedy) from None
 
 
-def _compared(client: Client, others: list[Source]) -> Iterator[Embedding]:
+def _embed_others(client: Client, others: list[Source]) -> Iterator[Embedding]:
     with (
         all_output_on_stderr(),
         console.waiting(f"comparing {len(others)} pictures") as waiting,

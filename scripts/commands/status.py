@@ -20,7 +20,7 @@ from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.server import known_flaws, triton_api
 from scripts.server.healthy import unhealthy_reason
-from scripts.server.served import described, served_version
+from scripts.server.served import describe_server, find_served_version
 from scripts.stacks import flavour, state
 from scripts.stacks.stack_file import BALANCER
 from scripts.stacks.state import State
@@ -36,10 +36,10 @@ def main() -> int:
     known = state.load()
     if known is None:
         raise UserError("no server is running", REMEDY)
-    version = served_version()
-    stack = flavour.stack(known.flavour, known.started_with)
+    version = find_served_version()
+    stack = flavour.stack(known.flavour, known.settings_at_start)
     reason = unhealthy_reason(stack, known, version.pipeline.ensemble)
-    lost = _lost_gpu(known)
+    lost = _explain_lost_gpu(known)
     if reason:
         if stack.in_place:
             _show_swarm(cast("SwarmStack", stack))
@@ -47,10 +47,10 @@ def main() -> int:
             f"{version.serving} does not answer on the {known.flavour} server ({reason})",
             lost or REMEDY,
         )
-    console.note(f"answers: {described(known, version)}")
+    console.note(f"answers: {describe_server(known, version)}")
     console.note(_engine(known, version))
     console.note(known_flaws.summary(triton_api.get(known.http)["version"]))
-    for event in stack.kept().get("events", [])[-MOST_EVENTS:]:
+    for event in stack.keeper_state().get("events", [])[-MOST_EVENTS:]:
         console.note(
             f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"
         )
@@ -62,13 +62,13 @@ def main() -> int:
     return 0
 
 
-def _lost_gpu(known: State) -> str | None:
+def _explain_lost_gpu(known: State) -> str | None:
     if known.flavour != "gpu":
         return None
     # The code that talks to Docker takes a third of a second to import.
     from scripts.stacks.gpu import GpuStack
 
-    return GpuStack(known.started_with).lost()
+    return GpuStack(known.settings_at_start).explain_lost_gpu()
 
 
 def _engine(known: State, version: Version) -> str:
@@ -92,7 +92,7 @@ def _show_swarm(stack: SwarmStack) -> None:
 def _models(known: State) -> Table:
     """What the door counted, which leaves our own requests out; Triton counts those too."""
     table = Table("model", "version", "answered", "failed", "ms each", box=None)
-    told = {} if known.flavour == "gpu" else _answered(known.http)
+    told = {} if known.flavour == "gpu" else _count_answered(known.http)
     for model in triton_api.get(known.http, "/models/stats")["model_stats"]:
         name, version = model["name"], model["version"]
         if known.flavour == "gpu":
@@ -103,11 +103,13 @@ def _models(known: State) -> Table:
             none = {"answered": 0, "failed": 0, "ms": 0}
             total = told.get((name, version)) or told.get((name, "")) or none
             done, failed, each = total["answered"], total["failed"], total["ms"]
-        table.add_row(live.called(name, version), version, str(done), str(failed), f"{each:.1f}")
+        table.add_row(
+            live.describe_network(name, version), version, str(done), str(failed), f"{each:.1f}"
+        )
     return table
 
 
-def _answered(address: Address) -> dict[tuple[str, str], dict[str, Any]]:
+def _count_answered(address: Address) -> dict[tuple[str, str], dict[str, Any]]:
     """Of each step's version, and of each pipeline."""
     totals = triton_api.get(address, "/answered")
     return {(each["model"], each["version"]): each for each in totals}

@@ -17,9 +17,9 @@ from scripts.stacks.swarm import SwarmStack
 
 
 def main() -> int:
-    settings = Settings.load().replaced(FLAVOUR="swarm")
+    settings = Settings.load().replace_with(FLAVOUR="swarm")
     if is_loopback(settings.bind):  # others reach a node's ports, whatever BIND says of this one
-        settings = settings.replaced(BIND="0.0.0.0")
+        settings = settings.replace_with(BIND="0.0.0.0")
     server = up.bring_up(settings)
     with lock.one_at_a_time():
         stack = SwarmStack(settings)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from scripts.base import console
 from scripts.base.errors import UserError
-from scripts.measuring.one_request import asked
-from scripts.measuring.request_spans import drawn
+from scripts.measuring.one_request import ask_traced
+from scripts.measuring.request_spans import draw_spans
 from scripts.recipes import pipelines
 from scripts.server.running import running
 from scripts.settings import pictures
@@ -24,15 +24,15 @@ def main() -> int:
     file = Path(pictures.one(os.environ.get("IMG", ""), "trace"))
     if not file.is_file():
         raise UserError(f"{file} is not a file", "name one: make trace IMG=photo.jpg")
-    pipeline = pipelines.asked()
+    pipeline = pipelines.find_asked_pipeline()
     server = running(pipeline)
     if server.flavour == "gpu":
         raise UserError("the gpu flavour has no door to ask", "see make bench for where time goes")
     trace = secrets.token_hex(16)
-    answer, found = asked(server.http, pipeline.ensemble, file, trace)
+    answer, found = ask_traced(server.http, pipeline.ensemble, file, trace)
     best = answer["labels"][0]
     say(f"{file}: {best['label'] or best['index']}, {best['probability']:.1%}")
-    for line in drawn(found):
+    for line in draw_spans(found):
         say(line)
     say(f"trace {trace}; its line: make logs SINCE=1m | grep {trace[:8]}")
     return 0

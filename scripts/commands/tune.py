@@ -53,10 +53,10 @@ FINAL_ROUNDS = 3
 def main() -> int:
     asked, settings = arguments.load(), Settings.load()
     goal, seconds = Goal(asked.latency_ms), 60 * asked.minutes
-    if not pipelines.asked().first:
+    if not pipelines.find_asked_pipeline().first:
         raise UserError("make tune measures the main pipeline alone", "omit MODEL")
     if seed := serving(pipelines.first()):
-        settings = settings.over(seed.settings)
+        settings = settings.fill_from(seed.settings)
     server = state.load()
     name, why = flavour.serving_or_chosen(settings, server)
     console.note(f"flavour {name}: {why}")
@@ -67,7 +67,7 @@ def main() -> int:
             "on a GPU, set OPT_BATCH to the batch size that make bench finds fastest",
         )
     require(name)
-    with stopped(server), lock.one_at_a_time():
+    with stop_meanwhile(server), lock.one_at_a_time():
         try:
             return tune(stack, settings, goal, seconds)
         finally:
@@ -75,9 +75,9 @@ def main() -> int:
 
 
 @contextmanager
-def stopped(server: State | None) -> Iterator[None]:
+def stop_meanwhile(server: State | None) -> Iterator[None]:
     """A running server would distort the figures, but it is stopped only with STOP=1."""
-    if server is None or not flavour.stack(server.flavour, server.started_with).alive():
+    if server is None or not flavour.stack(server.flavour, server.settings_at_start).alive():
         yield
         return
     if not arguments.load().stop:
@@ -89,23 +89,23 @@ def stopped(server: State | None) -> Iterator[None]:
         f"stopping the {server.flavour} server during the search; it is restarted afterwards"
     )
     with lock.one_at_a_time():
-        flavour.stack(server.flavour, server.started_with).stop()
+        flavour.stack(server.flavour, server.settings_at_start).stop()
     try:
         yield
     finally:
-        bring_up(server.started_with.replaced(FLAVOUR=server.flavour))
+        bring_up(server.settings_at_start.replace_with(FLAVOUR=server.flavour))
 
 
 def tune(stack: Stack, settings: Settings, goal: Goal, seconds: float) -> int:
     stack.prepare()
-    made = proved(stack, settings)
+    made = prove_precisions(stack, settings)
     manifest = made[settings.precision].manifest
-    pictures = photos.given_or_drawn(arguments.load().images, Transform(**manifest.transform))
+    pictures = photos.read_or_draw(arguments.load().images, Transform(**manifest.transform))
     scratch = HERE / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
 
     def lay_out_candidate(candidate: Candidate, target: Path) -> None:
-        how = layout(settings.replaced(**candidate.settings), CPU)
+        how = layout(settings.replace_with(**candidate.settings), CPU)
         lay_out(pipelines.first(), made[candidate.precision], how, target)
 
     start = as_it_is(settings)
@@ -129,7 +129,7 @@ def tune(stack: Stack, settings: Settings, goal: Goal, seconds: float) -> int:
     return conclude(settings, goal, best, start, arena.scores, manifest)
 
 
-def proved(stack: Stack, settings: Settings) -> dict[str, Workspace]:
+def prove_precisions(stack: Stack, settings: Settings) -> dict[str, Workspace]:
     """The precisions that may be served, each with what its check needs; the first is the current
     one. Others are tried only with PRECISION=auto."""
     chosen = settings.precision
@@ -145,7 +145,7 @@ def proved(stack: Stack, settings: Settings) -> dict[str, Workspace]:
         try:
             tried = Workspace(HERE / other)
             files.link_tree(made[chosen].folder, tried.folder)
-            engines.prove(stack, settings.replaced(PRECISION=other), pipelines.first(), tried)
+            engines.prove(stack, settings.replace_with(PRECISION=other), pipelines.first(), tried)
             made[other] = tried
         except AlreadyReported:
             console.note(f"{other} is skipped")
@@ -167,7 +167,7 @@ def conclude(
     manifest: Manifest,
 ) -> int:
     new, old = scores[winner], scores[start]
-    if not goal.met(new):
+    if not goal.is_met(new):
         raise UserError(
             f"no settings answer 95% within {goal.latency_ms:g} ms (best: {new.p95:.0f} ms)",
             "allow more time, or use a smaller network; .env is unchanged",

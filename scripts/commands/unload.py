@@ -17,7 +17,7 @@ from scripts.stacks.state import State
 
 def main() -> int:
     server = model_control.server()
-    name = model_control.named(server)
+    name = model_control.find_triton_model(server)
     if name != PIPELINE and name in server.pipelines:
         with lock.one_at_a_time():
             in_each.unload(server, name)
@@ -26,14 +26,14 @@ def main() -> int:
     server.require_one_server()
     if name in model_control.pipeline():
         raise UserError(
-            f"{live.called(name)} is needed to answer pictures",
+            f"{live.describe_network(name)} is needed to answer pictures",
             "change it and make load it, or stop serving with make down",
         )
     extra.forget(name)
     if not model_control.in_memory(server, name):
         console.note(f"{name} is not loaded")
         return 0
-    members = model_control.only_of(name, model_control.loaded_steps(server))
+    members = model_control.only_of(name, model_control.list_loaded_steps(server))
     for model in (name, *members):
         unload(server, model)
     console.note(f"unloaded: {', '.join((name, *members))}")

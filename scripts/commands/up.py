@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from scripts.recipes import pipelines
 from scripts.server import up
-from scripts.server.running import as_it_runs, differing, given, running_server
+from scripts.server.running import as_it_runs, differing, list_given, running_server
 from scripts.settings.settings import Settings
 from scripts.stacks import state
 
 
 def main() -> int:
-    pipeline = pipelines.asked()
+    pipeline = pipelines.find_asked_pipeline()
     if pipeline.first:
         up.bring_up(Settings.load())
         return 0
     settings, known = up.of_the_server(pipeline), state.load()
-    changed = known and differing(as_it_runs(known), settings, given(settings))
+    changed = known and differing(as_it_runs(known), settings, list_given(settings))
     server = up.bring_up(settings) if changed else running_server(settings)
     up.bring_up_beside(pipeline, server)
     return 0

@@ -21,7 +21,7 @@ from scripts.upkeep import upgrade
 
 def main() -> int:
     with lock.one_at_a_time():
-        changes = list(upgrade.written())
+        changes = list(upgrade.rewrite_files())
         for change in changes:
             console.note(change)
         upgrade.write()
@@ -35,21 +35,21 @@ def main() -> int:
     runs = stack.alive()
     if runs:
         stack.prepare()  # before the old one is asked whether it fits
-    why = upgrade.built(stack, pipelines.first())
+    why = upgrade.explain_rebuild(stack, pipelines.first())
     if why:
-        console.note(f"{version.named} does not fit any more ({why}); it is built anew beside it")
-    loaded, again = extra.loaded() if runs else [], []
+        console.note(f"{version.title} does not fit any more ({why}); it is built anew beside it")
+    loaded, again = extra.read_loaded() if runs else [], []
     for pipeline in pipelines.others():
         anew = bool(loaded) and pipeline.ensemble in loaded
-        change = upgrade.built(stack, pipeline)
+        change = upgrade.explain_rebuild(stack, pipeline)
         if anew and served.serving(pipeline) is None:
             change = "an earlier bundle kept no version of it"
         if change:
             when = "it is built anew" if anew else f"built by the next {served.brings_up(pipeline)}"
             console.note(f"{pipeline.name}: {change}; {when}")
             again += [pipeline] * anew
-    if runs and (why or upgrade.restarted(stack, settings)):
-        console.note(f"the server is started again; until then, {version.named} serves")
+    if runs and (why or upgrade.restart_if_needed(stack, settings)):
+        console.note(f"the server is started again; until then, {version.title} serves")
         known = up.bring_up(settings)
     elif why:
         console.note("next: make up, which builds it")
@@ -68,4 +68,4 @@ def as_it_runs(known: State | None) -> Settings:
         return settings
     of_server = {name: known.settings.get(name) for name in names(SERVER) if name != "MEMORY"}
     kept = {name: value for name, value in of_server.items() if value is not None}
-    return settings.over(kept).replaced(FLAVOUR=settings.flavour or known.flavour)
+    return settings.fill_from(kept).replace_with(FLAVOUR=settings.flavour or known.flavour)

@@ -42,15 +42,15 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> Comparison:
 
 
 def _change(old: dict[str, Any], new: dict[str, Any]) -> Change:
-    failed = [when for when, one in (("then", old), ("now", new)) if _failed(one)]
+    failed = [when for when, one in (("then", old), ("now", new)) if _has_failed(one)]
     if failed:
         return Change(new["name"], None, None, f"failed {' and '.join(failed)}")
     throughput, p50 = (
-        Estimate.between(*([each[name] for each in one["rounds"]] for one in (new, old)))
+        Estimate.ratio_of(*([each[name] for each in one["rounds"]] for one in (new, old)))
         for name in ("throughput", "p50")
     )
     return Change(new["name"], throughput, p50)
 
 
-def _failed(one: dict[str, Any]) -> bool:
+def _has_failed(one: dict[str, Any]) -> bool:
     return any(each["failure"] for each in one["rounds"])

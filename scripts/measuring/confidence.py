@@ -22,22 +22,22 @@ class Estimate:
     high: float
 
     @classmethod
-    def of(cls, rounds: Sequence[float]) -> Estimate:
-        return cls._of(float(np.median(rounds)), _medians(rounds, seed=0))
+    def from_rounds(cls, rounds: Sequence[float]) -> Estimate:
+        return cls._from_resampled(float(np.median(rounds)), _medians(rounds, seed=0))
 
     @classmethod
     def ratio(cls, rounds: Sequence[float], others: Sequence[float]) -> Estimate:
         """Of two things that were measured in turn: what disturbed a round disturbed both."""
-        return cls.of([one / other for one, other in zip(rounds, others, strict=True)])
+        return cls.from_rounds([one / other for one, other in zip(rounds, others, strict=True)])
 
     @classmethod
-    def between(cls, rounds: Sequence[float], others: Sequence[float]) -> Estimate:
+    def ratio_of(cls, rounds: Sequence[float], others: Sequence[float]) -> Estimate:
         """The ratio of two things that were measured at different times."""
         middle = float(np.median(rounds) / np.median(others))
-        return cls._of(middle, _medians(rounds, seed=0) / _medians(others, seed=1))
+        return cls._from_resampled(middle, _medians(rounds, seed=0) / _medians(others, seed=1))
 
     @classmethod
-    def _of(cls, middle: float, resampled: NDArray[np.float64]) -> Estimate:
+    def _from_resampled(cls, middle: float, resampled: NDArray[np.float64]) -> Estimate:
         low, high = np.quantile(resampled, (OUTSIDE, 1 - OUTSIDE), method="nearest")
         return cls(middle, float(low), float(high))
 

@@ -38,7 +38,7 @@ class Division:
     agree: int  # same top-1 as the large network alone
 
     @classmethod
-    def of(
+    def from_probabilities(
         cls,
         answered_by: Sequence[str],
         large: str,
@@ -59,15 +59,15 @@ class Division:
         )
 
 
-def measured(server: State, cascade: Pipeline) -> Subject:
+def find_subject(server: State, cascade: Pipeline) -> Subject:
     """The cascade and the pipeline whose network it uses."""
-    ours = subject.asked(server, cascade, workload.CASCADE)
+    ours = subject.make_target(server, cascade, workload.CASCADE)
     rule = choice(ours)
     lender = next(each for each in pipelines.every() if rule["then"] in each.recipe.members)
-    large, small = (machine.served(server, each) for each in (lender, cascade))
+    large, small = (machine.describe_served(server, each) for each in (lender, cascade))
     return Subject(
         f"a cascade of {small['network']} and {large['network']}",
-        (ours, subject.asked(server, lender)),
+        (ours, subject.make_target(server, lender)),
         None,
         None,
         large
@@ -82,7 +82,7 @@ def choice(cascade: Target) -> dict[str, str]:
     return {name: value["string_value"] for name, value in config["parameters"].items()}
 
 
-def of(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
+def measure_division(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
     """Sends each picture once to both, for the report."""
     cascade, ensemble = asked.pipelines
     rule = choice(cascade)
@@ -92,9 +92,9 @@ def of(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
             answers = _ask(cascade, inputs, "OUTPUT", "ANSWERED_BY")
             alone = _ask(ensemble, inputs, "OUTPUT")["OUTPUT"]
         by = [name.decode() for (name,) in answers["ANSWERED_BY"]]
-        found[inputs.name] = Division.of(by, rule["then"], answers["OUTPUT"], alone)
+        found[inputs.name] = Division.from_probabilities(by, rule["then"], answers["OUTPUT"], alone)
         console.note(f"{inputs.name}, threshold {rule['threshold']}: {found[inputs.name]}")
-    weightless = untrained(asked.served)
+    weightless = list_untrained(asked.served)
     if weightless:
         console.note(
             f"untrained weights: {' and '.join(weightless)}; their agreement means nothing"
@@ -110,7 +110,7 @@ def of(asked: Subject, pictures: Sequence[Inputs]) -> dict[str, Any]:
     }
 
 
-def untrained(served: Mapping[str, Any]) -> list[str]:
+def list_untrained(served: Mapping[str, Any]) -> list[str]:
     """The networks with untrained weights."""
     networks = (("small network", "small weights"), ("network", "weights"))
     return [str(served[name]) for name, weights in networks if served[weights] == UNTRAINED]

@@ -17,23 +17,25 @@ from scripts.base.errors import UserError
 from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.recipes.pipelines import Pipeline
 from scripts.server import triton_api
-from scripts.server.served import served_version
+from scripts.server.served import find_served_version
 from scripts.settings.settings import SERVED, names
 from scripts.stacks.state import State
-from scripts.steps.manifest import pinned
+from scripts.steps.manifest import read_pins
 
 # The CPU features that decide how fast a network runs.
 ABILITIES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 
-def described(server: State, models: Sequence[str], analyzer: PerfAnalyzer) -> dict[str, Any]:
+def describe_machine(
+    server: State, models: Sequence[str], analyzer: PerfAnalyzer
+) -> dict[str, Any]:
     return {
         "machine": machine(server),
         "versions": versions(server) | {"perf_analyzer": analyzer.version},
         "settings": {
             name: value
             for name, value in server.settings.items()
-            if name in names(*SERVED) and name not in server.started_with.ports
+            if name in names(*SERVED) and name not in server.settings_at_start.ports
         },
         "models": {
             model: _instances(triton_api.get(server.http, f"/models/{model}/config"))
@@ -56,7 +58,7 @@ def machine(server: State) -> dict[str, Any]:
         "kernel": platform.release(),
     }
     if server.flavour == "gpu":
-        seen["GPU"] = _read(served_version().workspace.plan / "manifest.json")["gpu"]["name"]
+        seen["GPU"] = _read(find_served_version().workspace.plan / "manifest.json")["gpu"]["name"]
     return seen
 
 
@@ -66,12 +68,12 @@ def versions(server: State) -> dict[str, str]:
         "triton-bundle": __version__,
         "tritonserver": triton_api.get(server.http)["version"],
         "python": platform.python_version(),
-        **pinned(*used),
+        **read_pins(*used),
     }
 
 
-def served(server: State, pipeline: Pipeline) -> dict[str, Any]:
-    version = served_version(pipeline)
+def describe_served(server: State, pipeline: Pipeline) -> dict[str, Any]:
+    version = find_served_version(pipeline)
     of_all = {"version": version.number, "flavour": server.flavour}
     if not version.workspace.onnx.is_dir():
         return of_all | {"network": "none", "weights": "", "onnx": "", "precision": ""}

@@ -93,14 +93,16 @@ class Measurement:
         target = self.configuration.target
         counted = waterfall.together(sample.counted for sample in self._good)
         seen = sum(sample.mean * sample.requests for sample in self._good)
-        return waterfall.of(target.model, target.steps, counted, seen / max(1, self.requests))
+        return waterfall.make_waterfall(
+            target.model, target.steps, counted, seen / max(1, self.requests)
+        )
 
     @property
     def _good(self) -> list[Sample]:
         return [sample for sample in self.samples if not sample.failure]
 
     def _spread(self, name: str) -> Estimate:
-        return Estimate.of([getattr(sample, name) for sample in self._good] or [0.0])
+        return Estimate.from_rounds([getattr(sample, name) for sample in self._good] or [0.0])
 
 
 # What each is compared with.
@@ -116,7 +118,7 @@ class Against:
     added: float  # to its median latency, in milliseconds
 
 
-def against(one: Measurement, others: Sequence[Measurement]) -> Against | None:
+def compare_with(one: Measurement, others: Sequence[Measurement]) -> Against | None:
     asked = one.configuration
     for other in others if not one.failure else ():
         alike = other.configuration
@@ -146,6 +148,6 @@ def _sends_alike(one: Configuration, other: Configuration) -> bool:
     return other.target.label == NETWORK or one.inputs is other.inputs
 
 
-def held_against(measurements: Sequence[Measurement]) -> str:
+def name_compared(measurements: Sequence[Measurement]) -> str:
     """What the first of them is compared with."""
     return BESIDE.get(measurements[0].configuration.target.label, NETWORK)

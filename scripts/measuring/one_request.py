@@ -17,7 +17,7 @@ from scripts.measuring.request_spans import Span, spans
 TIMEOUT_S = 60
 
 
-def asked(
+def ask_traced(
     address: Address, model: str, file: Path, trace: str
 ) -> tuple[dict[str, Any], list[Span]]:
     times = [time.perf_counter()]
@@ -37,13 +37,13 @@ def asked(
         raise UserError(f"{address} does not answer: {fault}", "see make logs") from None
     finally:
         connection.close()
-    answer = parsed(response.status, body)
+    answer = parse_answer(response.status, body)
     began, read, connected, ended = (1000 * each for each in times)
     before = {"reading the file": read - began, "connecting": connected - read}
     return answer, spans(before, ended - connected, answer["timings"])
 
 
-def parsed(status: int, body: bytes) -> dict[str, Any]:
+def parse_answer(status: int, body: bytes) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(body)
     except ValueError:

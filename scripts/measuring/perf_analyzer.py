@@ -167,21 +167,21 @@ def _tls(protocol: str, certificate: Path) -> list[str]:
 
 def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     """Ready to measure this server; `folder` takes its files."""
-    side = client_side.of(server)
+    side = client_side.side_of(server)
     if isinstance(side, Sdk):
         addresses = {server.http: side.http, server.grpc: side.grpc}
-        version = f"from the sdk image {server.started_with.triton_tag}"
+        version = f"from the sdk image {server.settings_at_start.triton_tag}"
         analyzer = PerfAnalyzer(side, [*HIDING, IN_THE_SDK], version, folder, addresses)
     else:
         (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
-        analyzer = PerfAnalyzer(side, _installed(), version, folder)
+        analyzer = PerfAnalyzer(side, _find_installed(), version, folder)
     tried = side.run([*analyzer.command, "--version"], quiet=True)
     if tried.returncode:
         raise UserError(f"perf_analyzer does not run here: {reason(tried.stderr)}", "make doctor")
     return analyzer
 
 
-def _installed() -> list[str]:
+def _find_installed() -> list[str]:
     """PyPI's, in the project's environment."""
     require_libb64()
     bootstrap.ensure("perf_analyzer")

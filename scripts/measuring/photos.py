@@ -55,13 +55,13 @@ class Inputs:
     several: tuple[Question, ...] = ()
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         kilobytes = sum(map(len, self.rows)) / len(self.rows) / 1e3
         what = "texts" if self.texts else "requests" if self.several else "files"
         return f"{self.name}: {len(self.rows)} {what} of {kilobytes:.1f} kB"
 
     @classmethod
-    def of(cls, name: str, questions: Sequence[Question]) -> list[Inputs]:
+    def group_by_shape(cls, name: str, questions: Sequence[Question]) -> list[Inputs]:
         """One for each shape, without inputs that are too large to read for every measurement. The
         questions have no batch dimension."""
         tensors = [next(iter(question.values())) for question in questions]
@@ -83,24 +83,24 @@ class Inputs:
         ]
 
 
-def sent_to(recipe: Recipe, made: Workspace, images: str) -> list[Inputs]:
+def choose_inputs(recipe: Recipe, made: Workspace, images: str) -> list[Inputs]:
     """The inputs for this pipeline: pictures, or its own kind of request."""
 
     def rows(questions: Iterable[Question]) -> list[Question]:
         return [recipe.row(question) for question in questions]
 
     if recipe.asked_about != "IMG":
-        return Inputs.of("known questions", rows(recipe.golden(made)))
-    pictures = given_or_drawn(images)
+        return Inputs.group_by_shape("known questions", rows(recipe.golden(made)))
+    pictures = read_or_draw(images)
     return [
         sent
         for each in pictures
-        for sent in Inputs.of(each.name, rows(map(recipe.question, each.rows)))
+        for sent in Inputs.group_by_shape(each.name, rows(map(recipe.question, each.rows)))
     ]
 
 
-def given_or_drawn(images: str, transform: Transform = ANY) -> list[Inputs]:
-    return [_from_disk(Path(images).expanduser(), transform)] if images else _drawn()
+def read_or_draw(images: str, transform: Transform = ANY) -> list[Inputs]:
+    return [_from_disk(Path(images).expanduser(), transform)] if images else _draw_photos()
 
 
 def pixels_of(pictures: Inputs, transform: Transform) -> Inputs:
@@ -128,7 +128,7 @@ def _from_disk(path: Path, transform: Transform) -> Inputs:
     return Inputs(path.resolve().name, tuple(rows))
 
 
-def _drawn() -> list[Inputs]:
+def _draw_photos() -> list[Inputs]:
     """Generated once and cached."""
     recipe = json.dumps([SIZES, OF_EACH, QUALITY, FADING, SENSOR_NOISE, FINEST_COLOUR])
     made_by = DRAWN / "recipe.json"
@@ -164,17 +164,17 @@ def _landscape(size: tuple[int, int], random: np.random.Generator) -> NDArray[np
     cells, amplitude = 3, 1.0
     while cells < max(size) / 2:
         coarse = (max(2, cells * height // max(size)), max(2, cells * width // max(size)))
-        total += amplitude * _enlarged(random.standard_normal(coarse, np.float32), size)[..., None]
+        total += amplitude * _enlarge(random.standard_normal(coarse, np.float32), size)[..., None]
         if cells < FINEST_COLOUR:
             for channel in range(3):
-                tint = _enlarged(random.standard_normal(coarse, np.float32), size)
+                tint = _enlarge(random.standard_normal(coarse, np.float32), size)
                 total[..., channel] += 0.35 * amplitude * tint
         cells, amplitude = cells * 2, amplitude / FADING
     shades: NDArray[np.uint8] = (128 + 52 * total / total.std()).clip(0, 255).astype(np.uint8)
     return shades
 
 
-def _enlarged(grid: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
+def _enlarge(grid: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
     return np.asarray(Image.fromarray(grid).resize(size, Image.Resampling.BICUBIC))
 
 

@@ -103,7 +103,7 @@ def prove() -> dict[str, Any]:
     return {
         "kind": "triton-bundle proof",
         **about,
-        "rows": [asdict(_judged(row, outcomes)) for row in ROWS],
+        "rows": [asdict(_judge_row(row, outcomes)) for row in ROWS],
         "steps": [asdict(outcome) for outcome in outcomes],
     }
 
@@ -159,7 +159,7 @@ def anonymous(text: str, folder: Path) -> str:
     return text
 
 
-def _judged(row: Row, outcomes: Sequence[Outcome]) -> Verdict:
+def _judge_row(row: Row, outcomes: Sequence[Outcome]) -> Verdict:
     (outcome,) = (each for each in outcomes if each.step == row.step)
     line = next((line for line in outcome.output if re.search(row.sign, line)), "")
     if outcome.exit_code == 0 and line:

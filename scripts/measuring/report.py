@@ -13,7 +13,7 @@ import jinja2
 
 from scripts.measuring import plots, results, shares
 from scripts.measuring.compare import Comparison
-from scripts.measuring.measurement import Measurement, against, held_against
+from scripts.measuring.measurement import Measurement, compare_with, name_compared
 from scripts.measuring.terminal import ratio
 from scripts.measuring.workload import CASCADE, ENSEMBLE, NETWORK
 
@@ -50,9 +50,9 @@ def write(
     page = environment.from_string(TEMPLATE.read_text()).render(
         found=found,
         headlines=headlines(measurements),
-        rows=[(one, against(one, measurements)) for one in measurements],
+        rows=[(one, compare_with(one, measurements)) for one in measurements],
         shares=shares.rows(found.get("servers", {})),
-        beside=held_against(measurements),
+        beside=name_compared(measurements),
         plots={name: plots.svg(figure) for name, figure in figures.items()},
         comparison=comparison,
         ratio=ratio,
@@ -83,23 +83,23 @@ def headlines(measurements: Sequence[Measurement]) -> list[Headline]:
         (one.configuration.target.label, one.configuration.inputs.name) for one in measurements
     )
     groups = {each: asked[each] for each in order if each in asked}
-    at = _compared_at([*groups.values()])
+    at = _choose_concurrency([*groups.values()])
     return [
         _headline(NETWORK if target == NETWORK else f"{target}, {inputs}", group, at)
         for (target, inputs), group in groups.items()
     ]
 
 
-def _compared_at(groups: Sequence[Mapping[int, Measurement]]) -> int:
+def _choose_concurrency(groups: Sequence[Mapping[int, Measurement]]) -> int:
     """The concurrency at which most are stable; of those, the fastest for the first."""
     measured = Counter(at for group in groups for at in group)
     stable = Counter(at for group in groups for at, one in group.items() if one.stable)
 
-    def reached(at: int) -> float:
+    def reach(at: int) -> float:
         one = groups[0].get(at)
         return one.throughput.median if one and one.stable else 0.0
 
-    return max(measured, key=lambda at: (stable[at], reached(at), measured[at], at), default=1)
+    return max(measured, key=lambda at: (stable[at], reach(at), measured[at], at), default=1)
 
 
 def _headline(what: str, group: Mapping[int, Measurement], at: int) -> Headline:

@@ -51,7 +51,7 @@ def _in_the_door(timings: Mapping[str, Any], began: float) -> Iterator[Span]:
         yield Span(DOOR, "waiting, hand-over", began + until, timings["total_ms"] - until)
 
 
-def drawn(found: Sequence[Span]) -> Iterator[str]:
+def draw_spans(found: Sequence[Span]) -> Iterator[str]:
     total = max(each.end for each in found)
     width = max(len(each.name) for each in found)
     for each in found:

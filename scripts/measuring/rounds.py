@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from scripts.base import console
 from scripts.measuring import processor, waterfall
-from scripts.measuring.measurement import Measurement, Sample, against
+from scripts.measuring.measurement import Measurement, Sample, compare_with
 from scripts.measuring.perf_analyzer import Failed, PerfAnalyzer
 from scripts.measuring.workload import Configuration
 
@@ -31,7 +31,7 @@ def measure(
     uncertain, up to `most` times."""
     samples: list[list[Sample]] = [[] for _ in configurations]
 
-    def measured() -> list[Measurement]:
+    def measure_all() -> list[Measurement]:
         pairs = zip(configurations, samples, strict=True)
         return [Measurement(configuration, tuple(taken)) for configuration, taken in pairs]
 
@@ -45,7 +45,7 @@ def measure(
             progress.advance(WARM_UP_S + START_S)
         for number in range(most):
             again = number >= rounds
-            wanted = unsure(measured()) if again else range(len(configurations))
+            wanted = unsure(measure_all()) if again else range(len(configurations))
             if again:
                 progress.expect(len(wanted) * (seconds + START_S))
             what = f"round {number + 1}" if again else f"round {number + 1} of {rounds}"
@@ -56,7 +56,7 @@ def measure(
                 sample = _sample(analyzer, configurations[at], seconds)
                 samples[at].append(dataclasses.replace(sample, number=number))
                 progress.advance(seconds + START_S)
-    return measured()
+    return measure_all()
 
 
 def unsure(found: Sequence[Measurement]) -> list[int]:
@@ -65,7 +65,9 @@ def unsure(found: Sequence[Measurement]) -> list[int]:
     return [
         at
         for at, one in enumerate(found)
-        if any(one is each or against(each, [one]) or against(one, [each]) for each in shaky)
+        if any(
+            one is each or compare_with(each, [one]) or compare_with(one, [each]) for each in shaky
+        )
     ]
 
 
@@ -93,7 +95,7 @@ def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float
     except Failed as fault:
         return Sample(failure=str(fault))
     after, now = waterfall.fetch_each(servers), processor.fetch(target.metrics)
-    by_server = {name: waterfall.between(before[name], after[name]) for name in servers}
+    by_server = {name: waterfall.subtract_counters(before[name], after[name]) for name in servers}
     counted = waterfall.together(by_server.values())
     pictures, failed = counted[target.model].pictures, counted[target.model].failed
     return Sample(
@@ -114,11 +116,11 @@ class _Shown:
         self._done = 0.0
 
     def show(self, what: str) -> None:
-        self._progress.update(self._task, description=what, left=self._left())
+        self._progress.update(self._task, description=what, left=self._describe_rest())
 
     def say(self, what: str) -> None:
         if not console.out.is_terminal:
-            console.note(f"{what}, {self._left()}")
+            console.note(f"{what}, {self._describe_rest()}")
 
     def expect(self, more: float) -> None:
         self._total += more
@@ -128,7 +130,7 @@ class _Shown:
         self._done += planned
         self._progress.advance(self._task, planned)
 
-    def _left(self) -> str:
+    def _describe_rest(self) -> str:
         pace = (time.monotonic() - self._began) / self._done if self._done else 1.0
         minutes, seconds = divmod(round((self._total - self._done) * pace), 60)
         return f"{minutes}:{seconds:02} left"

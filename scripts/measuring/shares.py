@@ -10,7 +10,7 @@ from scripts.measuring.measurement import Measurement
 Shares = dict[str, dict[str, int]]
 
 
-def of(measurements: Sequence[Measurement]) -> Shares:
+def count_shares(measurements: Sequence[Measurement]) -> Shares:
     """By protocol and server, the requests of all rounds; empty if there is one server."""
     found: dict[str, Counter[str]] = {}
     for one in measurements:

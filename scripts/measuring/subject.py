@@ -11,7 +11,7 @@ from scripts.measuring import machine, workload
 from scripts.measuring.workload import Target
 from scripts.recipes.pipelines import Pipeline
 from scripts.server import in_each
-from scripts.server.served import served_version
+from scripts.server.served import find_served_version
 from scripts.stacks.state import State
 
 
@@ -25,11 +25,11 @@ class Subject:
     models: tuple[str, ...]  # whose configs affect the speed
 
 
-def of(server: State, pipeline: Pipeline) -> Subject:
+def find_subject(server: State, pipeline: Pipeline) -> Subject:
     """A pipeline, together with its bare network if that takes pixels."""
-    version = served_version(pipeline)
-    served = machine.served(server, pipeline)
-    ensemble = asked(server, pipeline)
+    version = find_served_version(pipeline)
+    served = machine.describe_served(server, pipeline)
+    ensemble = make_target(server, pipeline)
     network = pipeline.recipe.network_model(version.engine)
     kind, *_ = version.workspace.manifest.onnx.get("input", [""]) if network else [""]
     takes_pixels = kind == "uint8"
@@ -43,12 +43,12 @@ def of(server: State, pipeline: Pipeline) -> Subject:
     )
 
 
-def asked(server: State, pipeline: Pipeline, label: str = workload.ENSEMBLE) -> Target:
+def make_target(server: State, pipeline: Pipeline, label: str = workload.ENSEMBLE) -> Target:
     return _target(server, pipeline.ensemble, label)
 
 
 def _target(server: State, model: str, label: str) -> Target:
     tells = server.flavour in ("local", "cpu")  # on a swarm one of several would
-    metrics = server.where(server.started_with.metrics_port) if tells else None
+    metrics = server.where(server.settings_at_start.metrics_port) if tells else None
     servers = in_each.addresses(server)
-    return Target.asked(label, model, server.http, server.grpc, servers, metrics)
+    return Target.for_model(label, model, server.http, server.grpc, servers, metrics)

@@ -10,7 +10,7 @@ from rich.text import Text
 from scripts.base import console
 from scripts.measuring.compare import Comparison
 from scripts.measuring.confidence import Estimate
-from scripts.measuring.measurement import Measurement, against, held_against
+from scripts.measuring.measurement import Measurement, compare_with, name_compared
 from scripts.measuring.shares import Shares, rows
 from scripts.measuring.waterfall import Waterfall
 from scripts.measuring.workload import NETWORK
@@ -24,7 +24,7 @@ LEAST_MS = 0.05
 def figures(measurements: list[Measurement]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("requests at a time", no_wrap=True)
-    beside = "of net" if held_against(measurements) == NETWORK else "of ensemble"
+    beside = "of net" if name_compared(measurements) == NETWORK else "of ensemble"
     for heading in ("", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", "cpu ms", beside, "ms"):
         table.add_column(heading, justify="right")
     before = ""
@@ -40,7 +40,7 @@ def figures(measurements: list[Measurement]) -> Table:
 def _cells(one: Measurement, measurements: list[Measurement]) -> list[str | Text]:
     if one.failure:
         return [Text("failed", "yellow")]
-    other = against(one, measurements)
+    other = compare_with(one, measurements)
     spent = sum(one.cpu_ms.values())
     return [
         Text(f"{one.throughput.median:.1f}", "" if one.stable else "yellow"),

@@ -59,7 +59,9 @@ def fetch_each(servers: Mapping[str, Address]) -> dict[str, dict[str, Counters]]
     return {name: fetch(address) for name, address in servers.items()}
 
 
-def between(before: Mapping[str, Counters], after: Mapping[str, Counters]) -> dict[str, Counters]:
+def subtract_counters(
+    before: Mapping[str, Counters], after: Mapping[str, Counters]
+) -> dict[str, Counters]:
     return {name: after[name] - before.get(name, Counters()) for name in after}
 
 
@@ -109,7 +111,7 @@ class Waterfall:
         return asdict(self) | {"wire": self.wire, "overhead": self.overhead}
 
 
-def of(
+def make_waterfall(
     model: str, steps: Sequence[str], counted: Mapping[str, Counters], client: float
 ) -> Waterfall | None:
     """None if the server counted nothing. A step that only some requests take counts

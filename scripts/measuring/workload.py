@@ -33,7 +33,7 @@ class Target:
     in_sequences: bool = False  # a step keeps requests of a sequence together
 
     @classmethod
-    def asked(
+    def for_model(
         cls,
         label: str,
         model: str,

@@ -51,11 +51,11 @@ def about_files(
     from bundle_client.show import as_json, as_table
     from scripts.base import console
 
-    def shown(client: Client, source: Source) -> str:
+    def show_answer(client: Client, source: Source) -> str:
         found = ask(client, source)
         return as_json(found) if environment.get("JSON") else as_table(found, console.out)
 
-    return about_each(server, files, kind, shown)
+    return about_each(server, files, kind, show_answer)
 
 
 def about_each(

@@ -52,10 +52,10 @@ class Finds(ThreeSteps, OfPictures):
     ) -> int:
         """`ask`: the bytes of a picture, and its name -> what is printed of the answer."""
         from bundle_client.settings import MAX_BYTES, TIMEOUT_S
-        from bundle_client.sources import PICTURES, name_of, named, read
+        from bundle_client.sources import PICTURES, name_in_errors, name_of, read
 
         def of_file(client: Client, source: Source) -> str:
-            with named(source):
+            with name_in_errors(source):
                 return ask(client, read(source, MAX_BYTES, TIMEOUT_S), name_of(source))
 
         return about_each(server, asked, PICTURES, of_file)

@@ -42,7 +42,9 @@ class Share:
     threads: int
 
     @classmethod
-    def of(cls, cores: int, instances: int | None = None, threads: int | None = None) -> Share:
+    def of_cores(
+        cls, cores: int, instances: int | None = None, threads: int | None = None
+    ) -> Share:
         """One process per core while cores are few: processes scale better than threads. Each gets
         two cores' worth of threads, since an idle process leaves its core to the others."""
         instances = instances or min(cores, MOST_INSTANCES)
@@ -50,11 +52,13 @@ class Share:
 
     @classmethod
     def preprocessing(cls, settings: Settings) -> Share:
-        return cls.of(settings.cores, settings.preprocess_instances, settings.preprocess_threads)
+        return cls.of_cores(
+            settings.cores, settings.preprocess_instances, settings.preprocess_threads
+        )
 
     @classmethod
     def network(cls, settings: Settings) -> Share:
-        return cls.of(settings.cores, settings.network_instances, settings.network_threads)
+        return cls.of_cores(settings.cores, settings.network_instances, settings.network_threads)
 
 
 @dataclass(frozen=True)

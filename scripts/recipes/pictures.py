@@ -33,7 +33,7 @@ class OfPictures(Recipe):
     def golden(self, made: Workspace) -> list[Question]:
         return [self.question(path.read_bytes()) for path in made.pictures]
 
-    def expected(self, made: Workspace) -> NDArray[Any]:
+    def expect_scores(self, made: Workspace) -> NDArray[Any]:
         """What was asked of the original from the files on, if anything was; else the reference's
         last rows, which belong to the golden pictures."""
         of_files = made.onnx / EXPECTED

@@ -66,7 +66,7 @@ def members() -> set[str]:
     return {model for pipeline in every() for model in pipeline.recipe.members}
 
 
-def named(name: str) -> Pipeline:
+def find_pipeline(name: str) -> Pipeline:
     if name in ("", FIRST):
         return first()
     known = recipes()
@@ -78,6 +78,6 @@ def named(name: str) -> Pipeline:
     return Pipeline(name, known[name])
 
 
-def asked() -> Pipeline:
+def find_asked_pipeline() -> Pipeline:
     """The pipeline that MODEL= names; without MODEL, the main one."""
-    return named(arguments.load().model)
+    return find_pipeline(arguments.load().model)

@@ -75,7 +75,7 @@ class Recipe(Part):
         self._folder = folder
         return self
 
-    def beside(self, name: str) -> Path:
+    def path_beside(self, name: str) -> Path:
         return (self._folder / name).resolve()
 
     # models
@@ -112,14 +112,16 @@ class Recipe(Part):
     def network_model(self, engine: Engine) -> str | None:
         return None
 
-    def borrowed(self, engine: Engine) -> list[str]:
+    def list_borrowed(self, engine: Engine) -> list[str]:
         """Models of another pipeline that this one uses, in whatever version is live."""
         return []
 
     def set_engine(self, member: Any, engine: Engine) -> bool:
         """A config names a GPU's networks: sets those of this engine in their place. Returns
         whether anything changed."""
-        theirs, ours = ([self.network_model(each), *self.borrowed(each)] for each in (GPU, engine))
+        theirs, ours = (
+            [self.network_model(each), *self.list_borrowed(each)] for each in (GPU, engine)
+        )
         names = {name: own for name, own in zip(theirs, ours, strict=True) if name != own}
         steps = [each for each in member.ensemble_scheduling.step if each.model_name in names]
         for step in steps:
@@ -144,7 +146,7 @@ class Recipe(Part):
         return None
 
     @property
-    def labelled_like(self) -> str:
+    def labels_owner(self) -> str:
         """The ensemble of another pipeline whose labels it has, whichever they are."""
         return ""
 
@@ -204,7 +206,7 @@ class Recipe(Part):
         return {name: tensor[0] for name, tensor in question.items()}
 
     @property
-    def decoupled(self) -> bool:
+    def is_decoupled(self) -> bool:
         """Whether a request may have several answers, or none."""
         return False
 
@@ -213,9 +215,9 @@ class Recipe(Part):
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         rows = np.stack([self.probabilities(each) for each in answers])
-        return agreement.compared(self.expected(made), rows, self.reading)
+        return agreement.compare_known(self.expect_scores(made), rows, self.reading)
 
-    def answered_by_itself(self, answer: Answer) -> bool:
+    def is_own_answer(self, answer: Answer) -> bool:
         """Whether no borrowed network decided it."""
         return True
 
@@ -224,7 +226,7 @@ class Recipe(Part):
         """How the scores are read: a key of READINGS."""
         return "single-label"
 
-    def expected(self, made: Workspace) -> NDArray[Any]:
+    def expect_scores(self, made: Workspace) -> NDArray[Any]:
         """The scores of the golden requests."""
         scores: NDArray[Any] = np.load(made.onnx / "golden.npz")["scores"]
         return scores

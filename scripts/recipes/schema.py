@@ -28,7 +28,7 @@ def load(path: Path) -> Recipe:
     try:
         return kind.model_validate(content).lying_in(path.parent)
     except ValidationError as fault:
-        raise _refused(path, kind, fault.errors()[0]) from None
+        raise _explain_error(path, kind, fault.errors()[0]) from None
 
 
 def kind_named(name: Any, path: Path) -> type[Recipe]:
@@ -59,7 +59,7 @@ def _read(path: Path) -> Any:
         raise UserError(f"{path} is not valid YAML ({detail})", "fix that line") from None
 
 
-def _refused(path: Path, kind: type[Recipe], error: ErrorDetails) -> UserError:
+def _explain_error(path: Path, kind: type[Recipe], error: ErrorDetails) -> UserError:
     keys = _keys(kind, error["loc"])
     key = ".".join(map(str, keys)) or "the recipe"
     if error["type"] == "extra_forbidden":

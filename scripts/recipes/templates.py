@@ -36,7 +36,7 @@ def _names(recipe: Recipe, example: Path) -> dict[str, str]:
     template = load(example)
     names = dict(zip(template.model_names.values(), recipe.model_names.values(), strict=True))
     for engine in (CPU, GPU):
-        names |= zip(template.borrowed(engine), recipe.borrowed(engine), strict=True)
+        names |= zip(template.list_borrowed(engine), recipe.list_borrowed(engine), strict=True)
     return names
 
 
@@ -46,13 +46,15 @@ def _contents(recipe: Recipe, home: Path, names: dict[str, str]) -> Iterator[tup
         for path in sorted((home / source).rglob("*")) if model in own else ():
             if path.is_file() and "__pycache__" not in path.parts:
                 config = path.suffix == ".pbtxt"
-                content = _adapted(recipe, path, names).encode() if config else path.read_bytes()
+                content = (
+                    _adapt_config(recipe, path, names).encode() if config else path.read_bytes()
+                )
                 yield f"{model}/{path.relative_to(home / source)}", content
     for name, text in recipe.own_files().items():
         yield name, text.encode()
 
 
-def _adapted(recipe: Recipe, path: Path, names: dict[str, str]) -> str:
+def _adapt_config(recipe: Recipe, path: Path, names: dict[str, str]) -> str:
     from google.protobuf import text_format
 
     member = configs.read(path)

@@ -16,7 +16,7 @@ from scripts.recipes.asking import Server
 TIMEOUT_S = 60
 
 
-def asked(
+def ask_each(
     server: Server,
     model: str,
     questions: Sequence[Question],
@@ -35,5 +35,5 @@ def asked(
 def _address(server: Server) -> Address:
     known = server.known
     certificate = Path(known["ca_file"]) if "ca_file" in known else None
-    found = Address.of(known["url"])
+    found = Address.parse(known["url"])
     return replace(found, certificate=certificate, api_key=known.get("api_key", ""))

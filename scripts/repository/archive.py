@@ -80,26 +80,26 @@ class Version:
 
     @property
     def one_step(self) -> bool:
-        return in_one_step(self.chosen["STEPS"], self.engine)
+        return in_one_step(self.read_settings["STEPS"], self.engine)
 
     @property
-    def chosen(self) -> dict[str, str]:
+    def read_settings(self) -> dict[str, str]:
         """Its settings. Versions of earlier releases may say nothing of STEPS: they have three."""
         return {"STEPS": "3"} | self.settings
 
     @property
-    def needed(self) -> list[str]:
+    def members(self) -> list[str]:
         """The members that its ensemble needs: in one step, the network."""
         networks = [model for model, has in self.hashes.items() if {ONNX, IR} & {*has}]
         return networks if self.one_step else [*self.models]
 
     @property
-    def named(self) -> str:
+    def title(self) -> str:
         """Its name in messages."""
         return f"{self.pipeline.name} version {self.number}".strip()
 
     def describe(self) -> str:
-        return f"{self.named}: {self.what}"
+        return f"{self.title}: {self.what}"
 
     @property
     def serving(self) -> str:

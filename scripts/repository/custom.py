@@ -49,7 +49,7 @@ def recipe(name: str, given: Any) -> Image:
     try:
         recipe = Image.model_validate(first | network | {"pictures": pictures})
     except ValidationError as fault:
-        raise _refused(fault) from None
+        raise _explain_error(fault) from None
     return recipe.lying_in(folders.own().recipes)
 
 
@@ -97,7 +97,7 @@ def _models(name: str) -> Models:
     )
 
 
-def _refused(fault: ValidationError) -> UserError:
+def _explain_error(fault: ValidationError) -> UserError:
     error = fault.errors()[0]
     key = ".".join(map(str, error["loc"])) or "the recipe"
     known = ", ".join(Pictures.model_fields)
@@ -122,7 +122,7 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         )
     path = Path(given["ONNX"]).expanduser().resolve()
     model, labels = read(path), _labels(given)
-    found = metadata.beside(path, {each.key: each.value for each in model.metadata_props})
+    found = metadata.find_beside(path, {each.key: each.value for each in model.metadata_props})
     wanted = dict(found.pictures) | pictures_given(given.get("PICTURES", ""))
     known = lines_of(labels) or list(found.labels)
     output, gives = _output(given.get("OUTPUT", ""), [each.name for each in model.graph.output])

@@ -45,12 +45,12 @@ def path(pipeline: Pipeline) -> Path:
 
 def read(pipeline: Pipeline) -> list[Event]:
     try:
-        return _parsed(path(pipeline).read_bytes(), str(path(pipeline)))
+        return _parse_events(path(pipeline).read_bytes(), str(path(pipeline)))
     except FileNotFoundError:
         return []
 
 
-def _parsed(content: bytes, where: str) -> list[Event]:
+def _parse_events(content: bytes, where: str) -> list[Event]:
     events = []
     for number, line in enumerate(content.splitlines(), 1):
         try:
@@ -76,7 +76,7 @@ def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -
 
 def replace(pipeline: Pipeline, content: bytes, where: str) -> None:
     """Replaces it by a history with another machine's additions."""
-    _parsed(content, where)
+    _parse_events(content, where)
     files.write_bytes(path(pipeline), content)
     show(pipeline)
 
@@ -106,7 +106,7 @@ def waiting(events: Iterable[Event]) -> int | None:
     return None
 
 
-def left(events: Iterable[Event]) -> list[int]:
+def find_gone_back_from(events: Iterable[Event]) -> list[int]:
     """The versions that the live one came after, when it was gone back to; else none."""
     *earlier, last = [0, *(event.version for event in events if event.what == SERVES)]
     if last not in earlier:
@@ -114,7 +114,7 @@ def left(events: Iterable[Event]) -> list[int]:
     return earlier[len(earlier) - earlier[::-1].index(last) :]
 
 
-def before(events: Iterable[Event]) -> int | None:
+def find_previous(events: Iterable[Event]) -> int | None:
     """The previous version. A rollback does not count as a step to go back from."""
     served: list[int] = []
     for event in events:

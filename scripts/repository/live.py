@@ -34,7 +34,7 @@ def place(version: Version, repository: Path) -> None:
     files.let_all_read(repository)
 
 
-def called(model: str, version: str = "") -> str:
+def describe_network(model: str, version: str = "") -> str:
     """A network model's name in the API, and the network behind it."""
     number = version or str(max(version_numbers(REPOSITORY / model), default=1))
     manifest = Manifest.load(REPOSITORY / model / number / "manifest.json")

@@ -61,7 +61,7 @@ def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
             "manifest.json": made.onnx / "manifest.json",
             "plan.json": made.plan / "manifest.json",
         }
-    network = made.computed
+    network = made.computed_network
     return {
         **{path.name: path for path in files_of(network_in(network))},
         "manifest.json": network / "manifest.json",
@@ -171,7 +171,7 @@ def write_ensemble_labels(pipeline: Pipeline, made: Workspace, repository: Path)
 def write_labels_alike(pipeline: Pipeline, made: Workspace, repository: Path) -> list[str]:
     """Those of other ensembles that have this one's and are laid out; returns the ensembles whose
     labels changed."""
-    alike = (each for each in pipelines.others() if each.recipe.labelled_like == pipeline.ensemble)
+    alike = (each for each in pipelines.others() if each.recipe.labels_owner == pipeline.ensemble)
     there = (each for each in alike if (repository / each.ensemble / LABELS).exists())
     return [each.ensemble for each in there if write_ensemble_labels(each, made, repository)]
 

@@ -49,7 +49,7 @@ def require_new(pipeline: Pipeline) -> None:
 
 
 @contextmanager
-def written(pipeline: Pipeline, head: str) -> Iterator[None]:
+def write_pipeline(pipeline: Pipeline, head: str) -> Iterator[None]:
     """Writes its recipe, with a head that says how it is asked, and its model folders; removes them
     again if what follows fails."""
     own = folders.own()

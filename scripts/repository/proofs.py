@@ -32,11 +32,9 @@ def write(version: Version, answers: Sequence[Answer]) -> None:
 
     recipe = version.pipeline.recipe
     questions = recipe.golden(version.workspace)
-    own = [
-        each for each in zip(questions, answers, strict=False) if recipe.answered_by_itself(each[1])
-    ]
+    own = [each for each in zip(questions, answers, strict=False) if recipe.is_own_answer(each[1])]
     own.sort(key=lambda pair: sum(tensor.nbytes for tensor in pair[0].values()))
-    bound = gate.bound_as_served(version.workspace.onnx, version.precision)
+    bound = gate.find_served_bound(version.workspace.onnx, version.precision)
     bound = gate.for_the_ensemble(bound, len(own))
     with files.whole_file(path(version.pipeline.ensemble, version.number)) as draft:
         while True:

@@ -49,7 +49,7 @@ class Source:
     program: str = ""  # why it is code, if it is by its nature
 
 
-def found(name: str) -> Source:
+def find_source(name: str) -> Source:
     path = Path(name).expanduser()
     if path.is_dir():
         return _in_folder(path.resolve())

@@ -37,12 +37,12 @@ class Fleet:
     new: Version
     shared: Shared
 
-    def beside(self, percent: float) -> None:
+    def start_beside(self, percent: float) -> None:
         """Starts servers with the new version, this share as many as there are and at least one;
         they take their part of all requests."""
         self._lay_out(self.new)
         count = max(1, round(percent / 100 * (self.stack.replicas or 1)))
-        self.stack.try_out(self._turned(), count)
+        self.stack.try_out(self._switch_back(), count)
         self._wait_until_seen(self.servers[self.new.number])
 
     @property
@@ -55,14 +55,14 @@ class Fleet:
                 found[(self.old if is_old else self.new).number].append(task.address)
         return found
 
-    def replaced(self) -> Iterator[str]:
+    def replace_each(self) -> Iterator[str]:
         """Each new server, when the balancer sees it; the next when it is asked for."""
         self._lay_out(self.new)
-        for task in self.stack.replace_each(self._turned()):
+        for task in self.stack.replace_each(self._switch_back()):
             self._wait_until_seen([task.address])
             yield task.address
 
-    def seen(self, servers: Sequence[str]) -> Seen:
+    def read_counts(self, servers: Sequence[str]) -> Seen:
         """What they answered to whoever asked this pipeline, as their doors say."""
         found = Seen(0, 0)
         for server in servers:
@@ -74,12 +74,12 @@ class Fleet:
 
     def _wait_until_seen(self, servers: Sequence[str]) -> None:
         with console.waiting("waiting for the balancer to see it") as waiting:
-            while not all(map(self._reached, servers)):
+            while not all(map(self._can_reach, servers)):
                 if waiting.seconds > SEEN_S:
                     raise UserError("the balancer does not see its servers", "see make logs")
                 time.sleep(0.2)
 
-    def _reached(self, server: str) -> bool:
+    def _can_reach(self, server: str) -> bool:
         try:
             with self._open(server, "/v2/health/ready") as answer:
                 return bool(answer.headers[SERVER_HEADER] == server)
@@ -92,7 +92,7 @@ class Fleet:
 
     def turn(self) -> None:
         """Each has been replaced; from now on the swarm keeps them so by itself."""
-        self.stack.start(self._turned())
+        self.stack.start(self._switch_back())
 
     def back(self, failing: bool = False) -> None:
         """`failing`: rather a server fewer meanwhile than one that fails."""
@@ -102,11 +102,11 @@ class Fleet:
         else:
             self.stack.start(self.server)
 
-    def _turned(self) -> State:
+    def _switch_back(self) -> State:
         loads = self.server.pipelines | {self.new.pipeline.ensemble: self.new.number}
         return in_each.with_pipelines(self.stack, self.server, loads)
 
     def _lay_out(self, version: Version) -> None:
-        how = layout(self.server.started_with.over(version.settings), CPU)
+        how = layout(self.server.settings_at_start.fill_from(version.settings), CPU)
         lay_out(version, how, live.REPOSITORY)
         live.leave_only(version)

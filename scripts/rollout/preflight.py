@@ -16,21 +16,21 @@ ANYWAY = "to roll it out anyway: make rollout ANYWAY=1"
 
 def require_sound(old: Version, new: Version, engine: Engine) -> None:
     """Its files are intact, and it fits the running pipeline."""
-    if new.pipeline.recipe.decoupled:
+    if new.pipeline.recipe.is_decoupled:
         raise UserError(
-            f"{new.named} is decoupled, and a rollout compares single answers",
-            f"{STAYS}; to replace it without a comparison: {_brought_up(new)}",
+            f"{new.title} is decoupled, and a rollout compares single answers",
+            f"{STAYS}; to replace it without a comparison: {_describe_start(new)}",
         )
     if new.models.keys() != old.models.keys():
         raise UserError(
-            f"{new.named} consists of other models ({', '.join(new.models)}) than the live "
+            f"{new.title} consists of other models ({', '.join(new.models)}) than the live "
             f"version ({', '.join(old.models)})",
-            f"{STAYS}; start it with that version's settings: {_brought_up(new)}",
+            f"{STAYS}; start it with that version's settings: {_describe_start(new)}",
         )
     if new.one_step != old.one_step:
         raise UserError(
-            f"{new.named} has STEPS={1 if new.one_step else 3}, and the live version has not",
-            f"{STAYS}; another number of steps needs a restart: {_brought_up(new)}",
+            f"{new.title} has STEPS={1 if new.one_step else 3}, and the live version has not",
+            f"{STAYS}; another number of steps needs a restart: {_describe_start(new)}",
         )
     found = archive.hashes_of(new.folder / "models")
     for model, wanted in new.hashes.items():
@@ -39,7 +39,7 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
             if has != digest:
                 what = "is not the file that was published" if has else "is missing"
                 raise UserError(
-                    f"{name} of {model} in {new.named} {what}",
+                    f"{name} of {model} in {new.title} {what}",
                     f"{STAYS}; publish it again: make publish",
                 )
     for model in (*new.models, new.pipeline.ensemble):
@@ -53,14 +53,14 @@ def require_same_shapes(old: Version, new: Version) -> None:
     takes, serves = (_onnx(version, "input") for version in (new, old))
     if takes != serves:
         raise UserError(
-            f"{new.named} takes pictures of {takes}, but the pipeline serves {serves}",
-            f"{STAYS}; another size needs a restart: {_brought_up(new)}",
+            f"{new.title} takes pictures of {takes}, but the pipeline serves {serves}",
+            f"{STAYS}; another size needs a restart: {_describe_start(new)}",
         )
     gives, served = (_onnx(version, "classes") for version in (new, old))
     if gives != served:
         raise UserError(
-            f"{new.named} has {gives} classes, but the pipeline serves {served}",
-            f"{STAYS}; another number takes its place without a comparison: {_brought_up(new)}",
+            f"{new.title} has {gives} classes, but the pipeline serves {served}",
+            f"{STAYS}; another number takes its place without a comparison: {_describe_start(new)}",
         )
 
 
@@ -71,22 +71,22 @@ def _onnx(version: Version, name: str) -> object:
 
 
 def require_trained(old: Version, new: Version) -> None:
-    if untrained(new) and not untrained(old):
+    if is_untrained(new) and not is_untrained(old):
         raise UserError(
-            f"{new.named} has untrained weights, but the live version has trained ones",
+            f"{new.title} has untrained weights, but the live version has trained ones",
             f"{STAYS}; {ANYWAY}",
         )
 
 
-def untrained(version: Version) -> bool:
+def is_untrained(version: Version) -> bool:
     made = version.workspace
     return made.onnx.is_dir() and made.manifest.untrained
 
 
-def _brought_up(version: Version) -> str:
+def _describe_start(version: Version) -> str:
     own = version.pipeline.recipe.settings
     words = {"MODEL": version.pipeline.name}
-    words |= {name: word for name, word in version.chosen.items() if name in own}
+    words |= {name: word for name, word in version.read_settings.items() if name in own}
     given = (f"{name}={shlex.quote(word)}" for name, word in words.items() if word)
     return " ".join(["make up", *given])
 
@@ -95,7 +95,7 @@ def require_room(needed: int, room: int | None, new: Version) -> None:
     """Enough memory for both versions during the switch."""
     if room is not None and needed > room:
         raise UserError(
-            f"{new.named} needs {needed / 2**20:.0f} MiB beside the live version, but only "
+            f"{new.title} needs {needed / 2**20:.0f} MiB beside the live version, but only "
             f"{room / 2**20:.0f} MiB are free",
             f"{STAYS}; give the server more memory (MEMORY=, make up) or use fewer processes",
         )

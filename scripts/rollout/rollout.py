@@ -20,14 +20,14 @@ from scripts.repository.archive import Version
 from scripts.rollout.preflight import (
     ANYWAY,
     STAYS,
+    is_untrained,
     require_room,
     require_sound,
     require_trained,
-    untrained,
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import FEW, Agreement, Figures, Seen, objection, undecided
+from scripts.rollout.verdict import FEW, Agreement, Figures, Seen, is_undecided, objection
 from scripts.server import engines, layouts, served, up
 from scripts.server.control import Control
 from scripts.server.recover import recover
@@ -73,16 +73,16 @@ class Up:
         return Control(self.server.admin, self.settings.start_timeout)
 
 
-def found(pipeline: Pipeline) -> Up:
+def find_running_server(pipeline: Pipeline) -> Up:
     """The running server; recovered first if a switch was interrupted."""
     server = state.load()
     if server is None:
         raise UserError("no server is running", "start one: make up")
-    shared = Shared(server.started_with, pipeline)
+    shared = Shared(server.settings_at_start, pipeline)
     shared.pull()
-    version = served.served_version(pipeline)
-    settings = up.of_the_server(pipeline).over(server.settings)
-    stack = flavour.stack(server.flavour, server.started_with)
+    version = served.find_served_version(pipeline)
+    settings = up.of_the_server(pipeline).fill_from(server.settings)
+    stack = flavour.stack(server.flavour, server.settings_at_start)
     found = Up(server, stack, settings, version, shared)
     recover(server, version, shared)
     if reason := reason_not_to_trust(server.http, pipeline.ensemble):
@@ -92,15 +92,15 @@ def found(pipeline: Pipeline) -> Up:
     return found
 
 
-def to(
+def switch_to(
     target: int, how: str, up_now: Up, canary: float | None = None, judge_labels: bool = True
 ) -> None:
     """Ends with the new version live, or with the old one and the reason. A rollback is not judged
     by its labels: they may be the reason for it."""
     old = up_now.version
     new = archive.load(old.pipeline, target)
-    served_with = up_now.server.started_with.over(new.settings)
-    layout = layouts.layout(served_with, engines.of(up_now.stack))
+    served_with = up_now.server.settings_at_start.fill_from(new.settings)
+    layout = layouts.layout(served_with, engines.engine_for(up_now.stack))
     require_sound(old, new, layout.engine)
     if judge_labels:
         require_trained(old, new)
@@ -123,7 +123,7 @@ def to(
     switch = _switch(up_now, layout.engine, new)
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
     # The answers of untrained weights mean nothing; and who rolls back is in a hurry.
-    judge_labels = judge_labels and not untrained(old)
+    judge_labels = judge_labels and not is_untrained(old)
     least = up_now.settings.min_agreement if judge_labels else 0
     with lock.hands_off():
         try:
@@ -134,7 +134,7 @@ def to(
                     proof = _turn_each(switch, stream, up_now, canary, least, answers)
         except BaseException as fault:
             # A second Ctrl-C must not interrupt the way back.
-            with interrupts.ignored():
+            with interrupts.ignore_interrupts():
                 _go_back(switch, how, fault)
             raise
     failed = sum(answer.gist is None for answer in stream.all())
@@ -142,7 +142,7 @@ def to(
     up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
     if new.pipeline.first:
         _remember(up_now, new, how)
-    console.note(f"{new.named} is live; {done}")
+    console.note(f"{new.title} is live; {done}")
 
 
 def _switch(up_now: Up, engine: Engine, new: Version) -> Switch | Fleet:
@@ -160,12 +160,12 @@ def _turn(
     old, new = switch.old.number, switch.new.number
     before = _watch(stream, seconds, f"version {old} alone, for comparison")
     with console.waiting(f"loading version {new} alongside") as waiting:
-        switch.beside(canary or 0)
+        switch.load_beside(canary or 0)
         loaded = waiting.seconds
     _ask_golden(switch, up_now)
     if least_agreement:
-        asked = _asked(up_now, switch.pipeline, switch.old, stream.questions)
-        answers = _asked(up_now, switch.candidate, switch.new, stream.questions)
+        asked = _ask_version(up_now, switch.pipeline, switch.old, stream.questions)
+        answers = _ask_version(up_now, switch.candidate, switch.new, stream.questions)
         _compare_answers(
             _gists(switch.old, asked), _gists(switch.new, answers), switch.new, least_agreement
         )
@@ -197,15 +197,19 @@ def _turn_each(
     seconds, ratio = up_now.settings.watch_seconds, up_now.settings.max_p99_ratio
     old, new = fleet.old, fleet.new
     if least_agreement:
-        live = _asked(up_now, new.pipeline.ensemble, old, stream.questions)
+        live = _ask_version(up_now, new.pipeline.ensemble, old, stream.questions)
         proved = answers[: len(stream.questions)]
         _compare_answers(_gists(old, live), _gists(new, proved), new, least_agreement)
     before = _watch(stream, seconds, f"version {old.number} alone, for comparison")
     if canary:
         _try_out(fleet, stream, up_now, canary)
-    mark, began, usual = stream.taken(), time.monotonic(), fleet.seen(fleet.servers[old.number])
+    mark, began, usual = (
+        stream.mark(),
+        time.monotonic(),
+        fleet.read_counts(fleet.servers[old.number]),
+    )
     came, after = set[str](), before
-    for server in fleet.replaced():
+    for server in fleet.replace_each():
         came.add(server)
         others = fleet.servers[old.number]
         # Beside the others it is compared with them; at the end, with what was before.
@@ -220,7 +224,7 @@ def _turn_each(
         stream.candidate, stream.servers = None, {}
         if not came <= {*fleet.servers[new.number]}:
             raise Refused(new.number, "one of its servers ended")
-    meanwhile = Figures.of(stream.since(mark))
+    meanwhile = Figures.from_answers(stream.answers_since(mark))
     if meanwhile.failed:
         raise Refused(new.number, f"{meanwhile.failed} requests failed while it came")
     fleet.turn()
@@ -231,13 +235,13 @@ def _turn_each(
 def _clients_objection(
     fleet: Fleet, new: Sequence[str], others: Sequence[str], before: Seen | None
 ) -> str | None:
-    return fleet.seen(new).objection(before or fleet.seen(others))
+    return fleet.read_counts(new).objection(before or fleet.read_counts(others))
 
 
 def _try_out(fleet: Fleet, stream: Stream, up_now: Up, canary: float) -> None:
     """Some servers with the new version, which are compared with the others."""
     seconds, new = up_now.settings.watch_seconds, fleet.new
-    fleet.beside(canary)
+    fleet.start_beside(canary)
     servers = fleet.servers
     stream.servers, stream.share = servers, canary / 100
     stream.candidate = (new.pipeline.ensemble, new.number)
@@ -260,16 +264,18 @@ def _judge(
 ) -> Figures:
     """Compares it with the old version's requests at the same time, or else with earlier ones. A
     failure counts at once, a client's too; everything else only if it persists."""
-    mark, began, looks = stream.taken(), time.monotonic(), 0
+    mark, began, looks = stream.mark(), time.monotonic(), 0
     while True:
         _watch(stream, seconds, what, new)
         if reason := clients_objection():
             raise Refused(new, reason, fails=True)
         late = time.monotonic() - began > max(MOST_WATCHES * seconds, PATIENCE_S)
-        answers = stream.since(mark)
-        of_new = Figures.of([answer for answer in answers if answer.version == new])
-        of_old = before or Figures.of([answer for answer in answers if answer.version != new])
-        if undecided(of_old, of_new, max_p99_ratio):
+        answers = stream.answers_since(mark)
+        of_new = Figures.from_answers([answer for answer in answers if answer.version == new])
+        of_old = before or Figures.from_answers(
+            [answer for answer in answers if answer.version != new]
+        )
+        if is_undecided(of_old, of_new, max_p99_ratio):
             reason = f"only {of_new.asked} requests reached it; {FEW} are compared"
             remedy = f"{STAYS}; if the server is so busy, give it longer: raise WATCH_SECONDS"
             if late:
@@ -295,15 +301,15 @@ class Refused(UserError):
 
 def _watch(stream: Stream, seconds: float, what: str, judged: int | None = None) -> Figures:
     """Until then, or until the judged version fails."""
-    mark = stream.taken()
+    mark = stream.mark()
     with console.waiting(f"{what}: {seconds:g} s of requests") as waiting:
         while waiting.seconds < seconds:
-            answers = stream.since(mark)
-            waiting.show(str(Figures.of(answers)))
+            answers = stream.answers_since(mark)
+            waiting.show(str(Figures.from_answers(answers)))
             if any(each.gist is None and each.version == judged for each in answers):
                 break
             time.sleep(0.1)
-    return Figures.of(stream.since(mark))
+    return Figures.from_answers(stream.answers_since(mark))
 
 
 def _many_questions(settings: Settings, version: Version) -> list[Question]:
@@ -317,7 +323,7 @@ def _many_questions(settings: Settings, version: Version) -> list[Question]:
     if folder and ("SAMPLES" in settings.given or folder.is_dir()):
         own = samples.read(folder, MOST_PICTURES, "SAMPLES")
     known = {path.read_bytes() for path in made.pictures}
-    more = [file for file in dict.fromkeys([*own, *samples.varied()]) if file not in known]
+    more = [file for file in dict.fromkeys([*own, *samples.make_varied()]) if file not in known]
     return [*questions, *(recipe.question(file) for file in more)][:MOST_PICTURES]
 
 
@@ -326,7 +332,7 @@ def _compare_answers(
 ) -> None:
     """Of the same requests to both versions: a network that hardly ever agrees with the live one is
     a different network, or a broken one."""
-    found = Agreement.of(old, new)
+    found = Agreement.from_gists(old, new)
     console.note(str(found))
     if not found.enough(least_percent):
         reason = f"{found}, but MIN_AGREEMENT requires {least_percent:g}%"
@@ -334,13 +340,15 @@ def _compare_answers(
         raise Refused(candidate.number, reason, f"{STAYS}; {own}, or {ANYWAY}")
 
 
-def _asked(up_now: Up, model: str, version: Version, questions: Sequence[Question]) -> list[Answer]:
+def _ask_version(
+    up_now: Up, model: str, version: Version, questions: Sequence[Question]
+) -> list[Answer]:
     connection = up_now.server.http.connection(timeout=60)
     try:
-        with console.waiting(f"asking {version.named} {len(questions)} requests"):
+        with console.waiting(f"asking {version.title} {len(questions)} requests"):
             return [ask(connection, model, question) for question in questions]
     except (OSError, http.client.HTTPException, ValueError) as fault:
-        raise UserError(f"{version.named} does not answer ({fault})", STAYS) from None
+        raise UserError(f"{version.title} does not answer ({fault})", STAYS) from None
     finally:
         connection.close()
 
@@ -364,7 +372,7 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise Refused(switch.new.number, f"it gives no answer ({fault})") from None
     seen = recipe.judge(made, answers)
-    bound = gate.bound_as_served(made.onnx, switch.new.precision)
+    bound = gate.find_served_bound(made.onnx, switch.new.precision)
     bound = gate.for_the_ensemble(bound, seen.pictures)
     if not seen.within(bound):
         raise Refused(switch.new.number, f"its answers differ from PyTorch's ({seen}; {bound})")
@@ -388,15 +396,15 @@ def _go_back(switch: Switch | Fleet, how: str, fault: BaseException) -> None:
         console.note(f"the server could not be recovered ({second.cause}): {remedy}")
         return
     switch.shared.record(history.STAYED, switch.new.number, how, why)
-    console.note(f"{switch.old.named} still serves")
+    console.note(f"{switch.old.title} still serves")
 
 
 def _remember(up_now: Up, new: Version, how: str) -> None:
     """For later commands: otherwise `make up` would find a version that it does not expect."""
-    decided = new.chosen
+    decided = new.read_settings
     known = state.load() or up_now.server
     settings, loads = known.settings | decided, known.pipelines
-    mark = layouts.fingerprint(up_now.stack, known.started_with, loads)
+    mark = layouts.fingerprint(up_now.stack, known.settings_at_start, loads)
     replace(known, settings=settings, fingerprint=mark).save()
     written = dotenv_file.read()
     changed = {name: value for name, value in decided.items() if written.get(name, value) != value}

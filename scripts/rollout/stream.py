@@ -59,11 +59,11 @@ class Stream:
     def all(self) -> list[Answer]:
         return list(self._answers)
 
-    def taken(self) -> int:
+    def mark(self) -> int:
         """A mark: how many results there are so far."""
         return len(self._answers)
 
-    def since(self, mark: int) -> list[Answer]:
+    def answers_since(self, mark: int) -> list[Answer]:
         return self._answers[mark:]
 
     def _ask_on(self, offset: int) -> None:
@@ -83,7 +83,7 @@ class Stream:
             asked[version] += 1
             servers = self.servers.get(version)
             to = {SERVER_HEADER: servers[number % len(servers)]} if servers else {}
-            to |= self.address.uncounted
+            to |= self.address.uncounted_headers
             began = time.perf_counter()
             gist, fault = None, ""
             try:

@@ -20,7 +20,7 @@ from scripts.base.errors import UserError
 from scripts.recipes.layout import Engine
 from scripts.repository import live, model_folders
 from scripts.repository.archive import Version
-from scripts.server.control import Control, pinned, serving_both
+from scripts.server.control import Control, pin_steps, serving_both
 from scripts.server.recover import as_committed, candidate_of
 from scripts.storage.shared import Shared
 
@@ -44,21 +44,21 @@ class Switch:
         return candidate_of(self.new.pipeline)
 
     @cached_property
-    def changed(self) -> list[str]:
+    def changes(self) -> list[str]:
         """Of the models in use."""
         different = [m for m, number in self.new.models.items() if self.old.models[m] != number]
         return self.control.in_use(self._config(self.pipeline), different)
 
-    def beside(self, share: float) -> None:
+    def load_beside(self, share: float) -> None:
         """`share` is in the candidate's config, for clients that may send it some requests."""
         ensemble = self._config(self.pipeline)
-        self.control.load(self.pipeline, pinned(ensemble, self.old.models))
+        self.control.load(self.pipeline, pin_steps(ensemble, self.old.models))
         live.place(self.new, live.REPOSITORY)
         self.shared.push_live()
-        for model in self.changed:
+        for model in self.changes:
             numbers = sorted((self.old.models[model], self.new.models[model]))
             self.control.load(model, serving_both(self._config(model), *numbers))
-        candidate = pinned(ensemble, self.new.models)
+        candidate = pin_steps(ensemble, self.new.models)
         candidate.name = self.candidate
         candidate.parameters["share"].string_value = f"{share:g}"
         candidate.parameters["version"].string_value = str(self.new.number)
@@ -89,7 +89,7 @@ class Switch:
         made = version.workspace
         if model_folders.write_ensemble_labels(version.pipeline, made, live.REPOSITORY):
             self.shared.push_live()
-        self.control.load(self.pipeline, pinned(self._config(self.pipeline), version.models))
+        self.control.load(self.pipeline, pin_steps(self._config(self.pipeline), version.models))
 
     def _leave_only(self, version: Version) -> None:
         live.leave_only(version)
@@ -100,7 +100,7 @@ class Switch:
         with suppress(UserError):  # it may not be loaded yet
             self.control.unload(self.candidate)
         alike = self.control.in_use(self._config(self.pipeline), alike)
-        as_committed(self.control, self.engine, [*self.changed, self.pipeline, *alike])
+        as_committed(self.control, self.engine, [*self.changes, self.pipeline, *alike])
 
     def _config(self, model: str) -> ModelConfig:
         return model_folders.config_in_use(live.REPOSITORY, model, self.engine)

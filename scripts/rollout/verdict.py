@@ -23,7 +23,7 @@ class Figures:
     p99: float
 
     @classmethod
-    def of(cls, answers: Sequence[Answer]) -> Figures:
+    def from_answers(cls, answers: Sequence[Answer]) -> Figures:
         times = [answer.ms for answer in answers if answer.gist is not None]
         p50, p99 = np.percentile(times, [50, 99]) if times else (np.inf, np.inf)
         failed = sum(answer.gist is None for answer in answers)
@@ -35,11 +35,11 @@ class Figures:
         )
 
 
-def undecided(old: Figures, new: Figures, max_p99_ratio: float) -> bool:
+def is_undecided(old: Figures, new: Figures, max_p99_ratio: float) -> bool:
     """On a slow or busy machine answers are few, which is neither version's fault."""
     if new.failed or old.failed or new.asked >= FEW:
         return False
-    return not new.asked or new.p50 <= _allowed(old, max_p99_ratio)
+    return not new.asked or new.p50 <= _allowed_p99(old, max_p99_ratio)
 
 
 def objection(old: Figures, new: Figures, max_p99_ratio: float) -> str | None:
@@ -48,7 +48,7 @@ def objection(old: Figures, new: Figures, max_p99_ratio: float) -> str | None:
         return f"{new.failed} of {new.asked:,} requests failed"
     if old.failed:
         return f"{old.failed} of {old.asked:,} requests to the live version failed"
-    allowed = _allowed(old, max_p99_ratio)
+    allowed = _allowed_p99(old, max_p99_ratio)
     if new.p99 > allowed:
         bound = f"MAX_P99_RATIO={max_p99_ratio:g} allows {allowed:.0f}"
         return f"p99 {old.p99:.0f} -> {new.p99:.0f} ms, and {bound}"
@@ -73,7 +73,7 @@ class Seen:
         return f"{self.failed} of {self.asked:,} requests of clients failed{of_others}"
 
 
-def _allowed(old: Figures, max_p99_ratio: float) -> float:
+def _allowed_p99(old: Figures, max_p99_ratio: float) -> float:
     return max_p99_ratio * old.p99 + SLACK_MS
 
 
@@ -85,7 +85,7 @@ class Agreement:
     questions: int
 
     @classmethod
-    def of(cls, old: Sequence[Hashable], new: Sequence[Hashable]) -> Agreement:
+    def from_gists(cls, old: Sequence[Hashable], new: Sequence[Hashable]) -> Agreement:
         return cls(sum(one == other for one, other in zip(old, new, strict=True)), len(old))
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from scripts.recipes.layout import precision_of
 from scripts.recipes.pictures import labels_of
 from scripts.recipes.pipelines import Pipeline
 from scripts.server import ask
-from scripts.server.served import served_version
+from scripts.server.served import find_served_version
 from scripts.stacks.state import State
 from scripts.steps import gate
 from scripts.steps.workspace import Workspace
@@ -30,16 +30,16 @@ Sample = tuple[Path, str]
 
 def require(pipeline: Pipeline, server: State) -> None:
     """Through the whole pipeline, on the requests of its check."""
-    recipe, version = pipeline.recipe, served_version(pipeline)
+    recipe, version = pipeline.recipe, find_served_version(pipeline)
     made = version.workspace
     if isinstance(recipe, Image):
-        found = _labelled(recipe, made, server)
+        found = _compare_labels(recipe, made, server)
     else:
-        uncounted = server.http.uncounted
+        uncounted = server.http.uncounted_headers
         questions = recipe.golden(made)
-        answers = tensors.asked(ask.of(server), recipe.ensemble, questions, uncounted)
+        answers = tensors.ask_each(ask.server_of(server), recipe.ensemble, questions, uncounted)
         found = recipe.judge(made, answers)
-    bound = gate.bound_as_served(made.onnx, precision_of(made, version.engine))
+    bound = gate.find_served_bound(made.onnx, precision_of(made, version.engine))
     bound = gate.for_the_ensemble(bound, found.pictures)
     console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
     if not found.within(bound):
@@ -49,14 +49,14 @@ def require(pipeline: Pipeline, server: State) -> None:
         )
 
 
-def _labelled(recipe: Image, made: Workspace, server: State) -> Agreement:
+def _compare_labels(recipe: Image, made: Workspace, server: State) -> Agreement:
     """Labels and probabilities, as a client gets them."""
     from bundle_client import Client
 
     names = labels_of(made).splitlines()
-    expected = recipe.expected(made)
+    expected = recipe.expect_scores(made)
     answered = np.full(expected.shape, np.nan, np.float32)
-    with Client(**ask.known(server.http), model=recipe.ensemble) as client:
+    with Client(**ask.read_known(server.http), model=recipe.ensemble) as client:
         for row, path in zip(answered, made.pictures, strict=True):
             for label in client.classify(path.read_bytes(), min(len(names), MOST_LABELS)).labels:
                 if label.label != names[label.index]:
@@ -66,7 +66,7 @@ def _labelled(recipe: Image, made: Workspace, server: State) -> Agreement:
                         "nothing was added; please report this as a bug",
                     )
                 row[label.index] = label.probability
-    return agreement.compared(expected, answered, recipe.reading)
+    return agreement.compare_known(expected, answered, recipe.reading)
 
 
 def samples(text: str) -> list[Sample]:
@@ -99,7 +99,7 @@ def require_shown(pipeline: Pipeline, server: State, wanted: list[Sample]) -> No
     prepared as the network was trained."""
     from bundle_client import Client
 
-    with Client(**ask.known(server.http), model=pipeline.ensemble) as client:
+    with Client(**ask.read_known(server.http), model=pipeline.ensemble) as client:
         for path, label in wanted:
             first = client.classify(path, top=1).labels[0]
             if first.label != label:

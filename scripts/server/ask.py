@@ -15,11 +15,11 @@ from scripts.stacks import client_side, exposure
 from scripts.stacks.state import State
 
 
-def of(server: State) -> Server:
-    return Server(known(server.http), partial(_client, server), partial(_watch, server))
+def server_of(server: State) -> Server:
+    return Server(read_known(server.http), partial(_client, server), partial(_watch, server))
 
 
-def known(address: Address, protocol: str = "http") -> Known:
+def read_known(address: Address, protocol: str = "http") -> Known:
     encrypted = "s" if address.certificate else ""
     found = Known(url=f"{protocol}{encrypted}://{address}")
     if address.api_key:
@@ -32,9 +32,11 @@ def known(address: Address, protocol: str = "http") -> Known:
 
 def _client(server: State, options: Sequence[str], pictures: Sequence[str]) -> int:
     with all_output_on_stderr():
-        side = client_side.of(server)
+        side = client_side.side_of(server)
     program = [*interrupts.HELD_BACK, "python3", "-m", "bundle_client", *options, "--", *pictures]
-    variables = {f"BUNDLE_{name.upper()}": str(value) for name, value in known(side.http).items()}
+    variables = {
+        f"BUNDLE_{name.upper()}": str(value) for name, value in read_known(side.http).items()
+    }
     try:
         return side.run(program, reads=pictures, variables=variables).returncode
     except KeyboardInterrupt:  # the client got it too, and has reported it
@@ -48,7 +50,7 @@ def _watch(server: State, model: str, video: str, environment: Mapping[str, str]
     from bundle_client.watching import watch
 
     wanted = arguments.load(environment)
-    with Client(**known(server.grpc, "grpc"), protocol="grpc") as client:
+    with Client(**read_known(server.grpc, "grpc"), protocol="grpc") as client:
         return watch(
             client,
             video,

@@ -28,7 +28,7 @@ class Control:
     ) -> None:
         text = json_format.MessageToJson(config, preserving_proto_field_name=True)
         # The server would continue, and removing files meanwhile would hang it.
-        with interrupts.deferred("the server has finished this load"):
+        with interrupts.defer_interrupts("the server has finished this load"):
             loading.load(self.address, model, self.limit, text, files)
 
     def unload(self, model: str) -> None:
@@ -37,7 +37,7 @@ class Control:
     def wait_for(self, models: Iterable[str]) -> None:
         """Waits for loads whose command is gone."""
         deadline = time.monotonic() + self.limit
-        while at_work := self._in("LOADING") & set(models):
+        while at_work := self._names_in("LOADING") & set(models):
             if time.monotonic() > deadline:
                 raise UserError(
                     f"{', '.join(sorted(at_work))} did not load within {self.limit:g} s",
@@ -48,14 +48,16 @@ class Control:
     def in_use(self, ensemble: ModelConfig, models: Iterable[str]) -> list[str]:
         """Of a version's models, those that the ensemble needs or something else has loaded: the
         rest is only laid out, and takes no memory."""
-        wanted = {step.model_name for step in ensemble.ensemble_scheduling.step} | self._in("READY")
+        wanted = {step.model_name for step in ensemble.ensemble_scheduling.step} | self._names_in(
+            "READY"
+        )
         return [model for model in models if model in wanted]
 
-    def _in(self, state: str) -> set[str]:
+    def _names_in(self, state: str) -> set[str]:
         return loading.in_state(state, self.address, self.limit)
 
 
-def pinned(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:
+def pin_steps(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:
     """The ensemble with each of these steps pinned to one version."""
     config = ModelConfig()
     config.CopyFrom(ensemble)

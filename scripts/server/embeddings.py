@@ -49,10 +49,10 @@ def ensure(settings: Settings) -> State:
     """Leaves a running service that fits alone. Omitted settings keep its values."""
     known = state.load(STATE)
     server = state.load()
-    settings = settings.over(known.settings if known else _made_with())
+    settings = settings.fill_from(known.settings if known else _read_made_with())
     _export(settings)
     name = settings.flavour or (server.flavour if server else flavour.choose(settings)[0])
-    wanted = _wanted("local" if name == "local" else "cpu", settings)
+    wanted = _describe_wanted("local" if name == "local" else "cpu", settings)
     if known and known.fingerprint == wanted.fingerprint:
         if why_not(known) is None:
             return known
@@ -69,7 +69,7 @@ def ensure(settings: Settings) -> State:
 
 
 def where(known: State) -> Address:
-    return known.where(known.started_with.embeddings_port)
+    return known.where(known.settings_at_start.embeddings_port)
 
 
 def why_not(known: State) -> str | None:
@@ -85,7 +85,7 @@ def stop() -> bool:
     known = state.load(STATE)
     found = _stop_processes()
     if known and known.flavour != "local":
-        found = DockerStack(known.started_with).remove_service("embeddings") or found
+        found = DockerStack(known.settings_at_start).remove_service("embeddings") or found
     state.forget(STATE)
     return found
 
@@ -100,7 +100,7 @@ def _export(settings: Settings) -> None:
     files.write(MADE_WITH, json.dumps({Settings.embeddings.name: weights}) + "\n")
 
 
-def _made_with() -> dict[str, str]:
+def _read_made_with() -> dict[str, str]:
     try:
         made_with: dict[str, str] = json.loads(MADE_WITH.read_text())
         return made_with
@@ -108,7 +108,7 @@ def _made_with() -> dict[str, str]:
         return {}
 
 
-def _wanted(name: str, settings: Settings) -> State:
+def _describe_wanted(name: str, settings: Settings) -> State:
     values = {setting: settings[setting] for setting in names(EMBEDDINGS)}
     made = (MADE / "manifest.json").read_text()
     started_from = json.dumps(
@@ -118,7 +118,7 @@ def _wanted(name: str, settings: Settings) -> State:
 
 
 def _start(wanted: State) -> None:
-    settings = wanted.started_with
+    settings = wanted.settings_at_start
     exposure.require_keys(settings)
     if wanted.flavour == "local":
         LocalStack(settings).prepare()
@@ -143,7 +143,7 @@ def _require_a_free_port(settings: Settings) -> None:
 
 
 def _start_process(wanted: State) -> None:
-    settings = wanted.started_with
+    settings = wanted.settings_at_start
     service: list[str | Path] = [PYTHON, "-m", "bundle_serving.embedding_service"]
     service += ["--made", MADE, "--run-dir", RUN]
     service += ["--address", settings.bind, "--port", str(settings.embeddings_port)]
@@ -169,7 +169,7 @@ def _wait(wanted: State, limit: float) -> None:
     with console.waiting("starting the embeddings service") as waiting:
         while reason := why_not(wanted):
             waiting.show(reason)
-            failed, log, hint = _looked_at(wanted)
+            failed, log, hint = _inspect(wanted)
             if failed or waiting.seconds > limit:
                 raise UserError(
                     f"the embeddings service does not start: {first_error(log) or reason}", hint
@@ -177,10 +177,10 @@ def _wait(wanted: State, limit: float) -> None:
             time.sleep(0.2)
 
 
-def _looked_at(wanted: State) -> tuple[bool, str, str]:
+def _inspect(wanted: State) -> tuple[bool, str, str]:
     """Whether it has ended, its log, and where to find that."""
     if wanted.flavour != "local":
-        stack = DockerStack(wanted.started_with)
+        stack = DockerStack(wanted.settings_at_start)
         log = stack.log("embeddings")
         return not stack.alive("embeddings"), log, "see the whole log: docker compose up embeddings"
     log = LOG.read_text(errors="replace")

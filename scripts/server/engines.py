@@ -38,7 +38,7 @@ STEP_MB = 300
 GATE = "gate.txt"  # beside a plan, or trees: which combinations have passed the gate
 
 
-def of(stack: Stack) -> Engine:
+def engine_for(stack: Stack) -> Engine:
     return GPU if stack.flavour == "gpu" else CPU
 
 
@@ -52,7 +52,7 @@ def make(
             step, *words = trial
             stack.run_step(str(step), *words)
         return
-    if of(stack) is GPU:
+    if engine_for(stack) is GPU:
         on_gpu = cast("GpuStack", stack)
         if not made.forest:
             _build_plan(on_gpu, settings, layout, pipeline, made)
@@ -63,7 +63,7 @@ def make(
 
 def export(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace) -> bool:
     """Returns whether the pipeline has a network."""
-    export = pipeline.recipe.export(settings, of(stack))
+    export = pipeline.recipe.export(settings, engine_for(stack))
     if export:
         run = run_here if export.layers else stack.run_step
         for layer in export.layers:
@@ -182,19 +182,19 @@ def _pass_the_gate(
 
 
 def has_passed(made: Workspace, layout: Layout) -> bool:
-    passed = _passed(made)
-    return passed.exists() and passed.read_text() == _asked(made, layout)
+    passed = _gate_file(made)
+    return passed.exists() and passed.read_text() == _gate_fingerprint(made, layout)
 
 
 def note_passed(made: Workspace, layout: Layout) -> None:
-    files.write(_passed(made), _asked(made, layout))
+    files.write(_gate_file(made), _gate_fingerprint(made, layout))
 
 
-def _passed(made: Workspace) -> Path:
+def _gate_file(made: Workspace) -> Path:
     return (made.onnx if made.forest else made.plan) / GATE
 
 
-def _asked(made: Workspace, layout: Layout) -> str:
+def _gate_fingerprint(made: Workspace, layout: Layout) -> str:
     """What the gate checks: this plan together with these steps."""
     if made.forest:
         return str(made.manifest.onnx["forest"])
@@ -215,7 +215,7 @@ def prove_served(
     """Checks the whole ensemble on a temporary server. Returns the memory that it takes, and its
     answers to the requests with known answers and to `more`, which are not judged here."""
     recipe, repository = pipeline.recipe, CANDIDATE / "repository"
-    precision, borrowed = precision_of(made, layout.engine), recipe.borrowed(layout.engine)
+    precision, borrowed = precision_of(made, layout.engine), recipe.list_borrowed(layout.engine)
     words: list[str | Path] = [word for model in borrowed for word in ("--load", model)]
     if network := recipe.network_model(layout.engine):
         reference = _reference(made, layout.engine)
@@ -252,7 +252,7 @@ def lay_out_candidate(
     """Writes what the gate serves, and the requests that it sends."""
     with files.whole_folder(CANDIDATE) as draft:
         lay_out(draft / "repository")
-        for model in pipeline.recipe.borrowed(layout.engine):
+        for model in pipeline.recipe.list_borrowed(layout.engine):
             files.link_tree(live.REPOSITORY / model, draft / "repository" / model)
         golden.save(draft / "questions.npz", [*pipeline.recipe.golden(made), *more])
 
@@ -261,6 +261,6 @@ def judge_candidate(layout: Layout, pipeline: Pipeline, made: Workspace) -> list
     """Judges the golden ones of the answers that the gate got."""
     answers: list[Answer] = golden.load(CANDIDATE / "answers.npz")
     agreement = pipeline.recipe.judge(made, answers[: len(pipeline.recipe.golden(made))])
-    bound = gate.bound_of(_reference(made, layout.engine), precision_of(made, layout.engine))
+    bound = gate.read_bound(_reference(made, layout.engine), precision_of(made, layout.engine))
     gate.judge("ensemble", agreement, gate.for_the_ensemble(bound, agreement.pictures))
     return answers

@@ -32,7 +32,7 @@ def load(server: State, pipeline: str, changed: bool) -> None:
     """Loads an ensemble, and its models with it."""
     if changed or reason_not_to_trust(server.http, pipeline):
         with console.waiting(f"loading {pipeline}"):
-            Shared(server.started_with, pipelines.first()).push_live()
+            Shared(server.settings_at_start, pipelines.first()).push_live()
             loading.load(server.admin, pipeline, LOAD_TIMEOUT_S)
         if reason := reason_not_to_trust(server.http, pipeline):
             raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
@@ -42,7 +42,7 @@ def load(server: State, pipeline: str, changed: bool) -> None:
 def load_again(server: State) -> None:
     """Loads what the previous server had. A failure does not affect the main pipeline."""
     asked = {pipeline.ensemble for pipeline in pipelines.others()}
-    for model in loaded():
+    for model in read_loaded():
         if model not in folders.model_folders():  # the pipeline was removed
             forget(model)
             continue
@@ -51,15 +51,15 @@ def load_again(server: State) -> None:
                 load(server, model, changed=False)
             else:
                 own_models.lay_out(model, server)
-                Shared(server.started_with, pipelines.first()).push_live()
+                Shared(server.settings_at_start, pipelines.first()).push_live()
                 loading.load(server.grpc, model, LOAD_TIMEOUT_S)
         except UserError as fault:
             console.note(f"{model} could not be loaded again: {fault.cause}; {fault.remedy}")
 
 
-def remembered() -> list[Version]:
+def read_remembered() -> list[Version]:
     """The live versions of the pipelines that the last server had besides the main one."""
-    noted, found = _noted(), []
+    noted, found = _read_noted(), []
     for each in pipelines.others() if noted != [] else []:
         try:
             wanted = noted is None or each.ensemble in noted
@@ -73,33 +73,33 @@ def remembered() -> list[Version]:
 def lay_out(how: Layout) -> None:
     """Those whose folders are not in the repository, which is not in a backup. A failure does not
     affect the main pipeline."""
-    for version in remembered():
+    for version in read_remembered():
         placed = (live.REPOSITORY / model / str(at) for model, at in version.models.items())
         try:
             if not all(folder.is_dir() for folder in placed):
                 layouts.lay_out(version, how, live.REPOSITORY)
         except UserError as fault:
-            console.note(f"{version.named} is left out: {fault.cause}; {fault.remedy}")
-    _remember(loaded())
+            console.note(f"{version.title} is left out: {fault.cause}; {fault.remedy}")
+    _remember(read_loaded())
 
 
 def remember(model: str) -> None:
-    _remember({*loaded(), model})
+    _remember({*read_loaded(), model})
 
 
 def forget(pipeline: str) -> None:
-    _remember({*loaded()} - {pipeline})
+    _remember({*read_loaded()} - {pipeline})
 
 
-def loaded() -> list[str]:
+def read_loaded() -> list[str]:
     """The ensembles and models that the last server had: without a note, all that is live."""
-    noted = _noted()
-    return [each.pipeline.ensemble for each in remembered()] if noted is None else noted
+    noted = _read_noted()
+    return [each.pipeline.ensemble for each in read_remembered()] if noted is None else noted
 
 
-def _noted() -> list[str] | None:
-    noted = keeper_notes.beside(archive.HERE)
-    return keeper_notes.beside(EARLIER.parent) if noted is None else noted
+def _read_noted() -> list[str] | None:
+    noted = keeper_notes.read_loaded_beside(archive.HERE)
+    return keeper_notes.read_loaded_beside(EARLIER.parent) if noted is None else noted
 
 
 def _remember(loaded: Iterable[str]) -> None:

@@ -31,7 +31,7 @@ DESCRIBED = ROOT / "build" / "run" / "callables.json"
 HEAD = "# A function: `make ask MODEL={name} INPUTS=…`.\n"
 
 
-def written_new(name: str) -> list[Path]:
+def write_new(name: str) -> list[Path]:
     """The template under this name, and its test beside it."""
     path = Path(name).expanduser()
     if not re.fullmatch(NAME, path.stem) or keyword.iskeyword(path.stem) or path.suffix != ".py":
@@ -49,18 +49,18 @@ def written_new(name: str) -> list[Path]:
     return list(targets.values())
 
 
-def added(file: Path) -> tuple[list[Pipeline], State]:
+def add_functions(file: Path) -> tuple[list[Pipeline], State]:
     """All that the file binds, or nothing."""
     if not file.is_file():
         raise UserError(f"there is no file {file}", "check FILE, or write one: NEW=mine.py")
     server = running_server()
-    wanted = [_pipeline(name, each, file) for name, each in _described(file, server).items()]
+    wanted = [_pipeline(name, each, file) for name, each in _describe_file(file, server).items()]
     for pipeline in wanted:
         _require_unused(pipeline.name)
         own_pipelines.require_new(pipeline)
     with ExitStack() as undone:
         for pipeline in wanted:
-            undone.enter_context(_served(pipeline, server))
+            undone.enter_context(_serve_until_failure(pipeline, server))
     return wanted, server
 
 
@@ -72,10 +72,10 @@ def _require_unused(name: str) -> None:
         )
 
 
-def _described(file: Path, server: State) -> dict[str, Any]:
+def _describe_file(file: Path, server: State) -> dict[str, Any]:
     """What it binds, as the server's environment sees it."""
-    stack = flavour.stack(server.flavour, server.started_with)
-    if engines.of(stack) is GPU:
+    stack = flavour.stack(server.flavour, server.settings_at_start)
+    if engines.engine_for(stack) is GPU:
         raise not_on_a_gpu(file.name)
     with lock.one_at_a_time():
         stack.prepare()
@@ -96,9 +96,9 @@ def _pipeline(name: str, described: Mapping[str, Any], file: Path) -> Pipeline:
 
 
 @contextmanager
-def _served(pipeline: Pipeline, server: State) -> Iterator[None]:
+def _serve_until_failure(pipeline: Pipeline, server: State) -> Iterator[None]:
     """Until what follows fails."""
-    with own_pipelines.written(pipeline, HEAD.format(name=pipeline.name)):
+    with own_pipelines.write_pipeline(pipeline, HEAD.format(name=pipeline.name)):
         try:
             up.bring_up_beside(pipeline, server)
             yield

@@ -15,7 +15,7 @@ def unhealthy_reason(stack: Stack, server: State, pipeline: str) -> str | None:
         return "it answers, but its keeper is gone"
     if server.flavour == "gpu":  # which has no keeper
         return None
-    kept = stack.kept()
+    kept = stack.keeper_state()
     if lacking := kept.get("lacking"):
         return f"{', '.join(lacking)} lacks a process, which the keeper restores"
     return None if kept.get("ready") else str(kept.get("reason", "its keeper has written no notes"))

@@ -32,20 +32,20 @@ def pipelines_of(stack: Stack, settings: Settings, version: Version) -> dict[str
     how = layout(settings, CPU)
     _prove(stack, settings, version, how)
     found = {PIPELINE: version.number}
-    for other in extra.remembered():
+    for other in extra.read_remembered():
         try:
             lay_out(other, how, live.REPOSITORY)
             _prove(stack, settings, other, how)
             found[other.pipeline.ensemble] = other.number
         except UserError as fault:
-            console.note(f"{other.named} is left out: {fault.cause}; {fault.remedy}")
+            console.note(f"{other.title} is left out: {fault.cause}; {fault.remedy}")
     return found
 
 
 def load(stack: Stack, server: State, version: Version) -> State:
     """Replaces the servers by some that have this pipeline too, unless they have it."""
-    settings, ensemble = server.started_with, version.pipeline.ensemble
-    _prove(stack, settings, version, layout(settings.over(version.settings), CPU))
+    settings, ensemble = server.settings_at_start, version.pipeline.ensemble
+    _prove(stack, settings, version, layout(settings.fill_from(version.settings), CPU))
     wanted = with_pipelines(stack, server, server.pipelines | {ensemble: version.number})
     if wanted != server:
         stack.start(wanted)
@@ -55,7 +55,7 @@ def load(stack: Stack, server: State, version: Version) -> State:
 
 def unload(server: State, ensemble: str) -> None:
     if ensemble in server.pipelines:
-        stack = flavour.stack(server.flavour, server.started_with)
+        stack = flavour.stack(server.flavour, server.settings_at_start)
         left = {name: number for name, number in server.pipelines.items() if name != ensemble}
         stack.start(with_pipelines(stack, server, left))
     extra.forget(ensemble)
@@ -65,7 +65,7 @@ def addresses(server: State) -> dict[str, Address]:
     """Of each server of a swarm, by its name, at the balancer here."""
     if not server.pipelines:
         return {}
-    stack = cast("SwarmStack", flavour.stack(server.flavour, server.started_with))
+    stack = cast("SwarmStack", flavour.stack(server.flavour, server.settings_at_start))
     return {
         f"{task.name}@{task.node}": replace(server.http, server=task.address)
         for task in stack.servers()
@@ -73,7 +73,7 @@ def addresses(server: State) -> dict[str, Address]:
 
 
 def with_pipelines(stack: Stack, server: State, loads: Mapping[str, int]) -> State:
-    mark = fingerprint(stack, server.started_with, loads)
+    mark = fingerprint(stack, server.settings_at_start, loads)
     return replace(server, fingerprint=mark, pipelines=dict(loads))
 
 
@@ -81,7 +81,7 @@ def _prove(stack: Stack, settings: Settings, version: Version, how: Layout) -> N
     """On this machine, and notes what was answered."""
     pipeline = version.pipeline
     if not proofs.path(pipeline.ensemble, version.number).exists():
-        console.note(f"proving {version.named} here, before the servers prove themselves")
+        console.note(f"proving {version.title} here, before the servers prove themselves")
         limit, target = settings.start_timeout, partial(lay_out, version, how)
         made = version.workspace
         _, answers = engines.prove_served(stack, limit, how, pipeline, made, target)

@@ -26,16 +26,16 @@ LOCK = PATH.with_name("lock")
 SAVED_EVERY = 1000
 
 
-def made_by(known: State) -> MadeBy:
+def describe_maker(known: State) -> MadeBy:
     """What the vectors of this service come from: its network's graph, and how pictures are
     prepared for it."""
     made = json.loads((embeddings.MADE / "manifest.json").read_text())
-    decides = [made["onnx"]["sha256"], made["transform"], known.started_with.decode]
+    decides = [made["onnx"]["sha256"], made["transform"], known.settings_at_start.decode]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     return MadeBy(embeddings.network(), digest, made["onnx"]["dimensions"])
 
 
-def saved() -> PictureIndex:
+def load_index() -> PictureIndex:
     try:
         return PictureIndex.load(PATH)
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def saved() -> PictureIndex:
 
 
 def require_fitting(index: PictureIndex, known: State) -> None:
-    served = made_by(known)
+    served = describe_maker(known)
     if index.made_by != served:
         raise UserError(
             f"the index has vectors of another network ({index.made_by.network}) "
@@ -77,7 +77,7 @@ class Growth:
     gone: list[str]
 
     @classmethod
-    def of(cls, folder: Path, served: MadeBy) -> Growth:
+    def start(cls, folder: Path, served: MadeBy) -> Growth:
         before = PictureIndex.load(PATH) if PATH.exists() else PictureIndex(served)
         anew = before.made_by != served
         index = PictureIndex(served) if anew else before
@@ -89,7 +89,7 @@ class Growth:
         gone = [path for path in known if is_gone(path)]
         return cls(index, before.made_by if anew else None, changed, unchanged, gone)
 
-    def embedded(self, client: Client) -> Generator[Embedding, None, None]:
+    def embed_all(self, client: Client) -> Generator[Embedding, None, None]:
         """Every answer. Saves from time to time, but vectors of another network only when all are
         replaced."""
         pending: list[Embedding] = []

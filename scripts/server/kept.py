@@ -11,5 +11,5 @@ from scripts.repository import archive
 def summary() -> str:
     versions = sum(len(archive.numbers(pipeline)) for pipeline in pipelines.every())
     count = f"{versions} version{'s' * (versions != 1)}"
-    size = disk.readable(disk.occupied([ROOT / "build"]))
+    size = disk.readable(disk.measure_occupied([ROOT / "build"]))
     return f"kept: build/ with {count}, keys and caches ({size}); make prune shows them"

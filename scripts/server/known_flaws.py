@@ -12,7 +12,7 @@ PATH = REQUIREMENTS / "known_flaws.json"
 
 def summary(version: str) -> str:
     """In one line."""
-    known = listed()
+    known = read_listed()
     flaws = known["tritonserver"].get(version)
     if flaws is None:
         return f"tritonserver {version}: its flaws are not in {PATH.name}"
@@ -25,6 +25,6 @@ def summary(version: str) -> str:
     )
 
 
-def listed() -> dict[str, Any]:
+def read_listed() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(PATH.read_text())
     return found

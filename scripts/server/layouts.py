@@ -55,12 +55,12 @@ def fingerprint(stack: Stack, settings: Settings, loads: Collection[str] = ()) -
     by itself; others are loaded later."""
     others = pipelines.others() if loads else []
     started_with = [stack.version(), *(settings[name] for name in names(SERVER))]
-    started_with += [str(admin_key.mark()), exposure.mark(settings), laid_out(pipelines.first())]
-    started_with += [laid_out(each) for each in others if each.ensemble in loads]
+    started_with += [str(admin_key.mark()), exposure.mark(settings), hash_layout(pipelines.first())]
+    started_with += [hash_layout(each) for each in others if each.ensemble in loads]
     return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
 
 
-def laid_out(pipeline: Pipeline) -> str:
+def hash_layout(pipeline: Pipeline) -> str:
     """A hash of a pipeline's files in the server's repository."""
     hasher = hashlib.sha256()
     models = (live.REPOSITORY / model for model in (*pipeline.recipe.members, pipeline.ensemble))

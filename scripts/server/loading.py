@@ -34,25 +34,25 @@ def load(
 ) -> None:
     """Loads a model from the repository; or with this config and, for a model that is not in the
     repository, with these files. Neither outlives the server."""
-    with lock.hands_off(), _asked(address, f"the load of {model}", limit) as (client, key):
+    with lock.hands_off(), _ask(address, f"the load of {model}", limit) as (client, key):
         named = {f"file:{name}": content for name, content in (files or {}).items()}
         client.load_model(model, headers=key, config=config, files=named, client_timeout=limit)
 
 
 def unload(address: Address | str, model: str, limit: float) -> None:
-    with lock.hands_off(), _asked(address, f"the unload of {model}", limit) as (client, key):
+    with lock.hands_off(), _ask(address, f"the unload of {model}", limit) as (client, key):
         client.unload_model(model, headers=key, client_timeout=limit)
 
 
 def in_state(state: str, address: Address | str, limit: float) -> set[str]:
     """The models in this state: READY, LOADING, …"""
-    with _asked(address, "what it loads", limit) as (client, key):
+    with _ask(address, "what it loads", limit) as (client, key):
         index = client.get_model_repository_index(headers=key, client_timeout=limit)
     return {model.name for model in index.models if model.state == state}
 
 
 @contextmanager
-def _asked(address: Address | str, what: str, limit: float) -> Iterator[tuple[Any, dict[str, str]]]:
+def _ask(address: Address | str, what: str, limit: float) -> Iterator[tuple[Any, dict[str, str]]]:
     # A fifth of a second to import, and a server that starts often has nothing more to load.
     from tritonclient.utils import InferenceServerException
 

@@ -88,7 +88,7 @@ def entries(lines: Iterable[str], now: datetime) -> Iterator[Entry]:
         yield last
 
 
-def ordered(
+def order_lines(
     lines: Iterable[str], now: datetime, since: float | None = None, most: int | None = None
 ) -> list[Entry]:
     """Those of the last `since` seconds, or the last `most`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
 from scripts.server import triton_api
-from scripts.server.served import served_version
+from scripts.server.served import find_served_version
 from scripts.settings import arguments
 from scripts.stacks import state
 from scripts.stacks.state import State
@@ -46,10 +46,10 @@ def in_memory(server: State, name: str) -> list[Model]:
 
 def pipeline() -> set[str]:
     """The main ensemble and the models that it needs, loaded or not."""
-    return {PIPELINE, *served_version().needed}
+    return {PIPELINE, *find_served_version().members}
 
 
-def loaded_steps(server: State) -> dict[str, set[str]]:
+def list_loaded_steps(server: State) -> dict[str, set[str]]:
     """The ensembles in memory, and the models that each uses."""
     loaded = {each.name for each in index(server) if each.state == "READY"}
     configs = {name: triton_api.get(server.http, f"/models/{name}/config") for name in loaded}
@@ -66,7 +66,7 @@ def only_of(ensemble: str, steps: Mapping[str, set[str]]) -> list[str]:
     return sorted(steps.get(ensemble, set()) - others)
 
 
-def named(server: State) -> str:
+def find_triton_model(server: State) -> str:
     """The model that TRITON_MODEL= names."""
     name = arguments.load().triton_model
     known = sorted({each.name for each in index(server)})

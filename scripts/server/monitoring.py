@@ -47,10 +47,10 @@ class Places:
     prometheus: str
 
     @classmethod
-    def of(cls, known: State, settings: Settings) -> Places:
+    def for_server(cls, known: State, settings: Settings) -> Places:
         if known.flavour == "local":
             return cls(
-                str(known.where(known.started_with.metrics_port)),
+                str(known.where(known.settings_at_start.metrics_port)),
                 f"127.0.0.1:{settings.alertmanager_port}",
                 f"127.0.0.1:{settings.prometheus_port}",
             )
@@ -61,7 +61,7 @@ class Places:
 def write(known: State, settings: Settings, latency_ms: float | None) -> float:
     """What Prometheus and Grafana read, for the server that runs; returns the bound of late answers
     in milliseconds."""
-    places = Places.of(known, settings)
+    places = Places.for_server(known, settings)
     FOLDER.mkdir(parents=True, exist_ok=True)
     FOLDER.chmod(0o755)  # in a container its reader is another user
     bound = nearest(latency_ms / 1000) if latency_ms else BOUND_S
@@ -71,7 +71,7 @@ def write(known: State, settings: Settings, latency_ms: float | None) -> float:
     alertmanagers["static_configs"] = [{"targets": [places.alertmanager]}]
     (server,) = config["scrape_configs"]
     server["static_configs"] = [{"targets": [places.server]}]
-    server |= _secured(known)
+    server |= _describe_access(known)
     files.write(FOLDER / "prometheus.yml", yaml.safe_dump(config, sort_keys=False))
     dashboards.write(FOLDER / "grafana", f"http://{places.prometheus}")
     return bound * 1000
@@ -85,9 +85,9 @@ def rules(bound: float = BOUND_S) -> str:
     return (SOURCE / "rules.yml").read_text().replace(number(BOUND_S), number(bound))
 
 
-def _secured(known: State) -> dict[str, Any]:
+def _describe_access(known: State) -> dict[str, Any]:
     """What the server's ports want to see of a scraper; paths are relative to the file."""
-    seen = known.where(known.started_with.metrics_port)
+    seen = known.where(known.settings_at_start.metrics_port)
     secured: dict[str, Any] = {}
     if seen.certificate:
         shutil.copyfile(seen.certificate, CERTIFICATE)
@@ -103,7 +103,7 @@ def _secured(known: State) -> dict[str, Any]:
 
 def _ensure_key() -> None:
     clients = key_file.read(exposure.KEYS)
-    if KEY.exists() and key_file.hashed(KEY.read_text().strip()) in clients:
+    if KEY.exists() and key_file.hash_key(KEY.read_text().strip()) in clients:
         return
     if CLIENT in key_file.names(clients):
         key_file.revoke(exposure.KEYS, CLIENT)

@@ -29,8 +29,8 @@ def lay_out(model: str, server: State) -> None:
     """Brings the repository up to date with the model's folder."""
     model_folders.furnish_with([model], live.REPOSITORY)
     folder = live.REPOSITORY / model
-    stack = flavour.stack(server.flavour, server.started_with)
-    engine = engines.of(stack)
+    stack = flavour.stack(server.flavour, server.settings_at_start)
+    engine = engines.engine_for(stack)
     require_its_code(folder, engine)
     has_config = (folders.model_folder(model) / "config.pbtxt").is_file()
     # NVIDIA's server completes configs by itself.

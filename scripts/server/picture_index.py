@@ -126,7 +126,7 @@ class PictureIndex:
     def load(cls, path: Path) -> Self:
         try:
             with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-                return cls._from(json.loads(archive.read(PICTURES)), archive.read(GRAPH))
+                return cls._parse(json.loads(archive.read(PICTURES)), archive.read(GRAPH))
         except (zipfile.BadZipFile, EOFError, KeyError, TypeError, ValueError, RuntimeError) as why:
             raise UserError(
                 f"{path} cannot be read: {str(why).splitlines()[0]}",
@@ -134,7 +134,7 @@ class PictureIndex:
             ) from None
 
     @classmethod
-    def _from(cls, head: dict[str, Any], graph: bytes) -> Self:
+    def _parse(cls, head: dict[str, Any], graph: bytes) -> Self:
         index = cls(MadeBy(**head["made_by"]))
         index._graph.load(graph)
         for key, path, *its in head["pictures"]:

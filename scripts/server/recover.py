@@ -28,18 +28,20 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
     if cut is None:
         return True
     console.note(
-        f"the {cut.how} of version {cut.version} was interrupted; {version.named} stays live"
+        f"the {cut.how} of version {cut.version} was interrupted; {version.title} stays live"
     )
     try:
         if server:
-            limit = server.started_with.start_timeout
-            stack = flavour.stack(server.flavour, server.started_with)
+            limit = server.settings_at_start.start_timeout
+            stack = flavour.stack(server.flavour, server.settings_at_start)
             if stack.in_place:
-                _lay_out(version, engines.of(stack))
+                _lay_out(version, engines.engine_for(stack))
                 cast("SwarmStack", stack).go_back(server)
             else:
                 with lock.hands_off():
-                    _recover(Control(server.admin, limit), engines.of(stack), version, shared)
+                    _recover(
+                        Control(server.admin, limit), engines.engine_for(stack), version, shared
+                    )
     except UserError as fault:
         console.note(f"the server cannot be recovered ({fault.cause})")
         return False

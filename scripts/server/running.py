@@ -24,14 +24,14 @@ def running_server(settings: Settings | None = None) -> State:
     if known and answers(known, PIPELINE):
         _note_differing(known, settings)
         return known
-    from scripts.server.up import bring_up, restored  # slow to import, and seldom needed
+    from scripts.server.up import bring_up, find_restored  # slow to import, and seldom needed
 
     with all_output_on_stderr():
-        if known := restored():
+        if known := find_restored():
             _note_differing(known, settings)
             return known
         last = state.load()
-        return bring_up(settings.over(last.settings) if last else settings)
+        return bring_up(settings.fill_from(last.settings) if last else settings)
 
 
 def running(pipeline: Pipeline) -> State:
@@ -65,7 +65,7 @@ def as_it_runs(server: State) -> dict[str, str]:
     return server.settings | {Settings.flavour.name: server.flavour}
 
 
-def given(settings: Settings) -> list[str]:
+def list_given(settings: Settings) -> list[str]:
     """What was set now of all that makes another server."""
     return [name for name in names(*SERVED) if name in settings.given]
 
@@ -75,7 +75,7 @@ def differing(now: Mapping[str, str], asked: Settings, among: Collection[str]) -
 
 
 def _note_differing(server: State, settings: Settings) -> None:
-    _note(as_it_runs(server), settings, given(settings))
+    _note(as_it_runs(server), settings, list_given(settings))
 
 
 def _note(
@@ -85,10 +85,10 @@ def _note(
         from scripts.base import console  # slow to import, and seldom needed
 
         with all_output_on_stderr():
-            console.note(unchanged(changed, now, asked.values, options))
+            console.note(explain_unchanged(changed, now, asked.values, options))
 
 
-def unchanged(
+def explain_unchanged(
     changed: Collection[str], now: Mapping[str, str], asked: Mapping[str, str], options: str = ""
 ) -> str:
     """What a command that only asks says in place of a restart."""

@@ -16,7 +16,7 @@ def serving(pipeline: Pipeline) -> Version | None:
     return archive.load(pipeline, number) if number in archive.numbers(pipeline) else None
 
 
-def served_version(pipeline: Pipeline | None = None) -> Version:
+def find_served_version(pipeline: Pipeline | None = None) -> Version:
     """The live version; without a name, the main pipeline's."""
     pipeline = pipeline or pipelines.first()
     version = serving(pipeline)
@@ -30,7 +30,7 @@ def brings_up(pipeline: Pipeline) -> str:
     return "make up" if pipeline.first else f"make up MODEL={pipeline.name}"
 
 
-def described(server: State, version: Version) -> str:
+def describe_server(server: State, version: Version) -> str:
     asked = f"{server.http.url}/v2/models/{version.pipeline.ensemble}, gRPC {server.grpc}"
-    what = f"{version.pipeline.ensemble}, serving {version.what} ({version.named})"
+    what = f"{version.pipeline.ensemble}, serving {version.what} ({version.title})"
     return f"{what}, flavour {server.flavour}, {asked}"

@@ -13,7 +13,7 @@ def stop_server() -> None:
         state.forget_damaged(path)
     known = state.load()
     if known:
-        stacks = [flavour.stack(known.flavour, known.started_with)]
+        stacks = [flavour.stack(known.flavour, known.settings_at_start)]
     else:  # without a record, any flavour may have left something
         stacks = [flavour.stack(name, Settings.load()) for name in flavour.possible()]
     with console.waiting("stopping the server"):

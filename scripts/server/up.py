@@ -25,9 +25,9 @@ from scripts.repository import archive, history, layout_number, live, model_fold
 from scripts.repository.archive import Version
 from scripts.server import engines, extra, in_each
 from scripts.server.healthy import unhealthy_reason
-from scripts.server.layouts import fingerprint, laid_out, lay_out, layout
+from scripts.server.layouts import fingerprint, hash_layout, lay_out, layout
 from scripts.server.recover import recover
-from scripts.server.served import described, serving
+from scripts.server.served import describe_server, serving
 from scripts.settings.settings import Settings
 from scripts.stacks import exposure, flavour, state
 from scripts.stacks.flavour import Stack
@@ -51,7 +51,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         shared.pull()
         seed = serving(first)
         if seed:
-            settings = settings.over(seed.chosen)
+            settings = settings.fill_from(seed.read_settings)
         name, why = flavour.choose(settings)
         stack = flavour.stack(name, settings)
         if name != "swarm":  # whose engines know what is free on their nodes
@@ -68,8 +68,8 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             )
         exposure.require_keys(settings, stack.has_door)
         stack.prepare()
-        version = made_live(stack, settings, first, seed, shared)
-        how = layout(settings, engines.of(stack))
+        version = build_and_activate(stack, settings, first, seed, shared)
+        how = layout(settings, engines.engine_for(stack))
         if settings.repository:
             _place_others(settings, how)
         if not stack.in_place:
@@ -88,7 +88,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
 def bring_up_beside(pipeline: Pipeline, server: State) -> State:
     """Loads another pipeline into the running server, or into each of a swarm's."""
     with lock.one_at_a_time():
-        shared = Shared(server.started_with, pipeline)
+        shared = Shared(server.settings_at_start, pipeline)
         shared.pull()
         seed = serving(pipeline)
         if seed:
@@ -98,27 +98,27 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         stack.prepare()
         if pipeline.ensemble not in folders.model_folders():  # from a recipe of the user's
             write(pipeline.recipe, folders.own().models)
-        before = laid_out(pipeline)
-        version = made_live(stack, settings, pipeline, seed, shared)
+        before = hash_layout(pipeline)
+        version = build_and_activate(stack, settings, pipeline, seed, shared)
         if stack.in_place:
             server = in_each.load(stack, server, version)
         else:
-            extra.load(server, pipeline.ensemble, laid_out(pipeline) != before)
+            extra.load(server, pipeline.ensemble, hash_layout(pipeline) != before)
         _record(shared, version, seed, settings)
-        console.note(f"up: {described(server, version)}")
+        console.note(f"up: {describe_server(server, version)}")
     return server
 
 
 def _require_ports(stack: Stack, settings: Settings, command: str) -> None:
     """All but those that the server has that would be replaced."""
-    known, its = state.load(), stack.held_ports()
+    known, its = state.load(), stack.find_held_ports()
     if known and _stack_of(known).there():
-        its |= {*known.started_with.ports.values()}
+        its |= {*known.settings_at_start.ports.values()}
     wanted = {name: port for name, port in settings.ports.items() if port not in its}
     ports.require_free(settings.bind, wanted, command)
 
 
-def restored() -> State | None:
+def find_restored() -> State | None:
     """The server that runs, once it answers: its keeper, or the command that starts it, may be at
     it. None if there is none."""
     with lock.one_at_a_time():
@@ -129,7 +129,7 @@ def restored() -> State | None:
         if not stack.alive():
             return None
         reason = unhealthy_reason(stack, known, PIPELINE)
-        if reason and not _restored(stack, known):
+        if reason and not _is_restored(stack, known):
             raise UserError(f"the server does not answer ({reason})", "make up restarts it")
         return known
 
@@ -154,14 +154,14 @@ def _record(shared: Shared, version: Version, seed: Version | None, settings: Se
 def settings_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | None) -> Settings:
     """What the user sets now, or else the live version's settings. A setting in .env that the main
     pipeline has too is meant for the main pipeline."""
-    before = seed.chosen if seed else {}
+    before = seed.read_settings if seed else {}
     if pipeline.first:
-        return Settings.load().over(dict(server) | before)
+        return Settings.load().fill_from(dict(server) | before)
     own = pipeline.recipe.settings
     of_the_server = {name: value for name, value in server.items() if name not in own}
     now = Settings.load(not_in_dotenv={*own} & {*pipelines.first().recipe.settings})
     earlier = {name: value for name, value in before.items() if name in own}
-    return now.over(of_the_server | pipeline.recipe.defaults() | earlier)
+    return now.fill_from(of_the_server | pipeline.recipe.defaults() | earlier)
 
 
 def of_the_server(pipeline: Pipeline) -> Settings:
@@ -170,9 +170,11 @@ def of_the_server(pipeline: Pipeline) -> Settings:
     return Settings.load({name: word for name, word in os.environ.items() if name not in own})
 
 
-def made(stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None) -> Version:
+def build_version(
+    stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None
+) -> Version:
     """The requested version: the seed if all of it fits, or a new one."""
-    how = layout(settings, engines.of(stack))
+    how = layout(settings, engines.engine_for(stack))
     with archive.draft(pipeline, seed) as draft:
         engines.make(stack, settings, how, pipeline, draft)
         contents = model_folders.contents(pipeline, draft, how)
@@ -181,29 +183,29 @@ def made(stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | N
         return version
 
 
-def made_live(
+def build_and_activate(
     stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None, shared: Shared
 ) -> Version:
     """The requested version, as the only one in the repository that the server reads."""
-    version = made(stack, settings, pipeline, seed)
+    version = build_version(stack, settings, pipeline, seed)
     if seed and _went_back(seed, version):
         where = f" MODEL={pipeline.name}" if pipeline.name else ""
         console.note(
-            f"{seed.named} stays live, which was gone back to; "
+            f"{seed.title} stays live, which was gone back to; "
             f"to leave it: make rollout{where} VERSION={version.number}"
         )
         version = seed
     shared.push_version(version)
-    lay_out(version, layout(settings, engines.of(stack)), live.REPOSITORY)
+    lay_out(version, layout(settings, engines.engine_for(stack)), live.REPOSITORY)
     live.leave_only(version)
     return version
 
 
 def _went_back(seed: Version, version: Version) -> bool:
     """Whether that version was left for the live one, and nothing else is asked for now."""
-    both = version.chosen.keys() & seed.chosen.keys()
-    same = all(version.chosen[name] == seed.chosen[name] for name in both)
-    left = same and version.number in history.left(history.read(seed.pipeline))
+    both = version.read_settings.keys() & seed.read_settings.keys()
+    same = all(version.read_settings[name] == seed.read_settings[name] for name in both)
+    left = same and version.number in history.find_gone_back_from(history.read(seed.pipeline))
     return left and version.engine is seed.engine and seed.sound()
 
 
@@ -212,18 +214,18 @@ def _serve(stack: Stack, settings: Settings, version: Version, loads: dict[str, 
     wanted = State(stack.flavour, mark, settings.values, pipelines=loads)
     known = state.load()
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
-        if unhealthy_reason(stack, known, PIPELINE) is None or _restored(stack, known):
-            console.note(f"up already: {described(known, version)}")
+        if unhealthy_reason(stack, known, PIPELINE) is None or _is_restored(stack, known):
+            console.note(f"up already: {describe_server(known, version)}")
             return known
         console.note("the server is running but does not answer; restarting it")
     in_place = known is not None and known.flavour == stack.flavour and stack.in_place
     if known and not in_place and _stack_of(known).alive():
         alone = stack.why_alone(known)
         if isinstance(stack, LocalStack) and not alone:
-            return _taken_over(stack, settings, version, known, wanted)
-        with _laid_out_as_before(stack, known, settings, version.pipeline):
+            return _take_over(stack, settings, version, known, wanted)
+        with _lay_out_as_before(stack, known, settings, version.pipeline):
             stack.rehearse()
-        console.note(announced_silence(known, alone))
+        console.note(announce_silence(known, alone))
     if known and not in_place:
         _stop(known)
     try:
@@ -236,16 +238,16 @@ def _serve(stack: Stack, settings: Settings, version: Version, loads: dict[str, 
         raise
     started = replace(state.load() or wanted, took=took)
     started.save()
-    console.note(f"up: {described(started, version)}")
+    console.note(f"up: {describe_server(started, version)}")
     return started
 
 
-def _taken_over(
+def _take_over(
     stack: LocalStack, settings: Settings, version: Version, known: State, wanted: State
 ) -> State:
     """The server from before answers until the new one does, and longer if that fails."""
-    beside = [each.pipeline.ensemble for each in extra.remembered()]
-    with _laid_out_as_before(stack, known, settings, version.pipeline):
+    beside = [each.pipeline.ensemble for each in extra.read_remembered()]
+    with _lay_out_as_before(stack, known, settings, version.pipeline):
         new = stack.start_beside(known, wanted, beside)
         try:
             what = "starting the new server beside the one that answers"
@@ -255,14 +257,14 @@ def _taken_over(
             raise
     new = replace(new, took=took)
     console.note("the new server answers; the one from before ends its requests")
-    with interrupts.deferred("the server from before has ended"):
+    with interrupts.defer_interrupts("the server from before has ended"):
         stack.take_over(known, new)
-    console.note(f"up: {described(new, version)}")
+    console.note(f"up: {describe_server(new, version)}")
     return new
 
 
 @contextmanager
-def _laid_out_as_before(
+def _lay_out_as_before(
     stack: Stack, known: State, settings: Settings, pipeline: Pipeline
 ) -> Iterator[None]:
     """If the new server fails: the one from before may load its models again."""
@@ -270,18 +272,20 @@ def _laid_out_as_before(
         yield
     except BaseException:
         if seed := serving(pipeline):
-            lay_out(seed, layout(known.started_with, engines.of(stack)), live.REPOSITORY)
+            lay_out(
+                seed, layout(known.settings_at_start, engines.engine_for(stack)), live.REPOSITORY
+            )
             live.leave_only(seed)
             Shared(settings, pipeline).push_live()
         raise
 
 
-def announced_silence(known: State, why: str | None) -> str:
+def announce_silence(known: State, why: str | None) -> str:
     long = f"about {known.took:.0f} s, as its last start took" if known.took else "some seconds"
     return f"nobody is answered for {long}: the server ends before the new one starts ({why})"
 
 
-def _restored(stack: Stack, known: State) -> bool:
+def _is_restored(stack: Stack, known: State) -> bool:
     """Whether its keeper restores it."""
     if known.flavour == "gpu":  # which has no keeper
         return False
@@ -299,7 +303,7 @@ def _stop(known: State) -> None:
 
 
 def _stack_of(known: State) -> Stack:
-    return flavour.stack(known.flavour, known.started_with)
+    return flavour.stack(known.flavour, known.settings_at_start)
 
 
 def _why_not(stack: Stack, wanted: State) -> str | None:

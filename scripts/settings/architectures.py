@@ -26,7 +26,7 @@ ARCHITECTURES = NAMES.split()
 DRAWN = "drawn"
 
 
-def known_arch(name: str) -> str:
+def parse_arch(name: str) -> str:
     """Empty is fine: an ONNX file has no architecture."""
     if name:
         require_known(name)

@@ -113,7 +113,7 @@ class Arguments:
 
 def passphrase() -> str:
     """Only from the environment."""
-    if Arguments.passphrase.name in command_line.typed():
+    if Arguments.passphrase.name in command_line.list_typed():
         raise UserError(
             "everybody on this machine can see PASSPHRASE on the command line",
             "give it in the environment: export PASSPHRASE",

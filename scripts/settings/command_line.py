@@ -14,7 +14,7 @@ _WORD = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
 _ASSIGNED = re.compile(r"(\w+)(?:\+|\?|!|:{1,3})?=")
 
 
-def typed(environment: Mapping[str, str] = os.environ) -> list[str]:
+def list_typed(environment: Mapping[str, str] = os.environ) -> list[str]:
     _, _, words = f" {environment.get('MAKEFLAGS', '')}".partition(" -- ")
     found = (_ASSIGNED.match(word) for word in _WORD.findall(words))
     return [each[1] for each in found if each]

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator
 
 from scripts.base import files
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.base.paths import ROOT
 from scripts.settings.setting import of_class
 from scripts.settings.settings import GROUPS, Group
@@ -70,4 +70,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -19,10 +19,10 @@ def read(path: Path = DOTENV) -> dict[str, str]:
 def change(values: Mapping[str, str], why: str, path: Path = DOTENV) -> None:
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     text = path.read_text() if path.exists() else ""
-    files.write(path, changed(text, values, why), mode)
+    files.write(path, change_values(text, values, why), mode)
 
 
-def changed(text: str, values: Mapping[str, str], why: str) -> str:
+def change_values(text: str, values: Mapping[str, str], why: str) -> str:
     """Sets these values, in place or else at the end, with the reason as a comment above the first.
     An older comment that begins with the same word is replaced."""
     older = f"# {why.partition(':')[0]}"

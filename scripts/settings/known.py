@@ -26,7 +26,7 @@ def require_known(
     environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Checks the command line and .env; the environment has many variables that are not for us."""
-    typed = command_line.typed() if typed is None else typed
+    typed = command_line.list_typed() if typed is None else typed
     known = settings.ALL | arguments.ALL
     for name in typed:
         _require(name, known, "")
@@ -34,11 +34,13 @@ def require_known(
             known[name].read(value)
     written = settings.in_dotenv(dotenv)
     for name in written:
-        if not name.startswith(OF_OTHERS) and not _named_in(name, written.get("COMPOSE_OVERRIDE")):
+        if not name.startswith(OF_OTHERS) and not _is_named_in(
+            name, written.get("COMPOSE_OVERRIDE")
+        ):
             _require(name, settings.ALL, " in .env")
 
 
-def _named_in(name: str, override: str | None) -> bool:
+def _is_named_in(name: str, override: str | None) -> bool:
     """Variables that the user's own Compose file takes from .env."""
     try:
         return bool(override) and name in (ROOT / str(override)).read_text()

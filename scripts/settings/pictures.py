@@ -17,7 +17,7 @@ EXAMPLES = {
 }
 
 
-def named(text: str, command: str = "classify", setting: str = "IMG") -> list[str]:
+def find_sources(text: str, command: str = "classify", setting: str = "IMG") -> list[str]:
     """Paths and URLs. ~ and * inside quotes are expanded as the shell would."""
     if not text:
         what, example = EXAMPLES[setting]
@@ -35,7 +35,7 @@ def named(text: str, command: str = "classify", setting: str = "IMG") -> list[st
 
 
 def one(text: str, command: str) -> str:
-    found = named(text, command)
+    found = find_sources(text, command)
     if len(found) != 1:
         raise UserError(f"IMG={text} names {len(found)} pictures", f"make {command} takes only one")
     return found[0]

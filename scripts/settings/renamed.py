@@ -12,7 +12,7 @@ RENAMED = {"MOST_P99": "MAX_P99_RATIO"}
 _LINE = re.compile(rf"^(\s*(?:export\s+)?)({'|'.join(RENAMED)})(\s*=.*)$", re.MULTILINE)
 
 
-def renamed(text: str) -> str:
+def rename_settings(text: str) -> str:
     """The text of a .env with today's names; everything else as the user wrote it. A line with the
     name of today wins over one with the earlier name."""
 
@@ -35,4 +35,4 @@ def rename() -> None:
     before = DOTENV.read_text()
     mode = DOTENV.stat().st_mode & 0o777
     files.write(DOTENV.with_name(".env.before"), before, mode)
-    files.write(DOTENV, renamed(before), mode)
+    files.write(DOTENV, rename_settings(before), mode)

@@ -84,7 +84,7 @@ def choice(choices: tuple[str, ...], comment: str, *parts: Part) -> Setting[str]
 
 
 def whole(default: int, comment: str, *parts: Part) -> Setting[int]:
-    return Setting(str(default), _whole, _wanted(None), comment, *parts)
+    return Setting(str(default), _whole, _describe_wanted(None), comment, *parts)
 
 
 def whole_or(
@@ -95,7 +95,7 @@ def whole_or(
     def read(text: str) -> int | T:
         return _whole(text, most) if text else fallback()
 
-    return Setting("", read, _wanted(most), comment, *parts)
+    return Setting("", read, _describe_wanted(most), comment, *parts)
 
 
 def whole_or_none(comment: str, *parts: Part, most: int | None = None) -> Setting[int | None]:
@@ -143,7 +143,7 @@ def of_class(owner: type) -> list[Setting[Any]]:
     return [each for each in vars(owner).values() if isinstance(each, Setting)]
 
 
-def _wanted(most: int | None) -> str:
+def _describe_wanted(most: int | None) -> str:
     return f"between 1 and {most}" if most else "a positive integer"
 
 

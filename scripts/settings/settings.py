@@ -21,7 +21,7 @@ from typing import Any
 from bundle_serving.traces import Collector
 from scripts.base.errors import UserError
 from scripts.base.paths import CPU_TORCH, DOTENV
-from scripts.settings.architectures import known_arch
+from scripts.settings.architectures import parse_arch
 from scripts.settings.precision import PRECISIONS
 from scripts.settings.setting import (
     Part,
@@ -53,7 +53,7 @@ def _gpus(value: str) -> str:
 
 def _collector(value: str) -> str:
     if value:
-        Collector.of(value)
+        Collector.parse(value)
     return value
 
 
@@ -81,7 +81,7 @@ class Served(Group):
 
     arch = Setting(
         "resnet50",
-        known_arch,
+        parse_arch,
         "an architecture",
         """An ImageNet classifier of torchvision: resnet50, mobilenet_v2, efficientnet_b0,
         convnext_tiny, … Or drawn: a small network that comes with the project and knows drawings
@@ -442,11 +442,11 @@ class Settings(Served, Place, Switching, Keeping, S3, Gpu, Building):
         """The server's ports."""
         return {name: self.value(name) for name in PORTS}
 
-    def replaced(self, **values: str) -> Settings:
+    def replace_with(self, **values: str) -> Settings:
         """A copy, as if the user had set these."""
         return Settings(self.values | values, self.given | values.keys())
 
-    def over(self, earlier: Mapping[str, str]) -> Settings:
+    def fill_from(self, earlier: Mapping[str, str]) -> Settings:
         """What the user sets now; for the rest, what was set earlier."""
         given_now = {name: self.values[name] for name in self.given}
         return Settings({**self.values, **earlier, **given_now}, self.given)

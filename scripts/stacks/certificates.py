@@ -60,13 +60,13 @@ def _require_pair(certificate: Path, key: Path) -> None:
 def make(settings: Settings) -> None:
     """Where the door needs one and nobody gave one."""
     try:
-        if prepare.prepared(exposure.of(settings), names(settings)):
+        if prepare.prepare_certificate(exposure.exposure_of(settings), names(settings)):
             console.note(
                 f"created a self-signed certificate in {exposure.FOLDER.relative_to(ROOT)}; "
                 "give clients its cert.pem to trust"
             )
     except certificate.NoCertificate as fault:
-        raise UserError.of(fault) from None
+        raise UserError.from_fault(fault) from None
 
 
 def names(settings: Settings) -> list[str]:

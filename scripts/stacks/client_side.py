@@ -86,13 +86,13 @@ class Sdk:
 Side = Host | Sdk
 
 
-def of(server: State) -> Side:
+def side_of(server: State) -> Side:
     if server.flavour != "gpu":
         return Host(server)
     # The code that talks to Docker takes a third of a second to import, longer than a request.
     from scripts.stacks.gpu import GpuStack
 
-    return Sdk(GpuStack(server.started_with))
+    return Sdk(GpuStack(server.settings_at_start))
 
 
 def _mounts(reads: Sequence[str], writes: Path | None) -> Iterator[str]:

@@ -37,9 +37,9 @@ from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, state, temporary
 from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
-from scripts.steps.manifest import pinned
+from scripts.steps.manifest import read_pins
 from scripts.storage import on_demand
-from scripts.storage.from_containers import seen_from_containers
+from scripts.storage.from_containers import address_from_containers
 from scripts.storage.location import from_settings
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
@@ -143,10 +143,10 @@ class DockerStack:
     def prepare(self) -> None:
         self._require_own_project()
         if location := from_settings(self._settings):  # refused before anything is built
-            seen_from_containers(location, self._settings)
+            address_from_containers(location, self._settings)
         self.build("server")
         certificates.place(self._settings)
-        needs_certificate = exposure.of(self._settings).certificate is not None
+        needs_certificate = exposure.exposure_of(self._settings).certificate is not None
         readable = admin_key.container_can_read() and lock.container_can_read()
         if needs_certificate or not (readable and live.REPOSITORY.is_dir()):
             hosts = f"ALLOWED_HOSTS={','.join(certificates.names(self._settings))}"
@@ -331,14 +331,14 @@ class DockerStack:
         memory = self.memory()
         return memory[1] - memory[0] if memory else None
 
-    def kept(self) -> dict[str, Any]:
+    def keeper_state(self) -> dict[str, Any]:
         """The keeper's notes; the gpu flavour has no keeper."""
         container = self._container("server")
         if self.flavour == "gpu" or not container or container.status != "running":
             return {}
         ran = container.exec_run(["cat", f"{self.run_dir}/{keeper_notes.STATE}"])
         # Of a program that ends at once, a busy engine may give the exit code and no output.
-        return keeper_notes.parsed(cast(bytes, ran.output)) if ran.exit_code == 0 else {}
+        return keeper_notes.parse_notes(cast(bytes, ran.output)) if ran.exit_code == 0 else {}
 
     def alive(self, service: str = "server") -> bool:
         container = self._container(service)
@@ -349,7 +349,7 @@ class DockerStack:
         """Whether anything is left of a server, which may hold its ports."""
         return any(self._is_to_stop(each) for each in self._of_checkout())
 
-    def held_ports(self) -> set[int]:
+    def find_held_ports(self) -> set[int]:
         """By what was started from this checkout, also by Compose alone."""
         published = (ports for each in self._of_checkout() for ports in each.ports.values())
         return {int(port["HostPort"]) for ports in published for port in ports or ()}
@@ -414,7 +414,7 @@ class DockerStack:
             for name in image.tags:
                 self.remove_image(name)
 
-    def replaced_images(self) -> list[tuple[str, int, datetime]]:
+    def list_replaced_images(self) -> list[tuple[str, int, datetime]]:
         """Those of this project whose name a newer build took: id, bytes, when it was built."""
         filters = {"dangling": True, "label": f"{PROJECT}={self.project}"}
         return [
@@ -526,7 +526,7 @@ class DockerStack:
         image = self._engine.images.get(name)
         image.tag(self._image(service))
         self.remove_image(name)
-        files.write(LOADED, json.dumps(_loaded() | {service: image.id}) + "\n")
+        files.write(LOADED, json.dumps(_load_wheels() | {service: image.id}) + "\n")
 
     def build(self, service: str, announced: bool = True) -> None:
         if self._is_loaded(service):
@@ -544,7 +544,7 @@ class DockerStack:
 
     def _is_loaded(self, service: str) -> bool:
         """Whether the image is the one that a pack brought along."""
-        wanted = _loaded().get(service)
+        wanted = _load_wheels().get(service)
         found = self._engine.images.list(self._image(service)) if wanted else []
         return any(each.id == wanted for each in found)
 
@@ -594,7 +594,7 @@ class DockerStack:
         if location := from_settings(self._settings):
             written.append("compose.s3.yaml")
             if wanted:
-                environment["S3_URL"] = str(seen_from_containers(location, self._settings))
+                environment["S3_URL"] = str(address_from_containers(location, self._settings))
         written += filter(None, [self._settings.compose_override])
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in written for word in ("--file", file)]
@@ -631,7 +631,7 @@ def revision() -> str:
     return "" if changed.returncode or changed.stdout else last.stdout.strip()
 
 
-def _loaded() -> dict[str, str]:
+def _load_wheels() -> dict[str, str]:
     try:
         loaded: dict[str, str] = json.loads(LOADED.read_text())
         return loaded
@@ -685,7 +685,7 @@ def _remove(container: Container) -> None:
 def _fetch_torch() -> None:
     """Downloads PyTorch's CPU builds for the image with the host's pip: its index, or its folder of
     wheels, may not be reachable inside a build."""
-    pins = pinned("torch", "torchvision")
+    pins = read_pins("torch", "torchvision")
     if any(WHEELS.glob(f"torch-{pins['torch']}*.whl")):
         return
     for other in WHEELS.glob("torch*.whl"):  # of an earlier bundle

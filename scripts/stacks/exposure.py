@@ -20,7 +20,7 @@ FOLDER = ROOT / "build" / "tls"
 KEYS = ROOT / "build" / "key" / "api.keys"
 
 
-def of(settings: Settings) -> Exposure:
+def exposure_of(settings: Settings) -> Exposure:
     return Exposure(
         bind=settings.bind,
         insecure=bool(settings.insecure),
@@ -33,15 +33,15 @@ def of(settings: Settings) -> Exposure:
 def require_keys(settings: Settings, has_door: bool = True) -> None:
     """Before anything is built."""
     ports.require_own(settings.bind)
-    exposure = of(settings)
-    if exposure.guarded and not has_door:
+    exposure = exposure_of(settings)
+    if exposure.is_guarded and not has_door:
         raise UserError(
             f"BIND={settings.bind} opens the server to other machines, and on this flavour it has"
             " neither TLS nor API keys",
             "put a proxy with both in front; to let anyone ask, unencrypted: INSECURE=1",
         )
     if problem := exposure.without_keys():
-        raise UserError.of(problem)
+        raise UserError.from_fault(problem)
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -52,13 +52,13 @@ def environment(settings: Settings) -> dict[str, str]:
 
 def mark(settings: Settings) -> str:
     """Another one where the certificate is another one."""
-    shown = of(settings).certificate
+    shown = exposure_of(settings).certificate
     return files.sha256(shown) if shown and shown.exists() else ""
 
 
 def address(settings: Settings, port: int) -> Address:
     """Where commands ask on this machine."""
-    exposure = of(settings)
+    exposure = exposure_of(settings)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.bind, settings.bind)
     # The door takes the admin key for an API key, and counts no request of whoever has it; but
     # pictures are asked without it, too.

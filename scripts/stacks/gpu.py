@@ -42,7 +42,7 @@ class GpuStack(DockerStack):
 
     def prepare(self) -> None:
         """Refuses what cannot work before gigabytes are pulled."""
-        console.note(f"containers see {self.described}")
+        console.note(f"containers see {self.description}")
         for gpu in self.gpus:
             if warning := gpus.require_fit(gpu, self._settings.triton_tag):
                 console.note(f"{gpu.name}: {warning}")
@@ -60,7 +60,7 @@ class GpuStack(DockerStack):
         except ValueError:
             self.remove_networks(self.project)  # that Compose created for the probe
             raise UserError(*why_no_gpu(last_line(run.stderr + run.stdout))) from None
-        return gpus.chosen(seen, self._settings.gpus)
+        return gpus.choose_gpus(seen, self._settings.gpus)
 
     @property
     def gpu(self) -> Gpu:
@@ -68,11 +68,11 @@ class GpuStack(DockerStack):
         return self.gpus[0]
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         count = len(self.gpus)
         return self.gpu.name if count == 1 else f"{count} x {self.gpu.name}"
 
-    def lost(self) -> str | None:
+    def explain_lost_gpu(self) -> str | None:
         """Why the server's container has lost its GPU, if it has."""
         asked = self.compose("exec", "-T", "server", "nvidia-smi", "-L", quiet=True)
         return LOST if NVML_LOST in asked.stdout + asked.stderr else None

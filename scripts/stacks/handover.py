@@ -61,7 +61,7 @@ def drain(run_dir: Path, settings: Settings) -> None:
         admin = sockets.folder(run_dir) / sockets.ENVOY_ADMIN
         with ExitStack() as steered:
             for port in settings.ports.values():
-                steered.enter_context(ports.given_to_the_second(settings.bind, port))
+                steered.enter_context(ports.give_to_second(settings.bind, port))
             _ask(admin, "POST", "/drain_listeners?graceful")
             _ask(admin, "POST", "/drain_listeners")
         began = time.monotonic()

@@ -44,12 +44,12 @@ def write(settings: Settings, registry: str) -> Path:
     """Returns the folder for `kubectl apply --kustomize`."""
     on_gpu = settings.flavour == "gpu"
     # Others reach a pod, whatever BIND says of this machine.
-    reached = settings.replaced(BIND="0.0.0.0")
+    reached = settings.replace_with(BIND="0.0.0.0")
     location = _reachable(from_settings(settings))
     if on_gpu and location:
         raise UserError("pods with a GPU read a volume, not S3", "leave REPOSITORY empty")
     exposure.require_keys(reached, has_door=not on_gpu)
-    shown = exposure.of(reached)
+    shown = exposure.exposure_of(reached)
     with files.whole_folder(TARGET) as target:
         secrets = target / "secrets"
         secrets.mkdir(mode=0o700)
@@ -80,7 +80,9 @@ def _job(settings: Settings, registry: str) -> dict[str, Any]:
         "kind": "Kustomization",
         "resources": [f"../../../deploy/kubernetes/jobs/{'gpu' if on_gpu else 'cpu'}"],
         "images": [_image(registry, service) for service in images],
-        "configMapGenerator": [_merged(f"{SERVICE}-build", {n: settings[n] for n in built_with})],
+        "configMapGenerator": [
+            _merge_patch(f"{SERVICE}-build", {n: settings[n] for n in built_with})
+        ],
     }
 
 
@@ -95,7 +97,7 @@ def _image(registry: str, service: str) -> dict[str, str]:
     }
 
 
-def _merged(name: str, environment: dict[str, str]) -> dict[str, Any]:
+def _merge_patch(name: str, environment: dict[str, str]) -> dict[str, Any]:
     literals = [f"{name}={value}" for name, value in environment.items()]
     return {"name": name, "behavior": "merge", "literals": literals}
 
@@ -113,9 +115,9 @@ def _overlay(
     environment = {name: settings[name] for name in of_the_door}
     patches = [
         *_reaching(environment.get(ENDPOINT, ""), with_dns=location is not None),
-        _replaced("Deployment", f"{CONTAINER}/resources/requests/memory", memory),
-        _replaced("Deployment", f"{CONTAINER}/resources/limits/memory", memory),
-        _replaced(
+        _replace_patch("Deployment", f"{CONTAINER}/resources/requests/memory", memory),
+        _replace_patch("Deployment", f"{CONTAINER}/resources/limits/memory", memory),
+        _replace_patch(
             "Deployment",
             "/spec/template/spec/volumes/2/emptyDir/sizeLimit",
             quantity(stack.shm_size),
@@ -123,10 +125,12 @@ def _overlay(
     ]
     if settings.cores and not on_gpu:
         cores = str(settings.cores)
-        patches.append(_replaced("Deployment", f"{CONTAINER}/resources/requests/cpu", cores))
+        patches.append(_replace_patch("Deployment", f"{CONTAINER}/resources/requests/cpu", cores))
     if location:
-        environment["REPOSITORY"] = _placed(settings)
-        patches.append(_replaced("NetworkPolicy", "/spec/egress/1/ports/0/port", location.port))
+        environment["REPOSITORY"] = _place_copy(settings)
+        patches.append(
+            _replace_patch("NetworkPolicy", "/spec/egress/1/ports/0/port", location.port)
+        )
     overlay = "gpu" if on_gpu else "s3" if location else "cpu"
     above = Path("../../deploy/kubernetes")
     return {
@@ -136,7 +140,7 @@ def _overlay(
         # The overlay for a GPU has it.
         "components": [str(above / "components" / "plain")] if plain and not on_gpu else [],
         "images": [_image(registry, "server-gpu" if on_gpu else "server")],
-        "configMapGenerator": [_merged(f"{SERVICE}-settings", environment)],
+        "configMapGenerator": [_merge_patch(f"{SERVICE}-settings", environment)],
         "secretGenerator": secrets,
         "patches": patches,
     }
@@ -145,17 +149,17 @@ def _overlay(
 def _reaching(collector: str, with_dns: bool) -> Iterator[dict[str, Any]]:
     """Lets pods send their traces there, by whatever name."""
     if collector:
-        ports = [{"port": Collector.of(collector).port, "protocol": "TCP"}]
+        ports = [{"port": Collector.parse(collector).port, "protocol": "TCP"}]
         if not with_dns:
             ports += [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
-        yield _patched("NetworkPolicy", "add", "/spec/egress/-", {"ports": ports})
+        yield _make_patch("NetworkPolicy", "add", "/spec/egress/-", {"ports": ports})
 
 
-def _replaced(kind: str, path: str, value: object) -> dict[str, Any]:
-    return _patched(kind, "replace", path, value)
+def _replace_patch(kind: str, path: str, value: object) -> dict[str, Any]:
+    return _make_patch(kind, "replace", path, value)
 
 
-def _patched(kind: str, how: str, path: str, value: object) -> dict[str, Any]:
+def _make_patch(kind: str, how: str, path: str, value: object) -> dict[str, Any]:
     patch = yaml.safe_dump([{"op": how, "path": path, "value": value}], sort_keys=False)
     return {"target": {"kind": kind, "name": SERVICE}, "patch": patch}
 
@@ -191,7 +195,7 @@ def _secret(name: str, folder: Path, contents: dict[str, str]) -> dict[str, Any]
     return secret | ({"files": [f"secrets/{file}" for file in contents]} if contents else {})
 
 
-def _placed(settings: Settings) -> str:
+def _place_copy(settings: Settings) -> str:
     """A copy of what is live that never changes: a pod that is started again reads what it read
     before, and another version is another rollout, which can be undone."""
     remote = on_demand.remote(settings)
@@ -200,7 +204,7 @@ def _placed(settings: Settings) -> str:
         raise UserError("nothing is live here", f"make up REPOSITORY={settings.repository} first")
     named = (f"{e.name}:{e.sha256}\n" for e in contents(live.REPOSITORY) if e.name != SHOWN)
     name = hashlib.sha256("".join(named).encode()).hexdigest()[:12]
-    copies = remote.beside("kubernetes")
+    copies = remote.place_beside("kubernetes")
     copies.mirror(live.REPOSITORY, to=name, known=remote.archive.prefix)
     return f"{copies.location}/{name}"
 

@@ -83,7 +83,7 @@ class LocalStack:
         try:
             libpython_folder()
         except StartError as fault:
-            raise UserError.of(fault) from None
+            raise UserError.from_fault(fault) from None
         _require_files()
         bootstrap.ensure("serve")
         admin_key.ensure()
@@ -102,14 +102,14 @@ class LocalStack:
         ports.require_free(self._settings.bind, self._settings.ports)
         RUN.mkdir(parents=True, exist_ok=True)
         _set_aside()
-        self._started(wanted, LOG).save()
+        self._start(wanted, LOG).save()
 
     def why_alone(self, known: State) -> str | None:
         """Why no other server can come up beside this one, and take over from it."""
         server = _server(known)
         if known.flavour != self.flavour or server is None:
             return "it is of another flavour"
-        return handover.obstacle(self._settings, known.started_with, server.pid)
+        return handover.obstacle(self._settings, known.settings_at_start, server.pid)
 
     def rehearse(self) -> None:
         """Where no other server can come up beside this one, there is nothing to try."""
@@ -121,7 +121,7 @@ class LocalStack:
         for log in (LOG_BESIDE, state.REFUSED):
             log.unlink(missing_ok=True)
         last = ["--door-last", "--extra-pipelines", " ".join(pipelines)]
-        return self._started(replace(wanted, side=side), LOG_BESIDE, last)
+        return self._start(replace(wanted, side=side), LOG_BESIDE, last)
 
     def take_over(self, known: State, new: State) -> None:
         """Once it answers."""
@@ -129,7 +129,7 @@ class LocalStack:
         _set_aside()
         LOG_BESIDE.replace(LOG)
         with lock.hands_off():  # its keeper would open its door again
-            handover.drain(RUN / known.side, known.started_with)
+            handover.drain(RUN / known.side, known.settings_at_start)
             _end_server(known)
         _clear(known.side)
 
@@ -139,7 +139,7 @@ class LocalStack:
         _clear(new.side)
         LOG_BESIDE.replace(state.REFUSED)
 
-    def _started(self, wanted: State, log: Path, more: Iterable[str] = ()) -> State:
+    def _start(self, wanted: State, log: Path, more: Iterable[str] = ()) -> State:
         run = RUN / wanted.side
         run.mkdir(parents=True, exist_ok=True)
         keeper_notes.forget(run)
@@ -179,7 +179,7 @@ class LocalStack:
         """Bytes of memory that the server may still use."""
         return int(psutil.virtual_memory().available)
 
-    def kept(self, server: State | None = None) -> dict[str, Any]:
+    def keeper_state(self, server: State | None = None) -> dict[str, Any]:
         """The keeper's notes."""
         known = server or state.load()
         return keeper_notes.read(RUN / known.side) if known else {}
@@ -194,7 +194,7 @@ class LocalStack:
                 f"the new server stopped during its start: {first_error(LOG_BESIDE.read_text())}",
                 state.SERVES_ON,
             )
-        notes = self.kept(new)
+        notes = self.keeper_state(new)
         if not notes.get("ready"):
             return str(notes.get("reason", "its keeper has written no notes"))
         if not (new.pid and handover.is_open(self._settings, new.pid)):
@@ -208,7 +208,7 @@ class LocalStack:
         """Whether anything is left of a server, which may hold its ports."""
         return any(_is_of(side, each) for each in psutil.process_iter() for side in SIDES)
 
-    def held_ports(self) -> set[int]:
+    def find_held_ports(self) -> set[int]:
         """Besides those of the server that is noted: none."""
         return set()
 

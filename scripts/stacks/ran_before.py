@@ -47,5 +47,5 @@ class StepsRanBeforeOnGpu(StepsRanBefore, GpuStack):
             raise
 
 
-def of(settings: Settings) -> StepsRanBefore:
+def steps_of(settings: Settings) -> StepsRanBefore:
     return (StepsRanBeforeOnGpu if settings.flavour == "gpu" else StepsRanBefore)(settings)

@@ -73,7 +73,7 @@ class Given:
     labels: Mapping[str, str]
 
 
-def of(server: Service, given: Given) -> dict[str, Any]:
+def make_stack_file(server: Service, given: Given) -> dict[str, Any]:
     """All of it; as JSON, which is YAML too."""
     _require_known(server)
     kept = {name: server[name] for name in KEPT if name in server}
@@ -81,8 +81,10 @@ def of(server: Service, given: Given) -> dict[str, Any]:
     if isinstance(given.models, str):
         kept["environment"]["REPOSITORY"] = given.models
     kept["environment"]["EXTRA_PIPELINES"] = " ".join(sorted(given.proofs.keys() - {PIPELINE}))
-    secrets = {target: _named(given.name, file) for target, file in given.secrets.items()}
-    proofs = {ensemble: _named(given.name, file) for ensemble, file in given.proofs.items()}
+    secrets = {target: _name_by_content(given.name, file) for target, file in given.secrets.items()}
+    proofs = {
+        ensemble: _name_by_content(given.name, file) for ensemble, file in given.proofs.items()
+    }
     shown = {target: name for target, name in secrets.items() if target.startswith(TLS)}
     return {
         "version": "3.9",
@@ -114,21 +116,21 @@ def one_at_a_time(stack: dict[str, Any], turn: int) -> dict[str, Any]:
         "delay": f"{HELD_S + turn}s",
         "failure_action": "pause",
     }
-    return _deployed(stack, server["deploy"] | {"update_config": config})
+    return _set_deploy(stack, server["deploy"] | {"update_config": config})
 
 
 def out_first(stack: dict[str, Any]) -> dict[str, Any]:
     """A server that is replaced goes before the new one comes."""
     deploy = stack["services"][SERVER]["deploy"]
     config = deploy["update_config"] | {"order": "stop-first"}
-    return _deployed(stack, deploy | {"update_config": config})
+    return _set_deploy(stack, deploy | {"update_config": config})
 
 
 def with_replicas(stack: dict[str, Any], replicas: int) -> dict[str, Any]:
-    return _deployed(stack, stack["services"][SERVER]["deploy"] | {"replicas": replicas})
+    return _set_deploy(stack, stack["services"][SERVER]["deploy"] | {"replicas": replicas})
 
 
-def _deployed(stack: dict[str, Any], deploy: dict[str, Any]) -> dict[str, Any]:
+def _set_deploy(stack: dict[str, Any], deploy: dict[str, Any]) -> dict[str, Any]:
     """The servers so."""
     server = stack["services"][SERVER] | {"deploy": deploy}
     return stack | {"services": stack["services"] | {SERVER: server}}
@@ -158,7 +160,7 @@ def _server(
         "image": given.image,
         "networks": {"default": {"aliases": [ALIAS]}},
         "volumes": _mounts(server, given.models),
-        "secrets": _handed(secrets),
+        "secrets": _hand_secrets(secrets),
         "configs": [
             {"source": name, "target": f"{PROOFS}/{ensemble}.npz"}
             for ensemble, name in proofs.items()
@@ -196,7 +198,7 @@ def _balancer(kept: Service, given: Given, secrets: Mapping[str, str]) -> dict[s
             *("--servers", SERVERS, "--run-dir", "/tmp"),
         ],
         "volumes": [_in_memory("/tmp")],
-        "secrets": _handed(secrets),
+        "secrets": _hand_secrets(secrets),
         "ports": [
             {"target": inside, "published": outside, "mode": "host"}
             for inside, outside in given.ports.items()
@@ -241,11 +243,11 @@ def _in_memory(target: str, size: int | None = None) -> dict[str, Any]:
     return {"type": "tmpfs", "target": target, **({"tmpfs": {"size": size}} if size else {})}
 
 
-def _handed(secrets: Mapping[str, str]) -> list[dict[str, Any]]:
+def _hand_secrets(secrets: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"source": name, "target": target, **READER} for target, name in secrets.items()]
 
 
-def _named(stack: str, file: Path) -> str:
+def _name_by_content(stack: str, file: Path) -> str:
     """Another name for another content: a swarm's secrets and configs never change."""
     mark = hashlib.sha256(stack.encode() + file.read_bytes()).hexdigest()[:12]
     end = f"-{file.name.replace('.', '-')[-NAME_CHARACTERS // 2 :]}-{mark}"

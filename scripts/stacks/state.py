@@ -37,16 +37,16 @@ class State:
     pipelines: dict[str, int] = field(default_factory=dict)
 
     @property
-    def started_with(self) -> Settings:
+    def settings_at_start(self) -> Settings:
         return Settings(DEFAULTS | self.settings)
 
     @property
     def http(self) -> Address:
-        return self.where(self.started_with.http_port)
+        return self.where(self.settings_at_start.http_port)
 
     @property
     def grpc(self) -> Address:
-        return self.where(self.started_with.grpc_port)
+        return self.where(self.settings_at_start.grpc_port)
 
     @property
     def admin(self) -> Address | str:
@@ -58,7 +58,7 @@ class State:
         return self.grpc
 
     def where(self, port: int) -> Address:
-        found = exposure.address(self.started_with, port)
+        found = exposure.address(self.settings_at_start, port)
         if self.flavour == "gpu":  # which has no door
             return replace(found, certificate=None, api_key="", own_id="")
         return found

@@ -119,7 +119,7 @@ class SwarmStack(DockerStack):
 
     def start(self, wanted: State) -> None:
         """Servers that answer, or those from before."""
-        stack = self._prepared(wanted)
+        stack = self._prepare_stack(wanted)
         self._deploy(stack)  # without a canary, if there was one
         self._wait_until_settled(wanted)
         _note(stack)
@@ -131,15 +131,15 @@ class SwarmStack(DockerStack):
     def replace_each(self, wanted: State) -> Iterator[Task]:
         """One server after the other by one that `start` would start, which comes out here when it
         runs. The next is replaced when it is asked for, and not at all if it is not."""
-        stack, came = self._prepared(wanted), list[Task]()
+        stack, came = self._prepare_stack(wanted), list[Task]()
         while not came or any(task.fingerprint != wanted.fingerprint for task in self.tasks()):
             self._deploy(stack_file.one_at_a_time(stack, len(came)))
             came.append(self._wait_for_one_more(wanted, came))
             yield came[-1]
 
-    def _prepared(self, wanted: State) -> dict[str, Any]:
+    def _prepare_stack(self, wanted: State) -> dict[str, Any]:
         on_demand.hand_over_keys(self._settings)
-        stack = self._stack_file(wanted, self._placed(_name(wanted)))
+        stack = self._stack_file(wanted, self._place_copy(_name(wanted)))
         self._require_image(stack["services"][BALANCER]["image"])
         return stack
 
@@ -219,12 +219,12 @@ class SwarmStack(DockerStack):
     def try_out(self, wanted: State, count: int) -> None:
         """So many servers besides; the others stay, and what is noted too. The first that does not
         start ends it."""
-        new = self._prepared(wanted)
+        new = self._prepare_stack(wanted)
         self._deploy(stack_file.with_canary(json.loads(DEPLOYED.read_text()), new, count))
         with console.waiting("starting the canary") as waiting:
             while sum(task.runs for task in self.tasks(CANARY)) < count:
                 late = waiting.seconds > TRIES * self._settings.start_timeout
-                if late or self._ended(CANARY, wanted):
+                if late or self._list_ended(CANARY, wanted):
                     raise UserError(f"it does not start: {self._why(CANARY, wanted)}", STAYED)
                 time.sleep(0.5)
 
@@ -281,11 +281,11 @@ class SwarmStack(DockerStack):
             {name: proofs.path(name, number) for name, number in wanted.pipelines.items()},
             _owner(),
         )
-        return stack_file.of(server, given)
+        return stack_file.make_stack_file(server, given)
 
     def _secrets(self) -> dict[str, Path]:
         found = {f"{KEY}/{admin_key.PATH.name}": admin_key.PATH}
-        shown = exposure.of(self._settings)
+        shown = exposure.exposure_of(self._settings)
         if shown.api_keys:
             found[f"{KEY}/{exposure.KEYS.name}"] = exposure.KEYS
         if shown.certificate:
@@ -313,20 +313,20 @@ class SwarmStack(DockerStack):
 
     # What the servers read
 
-    def _placed(self, name: str) -> Path | str:
+    def _place_copy(self, name: str) -> Path | str:
         """A copy of the live repository that never changes: while servers are replaced, and if they
         are to come back, each reads what it was started with."""
         remote = on_demand.remote(self._settings)
         if remote is None:
             files.link_tree(live.REPOSITORY, MODELS / name)
             return MODELS / name
-        copies = remote.beside("swarm")
+        copies = remote.place_beside("swarm")
         copies.mirror(live.REPOSITORY, to=name, known=remote.archive.prefix)
         return f"{copies.location}/{name}"
 
     def _leave_only(self, name: str) -> None:
         if remote := on_demand.remote(self._settings):
-            copies = remote.beside("swarm")
+            copies = remote.place_beside("swarm")
             for other in {each.partition("/")[0] for each in copies.list()} - {name}:
                 copies.remove(f"{other}/")
         else:
@@ -457,7 +457,7 @@ class SwarmStack(DockerStack):
         last = max(ended, key=lambda status: str(status["Timestamp"]), default=None)
         return str(last.get("Err", "it ended by itself") if last else "its engine gives no reason")
 
-    def _ended(self, service: str, wanted: State) -> list[dict[str, Any]]:
+    def _list_ended(self, service: str, wanted: State) -> list[dict[str, Any]]:
         """Its servers that ended by themselves."""
         tasks = self._manager.services.get(f"{self.project}_{service}").tasks()
         return [
@@ -468,7 +468,7 @@ class SwarmStack(DockerStack):
 
     def _why(self, service: str, wanted: State) -> str:
         """What the server said that ended last, or else its engine."""
-        ended = self._ended(service, wanted)
+        ended = self._list_ended(service, wanted)
         last = max(ended, key=lambda task: str(task["Status"]["Timestamp"]), default=None)
         if last is None:
             return "its engine gives no reason"
@@ -485,7 +485,7 @@ class SwarmStack(DockerStack):
     def there(self) -> bool:
         return bool(self.servers())
 
-    def kept(self) -> dict[str, Any]:
+    def keeper_state(self) -> dict[str, Any]:
         """A server is ready if its keeper says so, and the balancers ask no other."""
         return {"ready": True}
 

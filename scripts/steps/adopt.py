@@ -18,7 +18,7 @@ from typing import Any
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.steps.manifest import EXPECTED, Foreign, external_data, lines_of, why_export
 from scripts.steps.progress import step
 from scripts.steps.reading import GIVES
@@ -70,7 +70,7 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
         from scripts.steps.foreign import has_eight_bits
         from scripts.steps.forms import read
         from scripts.steps.original import Original, scores
-        from scripts.steps.reading import judged, require_exclusive
+        from scripts.steps.reading import judge_scores, require_exclusive
         from scripts.steps.signature import Hints, signature
 
         identity = wanted.identity()
@@ -82,13 +82,13 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
         transform = {key: how[key] for key in TRANSFORM}
     with step(f"asking {name} itself"):
         original = Original(form.runnable, name, facts, how)
-        shown = checked.shown(samples, transform)
+        shown = checked.show_pictures(samples, transform)
         seen = [pixels.transpose(1, 2, 0) for pixels in shown.pixels]
         numbers = original.numbers(seen)
         bounded = is_bounded(form.model.graph, facts.output)
         if facts.label:
             original.require_likeliest(facts.label, seen, numbers)
-        reading = judged(name, numbers, original.wild(seen[:WILD]), bounded, wanted.gives)
+        reading = judge_scores(name, numbers, original.wild(seen[:WILD]), bounded, wanted.gives)
         if not wanted.gives and is_logarithm(form.model.graph, facts.output):
             require_exclusive(name, numbers)
         reference = scores(numbers, reading)
@@ -140,4 +140,4 @@ def labels_for(labels: list[str], classes: int, source: Path | None, network: st
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

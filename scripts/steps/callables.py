@@ -17,10 +17,10 @@ from typing import Any
 from pytriton.proxy.types import Request
 
 from bundle_serving.callables import Bound, Instance, NotServed, load, one_line
-from bundle_serving.infer import packed
+from bundle_serving.infer import pack_question
 from bundle_serving.values import Spec
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,15 +32,15 @@ def main(argv: list[str] | None = None) -> int:
     try:
         bound = load(options.file)
     except NotServed as fault:
-        raise UserError.of(fault) from None
-    described = {name: tried(each) for name, each in bound.items()}
+        raise UserError.from_fault(fault) from None
+    described = {name: try_function(each) for name, each in bound.items()}
     require_same(options.file.name, options.same, described)
     if options.out:
         files.write(options.out, json.dumps(described) + "\n")
     return 0
 
 
-def tried(bound: Bound) -> dict[str, Any]:
+def try_function(bound: Bound) -> dict[str, Any]:
     """Its part of a recipe."""
     question = bound.question
     try:
@@ -63,7 +63,7 @@ def tried(bound: Bound) -> dict[str, Any]:
         },
         "several_answers": bound.config.decoupled,
         "instances": len(bound.callables),
-        "request": packed(question),
+        "request": pack_question(question),
     }
 
 
@@ -87,4 +87,4 @@ def _tensor(spec: Spec) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -42,7 +42,7 @@ class Made:
     more: Mapping[str, Any] = field(default_factory=dict)  # what else is known of the network
 
     @classmethod
-    def of(
+    def from_network(
         cls,
         network: Network,
         identity: dict[str, Any],
@@ -73,14 +73,14 @@ class Shown:
     pixels: NDArray[Any]  # noise, and then each file's
 
 
-def shown(samples: Path | None, transform: Mapping[str, Any]) -> Shown:
+def show_pictures(samples: Path | None, transform: Mapping[str, Any]) -> Shown:
     how = Transform(**transform, decode="full")
     found = pictures(samples, how)
     pixels = np.stack([*noise(how), *(each for _, each in found)])
     return Shown([file for file, _ in found], pixels)
 
 
-def compared(
+def compare_and_save(
     draft: Path,
     made: Made,
     samples: Path | None,
@@ -89,7 +89,7 @@ def compared(
 ) -> None:
     """`original`: pixels of one picture -> its scores."""
     with step(f"asking {made.called} itself"):
-        asked = shown(samples, made.transform)
+        asked = show_pictures(samples, made.transform)
         reference = np.concatenate([original(each[None]) for each in asked.pixels])
     finish(draft, made, asked, reference, bound)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 
 # As Triton's own backends choose, for a network that takes any batch.
 MOST_AT_ONCE = 4
@@ -26,11 +26,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    files.write(options.out, json.dumps(completed(options.model)) + "\n")
+    files.write(options.out, json.dumps(complete_config(options.model)) + "\n")
     return 0
 
 
-def completed(model: Path) -> dict[str, Any]:
+def complete_config(model: Path) -> dict[str, Any]:
     versions = sorted((p for p in model.glob("[1-9]*") if p.name.isdecimal()), key=_number)
     known = {"model.onnx": _of_onnx, "model.py": _of_python}
     for version in reversed(versions):
@@ -70,10 +70,10 @@ def _of_onnx(path: Path, name: str) -> dict[str, Any]:
         ]
         for side in (network.inputs, network.outputs)
     ]
-    return {"backend": "onnxruntime", **_batched(*tensors)}
+    return {"backend": "onnxruntime", **_describe_batch(*tensors)}
 
 
-def _batched(taken: list[Any], given: list[Any]) -> dict[str, Any]:
+def _describe_batch(taken: list[Any], given: list[Any]) -> dict[str, Any]:
     """The first dimension is the batch if it is open everywhere."""
     together = all(tensor["dims"][:1] == [-1] for tensor in (*taken, *given))
     for tensor in (*taken, *given) if together else ():
@@ -108,4 +108,4 @@ def _of_python(path: Path, name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -31,7 +31,7 @@ class Conversion:
     bound: Bound
 
     def network(self, form: Form, facts: Signature, one_by_one: bool) -> Runnable:
-        return form.adopted(facts, self.how, self.reading, one_by_one)
+        return form.adopt(facts, self.how, self.reading, one_by_one)
 
     def agrees(self, network: Runnable) -> bool:
         try:
@@ -56,7 +56,7 @@ def convert(wanted: Conversion, folder: Path) -> bool:
             save(network, folder)
             return True
     print("  it takes pictures one by one")
-    save(wanted.network(wanted.original, _fixed(wanted.facts), True), folder)
+    save(wanted.network(wanted.original, _fix_sizes(wanted.facts), True), folder)
     return False
 
 
@@ -64,9 +64,9 @@ def _for_several(wanted: Conversion) -> Iterator[Runnable]:
     """A file may also say any batch, and compute one."""
     if wanted.facts.batch is None:
         yield wanted.network(wanted.original, wanted.facts, False)
-    fixed = _fixed(wanted.facts)
-    yield wanted.network(wanted.original.opened(fixed), fixed, False)
+    fixed = _fix_sizes(wanted.facts)
+    yield wanted.network(wanted.original.open_batch(fixed), fixed, False)
 
 
-def _fixed(facts: Signature) -> Signature:
+def _fix_sizes(facts: Signature) -> Signature:
     return replace(facts, batch=facts.batch or 1)

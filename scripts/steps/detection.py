@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bundle_serving.agreement import DETECTION, Bound
 from scripts.base import files
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.steps.detector_source import Detector
 from scripts.steps.fine_tuned import parser
 from scripts.steps.manifest import EXPECTED, why_export
@@ -50,13 +50,13 @@ def export(spec: Detector, out: Path) -> None:
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             detectors.to_onnx(model, network.transform["crop"], draft / "model.onnx")
-        made = checked.Made.of(network, identity, spec.untrained, DETECTION)
-        original = networks.asked(networks.Pixels(network).eval())
-        checked.compared(draft, made, None, original, BOUNDS[spec.precision])
+        made = checked.Made.from_network(network, identity, spec.is_untrained, DETECTION)
+        original = networks.make_asker(networks.Pixels(network).eval())
+        checked.compare_and_save(draft, made, None, original, BOUNDS[spec.precision])
         detector.save_anchors(draft / ANCHORS)
         with step("asking torchvision what is in the pictures"):
             detector.save_found(sorted((draft / "pictures").iterdir()), draft / EXPECTED)
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

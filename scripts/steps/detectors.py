@@ -16,7 +16,7 @@ from bundle_serving import golden
 from bundle_serving.infer import Answer
 from bundle_serving.pictures import Transform
 from scripts.steps.detector_source import Detector
-from scripts.steps.networks import Network, downloaded, filled, origin_of, read_state
+from scripts.steps.networks import Network, download_weights, fill_weights, origin_of, read_state
 from scripts.steps.onnx_file import BATCH, save
 from scripts.steps.untrained import set_to_pictures
 from scripts.steps.vision import torchvision
@@ -75,7 +75,7 @@ class Whole:
 
 def build(spec: Detector) -> Whole:
     entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
-    module, labels, origin = _loaded(spec, entry)
+    module, labels, origin = _load_file(spec, entry)
     boxes = spec.boxes
     module.score_thresh, module.nms_thresh = boxes["threshold"], boxes["overlap"]
     module.topk_candidates, module.detections_per_img = boxes["candidates"], boxes["most"]
@@ -100,13 +100,13 @@ def _transform(module: nn.Module) -> dict[str, Any]:
     return {"resize": side, "crop": side, **squashed}
 
 
-def _loaded(spec: Detector, entry: Any) -> tuple[nn.Module, list[str], dict[str, str]]:
+def _load_file(spec: Detector, entry: Any) -> tuple[nn.Module, list[str], dict[str, str]]:
     published = list(entry.meta["categories"])
-    if spec.untrained:
-        return _untrained(spec.arch, len(published)), published, {"source": "random, seed 0"}
+    if spec.is_untrained:
+        return _make_untrained(spec.arch, len(published)), published, {"source": "random, seed 0"}
     if not spec.is_file:
         module = _module(spec.arch, len(published))
-        module.load_state_dict(downloaded(spec.arch, entry, spec.ways_out))
+        module.load_state_dict(download_weights(spec.arch, entry, spec.ways_out))
         return module, published, {"source": f"torchvision {entry}", "url": entry.url}
     path = Path(spec.weights)
     module, classes = _of_file(spec.arch, path)
@@ -126,10 +126,10 @@ def _of_file(arch: str, path: Path) -> tuple[nn.Module, int]:
     anchors = _module(arch, 1).state_dict()[SCORES].shape[0]
     scores = len(state[SCORES]) if SCORES in state else 0
     module = _module(arch, max(1, scores // anchors))
-    return filled(module, state, arch, path), scores // anchors
+    return fill_weights(module, state, arch, path), scores // anchors
 
 
-def _untrained(arch: str, classes: int) -> nn.Module:
+def _make_untrained(arch: str, classes: int) -> nn.Module:
     torch.manual_seed(0)
     module = _module(arch, classes)
     rows, normalize = Rows(module), module.transform.normalize

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.base import files
-from scripts.base.errors import NoWeights, UserError, guarded
+from scripts.base.errors import NoWeights, UserError, run_guarded
 from scripts.steps.manifest import Manifest, Torchvision, why_export
 from scripts.steps.progress import step
 
@@ -59,7 +59,7 @@ def export(wanted: Torchvision, out: Path) -> None:
         print(f"  vectors within {difference:.2g}")
         manifest = Manifest(
             identity=wanted.identity(),
-            untrained=wanted.untrained,
+            untrained=wanted.is_untrained,
             transform=network.transform,
             onnx={
                 "sha256": files.sha256(onnx_path),
@@ -128,4 +128,4 @@ def _check(model: Any, transform: dict[str, Any], path: Path) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

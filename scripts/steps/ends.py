@@ -114,15 +114,15 @@ class _Graph:
         if kind in KEEPING:
             return self.ends(node.input[0], depth)
         if kind == "Clip":
-            return self._clipped(node, depth)
+            return self._read_clip(node, depth)
         if kind in BETWEEN or kind in ("Max", "Min", "Concat", "Where"):
             taken = node.input[1:] if kind == "Where" else node.input
-            return _combined(kind, [self.ends(each, depth) for each in taken])
+            return _combine_ends(kind, [self.ends(each, depth) for each in taken])
         if kind in ("Relu", "Exp", "Neg", "Reciprocal", "Log"):
             return _of_one(kind, *self.ends(node.input[0], depth))
         return ANY
 
-    def _clipped(self, node: Any, depth: int) -> Ends:
+    def _read_clip(self, node: Any, depth: int) -> Ends:
         low, high = self.ends(node.input[0], depth)
         asked = (_attribute(node, "min"), _attribute(node, "max"))
         least, most = (end if each is None else each for each, end in zip(asked, ANY, strict=True))
@@ -163,7 +163,7 @@ def _of_one(kind: str, low: float, high: float) -> Ends:
     return (1 / high, 1 / low) if low > 0 else ANY
 
 
-def _combined(kind: str, parts: list[Ends]) -> Ends:
+def _combine_ends(kind: str, parts: list[Ends]) -> Ends:
     if kind in BETWEEN:
         (low, high), (least, most) = parts
         if kind == "Div" and least <= 0:

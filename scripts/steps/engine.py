@@ -26,9 +26,9 @@ from bundle_serving.agreement import Bound, compare
 from bundle_serving.infer import Question
 from bundle_serving.networks import is_ir, network_in
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.settings.precision import PRECISIONS
-from scripts.steps.manifest import Manifest, of_samples, pinned
+from scripts.steps.manifest import Manifest, of_samples, read_pins
 from scripts.steps.progress import step
 
 # int8 shifts probabilities; what counts is that labels stay the same, as many as ACCURACY says.
@@ -49,10 +49,10 @@ def identity(onnx: Path, precision: str, samples: Path | None = None) -> dict[st
     """Everything that the decision depends on."""
     return {
         "schema": SCHEMA,
-        "onnx": described(onnx).onnx["sha256"],
+        "onnx": read_manifest(onnx).onnx["sha256"],
         "wanted": precision,
         "processor": processor(),
-        **pinned("openvino"),
+        **read_pins("openvino"),
         **of_samples(samples),
     }
 
@@ -92,7 +92,7 @@ def decide(onnx: Path, precision: str, samples: Path | None = None) -> dict[str,
     """The precision to serve with, and why; raises if the requested one fails its check."""
     from bundle_serving.openvino_engine import has_bf16
 
-    rounded = described(onnx).eight_bits
+    rounded = read_manifest(onnx).eight_bits
     if precision == "auto":
         if not (rounded or has_bf16()):
             return _in_float32(onnx, "this CPU has no bfloat16")
@@ -103,7 +103,7 @@ def decide(onnx: Path, precision: str, samples: Path | None = None) -> dict[str,
             return _in_float32(onnx, refusal.cause)
     if precision == "fp32":
         return _in_float32(onnx, "as asked")
-    kept = described(onnx).check.get("not in int8")
+    kept = read_manifest(onnx).check.get("not in int8")
     why = f"as asked, with {len(kept)} layers not in int8" if kept else "as asked"
     return _proof(onnx, precision, why, samples)
 
@@ -112,7 +112,7 @@ def _in_float32(onnx: Path, why: str) -> dict[str, Any]:
     """By OpenVINO; or by ONNX Runtime, if OpenVINO cannot, or rounds otherwise than is written."""
     from bundle_serving import onnxruntime_engine
 
-    if not described(onnx).eight_bits:
+    if not read_manifest(onnx).eight_bits:
         try:
             return _proof(onnx, "fp32", why)
         except UserError as refusal:
@@ -130,9 +130,9 @@ def _proof(
     if precision == "bf16":
         asked += by_float32(onnx, samples)
     expected = np.concatenate([each for _, each in asked])
-    found = _asked(network_in(onnx), precision, [inputs for inputs, _ in asked], by)
+    found = _ask_network(network_in(onnx), precision, [inputs for inputs, _ in asked], by)
     agreement = compare(expected, np.concatenate(found), answers(onnx))
-    bound = bound_of(onnx, precision)
+    bound = read_bound(onnx, precision)
     if not agreement.within(bound):
         raise UserError(
             f"{precision} fails the accuracy check ({agreement}; {bound})",
@@ -145,23 +145,23 @@ def _proof(
     }
 
 
-def bound_of(made: Path, precision: str) -> Bound:
+def read_bound(made: Path, precision: str) -> Bound:
     """A quantised network was made to keep so many labels."""
-    if described(made).eight_bits:
+    if read_manifest(made).eight_bits:
         return EIGHT_BITS
-    if precision == "int8" and (asked := described(made).check.get("bound")):
+    if precision == "int8" and (asked := read_manifest(made).check.get("bound")):
         return Bound(**asked)
     return BOUNDS[precision]
 
 
 def by_float32(onnx: Path, samples: Path | None) -> list[tuple[Question, NDArray[Any]]]:
     """More pictures, and the same network's scores in float32. Nothing, if it takes no pictures."""
-    made = described(onnx)
+    made = read_manifest(onnx)
     kind, *shape = made.onnx.get("input", [""])
     if kind != "uint8":
         return []
     shown: list[Question] = [{"input": each[None]} for each in _pictures(made, shape, samples)]
-    return list(zip(shown, _asked(network_in(onnx), "fp32", shown), strict=True))
+    return list(zip(shown, _ask_network(network_in(onnx), "fp32", shown), strict=True))
 
 
 def _pictures(made: Manifest, shape: list[int], folder: Path | None) -> NDArray[np.uint8]:
@@ -177,10 +177,12 @@ def _pictures(made: Manifest, shape: list[int], folder: Path | None) -> NDArray[
 
 def scores(network: Path, pixels: NDArray[np.uint8], precision: str = "int8") -> NDArray[Any]:
     """Of a network that takes pictures."""
-    return np.concatenate(_asked(network, precision, [{"input": each[None]} for each in pixels]))
+    return np.concatenate(
+        _ask_network(network, precision, [{"input": each[None]} for each in pixels])
+    )
 
 
-def _asked(
+def _ask_network(
     network: Path, precision: str, shown: Sequence[Question], by: str = ""
 ) -> list[NDArray[Any]]:
     from bundle_serving import onnxruntime_engine, openvino_engine
@@ -200,7 +202,7 @@ def _asked(
         ) from None
 
 
-def described(made: Path) -> Manifest:
+def read_manifest(made: Path) -> Manifest:
     """What its export says of a network."""
     manifest = Manifest.load(made / "manifest.json")
     if manifest is None:
@@ -210,7 +212,7 @@ def described(made: Path) -> Manifest:
 
 def answers(made: Path) -> str:
     """How the scores of an export are read."""
-    return str(described(made).onnx.get("answers") or "single-label")
+    return str(read_manifest(made).onnx.get("answers") or "single-label")
 
 
 def references(made: Path) -> list[tuple[Question, NDArray[Any]]]:
@@ -234,4 +236,4 @@ def processor() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

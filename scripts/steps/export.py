@@ -15,7 +15,7 @@ from typing import Any
 
 from bundle_serving.agreement import Bound
 from scripts.base import files
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.settings.architectures import require_known
 from scripts.steps.manifest import Torchvision, why_export
 from scripts.steps.progress import step
@@ -57,9 +57,9 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             to_onnx(model, network.transform["crop"], draft / "model.onnx")
-        made = checked.Made.of(network, identity, wanted.untrained)
+        made = checked.Made.from_network(network, identity, wanted.is_untrained)
         bound = BOUNDS[wanted.precision]
-        checked.compared(draft, made, samples, networks.asked(original), bound)
+        checked.compare_and_save(draft, made, samples, networks.make_asker(original), bound)
 
 
 def to_onnx(model: Any, crop: int, path: Path) -> None:
@@ -72,4 +72,4 @@ def to_onnx(model: Any, crop: int, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

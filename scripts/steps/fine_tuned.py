@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from scripts.base.errors import NoWeights, UserError
-from scripts.steps.manifest import MAKERS, NOTHING, lines_of, of_file, of_labels, pinned
+from scripts.steps.manifest import MAKERS, NOTHING, lines_of, of_file, of_labels, read_pins
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class FineTuned:
     setting: ClassVar[str]  # names the weights
 
     @property
-    def untrained(self) -> bool:
+    def is_untrained(self) -> bool:
         return self.weights == "random"
 
     @property
@@ -54,7 +54,7 @@ class FineTuned:
             "weights": weights,
             "precision": self.precision,
             "labels": of_labels(self.labels, before) if self.labels else None,
-            "versions": pinned(*MAKERS),
+            "versions": read_pins(*MAKERS),
         }
 
     def names(self, classes: int, published: list[str], besides: str = "") -> list[str]:

@@ -24,12 +24,12 @@ SMALLEST = 1e-30  # whose logarithm exists
 ROUNDED = ("QuantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger", "MatMulInteger")
 
 
-def adopted(
+def adopt_graph(
     model: Any, facts: Signature, how: Mapping[str, Any], reading: Reading, one_by_one: bool
 ) -> onnx.ModelProto:
     """What pictures need becomes the first nodes of its graph, what scores need the last.
     `one_by_one`: of a batch that cannot be opened, one place is used."""
-    model = _renamed(_recent(model))
+    model = _rename_clashes(_recent(model))
     graph = _Graph(model.graph)
     _feed(graph, facts, how, one_by_one)
     scores = _answer(graph, facts, reading, one_by_one)
@@ -45,7 +45,7 @@ def adopted(
     return model
 
 
-def opened(model: Any, facts: Signature) -> Any:
+def open_batch(model: Any, facts: Signature) -> Any:
     """With a batch of any size where it was fixed, if that is a matter of shapes alone; whether it
     still computes the same is for the caller to see."""
     found = onnx.ModelProto()
@@ -82,7 +82,7 @@ def _recent(model: Any) -> Any:
 
             model = inliner.inline_local_functions(model)
         except Exception as fault:
-            raise _damaged(fault) from None
+            raise _explain_damage(fault) from None
     versions = [each.version for each in model.opset_import if each.domain in ("", "ai.onnx")]
     if not versions:
         raise UserError("the network uses none of ONNX's operators", HOW)
@@ -97,15 +97,15 @@ def _recent(model: Any) -> Any:
         ) from None
 
 
-def _renamed(model: Any) -> Any:
+def _rename_clashes(model: Any) -> Any:
     """None of its names is one of ours."""
     try:
         return onnx.compose.add_prefix(model, MARK, rename_functions=False)
     except Exception as fault:
-        raise _damaged(fault) from None
+        raise _explain_damage(fault) from None
 
 
-def _damaged(fault: Exception) -> UserError:
+def _explain_damage(fault: Exception) -> UserError:
     return UserError(f"the network is damaged: {' '.join(str(fault).split())[:200]}", HOW)
 
 
@@ -128,7 +128,7 @@ class _Graph:
     def nodes(self) -> Any:
         return self._graph.node
 
-    def after(self) -> None:
+    def append_outputs(self) -> None:
         self._into = self._last
 
     def add(self, kind: str, inputs: list[str], output: str = "", **attributes: Any) -> str:
@@ -184,7 +184,7 @@ def _feed(graph: _Graph, facts: Signature, how: Mapping[str, Any], one_by_one: b
         luma = graph.add("Conv", [pixels, graph.numbers(LUMA, channels=True)])
         pixels = graph.add("Floor", [graph.add("Add", [luma, graph.numbers(0.5)])])
     if by_table:
-        pixels = _looked_up(graph, pixels, facts, how)
+        pixels = _look_up(graph, pixels, facts, how)
     elif not facts.takes_levels:
         scale = how["scale"]
         mean, std = (np.array(how[name]) * scale for name in ("mean", "std"))
@@ -207,12 +207,12 @@ def _feed(graph: _Graph, facts: Signature, how: Mapping[str, Any], one_by_one: b
         graph.add("Cast", [pixels], MARK + facts.input, to=getattr(TensorProto, facts.kind))
 
 
-def _looked_up(graph: _Graph, pixels: str, facts: Signature, how: Mapping[str, Any]) -> str:
+def _look_up(graph: _Graph, pixels: str, facts: Signature, how: Mapping[str, Any]) -> str:
     """To the last bit what the original is fed: in 8 bits, a number that is another in its last bit
     may be another level, and then all that follows."""
     kind = {"DOUBLE": "FLOAT64", "FLOAT": "FLOAT32"}.get(facts.kind, facts.kind).lower()
     levels = np.arange(256, dtype=np.uint8)[:, None]
-    table = plain.normalised(levels, how).astype(kind)  # [level, channel]
+    table = plain.normalise(levels, how).astype(kind)  # [level, channel]
     first = 256 * np.arange(table.shape[1], dtype=np.int32).reshape(1, -1, 1, 1)
     places = graph.add("Cast", [pixels], to=TensorProto.INT32)
     places = graph.add("Add", [places, graph.constant(first)])
@@ -221,7 +221,7 @@ def _looked_up(graph: _Graph, pixels: str, facts: Signature, how: Mapping[str, A
 
 def _answer(graph: _Graph, facts: Signature, reading: Reading, one_by_one: bool) -> str:
     """The network's output -> scores, or probabilities of labels that do not exclude each other."""
-    graph.after()
+    graph.append_outputs()
     numbers = MARK + facts.output
     if one_by_one:
         numbers = graph.add("Gather", [numbers, graph.constant(np.array([0]))], axis=0)

@@ -24,10 +24,10 @@ class Form(Protocol):
     @property
     def runnable(self) -> Runnable: ...
 
-    def opened(self, facts: Signature) -> Form:
+    def open_batch(self, facts: Signature) -> Form:
         """As foreign.opened."""
 
-    def adopted(
+    def adopt(
         self, facts: Signature, how: Mapping[str, Any], reading: Reading, one_by_one: bool
     ) -> Runnable:
         """As foreign.adopted."""
@@ -57,19 +57,19 @@ class _OfOnnx:
 
     @property
     def runnable(self) -> bytes:
-        return _serialised(self.model, self._name)
+        return _serialise(self.model, self._name)
 
-    def opened(self, facts: Signature) -> Form:
-        return _OfOnnx(foreign.opened(self.model, facts), self._name)
+    def open_batch(self, facts: Signature) -> Form:
+        return _OfOnnx(foreign.open_batch(self.model, facts), self._name)
 
-    def adopted(
+    def adopt(
         self, facts: Signature, how: Mapping[str, Any], reading: Reading, one_by_one: bool
     ) -> bytes:
-        model = foreign.adopted(self.model, facts, how, reading, one_by_one)
-        return _serialised(model, "the converted network")
+        model = foreign.adopt_graph(self.model, facts, how, reading, one_by_one)
+        return _serialise(model, "the converted network")
 
 
-def _serialised(model: Any, name: str) -> bytes:
+def _serialise(model: Any, name: str) -> bytes:
     try:
         content: bytes = model.SerializeToString()
         return content

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.steps.progress import step
 
 # The newest that tf2onnx writes without a word.
@@ -55,14 +55,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def convert(source: Path, size: tuple[int, int], path: Path) -> None:
     with step(f"loading {source.name} by TensorFlow"):
-        network = _loaded(source)
+        network = _load_network(source)
     with step("converting it to ONNX"):
-        _converted(network, source, path)
+        _convert_network(network, source, path)
     with step("comparing it with TensorFlow"):
         _require_the_same(network, size, path)
 
 
-def _loaded(source: Path) -> Network:
+def _load_network(source: Path) -> Network:
     try:
         network = _of_keras(source) if source.is_file() else _of_saved_model(source)
     except UserError:
@@ -115,7 +115,7 @@ def _one(source: Path, inputs: Any) -> Any:
     return inputs
 
 
-def _converted(network: Network, source: Path, path: Path) -> None:
+def _convert_network(network: Network, source: Path, path: Path) -> None:
     import tensorflow as tf
     import tf2onnx
 
@@ -134,7 +134,7 @@ def _converted(network: Network, source: Path, path: Path) -> None:
 def _require_the_same(network: Network, size: tuple[int, int], path: Path) -> None:
     import tensorflow as tf
 
-    from scripts.steps.original import refused, session
+    from scripts.steps.original import explain_refusal, session
 
     noise = _noise(network.taken, size)
     expected = [each.numpy() for each in tf.nest.flatten(network.call(tf.constant(noise)))]
@@ -142,7 +142,7 @@ def _require_the_same(network: Network, size: tuple[int, int], path: Path) -> No
     try:
         found = asked.run(None, {"pixels": noise})
     except Exception as fault:
-        raise refused("the converted network", fault) from None
+        raise explain_refusal("the converted network", fault) from None
     for one, other in zip(expected, found, strict=True):
         scale = max(1.0, float(np.abs(one).max()))
         if one.shape != other.shape or np.abs(one - other).max() > SAME * scale:
@@ -162,4 +162,4 @@ def _noise(taken: Any, size: tuple[int, int]) -> NDArray[Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -35,7 +35,7 @@ from bundle_serving.infer import Answer, Question, ask
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import is_ngc
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.base.ports import free_ports
 from scripts.steps import engine
 from scripts.steps.manifest import Manifest
@@ -84,14 +84,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def prove(options: argparse.Namespace) -> None:
-    with served(options) as connection:
+    with serve_candidate(options) as connection:
         if options.network:
             asked = engine.references(options.reference)
             answers = [_ask(connection, options.network, inputs) for inputs, _ in asked]
             scores = np.concatenate([next(iter(each.values())) for each in answers])
             expected = np.concatenate([each for _, each in asked])
             agreement = compare(expected, scores, engine.answers(options.reference))
-            judge("network", agreement, bound_of(options.reference, options.precision))
+            judge("network", agreement, read_bound(options.reference, options.precision))
         questions = golden.load(options.questions)
         answers = [_ask(connection, options.ensemble, each) for each in questions]
         memory = memory_of_models()
@@ -99,13 +99,13 @@ def prove(options: argparse.Namespace) -> None:
     files.write(options.out / "seen.json", json.dumps({"memory": memory}) + "\n")
 
 
-def bound_of(made: Path, precision: str) -> Bound:
+def read_bound(made: Path, precision: str) -> Bound:
     """Of programs alone there is no network: `made` does not exist."""
     on_its_own = precision in ON_A_GPU or not made.is_dir()
-    return BOUNDS[precision] if on_its_own else engine.bound_of(made, precision)
+    return BOUNDS[precision] if on_its_own else engine.read_bound(made, precision)
 
 
-def bound_as_served(made: Path, precision: str) -> Bound:
+def find_served_bound(made: Path, precision: str) -> Bound:
     """`made`: the directory that export wrote, if it has a network."""
     manifest = Manifest.load(made / "manifest.json")
     return engine.EIGHT_BITS if manifest and manifest.eight_bits else BOUNDS[precision]
@@ -127,7 +127,7 @@ def judge(step: str, agreement: Agreement, bound: Bound) -> None:
 
 
 @contextmanager
-def served(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
+def serve_candidate(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
     with (
         tempfile.TemporaryDirectory(dir=options.run_dir) as run,
         tempfile.TemporaryFile("w+") as log,
@@ -233,4 +233,4 @@ def _ask(connection: http.client.HTTPConnection, model: str, question: Question)
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -50,14 +50,14 @@ def parse(rows: str) -> list[Gpu]:
     return [Gpu(*row) for row in found]
 
 
-def chosen(seen: Sequence[Gpu], wanted: str) -> list[Gpu]:
+def choose_gpus(seen: Sequence[Gpu], wanted: str) -> list[Gpu]:
     """The GPUs in GPUS, in that order; refused if one plan would not fit all of them."""
     by_index = {gpu.index: gpu for gpu in seen}
     indices = list(by_index) if wanted == ALL else wanted.split(",")
     if missing := [index for index in indices if index not in by_index]:
         raise UserError(
             f"GPUS={wanted} names a GPU that this machine does not have: {missing[0]}",
-            f"this machine has {_listed(seen)}",
+            f"this machine has {_list_names(seen)}",
         )
     gpus = [by_index[index] for index in indices]
     kinds = list(dict.fromkeys(gpu.kind for gpu in gpus))
@@ -65,13 +65,13 @@ def chosen(seen: Sequence[Gpu], wanted: str) -> list[Gpu]:
         alike = [[gpu.index for gpu in gpus if gpu.kind == kind] for kind in kinds]
         choices = " or ".join(f"GPUS={','.join(each)}" for each in alike)
         raise UserError(
-            f"the GPUs differ, and a plan fits one kind only: {_listed(gpus)}",
+            f"the GPUs differ, and a plan fits one kind only: {_list_names(gpus)}",
             f"choose the ones to serve on: {choices}",
         )
     return gpus
 
 
-def _listed(gpus: Sequence[Gpu]) -> str:
+def _list_names(gpus: Sequence[Gpu]) -> str:
     return ", ".join(f"{gpu.index} ({gpu.name})" for gpu in gpus)
 
 

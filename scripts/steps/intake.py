@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts.base import files
-from scripts.base.errors import NoWeights, UserError, guarded
+from scripts.base.errors import NoWeights, UserError, run_guarded
 from scripts.steps import metadata, torch_files
 from scripts.steps.progress import step
 from scripts.steps.signature import Size
@@ -136,13 +136,13 @@ def _of_torch(source: Path, size: Size | None, path: Path, trusted: bool) -> Tak
             raise UserError(
                 f"{source.name} does not say what size of pictures it takes", "say it: SIZE=224"
             )
-        example = _taken_by(module, source, sides)
+        example = _find_accepted(module, source, sides)
         _trace(module, example, path)
         _require_the_same(module, example, path)
     return Taken()
 
 
-def _taken_by(module: Any, source: Path, sides: Size) -> Any:
+def _find_accepted(module: Any, source: Path, sides: Size) -> Any:
     """Pictures in colour, or else grey ones."""
     import torch
 
@@ -255,7 +255,7 @@ def _of_hugging_face(
                 logits: torch.Tensor = self.inside(pixel_values=pixels).logits
                 return logits
 
-        pictures = _prepared(source, pictures_given, trusted)
+        pictures = _observe_processor(source, pictures_given, trusted)
         if size:
             pictures |= {"crop": list(size), "resize": min(size)}
         names = config.id2label
@@ -297,7 +297,7 @@ def _not_loaded(shown: str, fault: Exception, file: str) -> UserError:
     )
 
 
-def _prepared(source: str, pictures_given: bool, trusted: bool) -> dict[str, Any]:
+def _observe_processor(source: str, pictures_given: bool, trusted: bool) -> dict[str, Any]:
     """How its processor prepares pictures, seen on one that it prepares."""
     import numpy as np
     from transformers import AutoImageProcessor
@@ -323,8 +323,8 @@ def _prepared(source: str, pictures_given: bool, trusted: bool) -> dict[str, Any
     picture = mug()
     given = np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0])
     try:
-        levels = plain.ordered(plain.cropped(picture, how), how)
-        wanted = plain.normalised(levels, how).transpose(2, 0, 1)
+        levels = plain.order_channels(plain.crop(picture, how), how)
+        wanted = plain.normalise(levels, how).transpose(2, 0, 1)
         far = float(np.abs((given - wanted) * np.array(how["std"]).reshape(-1, 1, 1)).mean() * 255)
     except (KeyError, ValueError):
         far = float("inf")
@@ -354,10 +354,10 @@ def _export(module: nn.Module, pictures: dict[str, Any], path: Path) -> None:
 
 
 def _trace(module: Any, example: Any, path: Path) -> None:
-    from scripts.steps.onnx_file import traced
+    from scripts.steps.onnx_file import trace_to_file
 
     try:
-        traced(module, "pixels", example, "output", path)
+        trace_to_file(module, "pixels", example, "output", path)
     except Exception as fault:
         message = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise UserError(
@@ -370,7 +370,7 @@ def _require_the_same(module: Any, example: Any, path: Path) -> None:
     import numpy as np
     import torch
 
-    from scripts.steps.original import refused, session
+    from scripts.steps.original import explain_refusal, session
 
     noise = torch.randn(3, *example.shape[1:], generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
@@ -379,7 +379,7 @@ def _require_the_same(module: Any, example: Any, path: Path) -> None:
     try:
         rows = [asked.run(None, {"pixels": each[None].numpy()})[0] for each in noise]
     except Exception as fault:
-        raise refused("the exported network", fault) from None
+        raise explain_refusal("the exported network", fault) from None
     found = np.concatenate(rows)
     scale = max(1.0, float(np.abs(expected).max()))
     if found.shape != expected.shape or np.abs(found - expected).max() > SAME * scale:
@@ -389,4 +389,4 @@ def _require_the_same(module: Any, example: Any, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -27,7 +27,7 @@ Port = tuple[str, str]  # of a layer: the numbers of both
 def outline(path: Path) -> Any:
     from onnx import helper
 
-    net = _parsed(path)
+    net = _parse_xml(path)
     layers = [*net.iterfind("layers/layer")]
     outputs = dict(each for layer in layers for each in _outputs(layer))
     sources = {(edge[2], edge[3]): (edge[0], edge[1]) for edge in _edges(net)}
@@ -44,12 +44,12 @@ def outline(path: Path) -> Any:
                 given += [_tensor(names[port], outputs[port]) for port in inputs]
             case kind:
                 taking, giving = ([names[port] for port in ports] for ports in (inputs, own))
-                known = _clamped(layer) if kind == "Clamp" else {}
+                known = _read_clamp(layer) if kind == "Clamp" else {}
                 nodes.append(helper.make_node(OPERATORS.get(kind, kind), taking, giving, **known))
     return helper.make_model(helper.make_graph(nodes, path.stem, taken, given))
 
 
-def _clamped(layer: ElementTree.Element) -> dict[str, float]:
+def _read_clamp(layer: ElementTree.Element) -> dict[str, float]:
     described = layer.find("data")
     known = {} if described is None else described.attrib
     return {name: float(known[name]) for name in ("min", "max") if name in known}
@@ -63,7 +63,7 @@ def weights(path: Path, data: Mapping[str, Path]) -> Path:
             f"{path.name} keeps its weights in {name}, which is not beside it",
             "put it there, or save both again: openvino.save_model",
         )
-    constants = _parsed(path).iterfind("layers/layer[@type='Const']/data")
+    constants = _parse_xml(path).iterfind("layers/layer[@type='Const']/data")
     try:
         ends = [int(each.get("offset", 0)) + int(each.get("size", 0)) for each in constants]
     except ValueError:
@@ -73,7 +73,7 @@ def weights(path: Path, data: Mapping[str, Path]) -> Path:
     return data[name]
 
 
-def _parsed(path: Path) -> ElementTree.Element:
+def _parse_xml(path: Path) -> ElementTree.Element:
     try:
         net = ElementTree.parse(path).getroot()
         if net.tag == "net" and net.find("layers/layer") is not None:

@@ -45,23 +45,23 @@ class Torchvision:
     samples: Path | None = None  # photos for the check
 
     @property
-    def untrained(self) -> bool:
+    def is_untrained(self) -> bool:
         return self.weights == "random"
 
     @property
     def words(self) -> list[str | Path]:
         """The step's arguments."""
-        weights = self.weights if self.named else Path(self.weights)
+        weights = self.weights if self.is_keyword else Path(self.weights)
         return ["--arch", self.arch, "--weights", weights, "--precision", self.precision]
 
     @property
-    def named(self) -> bool:
+    def is_keyword(self) -> bool:
         """Whether the weights are a keyword, not a file."""
         return self.weights in ("default", "random")
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         weights: dict[str, str] = {"source": self.weights}
-        if not self.named:
+        if not self.is_keyword:
             path = Path(self.weights)
             weights = of_file(path, before.get("weights"))
             if not weights:
@@ -75,7 +75,7 @@ class Torchvision:
             "arch": self.arch,
             "precision": self.precision,
             "weights": weights,
-            "versions": pinned(*MAKERS),
+            "versions": read_pins(*MAKERS),
             **own_labels,
             **of_samples(self.samples),
         }
@@ -115,7 +115,7 @@ class Foreign:
             "data": [files.sha256(path) for path in weights]
             if weights is not None
             else before.get("data", []),
-            "versions": pinned("onnx", "onnxruntime"),
+            "versions": read_pins("onnx", "onnxruntime"),
             **of_samples(self.samples),
         }
 
@@ -191,7 +191,7 @@ def lines_of(labels: Path | None) -> list[str]:
         ) from None
 
 
-def pinned(*names: str) -> dict[str, str]:
+def read_pins(*names: str) -> dict[str, str]:
     """The versions that requirements/constraints.txt sets."""
     pins = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", CONSTRAINTS.read_text(), re.MULTILINE))
     return {name: pins[name] for name in names}

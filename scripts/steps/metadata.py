@@ -31,7 +31,7 @@ class Found:
     source: str = ""  # where it says so
 
 
-def beside(network: Path, properties: Mapping[str, str]) -> Found:
+def find_beside(network: Path, properties: Mapping[str, str]) -> Found:
     """`properties`: what the ONNX file says of itself."""
     homes = (network.parent, *(network.parents[1:2] if network.parent.name == "onnx" else ()))
     beside_it = _properties(network.with_name("metadata.yaml"))
@@ -121,7 +121,7 @@ def of_hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
         normalises = "image_mean" in config and "MobileViT" not in kind
         pictures |= AS_PICTURES
         if config.get("do_normalize", normalises):
-            pictures |= _normalised(config, kind)
+            pictures |= _normalise(config, kind)
         if config.get("do_flip_channel_order"):
             pictures["channels"] = "bgr"
         return pictures
@@ -129,7 +129,7 @@ def of_hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def _normalised(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _normalise(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
     mean, std = (_levels(config[f"image_{name}"], 3) for name in ("mean", "std"))
     if config.get("rescale_offset"):  # EfficientNet's: 1 less, before all else
         mean = [1 + each for each in mean]

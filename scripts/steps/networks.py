@@ -55,7 +55,7 @@ class Pixels(nn.Module):  # type: ignore[misc]  # torch comes without types here
         return scores
 
 
-def asked(model: nn.Module) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def make_asker(model: nn.Module) -> Callable[[NDArray[Any]], NDArray[Any]]:
     def ask(pixels: NDArray[Any]) -> NDArray[Any]:
         with torch.inference_mode():
             scores: NDArray[Any] = model(torch.from_numpy(pixels)).numpy()
@@ -86,9 +86,9 @@ def _of_drawings(wanted: Torchvision) -> Network:
     from scripts.steps.drawn.things import NAMES
 
     module, origin = network.network(), {"source": "random, seed 0"}
-    if not wanted.untrained:
+    if not wanted.is_untrained:
         weights = network.WEIGHTS if wanted.weights == "default" else Path(wanted.weights)
-        filled(module, read_state(weights), DRAWN, weights, ITS_ARCH)
+        fill_weights(module, read_state(weights), DRAWN, weights, ITS_ARCH)
         origin = origin_of(weights)
     return Network(
         module=module.eval(),
@@ -107,7 +107,7 @@ def _of_torchvision(wanted: Torchvision) -> Network:
     if wanted.weights == "default":
         entry = published.DEFAULT
         module = models.get_model(wanted.arch, weights=None)
-        module.load_state_dict(downloaded(wanted.arch, entry, WAYS_OUT))
+        module.load_state_dict(download_weights(wanted.arch, entry, WAYS_OUT))
         origin = {"source": f"torchvision {entry}", "url": entry.url}
         if len(labels) != len(published.DEFAULT.meta["categories"]):
             raise UserError(
@@ -115,7 +115,7 @@ def _of_torchvision(wanted: Torchvision) -> Network:
                 f"{wanted.arch} {len(published.DEFAULT.meta['categories'])} classes",
                 "give the WEIGHTS= that these labels belong to",
             )
-    elif wanted.untrained:
+    elif wanted.is_untrained:
         torch.manual_seed(0)
         module = models.get_model(wanted.arch, weights=None, num_classes=len(labels))
         entry = next(iter(published))
@@ -143,7 +143,7 @@ WAYS_OUT = (
 )
 
 
-def downloaded(arch: str, entry: Any, ways_out: str) -> dict[str, torch.Tensor]:
+def download_weights(arch: str, entry: Any, ways_out: str) -> dict[str, torch.Tensor]:
     """The weights that torchvision publishes."""
     try:
         state: dict[str, torch.Tensor] = entry.get_state_dict(progress=True, check_hash=True)
@@ -162,7 +162,7 @@ def _from_file(
     path = Path(wanted.weights)
     digest = files.sha256(path)
     module = torchvision.models.get_model(wanted.arch, weights=None, num_classes=classes)
-    filled(module, read_state(path), f"{wanted.arch} with {classes} classes", path, ITS_ARCH)
+    fill_weights(module, read_state(path), f"{wanted.arch} with {classes} classes", path, ITS_ARCH)
     return module, _recipe_of(digest, published), {"source": path.name, "sha256": digest}
 
 
@@ -197,7 +197,7 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
     return {str(name).removeprefix("module."): tensor for name, tensor in inner.items()}
 
 
-def filled(
+def fill_weights(
     module: nn.Module, state: dict[str, torch.Tensor], of: str, path: Path, remedy: str = MADE_THERE
 ) -> nn.Module:
     """With the weights of a file."""

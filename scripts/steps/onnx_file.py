@@ -47,7 +47,7 @@ def save(
     onnx.checker.check_model(path, full_check=True)
 
 
-def traced(
+def trace_to_file(
     module: torch.nn.Module, name: str, example: torch.Tensor, output: str, path: Path
 ) -> None:
     """By the exporter before, for what the new one cannot do; of any batch."""

@@ -40,7 +40,7 @@ class OfOpenVino:
                 port.tensor.add_names({tensor.name})
         return cls(model, network)
 
-    def opened(self, facts: Signature) -> OfOpenVino:
+    def open_batch(self, facts: Signature) -> OfOpenVino:
         network = self.runnable.clone()
         try:
             (pixels,) = network.inputs
@@ -49,10 +49,10 @@ class OfOpenVino:
             return self
         return OfOpenVino(self.model, network)
 
-    def adopted(
+    def adopt(
         self, facts: Signature, how: Mapping[str, Any], reading: Reading, one_by_one: bool
     ) -> Any:
-        onnx = self._around(foreign.adopted(self.model, facts, how, reading, one_by_one), facts)
+        onnx = self._wrap(foreign.adopt_graph(self.model, facts, how, reading, one_by_one), facts)
         around = openvino.Core().read_model(onnx.SerializeToString())
         network = self.runnable.clone()
         fed, answered = around.output(MARK + facts.input), network.output(facts.output)
@@ -67,7 +67,7 @@ class OfOpenVino:
         (pixels,) = (each for each in around.get_parameters() if "input" in each.output(0).names)
         return openvino.Model([result], [pixels], "adopted")
 
-    def _around(self, model: Any, facts: Signature) -> Any:
+    def _wrap(self, model: Any, facts: Signature) -> Any:
         """Without the user's own operators: it gives what they take, and takes what they give."""
         from onnx import TensorProto, helper
 

@@ -37,7 +37,7 @@ def session(network: Runnable | Path, name: str) -> Session:
     try:
         return _in_onnxruntime(network) if is_onnx else _in_openvino(network)
     except Exception as fault:  # ONNX Runtime's exceptions have no common base class
-        raise refused(name, fault) from None
+        raise explain_refusal(name, fault) from None
 
 
 def _in_openvino(network: Any) -> Session:
@@ -66,10 +66,10 @@ def rows(asked: Session, pixels: NDArray[np.uint8], together: bool) -> NDArray[n
         found = [asked.run(["output"], {"input": part})[0] for part in parts]
         return np.concatenate(found)
     except Exception as fault:  # ONNX Runtime's exceptions have no common base class
-        raise refused("the converted network", fault) from None
+        raise explain_refusal("the converted network", fault) from None
 
 
-def refused(name: str, fault: Exception) -> UserError:
+def explain_refusal(name: str, fault: Exception) -> UserError:
     return UserError(f"{name} cannot be run: {' '.join(str(fault).split())[:300]}", REMEDY)
 
 
@@ -82,7 +82,7 @@ class Original:
 
     def numbers(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
         """What it gives for pictures [height, width, 3], each by itself."""
-        return np.concatenate([self._row(self._fed(each)) for each in pictures])
+        return np.concatenate([self._row(self._feed(each)) for each in pictures])
 
     def of_file(self, file: bytes) -> NDArray[np.float32]:
         """What it gives for an image file."""
@@ -94,9 +94,9 @@ class Original:
         rows = []
         for picture in pictures if not self._facts.takes_levels else ():
             for factor in WILD:
-                fed = self._fed(picture).astype(np.float64) * factor
+                fed = self._feed(picture).astype(np.float64) * factor
                 most = np.finfo(np.float16).max / 2 if self._facts.kind == "FLOAT16" else np.inf
-                kind = self._fed(picture).dtype
+                kind = self._feed(picture).dtype
                 rows.append(self._row(np.clip(fed, -most, most).astype(kind)))
         found = np.concatenate(rows) if rows else np.zeros((0, self._facts.classes), np.float32)
         finite: NDArray[np.float32] = found[np.isfinite(found).all(axis=1)]
@@ -107,7 +107,7 @@ class Original:
     ) -> None:
         """Its label is that of the largest number: otherwise these are of something else."""
         for picture, row in zip(pictures, numbers, strict=True):
-            batch = np.repeat(self._fed(picture), self._facts.batch or 1, axis=0)
+            batch = np.repeat(self._feed(picture), self._facts.batch or 1, axis=0)
             (found,) = self._session.run([label], {self._facts.input: batch})
             number = int(np.asarray(found).ravel()[0])
             if not (0 <= number < len(row) and row[number] >= row.max() - SAME * np.ptp(row)):
@@ -118,8 +118,8 @@ class Original:
                     f"if so: OUTPUT={name}",
                 )
 
-    def _fed(self, picture: NDArray[np.uint8]) -> NDArray[Any]:
-        return plain.fed(picture, self._how, self._facts)
+    def _feed(self, picture: NDArray[np.uint8]) -> NDArray[Any]:
+        return plain.make_input(picture, self._how, self._facts)
 
     def _row(self, fed: NDArray[Any]) -> NDArray[np.float32]:
         """One picture, as often as the network wants."""
@@ -129,7 +129,7 @@ class Original:
             given = np.asarray(found)
             row = given.reshape(len(batch), -1)[:1].astype(np.float32)
         except Exception as fault:
-            raise refused(self._name, fault) from None
+            raise explain_refusal(self._name, fault) from None
         if row.shape[1] != self._facts.classes:
             raise UserError(
                 f"{self._name} gives {list(given.shape)} for {len(batch)} pictures, not "

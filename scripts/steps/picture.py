@@ -11,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFilter
 
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 
 # Drawn large and scaled down: Pillow draws without antialiasing.
 SCALE = 4
@@ -80,4 +80,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

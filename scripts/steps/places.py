@@ -20,8 +20,8 @@ from typing import Any
 
 from bundle_serving.agreement import Bound
 from scripts.base import files
-from scripts.base.errors import NoWeights, UserError, guarded
-from scripts.steps.manifest import NOTHING, Manifest, of_file, pinned, why_export
+from scripts.base.errors import NoWeights, UserError, run_guarded
+from scripts.steps.manifest import NOTHING, Manifest, of_file, read_pins, why_export
 from scripts.steps.progress import step
 
 CATEGORIES = "categories_places365.txt"
@@ -41,20 +41,20 @@ class Checkpoint:
     categories: Path | None = None
 
     @property
-    def untrained(self) -> bool:
+    def is_untrained(self) -> bool:
         return self.weights == UNTRAINED
 
     @property
     def words(self) -> list[str | Path]:
         """The step's arguments."""
-        weights = self.weights if self.untrained else Path(self.weights)
+        weights = self.weights if self.is_untrained else Path(self.weights)
         words = ["--source", self.source, "--weights", weights, "--precision", self.precision]
         words += ["--classes", str(self.classes), "--pictures", json.dumps(self.pictures)]
         return [*words, *(("--categories", self.categories) if self.categories else ())]
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         weights = {"source": self.weights}
-        if not self.untrained:
+        if not self.is_untrained:
             weights = of_file(Path(self.weights), before.get("weights"))
             if not weights:
                 raise NoWeights(
@@ -71,7 +71,7 @@ class Checkpoint:
             "pictures": dict(self.pictures),
             "precision": self.precision,
             "categories": named,
-            "versions": pinned(*MAKERS),
+            "versions": read_pins(*MAKERS),
         }
 
 
@@ -114,7 +114,7 @@ def export(spec: Checkpoint, out: Path) -> None:
         (draft / "labels.txt").write_text("".join(f"{label}\n" for label in labels))
         manifest = Manifest(
             identity=spec.identity(),
-            untrained=spec.untrained,
+            untrained=spec.is_untrained,
             transform=dict(spec.pictures),
             onnx={"sha256": files.sha256(onnx_path), "classes": spec.classes},
             check={"max_difference": difference, "bound": BOUNDS[spec.precision].difference},
@@ -142,7 +142,7 @@ def _ask_golden(module: Any, pictures: Mapping[str, Any], out: Path) -> None:
 def names(spec: Checkpoint) -> list[str]:
     """Lines like "/a/airfield 0", in any order -> the names by number."""
     if spec.categories is None:
-        suffix = " (untrained weights)" if spec.untrained else ""
+        suffix = " (untrained weights)" if spec.is_untrained else ""
         return [f"class {number}{suffix}" for number in range(spec.classes)]
     found = {}
     for line in spec.categories.read_text().splitlines():
@@ -160,15 +160,17 @@ def names(spec: Checkpoint) -> list[str]:
 def _network(spec: Checkpoint) -> Any:
     import torch
 
-    from scripts.steps.networks import filled, read_state
+    from scripts.steps.networks import fill_weights, read_state
     from scripts.steps.vision import torchvision
 
     arch = spec.source.removeprefix("torchvision/")
     torch.manual_seed(0)
     module = torchvision.models.get_model(arch, weights=None, num_classes=spec.classes)
-    if not spec.untrained:
+    if not spec.is_untrained:
         path, of = Path(spec.weights), f"{arch} with {spec.classes} classes"
-        filled(module, read_state(path), of, path, "give the checkpoint of Places365's resnet50")
+        fill_weights(
+            module, read_state(path), of, path, "give the checkpoint of Places365's resnet50"
+        )
     return module.eval()
 
 
@@ -207,4 +209,4 @@ def _check(module: Any, precision: str, side: int, out: Path) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -16,10 +16,10 @@ from scripts.steps.signature import Signature
 
 def pixels(file: bytes, how: Mapping[str, Any]) -> NDArray[np.uint8]:
     """An image file -> uint8 [height, width, 3]."""
-    return cropped(ImageOps.exif_transpose(Image.open(io.BytesIO(file))), how)
+    return crop(ImageOps.exif_transpose(Image.open(io.BytesIO(file))), how)
 
 
-def cropped(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
+def crop(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
     if picture.mode in ("RGBA", "LA", "P", "PA"):
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
@@ -52,23 +52,25 @@ def cropped(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
     return array[top : top + height, left : left + width]
 
 
-def fed(picture: NDArray[np.uint8], how: Mapping[str, Any], facts: Signature) -> NDArray[Any]:
+def make_input(
+    picture: NDArray[np.uint8], how: Mapping[str, Any], facts: Signature
+) -> NDArray[Any]:
     """uint8 [height, width, 3] -> what the network is fed: a batch of one."""
-    levels = ordered(picture, how)
+    levels = order_channels(picture, how)
     kind = {"DOUBLE": "FLOAT64", "FLOAT": "FLOAT32"}.get(facts.kind, facts.kind)
-    numbers = (levels if facts.takes_levels else normalised(levels, how)).astype(kind.lower())
+    numbers = (levels if facts.takes_levels else normalise(levels, how)).astype(kind.lower())
     batch = numbers[None] if facts.channels_last else numbers.transpose(2, 0, 1)[None]
     return np.ascontiguousarray(batch)
 
 
-def ordered(picture: NDArray[np.uint8], how: Mapping[str, Any]) -> NDArray[np.uint8]:
+def order_channels(picture: NDArray[np.uint8], how: Mapping[str, Any]) -> NDArray[np.uint8]:
     """Its channels as the network takes them."""
     if how["channels"] == "grey":
         return np.asarray(Image.fromarray(picture).convert("L"))[:, :, None]
     return picture[:, :, ::-1] if how["channels"] == "bgr" else picture
 
 
-def normalised(levels: NDArray[np.uint8], how: Mapping[str, Any]) -> NDArray[np.float64]:
+def normalise(levels: NDArray[np.uint8], how: Mapping[str, Any]) -> NDArray[np.float64]:
     mean, std = (np.array(how[name], np.float64) for name in ("mean", "std"))
     numbers: NDArray[np.float64] = (levels / how["scale"] - mean) / std
     return numbers

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.steps import gpus, shapes
 from scripts.steps.gpus import Gpu
 from scripts.steps.manifest import Manifest, differences
@@ -52,7 +52,7 @@ def gpu_seen_here() -> Gpu:
     except ValueError:
         lines = (asked.stdout + asked.stderr).strip().splitlines() or ["no message"]
         raise UserError(f"nvidia-smi sees no GPU: {lines[-1]}", "make doctor shows why") from None
-    return gpus.chosen(seen, os.environ.get("CUDA_VISIBLE_DEVICES", gpus.ALL))[0]
+    return gpus.choose_gpus(seen, os.environ.get("CUDA_VISIBLE_DEVICES", gpus.ALL))[0]
 
 
 def tensorrt_version() -> str:
@@ -233,4 +233,4 @@ def _types(tensors: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

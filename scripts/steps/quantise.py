@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from bundle_serving.agreement import Agreement, Bound, compare
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.steps import engine
-from scripts.steps.manifest import Manifest, differences, pinned
+from scripts.steps.manifest import Manifest, differences, read_pins
 from scripts.steps.progress import step
 
 if TYPE_CHECKING:  # the host has no onnxruntime, and asks only whether a quantised network fits
@@ -104,7 +104,7 @@ def _identity(source: Manifest, calibration: Path | None, accuracy: float) -> di
         "accuracy": accuracy,
         "onnx": source.onnx["sha256"],
         "calibration": _digest(calibration) if calibration else None,
-        **pinned("onnxruntime", "openvino"),
+        **read_pins("onnxruntime", "openvino"),
     }
 
 
@@ -119,7 +119,7 @@ def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
     from scripts.steps import samples
     from scripts.steps.eight_bits import Quantiser
 
-    source = engine.described(onnx)
+    source = engine.read_manifest(onnx)
     how = Transform(**source.transform, decode="full")
     with step("reading the calibration pictures"):
         photos = samples.read(calibration, MOST_PICTURES, "CALIBRATION")
@@ -129,7 +129,7 @@ def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
             "one to calibrate with and one to check with",
             "put a few hundred photos in it",
         )
-    held_back, learnt = divided(photos)
+    held_back, learnt = divide_photos(photos)
     judged = np.stack([to_pixels(photo, how) for photo in held_back])
     shown = list(views(learnt, how))
     if len(learnt) < ENOUGH_VIEWS:
@@ -152,7 +152,7 @@ def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
         (draft / "manifest.json").write_text(manifest.dump())
 
 
-def divided(photos: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+def divide_photos(photos: list[bytes]) -> tuple[list[bytes], list[bytes]]:
     """Those to check with, and those to calibrate with."""
     learnt = [photo for number, photo in enumerate(photos) if number % HELD_BACK]
     return photos[::HELD_BACK], learnt
@@ -199,12 +199,12 @@ def fastest(quantiser: Quantiser, asked: Asked, target: Path) -> tuple[list[str]
 def by_harm(quantiser: Quantiser, asked: Asked, target: Path) -> list[list[str]]:
     """The network's parts, first the one without which int8 is nearest to float32."""
 
-    def left(part: list[str]) -> float:
+    def measure_rest(part: list[str]) -> float:
         quantiser.write(target, part)
         return asked.deviation(target)
 
-    return sorted(quantiser.parts(PARTS), key=left)
+    return sorted(quantiser.parts(PARTS), key=measure_rest)
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

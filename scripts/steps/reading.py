@@ -28,7 +28,7 @@ class Reading:
         return "multi-label" if self.gives == "multi-label" else "single-label"
 
 
-def judged(
+def judge_scores(
     name: str, seen: NDArray[Any], wild: NDArray[Any], is_bounded: bool, declared: str
 ) -> Reading:
     """From what it gives for pictures, and for other inputs. `declared` is what the user says."""
@@ -46,21 +46,21 @@ def judged(
             "a softmax over one class says nothing; export it with a sigmoid, or without",
         )
     if declared:
-        return _declared(name, declared, bounded, ends)
+        return _apply_declared(name, declared, bounded, ends)
     if bounded and not one_class and np.abs(sums - 1).max() <= SLACK:
         return Reading("probabilities", True, "each picture's numbers sum to 1")
     if bounded:
         # A sigmoid keeps to it whatever the input; scores might by chance.
         if not is_bounded:
-            raise _undecided(name, "between 0 and 1, though nothing in it keeps them there")
+            raise _explain_undecided(name, "between 0 and 1, though nothing in it keeps them there")
         if one_class:
             return Reading("probabilities", True, "its one number is between 0 and 1")
         return Reading("multi-label", True, "all between 0 and 1, and not summing to 1")
     if not one_class and np.abs(np.linalg.norm(every, axis=1) - 1).max() <= LENGTH:
-        raise _undecided(name, "of length 1 together, as a vector's")
+        raise _explain_undecided(name, "of length 1 together, as a vector's")
     of_pictures = seen.sum(axis=1)
     if not one_class and seen.min() >= 0 and np.ptp(of_pictures) <= SLACK * of_pictures.max():
-        raise _undecided(name, f"which sum to {of_pictures.mean():.3g} for each picture")
+        raise _explain_undecided(name, f"which sum to {of_pictures.mean():.3g} for each picture")
     return Reading("scores", False, ends)
 
 
@@ -73,11 +73,11 @@ def require_exclusive(name: str, logarithms: NDArray[Any]) -> None:
         )
 
 
-def _declared(name: str, declared: str, bounded: bool, seen: str) -> Reading:
+def _apply_declared(name: str, declared: str, bounded: bool, seen: str) -> Reading:
     if declared == "probabilities" and not bounded:
         raise UserError(f"{name} gives numbers {seen}, not probabilities", "OUTPUT=scores")
     return Reading(declared, bounded and declared != "scores", "as OUTPUT says")
 
 
-def _undecided(name: str, what: str) -> UserError:
+def _explain_undecided(name: str, what: str) -> UserError:
     return UserError(f"{name} gives numbers {what}: scores or probabilities?", CHOOSE)

@@ -42,7 +42,7 @@ def pictures(folder: Path | None, how: Transform) -> list[tuple[bytes, NDArray[n
     return [(file, to_pixels(file, how)) for file in files]
 
 
-def varied() -> list[bytes]:
+def make_varied() -> list[bytes]:
     """Image files for when there are few photos: the mug from several angles, and noise."""
     random = np.random.default_rng(0)
     drawing = mug()
@@ -55,7 +55,7 @@ def varied() -> list[bytes]:
 def of_sizes(sizes: Sequence[tuple[int, int]]) -> list[bytes]:
     """Of these, each of its own width and height."""
     found = []
-    for file, size in zip(varied(), sizes, strict=False):
+    for file, size in zip(make_varied(), sizes, strict=False):
         content = io.BytesIO()
         Image.open(io.BytesIO(file)).resize(size).save(content, "PNG")
         found.append(content.getvalue())

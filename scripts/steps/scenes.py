@@ -51,7 +51,7 @@ def _waves(random: Random, height: int, width: int) -> Levels:
     return waves
 
 
-def _coloured(levels: Levels, random: Random) -> Levels:
+def _colour_levels(levels: Levels, random: Random) -> Levels:
     """From one colour to another."""
     one, other = random.uniform(0, 255, (2, 3, 1, 1)).astype(np.float32)
     coloured: Levels = one + (other - one) * (levels + 1) / 2
@@ -59,11 +59,11 @@ def _coloured(levels: Levels, random: Random) -> Levels:
 
 
 def _noise(random: Random, height: int, width: int) -> Levels:
-    return _coloured(_clouds(random, height, width), random)
+    return _colour_levels(_clouds(random, height, width), random)
 
 
 def _stripes(random: Random, height: int, width: int) -> Levels:
-    return _coloured(_waves(random, height, width), random)
+    return _colour_levels(_waves(random, height, width), random)
 
 
 def _shapes(random: Random, height: int, width: int) -> Levels:

@@ -21,7 +21,7 @@ from bundle_serving import golden
 from bundle_serving.agreement import SEGMENTATION, Bound, of_masks
 from bundle_serving.pictures import Transform, to_pixels
 from scripts.base import files
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.steps.fine_tuned import Segmenter, parser
 from scripts.steps.manifest import EXPECTED, why_export
 from scripts.steps.progress import step
@@ -48,7 +48,7 @@ def export(spec: Segmenter, out: Path) -> None:
     with step(f"loading {spec.arch}, weights {Path(spec.weights).name}"):
         from scripts.steps import checked, networks, segmenters
         from scripts.steps.original import rows, session
-        from scripts.steps.samples import RANDOM_PICTURES, noise, of_sizes, varied
+        from scripts.steps.samples import RANDOM_PICTURES, make_varied, noise, of_sizes
 
         whole = segmenters.build(spec)
         network = whole.network
@@ -57,13 +57,13 @@ def export(spec: Segmenter, out: Path) -> None:
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             segmenters.to_onnx(model, draft / "model.onnx")
-        made = checked.Made.of(network, identity, spec.untrained, SEGMENTATION)
+        made = checked.Made.from_network(network, identity, spec.is_untrained, SEGMENTATION)
         with step("asking PyTorch itself"):
-            original = networks.asked(segmenters.Classes(network).eval())
+            original = networks.make_asker(segmenters.Classes(network).eval())
             # Without white noise, where the classes of neighbours have nothing to do with each
             # other, and half precision may well choose others.
             natural = noise(how)[RANDOM_PICTURES:]
-            squares = [to_pixels(file, how) for file in varied()[:RANDOM_PICTURES]]
+            squares = [to_pixels(file, how) for file in make_varied()[:RANDOM_PICTURES]]
             asked = checked.Shown(of_sizes(SIZES), np.stack([*natural, *squares]))
             reference = np.concatenate([original(each[None]) for each in asked.pixels])
         checked.finish(draft, made, asked, reference, BOUNDS[spec.precision])
@@ -76,4 +76,4 @@ def export(spec: Segmenter, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

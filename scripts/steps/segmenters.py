@@ -15,7 +15,14 @@ from torch import nn
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
 from scripts.steps.fine_tuned import Segmenter
-from scripts.steps.networks import Network, Pixels, downloaded, filled, origin_of, read_state
+from scripts.steps.networks import (
+    Network,
+    Pixels,
+    download_weights,
+    fill_weights,
+    origin_of,
+    read_state,
+)
 from scripts.steps.onnx_file import BATCH, save
 from scripts.steps.untrained import set_to_pictures
 from scripts.steps.vision import torchvision
@@ -75,7 +82,7 @@ def build(spec: Segmenter) -> Whole:
         **{"resize": side, "crop": side, "fit": "whole"},
         "interpolation": prepare.interpolation.value,
     }
-    module, labels, origin = _loaded(spec, entry, Transform(**transform, decode="full"))
+    module, labels, origin = _load_file(spec, entry, Transform(**transform, decode="full"))
     network = Network(
         module=Scores(module).eval(),
         transform=transform,
@@ -92,15 +99,19 @@ def to_onnx(model: nn.Module, path: Path) -> None:
     save(model, {"input": example}, ({0: BATCH, **SIDES},), "output", path)
 
 
-def _loaded(
+def _load_file(
     spec: Segmenter, entry: Any, how: Transform
 ) -> tuple[nn.Module, list[str], dict[str, str]]:
     published = list(entry.meta["categories"])
-    if spec.untrained:
-        return _untrained(spec.arch, len(published), how), published, {"source": "random, seed 0"}
+    if spec.is_untrained:
+        return (
+            _make_untrained(spec.arch, len(published), how),
+            published,
+            {"source": "random, seed 0"},
+        )
     if not spec.is_file:
         module = _module(spec.arch, len(published))
-        module.load_state_dict(downloaded(spec.arch, entry, spec.ways_out))
+        module.load_state_dict(download_weights(spec.arch, entry, spec.ways_out))
         return module, published, {"source": f"torchvision {entry}", "url": entry.url}
     path = Path(spec.weights)
     state = read_state(path)
@@ -110,7 +121,7 @@ def _loaded(
             f"{path.name} has {classes} classes, and a mask at most {MOST_CLASSES}",
             "train it with fewer",
         )
-    module = filled(_module(spec.arch, classes), state, spec.arch, path)
+    module = fill_weights(_module(spec.arch, classes), state, spec.arch, path)
     return module, spec.names(classes, published), origin_of(path)
 
 
@@ -120,7 +131,7 @@ def _module(arch: str, classes: int) -> nn.Module:
     )
 
 
-def _untrained(arch: str, classes: int, how: Transform) -> nn.Module:
+def _make_untrained(arch: str, classes: int, how: Transform) -> nn.Module:
     torch.manual_seed(0)
     module = _module(arch, classes)
     set_to_pictures(module, module, how)

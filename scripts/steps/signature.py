@@ -65,7 +65,7 @@ def signature(path: Path, hints: Hints = NOTHING, model: Any = None) -> Signatur
             f"{path.name} has {len(inputs)} inputs ({names}), not one for pictures", HOW
         )
     (pixels,) = inputs
-    output, classes = _chosen(path, model, hints)
+    output, classes = _choose_output(path, model, hints)
     channels_last, channels, size = _picture(path, pixels, hints)
     batch = _dims(pixels)[0]
     label = "" if hints.output else _label_beside(path, model, output, classes)
@@ -107,7 +107,7 @@ def whole(path: Path, data: Mapping[str, Path] | None = None) -> Any:
             info = ExternalDataInfo(tensor)
             offset, length = int(info.offset or 0), int(info.length or -1)
         except ValueError:
-            raise _damaged(path, tensor.name) from None
+            raise _explain_damage(path, tensor.name) from None
         found = (data or {}).get(Path(str(info.location)).name)
         if found is None:
             raise UserError(
@@ -125,7 +125,7 @@ def whole(path: Path, data: Mapping[str, Path] | None = None) -> Any:
     return model
 
 
-def _damaged(path: Path, name: str) -> UserError:
+def _explain_damage(path: Path, name: str) -> UserError:
     return UserError(f"{path.name} is damaged: its tensor {name} cannot be read", HOW)
 
 
@@ -142,7 +142,7 @@ def _tensors(message: Any) -> Iterator[Any]:
 
 def _picture(path: Path, pixels: Any, hints: Hints) -> tuple[bool, int, Size]:
     dims = _dims(pixels)
-    what = f"{path.name} takes {_shown(pixels)}"
+    what = f"{path.name} takes {_show_value(pixels)}"
     if len(dims) != 4 or _kind(pixels) not in (*NUMBERS, *LEVELS):
         raise UserError(f"{what}, not pictures [batch, 3, height, width]", HOW)
     channels_last = dims[1] not in CHANNELS and dims[3] in CHANNELS
@@ -167,7 +167,7 @@ def _picture(path: Path, pixels: Any, hints: Hints) -> tuple[bool, int, Size]:
     return channels_last, int(channels or 0), (height, width)
 
 
-def _chosen(path: Path, model: Any, hints: Hints) -> tuple[str, int]:
+def _choose_output(path: Path, model: Any, hints: Hints) -> tuple[str, int]:
     """The output that is taken, and its number of classes."""
     outputs = {each.name: each for each in _outputs(model)}
     if hints.output:
@@ -188,7 +188,7 @@ def _chosen(path: Path, model: Any, hints: Hints) -> tuple[str, int]:
     if len(found) == 1:
         ((output, classes),) = found.items()
         return output, classes
-    shown = ", ".join(f"{name}: {_shown(each)}" for name, each in outputs.items()) or "nothing"
+    shown = ", ".join(f"{name}: {_show_value(each)}" for name, each in outputs.items()) or "nothing"
     if found:
         names = " or ".join(found)
         raise UserError(f"{path.name} gives {shown}", f"say which is the answer: OUTPUT={names}")
@@ -207,7 +207,7 @@ def _label_beside(path: Path, model: Any, output: str, classes: int) -> str:
     labels = [each.name for each in whole if math.prod(size or 2 for size in _dims(each)[1:]) == 1]
     boxes = [each for each in others if len(_dims(each)) > 2 and _dims(each)[-1] == BOX]
     if boxes or len(labels) < len(whole) or (labels and classes == 1):
-        shown = ", ".join(f"{each.name}: {_shown(each)}" for each in _outputs(model))
+        shown = ", ".join(f"{each.name}: {_show_value(each)}" for each in _outputs(model))
         raise UserError(
             f"{path.name} gives {shown}: is each number of {output} one class's?",
             f"if so: OUTPUT={output}",
@@ -265,7 +265,7 @@ def _dims(value: Any) -> list[int | None]:
     return [None if size is not None and size < 0 else size for size in sizes]
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if not value.type.HasField("tensor_type"):
         return str(value.type.WhichOneof("value")).removesuffix("_type")
     sizes = ("dynamic" if size is None else str(size) for size in _dims(value))

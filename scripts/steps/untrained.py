@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from bundle_serving.pictures import Transform, to_pixels
-from scripts.steps.samples import RANDOM_PICTURES, noise, varied
+from scripts.steps.samples import RANDOM_PICTURES, make_varied, noise
 
 
 def set_to_pictures(module: nn.Module, run: Callable[[torch.Tensor], Any], how: Transform) -> None:
@@ -19,6 +19,6 @@ def set_to_pictures(module: nn.Module, run: Callable[[torch.Tensor], Any], how: 
     for each in module.modules():
         if isinstance(each, nn.BatchNorm2d):
             each.momentum = None  # the mean of what it sees
-    seen = [*noise(how), *(to_pixels(file, how) for file in varied()[:RANDOM_PICTURES])]
+    seen = [*noise(how), *(to_pixels(file, how) for file in make_varied()[:RANDOM_PICTURES])]
     with torch.no_grad():
         run(torch.from_numpy(np.stack(seen)) / 255)

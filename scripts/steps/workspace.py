@@ -63,7 +63,7 @@ class Workspace:
         return decision
 
     @property
-    def computed(self) -> Path:
+    def computed_network(self) -> Path:
         """The network that a CPU runs."""
         return self.network_of(self.decision["precision"])
 

@@ -60,7 +60,7 @@ class Bucket:
     def _patient(self) -> S3Client:
         return self._clients[1]
 
-    def below(self, prefix: str) -> dict[str, Stored]:
+    def list_below(self, prefix: str) -> dict[str, Stored]:
         """Objects by the rest of their key after the prefix."""
         pages = self._quick.get_paginator("list_objects_v2").paginate(
             Bucket=self._location.bucket, Prefix=prefix

@@ -10,7 +10,7 @@ from scripts.settings.settings import Settings
 from scripts.storage import credentials
 from scripts.storage.client import connect
 from scripts.storage.credentials import Keys
-from scripts.storage.diagnosis import explained
+from scripts.storage.diagnosis import explain_faults
 from scripts.storage.location import Location
 
 # Beside the repository, which no server reads.
@@ -35,7 +35,7 @@ def examine(location: Location, settings: Settings) -> None:
     """The full check: also who may write, and whether there is anything to serve."""
     require_reachable(location, settings)
     operator = credentials.of_operator(location)
-    with explained(location, operator, settings):
+    with explain_faults(location, operator, settings):
         _write_and_remove(location, operator, settings)
     console.note(f"{operator.whose} {operator.key} lists, reads and writes {location}")
     server = credentials.of_server(settings, operator)
@@ -48,7 +48,7 @@ def examine(location: Location, settings: Settings) -> None:
 
 def _list_and_read(location: Location, keys: Keys, settings: Settings) -> None:
     name = _first(location, keys, settings) or f"{location.path}/nothing"
-    with explained(location, keys, settings):
+    with explain_faults(location, keys, settings):
         try:
             got = connect(location, keys, settings).get_object(Bucket=location.bucket, Key=name)
             got["Body"].close()
@@ -58,7 +58,7 @@ def _list_and_read(location: Location, keys: Keys, settings: Settings) -> None:
 
 
 def _first(location: Location, keys: Keys, settings: Settings) -> str | None:
-    with explained(location, keys, settings):
+    with explain_faults(location, keys, settings):
         listed = connect(location, keys, settings).list_objects_v2(
             Bucket=location.bucket, Prefix=f"{location.path}/", MaxKeys=1
         )
@@ -66,7 +66,7 @@ def _first(location: Location, keys: Keys, settings: Settings) -> str | None:
 
 
 def _require_read_only(location: Location, keys: Keys, settings: Settings) -> None:
-    with explained(location, keys, settings):
+    with explain_faults(location, keys, settings):
         try:
             _write_and_remove(location, keys, settings)
         except ClientError as fault:

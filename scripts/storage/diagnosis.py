@@ -41,17 +41,19 @@ NOBODY = "NOBODYHASTHISKEYHERE"
 
 
 @contextmanager
-def explained(location: Location, keys: Keys, settings: Settings) -> Iterator[None]:
+def explain_faults(location: Location, keys: Keys, settings: Settings) -> Iterator[None]:
     """Turns any error of S3 or of the connection inside the block into one line."""
     try:
         yield
     except ClientError as fault:
-        raise _answered(fault, location, keys, settings) from None
+        raise _explain_answer(fault, location, keys, settings) from None
     except (BotoCoreError, HTTPError, ResponseParserError, RetriesExceededError) as fault:
-        raise _unanswered(fault, location) from None
+        raise _explain_silence(fault, location) from None
 
 
-def _answered(fault: ClientError, location: Location, keys: Keys, settings: Settings) -> UserError:
+def _explain_answer(
+    fault: ClientError, location: Location, keys: Keys, settings: Settings
+) -> UserError:
     error = fault.response.get("Error", {})
     code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     headers = fault.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
@@ -117,7 +119,7 @@ def _knows_strangers(location: Location, keys: Keys, settings: Settings) -> bool
     return False
 
 
-def _unanswered(fault: Exception, location: Location) -> UserError:
+def _explain_silence(fault: Exception, location: Location) -> UserError:
     where = location.endpoint or "AWS"
     text = str(fault)
     if isinstance(fault, SSLError):

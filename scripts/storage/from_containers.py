@@ -12,7 +12,7 @@ THIS_MACHINE = ("localhost", "127.0.0.1")
 OWN_SERVER = "s3"  # its service name in compose.yaml
 
 
-def seen_from_containers(location: Location, settings: Settings) -> Location:
+def address_from_containers(location: Location, settings: Settings) -> Location:
     if location.host not in THIS_MACHINE:
         return location
     if location.port == settings.s3_port and key_files.OPERATOR.exists():

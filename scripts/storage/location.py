@@ -45,9 +45,9 @@ class Location:
     @property
     def archive(self) -> Location:
         """Where versions are kept: beside the live folder, all of which a server reads."""
-        return self.beside("versions")
+        return self.place_beside("versions")
 
-    def beside(self, what: str) -> Location:
+    def place_beside(self, what: str) -> Location:
         return replace(self, path=f"{self.path}-{what}")
 
 

@@ -15,7 +15,7 @@ def surplus(pipeline: Pipeline, keep: int) -> list[int]:
     was published, which may be an earlier one again."""
     events = history.read(pipeline)
     published = [event.version for event in events if event.what == history.PUBLISHED]
-    needed = {history.serving(events), history.before(events), *published[-1:]}
+    needed = {history.serving(events), history.find_previous(events), *published[-1:]}
     if cut := history.cut_off(events):
         needed.add(cut.version)
     return [number for number in archive.numbers(pipeline)[:-keep] if number not in needed]
@@ -36,9 +36,9 @@ def trim(shared: Shared, pipeline: Pipeline, keep: int, how: str) -> None:
     """After a new version: leaves no more than are wanted."""
     if numbers := surplus(pipeline, keep):
         remove(shared, pipeline, numbers, how)
-        console.note(f"removed {described(pipeline, numbers)} (KEEP_VERSIONS={keep})")
+        console.note(f"removed {describe_versions(pipeline, numbers)} (KEEP_VERSIONS={keep})")
 
 
-def described(pipeline: Pipeline, numbers: list[int]) -> str:
+def describe_versions(pipeline: Pipeline, numbers: list[int]) -> str:
     shown = ", ".join(map(str, numbers))
     return f"{pipeline.name} version{'s' * (len(numbers) > 1)} {shown}".strip()

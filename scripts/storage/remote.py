@@ -16,7 +16,7 @@ from scripts.settings.settings import Settings
 from scripts.storage import credentials, upload_order
 from scripts.storage.bucket import Bucket, Stored, at_once, in_parts
 from scripts.storage.credentials import Keys
-from scripts.storage.diagnosis import explained
+from scripts.storage.diagnosis import explain_faults
 from scripts.storage.location import Location
 from scripts.storage.upload_order import Local
 
@@ -47,12 +47,12 @@ class Remote:
 
     @cached_property
     def archive(self) -> Remote:
-        return self._at(self.location.archive)
+        return self._move_to(self.location.archive)
 
-    def beside(self, what: str) -> Remote:
-        return self._at(self.location.beside(what))
+    def place_beside(self, what: str) -> Remote:
+        return self._move_to(self.location.place_beside(what))
 
-    def _at(self, location: Location) -> Remote:
+    def _move_to(self, location: Location) -> Remote:
         return Remote(location, self._settings, self._keys, self._bucket)
 
     @property
@@ -63,11 +63,11 @@ class Remote:
     def mirror(self, folder: Path, to: str = "", delete: bool = True, known: str = "") -> Pushed:
         """Makes the folder on S3 equal to the local one. Content that S3 already has below the
         prefix `known` is copied on the server."""
-        with explained(self.location, self._keys, self._settings):
+        with explain_faults(self.location, self._keys, self._settings):
             base = self._base(to)
-            there = self._bucket.below(base)
+            there = self._bucket.list_below(base)
             wanted = upload_order.contents(folder)
-            changed = self._changed(wanted, there)
+            changed = self._find_changed(wanted, there)
             copies = self._copies(changed, base, known)
             surplus = {name: there[name].size for name in there.keys() - {w.name for w in wanted}}
             total = sum(each.size for each in changed)
@@ -83,11 +83,11 @@ class Remote:
     def fetch(self, at: str, folder: Path) -> None:
         """Fetches all of it or nothing."""
         with (
-            explained(self.location, self._keys, self._settings),
+            explain_faults(self.location, self._keys, self._settings),
             files.whole_folder(folder) as draft,
         ):
             base = self._base(at)
-            there = self._bucket.below(base)
+            there = self._bucket.list_below(base)
             if not there:
                 raise UserError(f"there is nothing below {base} on S3", "make s3-check shows why")
             there.pop("", None)  # a mark of the folder itself
@@ -107,7 +107,7 @@ class Remote:
 
     def read(self, name: str) -> bytes | None:
         """None if there is no such object."""
-        with explained(self.location, self._keys, self._settings):
+        with explain_faults(self.location, self._keys, self._settings):
             try:
                 return self._bucket.read(self.prefix + name)
             except ClientError as fault:
@@ -116,26 +116,26 @@ class Remote:
                 raise
 
     def write(self, name: str, content: bytes) -> None:
-        with explained(self.location, self._keys, self._settings):
+        with explain_faults(self.location, self._keys, self._settings):
             self._bucket.write(self.prefix + name, content)
 
     def list(self, prefix: str = "") -> list[str]:
         """All names in this folder with this prefix, in order."""
-        with explained(self.location, self._keys, self._settings):
-            there = self._bucket.below(self.prefix + prefix)
+        with explain_faults(self.location, self._keys, self._settings):
+            there = self._bucket.list_below(self.prefix + prefix)
         return sorted(prefix + name for name in there)
 
     def remove(self, prefix: str) -> None:
         """Removes everything with this prefix."""
-        with explained(self.location, self._keys, self._settings):
+        with explain_faults(self.location, self._keys, self._settings):
             base = self.prefix + prefix
-            there = self._bucket.below(base)
+            there = self._bucket.list_below(base)
             self._delete({name: each.size for name, each in there.items()}, base)
 
     def _base(self, folder: str) -> str:
         return f"{self.prefix}{folder}/" if folder else self.prefix
 
-    def _changed(self, wanted: Sequence[Local], there: dict[str, Stored]) -> Sequence[Local]:
+    def _find_changed(self, wanted: Sequence[Local], there: dict[str, Stored]) -> Sequence[Local]:
         def here(each: Local) -> Stored | None:
             found = there.get(each.name)
             return found if found and found.size == each.size else None
@@ -154,7 +154,7 @@ class Remote:
         if not known or not large:
             return {}
         overwritten = {base + each.name for each in changed}
-        lasting = [e for e in self._bucket.below(known).values() if e.key not in overwritten]
+        lasting = [e for e in self._bucket.list_below(known).values() if e.key not in overwritten]
 
         def find(content: tuple[str, int]) -> str | None:
             sha256, size = content

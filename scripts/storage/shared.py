@@ -26,19 +26,21 @@ class Shared:
         if self._remote is None:
             return
         there = self._remote.archive
-        records = [name for name in there.list(self._at()) if name.endswith(f"/{archive.RECORD}")]
+        records = [
+            name for name in there.list(self._name_there()) if name.endswith(f"/{archive.RECORD}")
+        ]
         for record in records:
-            number = record.removeprefix(self._at()).removesuffix(f"/{archive.RECORD}")
+            number = record.removeprefix(self._name_there()).removesuffix(f"/{archive.RECORD}")
             if number.isdecimal() and not self._is_here(number, there.read(record)):
-                there.fetch(self._at(number), archive.home(self._pipeline) / number)
-        if content := there.read(self._at(history.NAME)):
-            history.replace(self._pipeline, content, f"{self._at(history.NAME)} on S3")
+                there.fetch(self._name_there(number), archive.home(self._pipeline) / number)
+        if content := there.read(self._name_there(history.NAME)):
+            history.replace(self._pipeline, content, f"{self._name_there(history.NAME)} on S3")
 
     def push_version(self, version: Version) -> None:
         """Uploads its record last: if that exists, the version is complete."""
         if self._remote:
             there = self._remote.archive
-            there.mirror(version.folder, self._at(str(version.number)), known=there.prefix)
+            there.mirror(version.folder, self._name_there(str(version.number)), known=there.prefix)
 
     def push_live(self) -> None:
         """Uploads the repository that the server reads on its next load."""
@@ -52,18 +54,18 @@ class Shared:
     def push_history(self) -> None:
         if self._remote:
             content = history.path(self._pipeline).read_bytes()
-            self._remote.archive.write(self._at(history.NAME), content)
+            self._remote.archive.write(self._name_there(history.NAME), content)
 
     def forget_version(self, number: int) -> None:
         if self._remote:
-            self._remote.archive.remove(self._at(f"{number}/"))
+            self._remote.archive.remove(self._name_there(f"{number}/"))
 
     def forget(self) -> None:
         """Removes all of its versions."""
         if self._remote:
-            self._remote.archive.remove(self._at())
+            self._remote.archive.remove(self._name_there())
 
-    def _at(self, name: str = "") -> str:
+    def _name_there(self, name: str = "") -> str:
         """Its name on S3, the same as below archive.HERE."""
         return name if self._pipeline.first else f"{self._pipeline.name}/{name}"
 
@@ -73,7 +75,7 @@ class Shared:
             there = json.loads(content or b"")
         except ValueError:
             raise UserError(
-                f"{self._at(number)}/{archive.RECORD} on S3 cannot be read",
+                f"{self._name_there(number)}/{archive.RECORD} on S3 cannot be read",
                 "remove that version there, or put it there again from a backup",
             ) from None
         try:

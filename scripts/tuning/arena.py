@@ -60,7 +60,7 @@ class Arena:
 
     def duel(self, one: Candidate, other: Candidate, times: int) -> tuple[Score, Score]:
         pair = one, other
-        targets = [self._served(candidate) for candidate in pair]
+        targets = [self._serve_candidate(candidate) for candidate in pair]
         scores: list[list[Score]] = [[], []]
         for concurrency in self.goal.concurrencies(self.cores):
             asked = [
@@ -69,14 +69,14 @@ class Arena:
             ]
             measured = rounds.measure([*asked[0], *asked[1]], self.analyzer, times, times, SECONDS)
             half = len(self.inputs)
-            scores[0].append(Score.of(concurrency, measured[:half]))
-            scores[1].append(Score.of(concurrency, measured[half:]))
-            if not any(self.goal.met(each[-1]) for each in scores):
+            scores[0].append(Score.from_measurements(concurrency, measured[:half]))
+            scores[1].append(Score.from_measurements(concurrency, measured[half:]))
+            if not any(self.goal.is_met(each[-1]) for each in scores):
                 break  # higher concurrencies take even longer
         self.scores |= {each: self.goal.best(of) for each, of in zip(pair, scores, strict=True)}
         return self.scores[one], self.scores[other]
 
-    def _served(self, candidate: Candidate) -> Target:
+    def _serve_candidate(self, candidate: Candidate) -> Target:
         if candidate not in self._up:
             with ExitStack() as starting:
                 folder = self.folder / str(next(self._numbers))
@@ -87,7 +87,9 @@ class Arena:
                     http, grpc = starting.enter_context(
                         self.stack.temporary(repository, folder / "server.log")
                     )
-                target = Target.asked(str(candidate), PIPELINE, Address.of(http), Address.of(grpc))
+                target = Target.for_model(
+                    str(candidate), PIPELINE, Address.parse(http), Address.parse(grpc)
+                )
                 self._up[candidate] = starting.pop_all(), target
         return self._up[candidate][1]
 

@@ -27,7 +27,7 @@ class Score:
         )
 
     @classmethod
-    def of(cls, concurrency: int, measurements: Sequence[Measurement]) -> Score:
+    def from_measurements(cls, concurrency: int, measurements: Sequence[Measurement]) -> Score:
         """Failed rounds are skipped; if all failed, the score is zero."""
         rates = [each.throughput.median for each in measurements]
         if not all(rates):
@@ -51,19 +51,19 @@ class Goal:
         busy = 4 * cores
         return [busy] if self.latency_ms is None else sorted({1, cores, 2 * cores, busy})
 
-    def met(self, score: Score) -> bool:
+    def is_met(self, score: Score) -> bool:
         return self.latency_ms is None or score.p95 <= self.latency_ms
 
     def best(self, scores: Sequence[Score]) -> Score:
         """The best of one server's scores at several concurrencies."""
-        meeting = [score for score in scores if self.met(score)]
+        meeting = [score for score in scores if self.is_met(score)]
         if meeting:
             return max(meeting, key=lambda score: score.throughput)
         return min(scores, key=lambda score: score.p95)
 
     def beats(self, challenger: Score, best: Score) -> bool:
-        if self.met(challenger) != self.met(best):
-            return self.met(challenger)
-        if self.met(best):
+        if self.is_met(challenger) != self.is_met(best):
+            return self.is_met(challenger)
+        if self.is_met(best):
             return challenger.throughput > best.throughput * LEAD
         return challenger.p95 * LEAD < best.p95

@@ -29,7 +29,7 @@ class Package:
     where: tuple[str, ...]  # the layers or images that it is in
 
     @property
-    def named(self) -> str:
+    def title(self) -> str:
         return f"{self.name} {self.version}"
 
 
@@ -40,14 +40,14 @@ class Answer:
 
     def lacking(self, packages: Iterable[Package]) -> int:
         """How many of them it says nothing of."""
-        return len({each.named for each in packages} - self.flaws.keys())
+        return len({each.title for each in packages} - self.flaws.keys())
 
 
 def of_layers() -> list[Package]:
     """The Python packages of every layer of the environment."""
     found: dict[tuple[str, str], list[str]] = {}
     for layer in pins.layers():
-        for line in wheels.locked(REQUIREMENTS, layer):
+        for line in wheels.read_locked(REQUIREMENTS, layer):
             name, version, _ = wheels.parts(line)
             found.setdefault((name, version), []).append(layer)
     return [Package("PyPI", *package, tuple(layers)) for package, layers in sorted(found.items())]
@@ -75,7 +75,7 @@ def ask(packages: Iterable[Package], url: str = OSV) -> Answer:
     for first in range(0, len(asked), AT_ONCE):
         some = asked[first : first + AT_ONCE]
         for package, found in zip(some, _batch(some, url), strict=True):
-            flaws[package.named] = found
+            flaws[package.title] = found
     return Answer(datetime.now(UTC).date().isoformat(), flaws)
 
 
@@ -97,7 +97,7 @@ def keep(answer: Answer, path: Path = KEPT) -> None:
     files.write(path, json.dumps(asdict(answer), indent=1) + "\n")
 
 
-def kept(path: Path = KEPT) -> Answer | None:
+def read_kept(path: Path = KEPT) -> Answer | None:
     try:
         return Answer(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):

@@ -79,7 +79,7 @@ def save(target: Path, bundle: str, passphrase: str) -> Backup:
     contents = {CONTENTS + hashes[name]: path for name, path in found.items()}
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    disk.require_room(target.parent, disk.occupied(contents.values()) >> 20, "the backup")
+    disk.require_room(target.parent, disk.measure_occupied(contents.values()) >> 20, "the backup")
     try:
         draft.touch(0o600)
         with tarfile.open(draft, "w") as tar:
@@ -92,7 +92,7 @@ def save(target: Path, bundle: str, passphrase: str) -> Backup:
             for name, path in sorted(contents.items()):
                 with path.open("rb") as file:
                     _add(tar, name, file, path.stat().st_size)
-        saved = verified(draft)
+        saved = verify_backup(draft)
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
@@ -115,37 +115,37 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None
     tar.addfile(member, content)
 
 
-def verified(path: Path) -> Backup:
+def verify_backup(path: Path) -> Backup:
     """Reads every byte of it."""
     try:
         with tarfile.open(path, "r:") as tar:
-            text, digest = (_opened(tar, tar.next()).read() for _ in range(2))
+            text, digest = (_open_member(tar, tar.next()).read() for _ in range(2))
             if hashlib.sha256(text).hexdigest().encode() != digest:
-                raise _damaged(path, "its index is not what was written")
+                raise _explain_damage(path, "its index is not what was written")
             index = _index(text)
             missing = _contents(index)
             keys = None
             for member in tar:
                 if member.name in (INDEX, SUM):
                     continue
-                content = _opened(tar, member)
+                content = _open_member(tar, member)
                 if member.name == KEYS:
                     keys = content.read()
                 elif CONTENTS + hashlib.file_digest(content, "sha256").hexdigest() != member.name:
-                    raise _damaged(path, "the content of a file is not what was written")
+                    raise _explain_damage(path, "the content of a file is not what was written")
                 missing.discard(member.name)
     except (tarfile.TarError, EOFError, ValueError, TypeError):
-        raise _damaged(path, "it is no backup, or not all of one") from None
+        raise _explain_damage(path, "it is no backup, or not all of one") from None
     except (FileNotFoundError, IsADirectoryError):
         raise UserError(f"there is no backup at {path}", "make restore FROM=file") from None
     if missing:
-        raise _damaged(path, f"{len(missing)} of its files are missing")
+        raise _explain_damage(path, f"{len(missing)} of its files are missing")
     if why := below.why_not(NEW, *index.files):
-        raise _damaged(path, f"{why}, which no backup contains")
+        raise _explain_damage(path, f"{why}, which no backup contains")
     for name in index.files:
         top, _, rest = name.partition("/")
         if top not in places() or bool(rest) == (top == SETTINGS):
-            raise _damaged(path, f"it contains {name}, which no backup does")
+            raise _explain_damage(path, f"it contains {name}, which no backup does")
     return Backup(path, index, keys)
 
 
@@ -160,18 +160,18 @@ def _contents(index: Index) -> set[str]:
     return {f"{CONTENTS}{each}" for each in index.files.values()}
 
 
-def _opened(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> BufferedReader:
+def _open_member(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> BufferedReader:
     file = tar.extractfile(member) if member and member.isreg() else None
     if file is None:
         raise ValueError
     return cast(BufferedReader, file)
 
 
-def _damaged(path: Path, why: str) -> UserError:
+def _explain_damage(path: Path, why: str) -> UserError:
     return UserError(f"{path} is damaged: {why}", "use another copy; nothing has been changed here")
 
 
-def changed_own(backup: Backup) -> list[str]:
+def list_changed_own(backup: Backup) -> list[str]:
     """The user's own files that differ in it."""
     own = _own(backup)
     return [
@@ -226,7 +226,7 @@ def _unpack(backup: Backup, contents: Path) -> None:
         for member in tar:
             if member.name in wanted:
                 with (contents / member.name.removeprefix(CONTENTS)).open("wb") as copy:
-                    shutil.copyfileobj(_opened(tar, member), copy)
+                    shutil.copyfileobj(_open_member(tar, member), copy)
 
 
 def _settings(backup: Backup) -> str:
@@ -235,9 +235,9 @@ def _settings(backup: Backup) -> str:
     with tarfile.open(backup.path, "r:") as tar:
         member = tar.getmember(CONTENTS + backup.index.files[SETTINGS])
         try:
-            return _opened(tar, member).read().decode()
+            return _open_member(tar, member).read().decode()
         except UnicodeDecodeError:
-            raise _damaged(backup.path, f"its {SETTINGS} is no text") from None
+            raise _explain_damage(backup.path, f"its {SETTINGS} is no text") from None
 
 
 def _own(backup: Backup) -> Path:
@@ -250,7 +250,7 @@ def _own(backup: Backup) -> Path:
     try:
         place = (ROOT / Path(folder).expanduser()).resolve()
     except (RuntimeError, ValueError):  # nobody's home; a zero
-        raise _damaged(backup.path, f"its own folder is {folder!a}") from None
+        raise _explain_damage(backup.path, f"its own folder is {folder!a}") from None
     if place not in (here, ROOT / OWN) and _part(OWN, backup):
         raise UserError(
             f"its own folder would be written to {place}, as its settings say",

@@ -97,7 +97,7 @@ def bundle_files() -> list[str]:
 
 def fetch(folder: Path, layers: list[str]) -> None:
     folder.mkdir()
-    with wheels.checked(wheels.locked(REQUIREMENTS, *layers), REQUIREMENTS) as (file, _):
+    with wheels.write_checked(wheels.read_locked(REQUIREMENTS, *layers), REQUIREMENTS) as (file, _):
         command: list[str | Path] = [PYTHON, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--require-hashes", "--only-binary", ":all:", "--dest", folder, "-r", file]
         fetched = subprocess.run(command, capture_output=True, text=True)
@@ -139,6 +139,6 @@ def unpack(pack: Path) -> None:
 
         with console.waiting("loading the server's image"):
             DockerStack(settings).load("server", image)
-    found = backup.verified(pack / "backup.tar")
+    found = backup.verify_backup(pack / "backup.tar")
     backup.restore(found)
     console.note(f"installed: {len(found.index.files)} files of {found.index.made}; next: make up")

@@ -49,12 +49,12 @@ def renew(only: Collection[str] | None = None) -> Iterator[str]:
         everything.write_text("".join(f"-r {REQUIREMENTS / layer}.txt\n" for layer in layers()))
         stay = scratch / "stay.txt"
         stay.write_text(staying(before, only))
-        after = updated(before, _compiled(everything, stay))
+        after = update_versions(before, _compile_layer(everything, stay))
         new = {CONSTRAINTS: after}
         stay.write_text(staying(after, ()))
         for layer in layers():
             options = ["--no-deps"] if layer in ALONE else []
-            lines = _compiled(REQUIREMENTS / f"{layer}.txt", stay, *options)
+            lines = _compile_layer(REQUIREMENTS / f"{layer}.txt", stay, *options)
             new[LOCKED / f"{layer}.txt"] = "\n".join([BY_MAKE, *lines]) + "\n"
         new[HASHES] = OF_HASHES + _hashes(after, scratch)
     for path, text in new.items():
@@ -76,7 +76,7 @@ def staying(constraints: str, only: Collection[str] | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _compiled(source: Path, constraints: Path, *options: str) -> list[str]:
+def _compile_layer(source: Path, constraints: Path, *options: str) -> list[str]:
     found = _uv(
         *("pip", "compile", source, "-c", constraints, "--universal", "--python-version"),
         *(PYTHONS[0], "--no-header", "--no-annotate", *bootstrap.torch_index(), *options),
@@ -106,7 +106,7 @@ def _can_be_used(line: str) -> bool:
     )
 
 
-def updated(constraints: str, resolved: Collection[str]) -> str:
+def update_versions(constraints: str, resolved: Collection[str]) -> str:
     """With the new versions in the places of the old ones, and their comments."""
     versions: dict[str, list[str]] = {}
     names = {}
@@ -157,7 +157,7 @@ def _uv(*words: str | Path) -> str:
         raise UserError("pip has settings here that uv has not", "run it where pip has none")
     options, variables = settings
     if "--generate-hashes" in words:  # a folder beside the index may have some of the files only
-        options = bootstrap.but(options, "--extra-index-url", "--find-links")
+        options = bootstrap.drop_options(options, "--extra-index-url", "--find-links")
     done = subprocess.run(
         [VENV / "bin" / "uv", *words, "--quiet", "--index-strategy", "unsafe-best-match", *options],
         env=os.environ | variables,

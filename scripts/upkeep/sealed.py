@@ -40,7 +40,7 @@ def unseal(keys: Mapping[Path, str]) -> None:
         files.write(path, text, 0o600 if path.name in PRIVATE else 0o644)
 
 
-def opened(sealed: bytes, passphrase: str) -> dict[Path, str]:
+def open_sealed(sealed: bytes, passphrase: str) -> dict[Path, str]:
     """What is in it, and where that was; a wrong passphrase is refused, and what is damaged."""
     plain = _openssl(passphrase, sealed, "-d")
     content, digest = plain[:-DIGEST], plain[-DIGEST:]

@@ -24,7 +24,7 @@ from scripts.steps.manifest import why_export
 EARLIER_KEY = ROOT / "build" / "run" / "admin.key"
 
 
-def written() -> Iterator[str]:
+def rewrite_files() -> Iterator[str]:
     """What this bundle writes differently."""
     for before, now in renamed.in_dotenv().items():
         yield f".env: {before} is called {now} now"
@@ -47,37 +47,39 @@ def _key_is_elsewhere() -> bool:
     return EARLIER_KEY.exists() and not admin_key.PATH.exists()
 
 
-def built(stack: Stack, pipeline: Pipeline) -> str:
+def explain_rebuild(stack: Stack, pipeline: Pipeline) -> str:
     """Why the live version has to be built anew; empty if it fits."""
     version = served.serving(pipeline)
     if version is None:
         return ""
     # Who went back from one that fits is not brought there again.
     left = (
-        each for each in history.left(history.read(pipeline)) if each in archive.numbers(pipeline)
+        each
+        for each in history.find_gone_back_from(history.read(pipeline))
+        if each in archive.numbers(pipeline)
     )
-    others = (_built(stack, archive.load(pipeline, number)) for number in left)
-    why = _built(stack, version)
+    others = (_explain_rebuild(stack, archive.load(pipeline, number)) for number in left)
+    why = _explain_rebuild(stack, version)
     return "" if why and "" in others else why
 
 
-def _built(stack: Stack, version: Version) -> str:
+def _explain_rebuild(stack: Stack, version: Version) -> str:
     pipeline, known = version.pipeline, state.load()
     settings = up.settings_of(pipeline, known.settings if known else {}, version)
-    export, made = pipeline.recipe.export(settings, engines.of(stack)), version.workspace
+    export, made = pipeline.recipe.export(settings, engines.engine_for(stack)), version.workspace
     if export and (why := why_export(made.onnx, export.spec, export.as_before)):
         return f"export: {why}"
     if export and version.engine is CPU:
-        network = made.computed
+        network = made.computed_network
         if not engine.fits(network, pipeline.recipe.computes_in(settings), made.engine):
             return "the engine is checked again: OpenVINO, the processor or the check has changed"
-    if changed := ", ".join(_changed_programs(stack, settings, version)):
+    if changed := ", ".join(_list_changed_programs(stack, settings, version)):
         return f"programs that changed: {changed}"
     return ""
 
 
-def _changed_programs(stack: Stack, settings: Settings, version: Version) -> Iterator[str]:
-    layout = layouts.layout(settings, engines.of(stack))
+def _list_changed_programs(stack: Stack, settings: Settings, version: Version) -> Iterator[str]:
+    layout = layouts.layout(settings, engines.engine_for(stack))
     for model in version.pipeline.recipe.programs(layout):
         for name, text in model_folders.programs(model):
             digest = hashlib.sha256(text.encode()).hexdigest()
@@ -86,11 +88,11 @@ def _changed_programs(stack: Stack, settings: Settings, version: Version) -> Ite
                 break
 
 
-def restarted(stack: Stack, settings: Settings) -> bool:
+def restart_if_needed(stack: Stack, settings: Settings) -> bool:
     """Whether the running server has to be started again."""
     known, version = state.load(), served.serving(pipelines.first())
     if known is None or version is None or not stack.alive():
         return False
-    settings = settings.over(version.chosen)
+    settings = settings.fill_from(version.read_settings)
     fits = known.fingerprint == layouts.fingerprint(stack, settings, known.pipelines)
     return not fits or unhealthy_reason(stack, known, pipelines.first().ensemble) is not None

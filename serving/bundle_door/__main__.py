@@ -74,7 +74,7 @@ def of_traces() -> Traces | None:
         return None
     try:
         ratio = float(os.environ.get(traces.RATIO) or traces.USUAL_RATIO)
-        return Traces(Collector.of(endpoint), ratio)
+        return Traces(Collector.parse(endpoint), ratio)
     except ValueError as fault:
         raise DoorError(str(fault)) from None
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from bundle_door import kserve
 from bundle_door.answers import Answer, Refused, as_json
-from bundle_door.inference import HEADER_LENGTH, answered, from_body, from_raw, header_length
+from bundle_door.inference import HEADER_LENGTH, from_body, from_raw, header_length, make_answer
 from bundle_door.keys import Keys
 from bundle_door.limits import Limits
 from bundle_door.messages import plain
-from bundle_door.parsing import parsed
+from bundle_door.parsing import parse
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
 from bundle_serving.kserve import pb
@@ -52,7 +52,7 @@ class Api:
         response = await self._triton.infer(model, asked, request.onwards, waits=not own_id)
         if own_id:
             response.ClearField("id")  # which is nobody's to know
-        return answered(response, asked, self._limits)
+        return make_answer(response, asked, self._limits)
 
     # Health
 
@@ -154,7 +154,9 @@ class Api:
         answer = await self._triton.ask(
             "TraceSetting", model_name=named["model"], settings=settings
         )
-        return as_json({name: traced(name, value.value) for name, value in answer.settings.items()})
+        return as_json(
+            {name: read_trace(name, value.value) for name, value in answer.settings.items()}
+        )
 
     async def logging(self, request: Request, named: Named) -> Answer:
         wanted = self._changes(request, kserve.LogSettings)
@@ -168,7 +170,7 @@ class Api:
 
     def _json(self, request: Request, kind: Any) -> Any:
         """The body's JSON; without a body, the defaults."""
-        return parsed(request.body or b"{}", kind, "the request's JSON", self._limits)
+        return parse(request.body or b"{}", kind, "the request's JSON", self._limits)
 
 
 def model(named: Named) -> dict[str, str]:
@@ -198,7 +200,7 @@ def trace_setting(value: str | list[str] | None) -> Any:
     return pb.TraceSettingRequest.SettingValue(value=values)
 
 
-def traced(name: str, values: Any) -> Any:
+def read_trace(name: str, values: Any) -> Any:
     return list(values) if name == "trace_level" else "".join(values)
 
 

@@ -23,7 +23,7 @@ from bundle_door.http2 import (
     Reset,
     Stream,
     Unreadable,
-    encoded,
+    encode_fields,
 )
 
 # Before a message: whether it is compressed, and its length.
@@ -69,8 +69,8 @@ class Calls:
         body = [PREFIX.pack(False, sum(map(len, message))), *message]
         sent = False
         try:
-            connection = await self._connected()
-            fields = usual_fields(method, timeout) + encoded(metadata)
+            connection = await self._connect()
+            fields = usual_fields(method, timeout) + encode_fields(metadata)
             stream = connection.request(fields, body)
             sent = True
             overdue = self._loop.call_later(timeout, stream.end, TimeoutError())
@@ -98,7 +98,7 @@ class Calls:
         if self._connection:
             self._connection.close()
 
-    async def _connected(self) -> Connection:
+    async def _connect(self) -> Connection:
         if (known := self._connection) and known.usable:
             return known
         async with self._connecting:
@@ -111,7 +111,7 @@ class Calls:
 
 @functools.lru_cache(64)
 def usual_fields(method: str, timeout: float) -> bytes:
-    return encoded(
+    return encode_fields(
         (
             (":method", "POST"),
             (":scheme", "http"),

@@ -21,7 +21,7 @@ class Charges:
 
     def of_message(self, authorization: str, message: bytes) -> None:
         """Of a stream."""
-        if client := self._keys.limited(authorization):
+        if client := self._keys.find_limited(authorization):
             asked = pb.ModelInferRequest.FromString(message)
             shape = asked.inputs[0].shape if asked.inputs else []
             self._charge(client, asked.model_name, shape[0] if shape else 1)

@@ -17,7 +17,7 @@ STEP = 1 << 20
 CODING = re.compile(r"([\w!#$%&'*+.^`|~-]+)(?:\s*;\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?))?", re.A)
 
 
-def decompressed(chunks: Sequence[bytes], encoding: str, limit: int) -> Iterator[bytes]:
+def decompress(chunks: Sequence[bytes], encoding: str, limit: int) -> Iterator[bytes]:
     """The decompressed body in steps; refused as soon as it exceeds `limit`, or what its compressed
     size allows."""
     if encoding not in WINDOWS:
@@ -59,7 +59,7 @@ def _steps(stream: zlib._Decompress, chunk: bytes, encoding: str) -> Iterator[by
         chunk = stream.unused_data or stream.unconsumed_tail
 
 
-def preferred(accepted: str) -> str | None:
+def choose_encoding(accepted: str) -> str | None:
     """The encoding of an answer, by the header Accept-Encoding; None: uncompressed."""
     if not accepted:
         return None
@@ -74,7 +74,7 @@ def preferred(accepted: str) -> str | None:
     return max(known, key=lambda name: weights[name], default=None)
 
 
-def compressed(body: bytes, encoding: str) -> Iterator[bytes]:
+def compress(body: bytes, encoding: str) -> Iterator[bytes]:
     """In steps."""
     stream = zlib.compressobj(wbits=WINDOWS[encoding])
     for start in range(0, len(body), STEP):

@@ -21,7 +21,7 @@ from bundle_door.http1 import Incoming
 from bundle_door.keys import Keys
 from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits, Load
-from bundle_door.measured import measured, over_grpc
+from bundle_door.measured import measure_route, over_grpc
 from bundle_door.metrics import Metrics
 from bundle_door.note import Note
 from bundle_door.observed import HTTP, Observed
@@ -138,7 +138,7 @@ async def serve(settings: Settings) -> None:
         if not stop.is_set():
             stopping.cancel()
             raise DoorError("Envoy exited; its last lines are above")
-        await drained(service, streams, folder)
+        await drain(service, streams, folder)
 
 
 def service_of(
@@ -196,20 +196,20 @@ def service_of(
     routes += [*of_drift(observed.drift, served.look), *of_totals(observed.totals)]
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
-    def answered(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:
+    def note_answer(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:
         method = incoming.method
-        log.answered(method, incoming.path, note, status, duration, size)
+        log.log_answer(method, incoming.path, note, status, duration, size)
         if status == HUNG_UP:
             return
         if status >= 400 and method == "POST" and not note.is_own:
             observed.refusal(status, HTTP)
 
     return Service(
-        [measured(route, observed, served) for route in routes],
+        [measure_route(route, observed, served) for route in routes],
         load,
         settings.admin_key,
         settings.exposure.origins,
-        answered,
+        note_answer,
         keys=keys is not None,
         own_id=own_id,
     )
@@ -232,7 +232,7 @@ def of_the_keeper(run_dir: Path) -> bytes:
         return b""
 
 
-async def drained(service: Service, streams: Streams, folder: Path) -> None:
+async def drain(service: Service, streams: Streams, folder: Path) -> None:
     """Until no request is in flight; new ones are taken meanwhile, but on connections that end, and
     streams no more."""
     await asyncio.sleep(LEAVE_S)

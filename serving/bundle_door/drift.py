@@ -65,7 +65,7 @@ class Version:
         return len(self.answers) == ANSWERS
 
     @property
-    def asked(self) -> bool:
+    def is_asked(self) -> bool:
         return time.monotonic() < self.last + FORGOTTEN_S
 
     def as_reference(self) -> Reference:
@@ -80,17 +80,19 @@ class Version:
             return {}
         then, now = self.reference, self.as_reference()
         return {
-            "class": stability_index(self._named(then.classes), self._named(now.classes)),
+            "class": stability_index(
+                self._name_classes(then.classes), self._name_classes(now.classes)
+            ),
             "confidence": stability_index(_texts(then.confidence), _texts(now.confidence)),
         }
 
-    def _named(self, classes: Mapping[int, int]) -> Counted[str]:
+    def _name_classes(self, classes: Mapping[int, int]) -> Counted[str]:
         counted: Counted[str] = Counted()
         for number, count in classes.items():
             counted[self.name(number)] += count
         return counted
 
-    def moved(self) -> list[tuple[int, float, float]]:
+    def list_moved(self) -> list[tuple[int, float, float]]:
         """Classes with their shares then and now, those that changed most first."""
         if self.reference is None or not self.whole:
             return []
@@ -130,7 +132,7 @@ class Drift(Family):
     ) -> None:
         version = self.versions.get(step)
         if version is None or version.network != network:
-            version = self.versions[step] = Version(network, self.references.of(*step, network))
+            version = self.versions[step] = Version(network, self.references.find(*step, network))
         version.add(number, bisect_left(self.bounds, probability))
         if version.reference:
             self.classes.add(*step, version.name(number))
@@ -153,22 +155,22 @@ class Drift(Family):
                 self._take(step, version)
 
     def samples(self) -> Iterator[str]:
-        for step, version in self._told():
+        for step, version in self._list_told():
             for of, distance in version.distances().items():
                 yield sample(self.name, self.labels, (*step, of), distance)
 
     def as_json(self) -> list[dict[str, Any]]:
-        return [self._described(step, version) for step, version in self._told()]
+        return [self._describe_version(step, version) for step, version in self._list_told()]
 
-    def _told(self) -> list[tuple[Labels, Version]]:
+    def _list_told(self) -> list[tuple[Labels, Version]]:
         return [
             (step, version)
             for step, version in sorted(self.versions.items())
-            if version.asked and self.is_there((step[0], step[1]))
+            if version.is_asked and self.is_there((step[0], step[1]))
         ]
 
-    def _described(self, step: Labels, version: Version) -> dict[str, Any]:
-        moved = version.moved()
+    def _describe_version(self, step: Labels, version: Version) -> dict[str, Any]:
+        moved = version.list_moved()
         labels = self.references.labels(step[0]) if moved else []
         return {
             **dict(zip(STEP, step, strict=True)),

@@ -162,16 +162,19 @@ def config(
 def http_routes(limits: Limits) -> list[Config]:
     return [
         refusal({"prefix": "/internal/"}, 404, "Not Found"),
-        *(without_key(to("beside", {"path": path}, timeout_s=10)) for path in HEALTH),
-        *(without_key(to("http", {"path": path}, timeout_s=10)) for path in documents.paths()),
-        to("http", {"prefix": "/"}, timeout_s=limits.answer_s + 5),
+        *(without_key(route_to("beside", {"path": path}, timeout_s=10)) for path in HEALTH),
+        *(
+            without_key(route_to("http", {"path": path}, timeout_s=10))
+            for path in documents.paths()
+        ),
+        route_to("http", {"prefix": "/"}, timeout_s=limits.answer_s + 5),
     ]
 
 
 def metrics_routes() -> list[Config]:
     return [
         refusal(with_header({"prefix": "/"}, "origin", {"present_match": True}), 403, FOREIGN_PAGE),
-        to("beside", {"path": "/metrics"}, timeout_s=10, rewrite="/internal/metrics"),
+        route_to("beside", {"path": "/metrics"}, timeout_s=10, rewrite="/internal/metrics"),
     ]
 
 
@@ -179,16 +182,20 @@ def grpc_routes(limits: Limits, admin_key: str | None) -> list[Config]:
     return [
         refusal(with_header({"prefix": "/"}, "origin", {"present_match": True}), 403, FOREIGN_PAGE),
         refusal(
-            without({"prefix": "/"}, "content-type", {"prefix": "application/grpc"}), 415, NO_GRPC
+            match_without({"prefix": "/"}, "content-type", {"prefix": "application/grpc"}),
+            415,
+            NO_GRPC,
         ),
-        compressed(),
-        small(without_key(in_time(to("triton", {"path": HEALTH_METHOD}, timeout_s=10), limits))),
-        again(in_time(to("triton", {"path": INFER}, limits.answer_s), limits)),
+        refuse_compressed(),
+        small(
+            without_key(in_time(route_to("triton", {"path": HEALTH_METHOD}, timeout_s=10), limits))
+        ),
+        again(in_time(route_to("triton", {"path": INFER}, limits.answer_s), limits)),
         *(
-            small(in_time(to("triton", {"path": path}, limits.answer_s), limits))
+            small(in_time(route_to("triton", {"path": path}, limits.answer_s), limits))
             for path in OPEN_METHODS
         ),
-        unbuffered(to("streams", {"path": STREAM}, timeout_s=0)),
+        without_buffer(route_to("streams", {"path": STREAM}, timeout_s=0)),
         *(route for path in ADMIN_METHODS for route in admin_routes(path, admin_key)),
     ]
 
@@ -199,14 +206,14 @@ def admin_routes(path: str, admin_key: str | None) -> list[Config]:
         return [without_key]
     with_key = with_header({"path": path}, GRPC_HEADER, {"string_match": {"exact": admin_key}})
     # A load takes as long as it takes, and may bring a model's files with it.
-    bounded = unbuffered if path == LOAD else small
-    return [bounded(to("triton", with_key, timeout_s=0)), without_key]
+    bounded = without_buffer if path == LOAD else small
+    return [bounded(route_to("triton", with_key, timeout_s=0)), without_key]
 
 
-def compressed() -> Config:
+def refuse_compressed() -> Config:
     """What a small message becomes would be for Triton to hold. HTTP/2's error for a client that
     asks for what is not here is 404, which Envoy makes UNIMPLEMENTED, as gRPC wants it."""
-    match = without({"prefix": "/"}, "grpc-encoding", {"exact": "identity"})
+    match = match_without({"prefix": "/"}, "grpc-encoding", {"exact": "identity"})
     match["headers"].append({"name": "grpc-encoding", "present_match": True})
     accepted = {"header": {"key": "grpc-accept-encoding", "value": "identity"}}
     return {**refusal(match, 404, COMPRESSED), "response_headers_to_add": [accepted]}
@@ -370,14 +377,14 @@ def own_refusals(grpc: bool) -> Config:
     """What Envoy itself refuses, in the form of Triton's answers."""
     if grpc:
         statuses = {400: INVALID_ARGUMENT, 408: DEADLINE_EXCEEDED, 413: RESOURCE_EXHAUSTED}
-        return {"mappers": [added_to(code, "grpc-status", to) for code, to in statuses.items()]}
+        return {"mappers": [add_header(code, "grpc-status", to) for code, to in statuses.items()]}
     return {
-        "mappers": [added_to(503, *RETRY)],
+        "mappers": [add_header(503, *RETRY)],
         "body_format": {"json_format": {"error": "%LOCAL_REPLY_BODY%"}},
     }
 
 
-def added_to(status: int, name: str, value: str) -> Config:
+def add_header(status: int, name: str, value: str) -> Config:
     comparison = {"op": "EQ", "value": {"default_value": status, "runtime_key": "unused"}}
     return {
         "filter": {"status_code_filter": {"comparison": comparison}},
@@ -410,7 +417,7 @@ def router() -> Config:
     )
 
 
-def to(name: str, match: Config, timeout_s: float, rewrite: str = "") -> Config:
+def route_to(name: str, match: Config, timeout_s: float, rewrite: str = "") -> Config:
     route: Config = {"cluster": name, "timeout": seconds(timeout_s)}
     if rewrite:
         route["prefix_rewrite"] = rewrite
@@ -446,7 +453,7 @@ def with_header(match: Config, name: str, value: Config) -> Config:
     return {**match, "headers": [{"name": name, **value}]}
 
 
-def without(match: Config, name: str, value: Config) -> Config:
+def match_without(match: Config, name: str, value: Config) -> Config:
     return with_header(match, name, {"string_match": value, "invert_match": True})
 
 
@@ -456,7 +463,7 @@ def foreign_hosts(exposure: Exposure) -> list[Config]:
         return []
     hosts = "|".join([OWN_HOSTS, *map(re.escape, exposure.hosts)])
     own = {"safe_regex": {"regex": rf"({hosts})(:\d+)?"}}
-    match = without({"prefix": "/"}, ":authority", own)
+    match = match_without({"prefix": "/"}, ":authority", own)
     return [refusal(match, 403, FOREIGN_HOST)]
 
 
@@ -522,8 +529,8 @@ def own_answers(access_log: Config) -> Config:
     }
 
 
-def unbuffered(route: Config) -> Config:
-    return disabled(route, BUFFER, "buffer.v3.BufferPerRoute")
+def without_buffer(route: Config) -> Config:
+    return disable_filter(route, BUFFER, "buffer.v3.BufferPerRoute")
 
 
 def small(route: Config) -> Config:
@@ -539,10 +546,10 @@ def small(route: Config) -> Config:
 def without_key(route: Config) -> Config:
     """Of whom it comes, only a key says."""
     anonymous = {**route, "request_headers_to_remove": [CLIENT_HEADER]}
-    return disabled(anonymous, AUTHORIZATION, "ext_authz.v3.ExtAuthzPerRoute")
+    return disable_filter(anonymous, AUTHORIZATION, "ext_authz.v3.ExtAuthzPerRoute")
 
 
-def disabled(route: Config, name: str, kind: str) -> Config:
+def disable_filter(route: Config, name: str, kind: str) -> Config:
     """Without that filter on this route, where there is one at all."""
     off = {"@type": f"{TYPES}filters.http.{kind}", "disabled": True}
     return {**route, "typed_per_filter_config": {name: off}}
@@ -599,8 +606,8 @@ def overload(limits: Limits) -> Config:
             ),
         ],
         "actions": [
-            action("reset_high_memory_stream", scaled(heap, 0.7, 0.9)),
-            action("reduce_timeouts", scaled(heap, 0.7, 0.9)) | {"typed_config": sooner()},
+            action("reset_high_memory_stream", scale_monitor(heap, 0.7, 0.9)),
+            action("reduce_timeouts", scale_monitor(heap, 0.7, 0.9)) | {"typed_config": sooner()},
             action("shrink_heap", threshold(heap, 0.8)),
             action("disable_http_keepalive", threshold(heap, 0.9)),
             action("stop_accepting_requests", threshold(heap, 0.95)),
@@ -616,7 +623,7 @@ def threshold(monitor: str, value: float) -> Config:
     return {"name": monitor, "threshold": {"value": value}}
 
 
-def scaled(monitor: str, begins: float, full: float) -> Config:
+def scale_monitor(monitor: str, begins: float, full: float) -> Config:
     scale = {"scaling_threshold": begins, "saturation_threshold": full}
     return {"name": monitor, "scaled": scale}
 

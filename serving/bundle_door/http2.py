@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
         if stream := self._streams.get(number):
             stream.body.append(payload)
             if flags & END_STREAM:
-                self._answered(stream)
+                self._finish(stream)
 
     def _fields(self, flags: int, number: int, block: bytes) -> None:
         refuse(flags, PADDED | PRIORITY)
@@ -193,16 +193,16 @@ class Connection(asyncio.Protocol):
             return
         if stream := self._streams.get(number):
             try:
-                stream.fields.update(decoded(block))
+                stream.fields.update(decode_block(block))
             except HPACKError as fault:
                 # Of this stream alone: without a table no block depends on another.
                 self.cancel(stream)
                 stream.end(Unreadable(str(fault)))
                 return
             if self._block_ends:
-                self._answered(stream)
+                self._finish(stream)
 
-    def _answered(self, stream: Stream) -> None:
+    def _finish(self, stream: Stream) -> None:
         del self._streams[stream.number]
         if stream.unsent:  # refused before all of it was there
             self._reset(stream)
@@ -262,7 +262,7 @@ def refuse(flags: int, unexpected: int) -> None:
         raise ConnectionAbortedError(f"a frame with the flags {flags}")
 
 
-def encoded(fields: Pairs) -> bytes:
+def encode_fields(fields: Pairs) -> bytes:
     """As literals, which are in no table and need none."""
     return b"".join(b"\0" + _text(name) + _text(value) for name, value in fields)
 
@@ -272,7 +272,7 @@ def _text(text: str) -> bytes:
 
 
 @functools.lru_cache(64)
-def decoded(block: bytes) -> dict[str, str]:
+def decode_block(block: bytes) -> dict[str, str]:
     """Nearly all answers have the same."""
     if len(block) > MOST_BLOCK:
         raise OversizedHeaderListError(f"the fields have more than {MOST_BLOCK} bytes")

@@ -17,7 +17,7 @@ from msgspec import UNSET
 from bundle_door.answers import JSON, Answer, Refused
 from bundle_door.kserve import Inference, Input, Output, Parameters, SharedMemory
 from bundle_door.limits import MEGABYTE, Limits
-from bundle_door.parsing import parsed
+from bundle_door.parsing import parse
 from bundle_door.tensors import LENGTH, SIZES, from_json, to_json
 from bundle_serving import CACHE
 from bundle_serving.kserve import pb
@@ -81,7 +81,7 @@ def from_body(
     request_id: str = "",
 ) -> Asked:
     """A body with JSON in its first `length` bytes, followed by binary tensors."""
-    asked = parsed(memoryview(body)[:length], Inference, "the request's JSON", limits)
+    asked = parse(memoryview(body)[:length], Inference, "the request's JSON", limits)
     tensors = list(payloads(asked.inputs, memoryview(body)[length:]))
     message = pb.ModelInferRequest(
         model_name=model,
@@ -95,7 +95,7 @@ def from_body(
     if not may_be_repeated:
         message.parameters[CACHE].bool_param = False
     return Asked(
-        pieces=list(framed(message, tensors)),
+        pieces=list(frame_message(message, tensors)),
         binary={output.name: output.parameters.binary_data for output in asked.outputs},
         binary_by_default=by_default,
         rows=asked.inputs[0].shape[0] if asked.inputs and asked.inputs[0].shape else 1,
@@ -169,7 +169,7 @@ def payloads(inputs: Sequence[Input], binary: memoryview) -> Iterator[bytes | me
         )
 
 
-def framed(
+def frame_message(
     message: pb.ModelInferRequest, tensors: Iterable[bytes | memoryview]
 ) -> Iterator[bytes | memoryview]:
     """The serialised message in pieces, with the tensors as raw_input_contents."""
@@ -289,7 +289,7 @@ def _set_parameters(message: Any, parameters: Parameters) -> None:
 # From gRPC to HTTP.
 
 
-def answered(response: pb.ModelInferResponse, asked: Asked, limits: Limits) -> Answer:
+def make_answer(response: pb.ModelInferResponse, asked: Asked, limits: Limits) -> Answer:
     """The response's JSON, followed by the tensors requested as binary."""
     raw = list(response.raw_output_contents)
     left = limits.json_bytes

@@ -30,7 +30,7 @@ class Client:
 ADMIN = Client("admin")
 
 
-def hashed(key: str) -> str:
+def hash_key(key: str) -> str:
     """Keys are random, so a plain hash is as good as a slow one."""
     return hashlib.sha256(key.encode()).hexdigest()
 
@@ -59,7 +59,7 @@ def add(file: Path, client: Client) -> str:
     if client.name in names(clients):
         raise BadKeys(f"{client.name} already has a key; revoke it, or choose another name")
     key = secrets.token_urlsafe(32)
-    _write(file, {**clients, hashed(key): client})
+    _write(file, {**clients, hash_key(key): client})
     return key
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bundle_door.answers import Answer, Refused
-from bundle_door.key_file import ADMIN, Client, hashed, read
+from bundle_door.key_file import ADMIN, Client, hash_key, read
 from bundle_door.note import CLIENT_HEADER
 from bundle_door.requests import Request
 
@@ -48,7 +48,7 @@ class Keys:
 
     def __init__(self, file: Path, admin_key: str | None) -> None:
         self._file = file
-        self._admin = {hashed(admin_key): ADMIN} if admin_key else {}
+        self._admin = {hash_key(admin_key): ADMIN} if admin_key else {}
         self._stamp: tuple[int, int] | None = None
         self._clients: dict[str, Client] = {}
         self._buckets: dict[str, Bucket] = {}
@@ -73,7 +73,7 @@ class Keys:
             await asyncio.sleep(wait_s)
         self.requests[client.name] += 1
 
-    def limited(self, authorization: str) -> str | None:
+    def find_limited(self, authorization: str) -> str | None:
         """Whose key it is, if it has a rate."""
         client = self._client(authorization)
         return None if client.per_second is None else client.name
@@ -88,7 +88,7 @@ class Keys:
         if authorization[: len(SCHEME)].lower() == SCHEME:
             key = authorization[len(SCHEME) :].strip()
             # By its hash: how long the search takes says nothing of the key.
-            if client := self._clients.get(hashed(key)):
+            if client := self._clients.get(hash_key(key)):
                 return client
         raise Refused(
             401,

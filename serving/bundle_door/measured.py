@@ -18,7 +18,7 @@ from bundle_door.served import Served
 from bundle_door.triton import status_of
 
 
-def measured(route: Route, observed: Observed, served: Served) -> Route:
+def measure_route(route: Route, observed: Observed, served: Served) -> Route:
     """The route, observed if it asks a model. Of a client that hangs up there is nothing to say."""
     if route.asks is None:
         return route
@@ -35,7 +35,7 @@ def _observing(handler: Handler, asks: str, observed: Observed, served: Served) 
             model = named["model"] or request.query.get("model", asks)
             pipeline, version = served.series(model)
             seconds = (time.monotonic_ns() - request.arrived) / 1e9
-            counted(observed, served, model, HTTP, status, seconds)
+            make_counter(observed, served, model, HTTP, status, seconds)
             request.note.pipeline, request.note.version = pipeline, named["version"] or version
 
     async def observing(request: Request, named: Mapping[str, str]) -> Answer:
@@ -51,13 +51,13 @@ def _observing(handler: Handler, asks: str, observed: Observed, served: Served) 
     return observing
 
 
-def counted(
+def make_counter(
     observed: Observed, served: Served, model: str, protocol: str, status: int, seconds: float
 ) -> None:
-    def named(pipeline: str, version: str) -> None:
+    def note_name(pipeline: str, version: str) -> None:
         observed.request((pipeline, version, protocol), status, seconds)
 
-    served.name(model, status < 400, named)
+    served.name(model, status < 400, note_name)
 
 
 def over_grpc(observed: Observed, served: Served) -> Listener:
@@ -69,7 +69,7 @@ def over_grpc(observed: Observed, served: Served) -> Listener:
             return
         served.refresh()
         status = status_of(code)
-        counted(observed, served, line.model or "", GRPC, status, line.us / 1e6)
+        make_counter(observed, served, line.model or "", GRPC, status, line.us / 1e6)
         if status >= 400:
             observed.refusal(status, GRPC)
 

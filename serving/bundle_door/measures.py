@@ -94,11 +94,11 @@ class Histogram(Family):
 
 
 def sample(name: str, names: Sequence[str], values: Sequence[str], value: float) -> str:
-    pairs = ",".join(f'{n}="{escaped(v)}"' for n, v in zip(names, values, strict=True))
+    pairs = ",".join(f'{n}="{escape_value(v)}"' for n, v in zip(names, values, strict=True))
     return f"{name}{{{pairs}}} {number(value)}" if pairs else f"{name} {number(value)}"
 
 
-def escaped(value: str) -> str:
+def escape_value(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 

@@ -36,7 +36,7 @@ async def files(chunks: Sequence[bytes], content_type: str, limit: int) -> list[
     if not (boundary := options.get(b"boundary")):
         raise Refused(400, "the form's Content-Type has no boundary; let the client set it")
     if len(boundary) > LONGEST_BOUNDARY:
-        raise damaged(f"its boundary has more than {LONGEST_BOUNDARY} characters")
+        raise explain_damage(f"its boundary has more than {LONGEST_BOUNDARY} characters")
     found: list[File] = []
     fields = 0
     async for headers, content in parts(b"".join([b"\r\n", *chunks]), b"\r\n--" + boundary):
@@ -62,9 +62,9 @@ async def parts(body: bytes, delimiter: bytes) -> AsyncIterator[tuple[bytes, mem
         if body.startswith(b"--", line):
             return
         if not body.startswith(b"\r\n", line):
-            raise damaged("its boundary is in a part, or followed by something")
+            raise explain_damage("its boundary is in a part, or followed by something")
         if (blank := body.find(b"\r\n\r\n", line, line + MOST_PART_HEADERS)) < 0:
-            raise damaged(f"a part's headers do not end within {MOST_PART_HEADERS} bytes")
+            raise explain_damage(f"a part's headers do not end within {MOST_PART_HEADERS} bytes")
         # What is empty ends with the blank line's own end.
         at = await position(body, delimiter, blank + 2)
         yield body[line:blank], view[blank + 4 : at]
@@ -75,7 +75,7 @@ async def position(body: bytes, what: bytes, start: int) -> int:
         if (at := body.find(what, begin, begin + STEP + len(what))) >= 0:
             return at
         await asyncio.sleep(0)
-    raise damaged("it has no end")
+    raise explain_damage("it has no end")
 
 
 def file_name(headers: bytes) -> str | None:
@@ -87,5 +87,5 @@ def file_name(headers: bytes) -> str | None:
     return None
 
 
-def damaged(why: str) -> Refused:
+def explain_damage(why: str) -> Refused:
     return Refused(400, f"the form cannot be read: {why}; let the client write it: curl -F")

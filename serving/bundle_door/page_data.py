@@ -34,11 +34,11 @@ class PageData:
 
     def routes(self) -> list[Route]:
         return [
-            open_to_all("/page/served.json", GET=self.served),
+            open_to_all("/page/served.json", GET=self.answer_served),
             open_to_all("/page/live.json", GET=self.live),
         ]
 
-    async def served(self, request: Request, named: Named) -> Answer:
+    async def answer_served(self, request: Request, named: Named) -> Answer:
         content = {
             "pipelines": await self._served.pipelines(),
             "limits": {"body_bytes": self._limits.body_bytes},
@@ -54,7 +54,7 @@ class PageData:
             "slot_s": SLOT_S,
             "series": [each for each in series if self._served.is_served(each["pipeline"])],
             "in_flight": self._load.requests,
-            "queued": await self._queued(),
+            "queued": await self._read_queues(),
             "ready": notes.get("ready"),
             "reason": notes.get("reason", ""),
             "keeper": notes.get("events", [])[-10:],
@@ -67,7 +67,7 @@ class PageData:
         }
         return as_json(content, headers=NOT_KEPT)
 
-    async def _queued(self) -> dict[str, int]:
+    async def _read_queues(self) -> dict[str, int]:
         """Requests that wait in each model's queue; empty while Triton does not say."""
         socket = sockets.folder(self._run_dir) / sockets.METRICS
         try:

@@ -12,17 +12,17 @@ from bundle_door.limits import MEGABYTE, Limits
 T = TypeVar("T")
 
 
-def parsed(text: bytes | memoryview, kind: type[T], what: str, limits: Limits) -> T:
+def parse(text: bytes | memoryview, kind: type[T], what: str, limits: Limits) -> T:
     if len(text) > limits.json_bytes:
         raise Refused(
             413,
             f"{what} is larger than {limits.json_bytes / MEGABYTE:g} MB; send large tensors as"
             " binary data",
         )
-    return decoded(text, kind, what)
+    return decode(text, kind, what)
 
 
-def decoded(text: bytes | memoryview, kind: type[T], what: str) -> T:
+def decode(text: bytes | memoryview, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except RecursionError:

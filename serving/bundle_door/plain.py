@@ -54,7 +54,7 @@ class PlainQuestions:
             signature = await self._triton.signature(model, "")
             check_takes_pictures(model, signature)
         except Refused as refused:
-            return explained(refused)
+            return explain_refusal(refused)
         if form:
             turns = asyncio.Semaphore(AT_ONCE)
 
@@ -66,8 +66,8 @@ class PlainQuestions:
         with self._steps.following() as followed:
             found = await self._labels(request, model, signature, sent[0].content, top, followed.id)
             if isinstance(found, Refused):
-                return explained(found)
-            return await timed({"model": model, "labels": found}, request, followed)
+                return explain_refusal(found)
+            return await add_timings({"model": model, "labels": found}, request, followed)
 
     async def sentiment(self, request: Request, named: Named) -> Answer:
         """The sentiment of a text."""
@@ -80,9 +80,9 @@ class PlainQuestions:
                 asked = from_raw(SENTIMENT, "", request.chunks, signature, (), followed.id, may)
                 found = values(await self._triton.infer(SENTIMENT, asked, request.onwards))
                 (label,), (score,) = found["LABEL"], found["SCORE"]
-                return await timed({"label": label, "score": score}, request, followed)
+                return await add_timings({"label": label, "score": score}, request, followed)
         except Refused as refused:
-            return explained(refused)
+            return explain_refusal(refused)
 
     async def _files(self, request: Request) -> list[File]:
         sent = await files(request.chunks, request.headers["content-type"], self._limits.pictures)
@@ -153,7 +153,7 @@ def label(entry: str) -> dict[str, Any]:
     return {"label": "".join(name), "probability": float(probability), "index": int(index)}
 
 
-async def timed(content: dict[str, Any], request: Request, followed: Followed) -> Answer:
+async def add_timings(content: dict[str, Any], request: Request, followed: Followed) -> Answer:
     """With Server-Timing, and with `timings=1` also with the times in the JSON."""
     # The steps have sent their reports before Triton had its answer: they are only to be read.
     await asyncio.sleep(0)
@@ -175,7 +175,7 @@ def result(found: Labels | Refused) -> dict[str, Any]:
     return {"error": why(found)} if isinstance(found, Refused) else {"labels": found}
 
 
-def explained(refused: Refused) -> Answer:
+def explain_refusal(refused: Refused) -> Answer:
     return as_json({"error": why(refused)}, refused.status, refused.headers)
 
 

@@ -13,9 +13,9 @@ from bundle_door import certificate
 from bundle_serving.exposure import Exposure, of_environment
 
 
-def prepared(exposure: Exposure, names: list[str]) -> bool:
+def prepare_certificate(exposure: Exposure, names: list[str]) -> bool:
     """Returns whether a certificate was created."""
-    if not exposure.guarded or exposure.certified:
+    if not exposure.is_guarded or exposure.certified:
         return False
     return certificate.ensure(exposure.tls_folder, names)
 
@@ -29,7 +29,7 @@ def names(bind: str, hosts: str) -> list[str]:
 def main() -> int:
     exposure = of_environment()
     try:
-        if prepared(exposure, names(exposure.bind, os.environ.get("ALLOWED_HOSTS", ""))):
+        if prepare_certificate(exposure, names(exposure.bind, os.environ.get("ALLOWED_HOSTS", ""))):
             print(f"- created a self-signed certificate in {exposure.tls_folder}", flush=True)
         problem = exposure.problem()
     except certificate.NoCertificate as fault:

@@ -46,7 +46,7 @@ class References:
             with suppress(OSError, msgspec.MsgspecError):
                 self._kept = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Reference])
 
-    def of(self, model: str, version: str, network: str) -> Reference | None:
+    def find(self, model: str, version: str, network: str) -> Reference | None:
         found = self._kept.get(f"{model}/{version}")
         return found if found and found.network == network and found.whole else None
 

@@ -19,7 +19,7 @@ import msgspec
 
 from bundle_door.envoy_lines import Line
 from bundle_door.note import SANE_ID, Note, trace_id
-from bundle_serving.log_lines import escaped, stamp
+from bundle_serving.log_lines import escape_text, stamp
 
 TEXT, JSON = FORMATS = "text", "json"
 # What stands in a line of text as it is; all else in quotes.
@@ -37,9 +37,9 @@ Fields = dict[str, Any]
 class RequestLog:
     def __init__(self, form: str, write: Callable[[bytes], object] | None = None) -> None:
         self._as = as_json if form == JSON else as_text
-        self._write = write or written
+        self._write = write or write_line
 
-    def answered(
+    def log_answer(
         self,
         method: str,
         path: str,
@@ -103,28 +103,28 @@ class RequestLog:
 
 def as_json(when: str, fields: Fields) -> bytes:
     text = msgspec.json.encode({"time": when, "source": "door", **fields}).decode()
-    return f"{escaped(text)}\n".encode()
+    return f"{escape_text(text)}\n".encode()
 
 
 def as_text(when: str, fields: Fields) -> bytes:
     words = []
     for name, value in fields.items():
         if isinstance(value, dict):
-            words += [f"{each}_ms={shown(ms)}" for each, ms in value.items()]
+            words += [f"{each}_ms={show_value(ms)}" for each, ms in value.items()]
         else:
-            words.append(f"{name}={shown(value)}")
+            words.append(f"{name}={show_value(value)}")
     return f"{when} door: {' '.join(words)}\n".encode()
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     if not isinstance(value, str):
         return str(value)
     if PLAIN.fullmatch(value) and value.isprintable():
         return value
-    return escaped(msgspec.json.encode(value).decode())
+    return escape_text(msgspec.json.encode(value).decode())
 
 
-def written(line: bytes) -> None:
+def write_line(line: bytes) -> None:
     """At once, and in one piece: other processes write to the same log."""
     with suppress(OSError):
         os.write(1, line)

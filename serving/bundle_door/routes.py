@@ -40,7 +40,7 @@ class Route:
         """Whether it is answered even under overload, because it has no body."""
         return "POST" not in self.handlers
 
-    def named(self, match: re.Match[str]) -> dict[str, str]:
+    def name_parts(self, match: re.Match[str]) -> dict[str, str]:
         given = match.groupdict(default="")
         for what, name in given.items():
             if len(name) > MOST_NAME:
@@ -132,13 +132,15 @@ def of_triton(api: Api) -> list[Route]:
     ]
 
 
-def found(routes: list[Route], method: str, path: str) -> tuple[Route, Handler, dict[str, str]]:
+def find_route(
+    routes: list[Route], method: str, path: str
+) -> tuple[Route, Handler, dict[str, str]]:
     """HEAD is answered as GET; http1.py leaves the body out."""
     asked = "GET" if method == "HEAD" else method
     for route in routes:
         if match := route.path.fullmatch(path):
             if handler := route.handlers.get(asked) or route.handlers.get(ANY):
-                return route, handler, route.named(match)
+                return route, handler, route.name_parts(match)
             head = ["HEAD"] if "GET" in route.handlers else []
             allowed = {"allow": ", ".join([*route.handlers, *head])}
             raise Refused(405, "Method Not Allowed", allowed)

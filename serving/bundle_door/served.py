@@ -66,9 +66,9 @@ class Served:
         """Soon, in the background: no request waits for what it is called in metrics."""
         if time.monotonic() > self._asked + REFRESHED_S and self._asking is None:
             self._asking = asyncio.create_task(self.pipelines())
-            self._asking.add_done_callback(self._asked_again)
+            self._asking.add_done_callback(self._ask_again)
 
-    def _asked_again(self, task: asyncio.Task[Any]) -> None:
+    def _ask_again(self, task: asyncio.Task[Any]) -> None:
         self._asking = None
         if not task.cancelled():
             task.exception()  # a server that starts; the next request tries again
@@ -93,11 +93,11 @@ class Served:
             then(*self.series(model))
             return
 
-        async def named() -> None:
+        async def note_name() -> None:
             await self.look()
             then(*self.series(model))
 
-        task = asyncio.create_task(named())
+        task = asyncio.create_task(note_name())
         self._naming.add(task)
         task.add_done_callback(self._naming.discard)
 
@@ -131,11 +131,11 @@ class Served:
             if config.max_batch_size:
                 batching.add(name)
             if kind := kind_of(config):
-                found.append(self._described(name, kind, config, ready, history))
+                found.append(self._describe_model(name, kind, config, ready, history))
         self._batching = batching
         return sorted(found, key=lambda each: (each["of"] != PIPELINE, each["of"], each["model"]))
 
-    def _described(
+    def _describe_model(
         self,
         name: str,
         kind: str,

@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection, Mapping
 from urllib.parse import parse_qsl
 
 from bundle_door.answers import Answer, Refused
-from bundle_door.compression import compressed, decompressed, preferred
+from bundle_door.compression import choose_encoding, compress, decompress
 from bundle_door.http1 import Body, Incoming
 from bundle_door.inference import HEADER_LENGTH
 from bundle_door.limits import Load, Share, too_large
 from bundle_door.note import REQUEST_ID, Note, note_of
 from bundle_door.request_log import HUNG_UP
 from bundle_door.requests import Request
-from bundle_door.routes import Route, found
+from bundle_door.routes import Route, find_route
 from bundle_serving.guard import HEADER as ADMIN_KEY
 from bundle_serving.log_lines import log, log_traceback
 
@@ -28,7 +28,7 @@ Observe = Callable[[Incoming, Note, int, int, int], None]
 FOREIGN = ("cross-site", "same-site")
 
 
-def unobserved(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:
+def ignore(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:
     pass
 
 
@@ -39,7 +39,7 @@ class Service:
         load: Load,
         admin_key: str | None,
         origins: Collection[str] = (),
-        observe: Observe = unobserved,
+        observe: Observe = ignore,
         keys: bool = False,
         own_id: str = "",
     ) -> None:
@@ -76,10 +76,10 @@ class Service:
         check_origin(headers, self._origins)
         if method == "OPTIONS" and "access-control-request-method" in headers:
             return Answer(status=204)
-        route, handler, named = found(self._routes, method, incoming.path)
+        route, handler, named = find_route(self._routes, method, incoming.path)
         if route.admin:
             self._check_admin(headers)
-        encoding = preferred(headers.get("accept-encoding", ""))
+        encoding = choose_encoding(headers.get("accept-encoding", ""))
         with self.load.request(always=route.light) as share:
             chunks = [] if route.light else await self._body(incoming, share, note)
             request = Request(
@@ -93,7 +93,7 @@ class Service:
                 note,
             )
             answer = await handler(request, named)
-        return await encoded(answer, encoding) if encoding else answer
+        return await encode_answer(answer, encoding) if encoding else answer
 
     def _cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """For browsers: pages from these origins may send requests and read the answers."""
@@ -118,14 +118,14 @@ class Service:
         if int(headers.get("content-length", 0)) > limit:
             raise too_large(limit)
         share.arrive(client_of(headers, note), incoming.body.refuse)
-        chunks = await received(incoming.body, limit, share)
+        chunks = await read_body(incoming.body, limit, share)
         share.complete()
         note.bytes_in = sum(map(len, chunks))
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding in ("", "identity"):
             return chunks
         clear = []
-        for chunk in decompressed(chunks, encoding, limit):
+        for chunk in decompress(chunks, encoding, limit):
             share.take(len(chunk))
             clear.append(chunk)
             # Takes a second for a large body, while others are served too.
@@ -154,7 +154,7 @@ def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:
         )
 
 
-async def received(body: Body, limit: int, share: Share) -> list[bytes]:
+async def read_body(body: Body, limit: int, share: Share) -> list[bytes]:
     """The body as received; refused as soon as it is too large."""
     chunks: list[bytes] = []
     size = 0
@@ -166,11 +166,11 @@ async def received(body: Body, limit: int, share: Share) -> list[bytes]:
     return chunks
 
 
-async def encoded(answer: Answer, encoding: str) -> Answer:
+async def encode_answer(answer: Answer, encoding: str) -> Answer:
     if not answer.body:
         return answer
     pieces = []
-    for piece in compressed(answer.body, encoding):
+    for piece in compress(answer.body, encoding):
         pieces.append(piece)
         await asyncio.sleep(0)
     headers = {**answer.headers, "content-encoding": encoding}

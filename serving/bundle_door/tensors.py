@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from bundle_door.answers import Refused
 from bundle_door.limits import MOST_OBJECTS
-from bundle_door.parsing import decoded
+from bundle_door.parsing import decode
 
 Datatype = Literal[
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
@@ -42,7 +42,7 @@ def from_json(data: bytes, datatype: str, shape: Sequence[int], name: str) -> by
             f"input '{name}': 'data' has {len(values)} values, but its shape requires {expected}",
         )
     if datatype == "BYTES":
-        return b"".join(_counted(text.encode()) for text in values)
+        return b"".join(_prefix_length(text.encode()) for text in values)
     if datatype == "BOOL":
         return bytes(values)
     try:
@@ -74,7 +74,7 @@ def strings(raw: bytes) -> list[bytes]:
     return found
 
 
-def _counted(text: bytes) -> bytes:
+def _prefix_length(text: bytes) -> bytes:
     return LENGTH.pack(len(text)) + text
 
 
@@ -95,7 +95,7 @@ def _flat(data: bytes, datatype: str, dimensions: int, name: str) -> list[Any]:
     kind = _kind(datatype, name)
     for _ in range(depth):
         kind = list[kind]  # type: ignore[valid-type]
-    values: list[Any] = decoded(data, kind, f"input '{name}': 'data' is not {datatype}")
+    values: list[Any] = decode(data, kind, f"input '{name}': 'data' is not {datatype}")
     for _ in range(depth - 1):
         values = list(chain.from_iterable(values))
     return values

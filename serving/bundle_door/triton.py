@@ -157,8 +157,8 @@ class Triton:
                     raise Refused(500, answer.error_message)
                 answers.append(answer.infer_response)
         except grpc.aio.AioRpcError as error:
-            raise refused(error.code(), error.details() or "", self._timeout) from None
-        return joined(answers)
+            raise explain_refusal(error.code(), error.details() or "", self._timeout) from None
+        return join_answers(answers)
 
     async def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method with a request with these fields."""
@@ -211,11 +211,11 @@ class Triton:
         except Disconnected as gone:
             raise Away(gone.sent) from None
         except CallFailed as failed:
-            raise refused(failed.code, str(failed), self._timeout) from None
+            raise explain_refusal(failed.code, str(failed), self._timeout) from None
         return getattr(pb, f"{method}Response").FromString(answer)
 
 
-def joined(answers: Sequence[pb.ModelInferResponse]) -> pb.ModelInferResponse:
+def join_answers(answers: Sequence[pb.ModelInferResponse]) -> pb.ModelInferResponse:
     """The rows of all answers, one after the other."""
     if not answers:
         raise Refused(500, "it gave no answer")
@@ -235,7 +235,7 @@ def status_of(code: grpc.StatusCode) -> int:
     return STATUS.get(code, 400)
 
 
-def refused(code: grpc.StatusCode, message: str, timeout: float) -> Refused:
+def explain_refusal(code: grpc.StatusCode, message: str, timeout: float) -> Refused:
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return Refused(504, f"no answer within {timeout:g} s; try again, or allow more time")
     if code == grpc.StatusCode.UNAVAILABLE and "connect" in message.lower():

@@ -71,7 +71,7 @@ class Keeper:
         own_id = own_requests.id_of(guard.read(options.admin_key_file))
         os.environ[own_requests.VARIABLE] = own_id  # for the steps
         self._triton = Triton(sockets.folder(options.run_dir), own_id)
-        self._notes = Notes.resumed(options.run_dir)
+        self._notes = Notes.resume(options.run_dir)
         self._hands = Hands(options.hands_off)
         self._pauses = Pauses()
         self._front = Front(options)
@@ -132,21 +132,21 @@ class Keeper:
         named = ("run_dir", "repository", "address", *ports, "admin_key_file")
         given = {name: getattr(self._options, name) for name in named}
         options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-        self._door = Child.found(self._is_door)
+        self._door = Child.find_running(self._is_door)
         was_up = self._door is not None
         if self._options.door_last and not was_up:
             await self._loaded_all.wait()
         while True:
             self._door_listened = self._door is not None
-            self._door = self._door or Child.started("bundle_door", *options)
+            self._door = self._door or Child.start("bundle_door", *options)
             self._door_is_shut = asyncio.get_running_loop().create_future()
             why = await self._door_ends(self._door)
             await self._door.end(LEAVES_S if self._door_is_shut.done() else 0)
             if not (was_up or self._notes.times_ready):
                 raise GivenUp(START_FAILED, "the door does not start")
-            await self._pauses.before(DOOR)
+            await self._pauses.wait_before(DOOR)
             self._door = None
-            self._notes.restored(DOOR, f"{why}: restarted it")
+            self._notes.note_restored(DOOR, f"{why}: restarted it")
 
     async def _door_ends(self, door: Child) -> str:
         """Waits until it exits or hangs, that is, gives no sign of life several times."""
@@ -187,21 +187,21 @@ class Keeper:
 
     async def _keep_server(self) -> NoReturn:
         why, in_vain = "", 0
-        self._server = Child.found(self._is_server)
+        self._server = Child.find_running(self._is_server)
         was_up = self._server is not None
         while True:
             before = self._notes.times_ready
             if self._server is None:
-                async with self._hands.on():
-                    await self._pauses.before(SERVER)
-                    self._server = self._started_server()
+                async with self._hands.hold_for_keeper():
+                    await self._pauses.wait_before(SERVER)
+                    self._server = self._start_server()
                     loaded = await self._loads(self._server)
                 was_up = was_up or loaded  # its first answer may not have been seen yet
                 if loaded and why:
-                    self._notes.restored(SERVER, f"{why}: restarted it")
+                    self._notes.note_restored(SERVER, f"{why}: restarted it")
             if was_up:
                 self._loaded_all.set()
-            why = await self._watched(self._server)
+            why = await self._watch_until_restart_needed(self._server)
             in_vain = 0 if self._notes.times_ready > before else in_vain + 1
             self._notes.say(False, why)
             log(why)
@@ -225,7 +225,7 @@ class Keeper:
                     await asyncio.sleep(0.1)
         return False
 
-    async def _watched(self, server: Child) -> str:
+    async def _watch_until_restart_needed(self, server: Child) -> str:
         """Returns, with the reason, once it must be restarted."""
         first = self._options.load_model
         watch = Watch(
@@ -234,7 +234,7 @@ class Keeper:
             self._reopen,
         )
         # Make's notes outlast the container, and its own what make does not know.
-        noted = keeper_notes.beside(self._options.admin_key_file.parent) or []
+        noted = keeper_notes.read_loaded_beside(self._options.admin_key_file.parent) or []
         names = dict.fromkeys([*noted, *self._notes.extra_pipelines])
         extra = asyncio.create_task(self._load_extra_pipelines([*names]))
         try:
@@ -245,10 +245,10 @@ class Keeper:
     async def _load_extra_pipelines(self, names: list[str]) -> None:
         """A fresh server has only the main one."""
         for name in names:
-            while not await self._loaded(name):
+            while not await self._load(name):
                 await asyncio.sleep(1)
 
-    async def _loaded(self, name: str) -> bool:
+    async def _load(self, name: str) -> bool:
         """False if a busy server is to be asked again."""
         try:
             if name not in await self._triton.ready():
@@ -268,9 +268,9 @@ class Keeper:
             argument.endswith(mark) for argument in process.arguments
         )
 
-    def _started_server(self) -> Child:
+    def _start_server(self) -> Child:
         leftovers.remove(self._options.shm_prefix)
-        return Child.started(
+        return Child.start(
             "bundle_serving.start_server",
             *([f"--repository={repository}"] if (repository := self._options.repository) else []),
             *self._for_server,

@@ -65,7 +65,7 @@ def _one_life(command: list[str]) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     signal.signal(signal.SIGTERM, stop)
-    code = _ended(program)
+    code = _wait_for_end(program)
     if code in (0, START_FAILED, GIVEN_UP) or signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
         _end_all()
     if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
@@ -79,7 +79,7 @@ def _stop(*_: FrameType | int | None) -> NoReturn:
     sys.exit(0)
 
 
-def _ended(program: int) -> int:
+def _wait_for_end(program: int) -> int:
     while True:
         pid, status = os.waitpid(-1, os.WUNTRACED)
         if pid == program and not os.WIFSTOPPED(status):

@@ -36,7 +36,7 @@ async def keep_awake(roots: Callable[[], Iterable[int]], shm_prefix: str, notes:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT if harmless else signal.SIGKILL)
                 what = "woke it" if harmless else "ended it"
-                notes.restored(STOPPED, f"{seen.name} was stopped: {what}")
+                notes.note_restored(STOPPED, f"{seen.name} was stopped: {what}")
         looked_at = now
         await asyncio.sleep(LOOK_S)
 

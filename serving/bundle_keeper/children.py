@@ -21,22 +21,22 @@ class Child:
         pidfd = os.pidfd_open(pid)
         loop = asyncio.get_running_loop()
 
-        def ended() -> None:
+        def note_end() -> None:
             loop.remove_reader(pidfd)
             os.close(pidfd)
             with suppress(ChildProcessError):  # not our child: its parent waits for it
                 os.waitpid(pid, 0)
             self._ended.set()
 
-        loop.add_reader(pidfd, ended)
+        loop.add_reader(pidfd, note_end)
 
     @classmethod
-    def started(cls, module: str, *options: str) -> Child:
+    def start(cls, module: str, *options: str) -> Child:
         command = [sys.executable, "-m", module, *options]
         return cls(os.posix_spawn(command[0], command, os.environ, setsid=True))
 
     @classmethod
-    def found(cls, is_it: Callable[[Process], bool]) -> Child | None:
+    def find_running(cls, is_it: Callable[[Process], bool]) -> Child | None:
         """A matching process that is running already, started by this one or not."""
         there = (each for each in family(os.getppid()) if each.pid != os.getpid())
         return next((cls(each.pid) for each in there if is_it(each)), None)

@@ -35,7 +35,7 @@ class Front:
         self._http = own(Address(host, int(options.http_port)), options.admin_key_file)
         self._grpc_port = int(options.grpc_port)
 
-    async def closed(self, pipeline: str) -> str | None:
+    async def explain_closed(self, pipeline: str) -> str | None:
         """Why nobody is answered there; None also where it is only busy."""
         if self._http.port and (reason := await asyncio.to_thread(self._over_http, pipeline)):
             return f"port {self._http.port}: {reason}"
@@ -45,7 +45,7 @@ class Front:
 
     def _over_http(self, pipeline: str) -> str | None:
         about = Request(
-            f"{self._http.url}/v2/models/{pipeline}/config", headers=self._http.uncounted
+            f"{self._http.url}/v2/models/{pipeline}/config", headers=self._http.uncounted_headers
         )
         try:
             with self._http.open(about, SECONDS) as answer:

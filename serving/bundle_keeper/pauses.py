@@ -15,7 +15,7 @@ class Pauses:
     def __init__(self) -> None:
         self._done: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=16))
 
-    async def before(self, what: str) -> None:
+    async def wait_before(self, what: str) -> None:
         now = time.monotonic()
         recent = sum(at > now - WITHIN_S for at in self._done[what])
         self._done[what].append(now)

@@ -11,7 +11,7 @@ import grpc
 from bundle_door.inference import from_body
 from bundle_door.limits import Limits
 from bundle_serving import CACHE, kserve, sockets
-from bundle_serving.health import EXAMPLE, IMAGE, PICTURE, TEXT, unpacked
+from bundle_serving.health import EXAMPLE, IMAGE, PICTURE, TEXT, unpack_example
 
 pb = kserve.pb
 types = pb.model__config__pb2
@@ -102,19 +102,19 @@ class Triton:
                 return await self._ask_for_several(asked, seconds)
             await self._stub.ModelInfer(asked, timeout=seconds)
         except grpc.aio.AioRpcError as fault:
-            message = self._said(str(fault.details()))
+            message = self._shorten_message(str(fault.details()))
             busy = fault.code() in BUSY or QUEUE_FULL in message
             return Refusal(message or fault.code().name, busy)
         return None
 
-    def _said(self, message: str) -> str:
+    def _shorten_message(self, message: str) -> str:
         """In one line, and without the id, for others read it."""
         return " ".join(message.replace(self._own_id, "of the keeper").split())[:300]
 
     async def _ask_for_several(self, asked: Any, seconds: float) -> Refusal | None:
         async for answer in self._stub.ModelStreamInfer(iter([asked]), timeout=seconds):
             if message := answer.error_message:
-                return Refusal(self._said(message), QUEUE_FULL in message)
+                return Refusal(self._shorten_message(message), QUEUE_FULL in message)
         return None
 
     async def _last_config(self, pipeline: str) -> Any:
@@ -155,7 +155,7 @@ def _of_its_kind(config: Any) -> Any:
 
 
 def _example(config: Any) -> Any:
-    body, length = unpacked(config.parameters[EXAMPLE].string_value)
+    body, length = unpack_example(config.parameters[EXAMPLE].string_value)
     asked = from_body(config.name, "", body, length, Limits())
     return pb.ModelInferRequest.FromString(b"".join(asked.pieces))
 

@@ -98,7 +98,7 @@ class Watch:
         loop = asyncio.get_running_loop()
         watched: dict[int, int] = {}
 
-        def gone(pid: int) -> None:
+        def note_gone(pid: int) -> None:
             loop.remove_reader(watched[pid])
             os.close(watched.pop(pid))
             self._gone.set()
@@ -109,7 +109,7 @@ class Watch:
                     if pid not in watched and look_at(pid):
                         with suppress(ProcessLookupError):
                             watched[pid] = os.pidfd_open(pid)
-                            loop.add_reader(watched[pid], gone, pid)
+                            loop.add_reader(watched[pid], note_gone, pid)
                 await asyncio.sleep(FAMILY_S)
         finally:
             for pidfd in watched.values():
@@ -132,7 +132,7 @@ class Watch:
         self._notes.lacks(sorted(lacking))
         if not lacking:
             return None
-        async with self._hands.on():
+        async with self._hands.hold_for_keeper():
             await asyncio.sleep(SETTLE_S)
             for model in sorted(lacking & await self._lacking()):
                 if reason := await self._reload(model, "it lacked a process"):
@@ -170,7 +170,7 @@ class Watch:
     async def _reload(self, model: str, why: str) -> str | None:
         """Triton reloads a model if its config differs, and serves with the old processes until the
         new ones are ready."""
-        await self._pauses.before(model)
+        await self._pauses.wait_before(model)
         try:
             config = await self._triton.config(model)
             groups = {group.name for group in config.instance_group}
@@ -181,7 +181,7 @@ class Watch:
             await self._triton.load(model, config)
         except grpc.aio.AioRpcError as fault:
             return f"{model} could not be reloaded ({fault.details()})"
-        self._notes.restored(MODEL, f"{model}: {why}; reloaded it")
+        self._notes.note_restored(MODEL, f"{model}: {why}; reloaded it")
         ending = asyncio.create_task(_end_when_idle(old))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
@@ -205,7 +205,7 @@ class Watch:
         way to it; returns a reason if for that the server must be restarted."""
         lost = [name for name in OF_THE_SERVER if not await listens(self._folder / name)]
         gone = f"its socket {lost[0]} is gone" if lost else None
-        if not (why := gone or await self._front.closed(self._first)):
+        if not (why := gone or await self._front.explain_closed(self._first)):
             self._shut = 0
             self._notes.say(True)
             return None
@@ -294,7 +294,7 @@ class Watch:
         try:
             if pipeline not in await self._triton.ready():
                 await self._triton.load(pipeline)
-                self._notes.restored(MODEL, f"{pipeline} was not loaded: loaded it")
+                self._notes.note_restored(MODEL, f"{pipeline} was not loaded: loaded it")
                 return None
             members = await self._members(pipeline)
         except grpc.aio.AioRpcError as fault:

@@ -31,7 +31,7 @@ class Address:
     own_id: str = field(default="", repr=False)
 
     @classmethod
-    def of(cls, text: str) -> Address:
+    def parse(cls, text: str) -> Address:
         """Of host:port, with or without http:// before it."""
         parts = urlsplit(text if "://" in text else f"//{text}")
         return cls(parts.hostname or "127.0.0.1", parts.port or 8000)
@@ -49,7 +49,7 @@ class Address:
         return key | ({SERVER_HEADER: self.server} if self.server else {})
 
     @property
-    def uncounted(self) -> dict[str, str]:
+    def uncounted_headers(self) -> dict[str, str]:
         """The headers of a request that only looks after the server."""
         return {CHECK_HEADER: self.own_id} if self.own_id else {}
 

@@ -122,7 +122,7 @@ def of_rows(reference: NDArray[Any], rows: NDArray[Any]) -> Agreement:
     return OfRows(**asdict(of_answers(expected, actual)))
 
 
-def compared(
+def compare_known(
     reference: NDArray[Any], probabilities: NDArray[Any], answers: str = "single-label"
 ) -> Agreement:
     """Like compare, for probabilities of which an answer may have only some; the others are NaN. An
@@ -185,12 +185,12 @@ def of_answers(reference: Sequence[Answer], answers: Sequence[Answer]) -> Agreem
         return of_boxes(reference, answers)
     if reference and "MASK" in reference[0]:
         return of_masks(*([each["MASK"] for each in side] for side in (reference, answers)))
-    found = [_moved(*each) for each in zip(reference, answers, strict=True)]
+    found = [_measure_move(*each) for each in zip(reference, answers, strict=True)]
     moved = [each for each in found if each is not None]
     return Agreement(len(found), len(moved), max(moved, default=0.0))
 
 
-def _moved(expected: Answer, actual: Answer) -> float | None:
+def _measure_move(expected: Answer, actual: Answer) -> float | None:
     """None where they say different things."""
     if expected.keys() != actual.keys():
         return None

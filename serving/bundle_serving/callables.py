@@ -125,11 +125,11 @@ def load(file: Path) -> dict[str, Bound]:
     whose server is not started."""
     bindings = Bindings()
     with _faults_of(file), _in_place_of_pytritons(bindings, file):
-        module = _executed(file, file.stem)
+        module = _execute_file(file, file.stem)
         if callable(bind := getattr(module, "bind", None)):
             bind(bindings)
         elif not bindings.bound:
-            module = _executed(file, "__main__")
+            module = _execute_file(file, "__main__")
     if not bindings.bound:
         raise NotServed(
             f"{file.name} binds nothing; call triton.bind in a function bind(triton), as the file"
@@ -169,13 +169,13 @@ class Instance:
     def __call__(self, requests: list[Request]) -> Iterator[list[Tensors]]:
         """The answers to requests that are computed together: those of one that is decoupled may
         have several, one after the other."""
-        for number, each in enumerate(self._given(requests)):
+        for number, each in enumerate(self._call(requests)):
             if number and not self._bound.config.decoupled:
                 raise ValueError("it gave several answers, but is not bound as decoupled")
             self._validator.validate_responses(requests, each)
             yield [self._complete(answer) for answer in each]
 
-    def _given(self, requests: list[Request]) -> Iterator[Any]:
+    def _call(self, requests: list[Request]) -> Iterator[Any]:
         """What it gives, whichever of PyTriton's four kinds of function it is."""
         given = self._callable(requests)
         if inspect.isgenerator(given):
@@ -211,7 +211,7 @@ def one_line(fault: BaseException) -> str:
     return f"{type(fault).__name__}: {message}" if message else type(fault).__name__
 
 
-def _executed(file: Path, name: str) -> Any:
+def _execute_file(file: Path, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -35,11 +35,11 @@ class Decoder:
         try:
             check_together(pictures, self._how)
         except PictureError as fault:
-            return [_failed(fault)]
-        submit = _done if alone and len(pictures) == 1 else self._pool.submit
-        return [submit(self._decoded, each, may_be_repeated) for each in pictures]
+            return [_fail_now(fault)]
+        submit = _compute_now if alone and len(pictures) == 1 else self._pool.submit
+        return [submit(self._decode, each, may_be_repeated) for each in pictures]
 
-    def _decoded(self, picture: NDArray[np.uint8], may_be_repeated: bool) -> Batch:
+    def _decode(self, picture: NDArray[np.uint8], may_be_repeated: bool) -> Batch:
         def compute(_: Batch) -> Batch:
             pixels, size = to_pixels_and_size(picture, self._how, self._seen)
             return {PIXELS: pixels[None], SIZE: np.array([size])}
@@ -50,16 +50,16 @@ class Decoder:
         self._pool.shutdown()
 
 
-def _done(compute: Callable[..., Batch], *arguments: Any) -> Future[Batch]:
+def _compute_now(compute: Callable[..., Batch], *arguments: Any) -> Future[Batch]:
     done: Future[Batch] = Future()
     try:
         done.set_result(compute(*arguments))
     except Exception as fault:
-        return _failed(fault)
+        return _fail_now(fault)
     return done
 
 
-def _failed(fault: Exception) -> Future[Batch]:
+def _fail_now(fault: Exception) -> Future[Batch]:
     failed: Future[Batch] = Future()
     failed.set_exception(fault)
     return failed

@@ -74,14 +74,14 @@ class Detection:
         """Rows [pictures, anchors, 4 + classes], and each picture's height and width. A picture
         with fewer boxes than another one of its request ends with boxes of score 0."""
         each = [self.find(*picture) for picture in zip(rows, sizes, strict=True)]
-        return padded(each, self.names)
+        return pad_answers(each, self.names)
 
     def find(self, rows: Floats, size: Sequence[int] | NDArray[np.int64]) -> Found:
         scores = foreground(rows, self.rules.labels)
         if self.rules.labels == LIKELIEST:
             scores = likeliest(scores)
         anchors, classes = candidates(scores, self.rules)
-        boxes = decoded(rows[anchors, :BOX], self.anchors[anchors]).clip(0, self.side)
+        boxes = decode_boxes(rows[anchors, :BOX], self.anchors[anchors]).clip(0, self.side)
         best = scores[anchors, classes]
         kept = survivors(boxes, classes, self.rules)
         height, width = size
@@ -115,7 +115,7 @@ def candidates(scores: Floats, rules: Rules) -> tuple[Numbers, Numbers]:
     return anchors[enough], classes[enough]
 
 
-def decoded(shifts: Floats, anchors: Floats) -> Floats:
+def decode_boxes(shifts: Floats, anchors: Floats) -> Floats:
     """Boxes [n, 4] of corners."""
     sizes = anchors[:, 2:] - anchors[:, :2]
     centres = anchors[:, :2] + sizes / 2
@@ -151,7 +151,7 @@ def area(boxes: Floats) -> Floats:
     return sides
 
 
-def padded(each: Sequence[Found], names: Sequence[str]) -> dict[str, NDArray[Any]]:
+def pad_answers(each: Sequence[Found], names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """The tensors of an answer."""
     most = max(len(found.scores) for found in each)
     answer: Mapping[str, NDArray[Any]] = {

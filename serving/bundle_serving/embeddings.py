@@ -48,10 +48,10 @@ class Embedder:
         self._run([np.zeros((3, *how.sides), np.uint8)])
 
     def __call__(self, requests: Sequence[Request]) -> Any:
-        refused = [why for each in requests for why in self._refused_together(each[IMAGE].ravel())]
+        refused = [why for each in requests for why in self._refuse_together(each[IMAGE].ravel())]
         return self._embed(requests, refused)
 
-    def _refused_together(self, files: NDArray[np.object_]) -> list[PictureError | None]:
+    def _refuse_together(self, files: NDArray[np.object_]) -> list[PictureError | None]:
         """Of one request's pictures; for each."""
         try:
             check_together(files, self._how)

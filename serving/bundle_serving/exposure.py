@@ -28,14 +28,14 @@ class Exposure:
     origins: tuple[str, ...] = ()
 
     @property
-    def guarded(self) -> bool:
+    def is_guarded(self) -> bool:
         """Whether other machines can reach it, and strangers are to be kept out."""
         return not (self.insecure or is_loopback(self.bind))
 
     @property
     def certificate(self) -> Path | None:
         """Where the ports speak TLS."""
-        return self.tls_folder / CERTIFICATE if self.guarded or self.certified else None
+        return self.tls_folder / CERTIFICATE if self.is_guarded or self.certified else None
 
     @property
     def private_key(self) -> Path:
@@ -44,7 +44,7 @@ class Exposure:
     @property
     def api_keys(self) -> Path | None:
         """Where requests need one."""
-        return self.key_file if self.guarded else None
+        return self.key_file if self.is_guarded else None
 
     def problem(self) -> str | None:
         """Why the ports must not be opened so; None where they may."""

@@ -32,7 +32,7 @@ class Hands:
         self._file, self._longest_s = file, longest_s
 
     @asynccontextmanager
-    async def on(self) -> AsyncIterator[None]:
+    async def hold_for_keeper(self) -> AsyncIterator[None]:
         """Once no command is at work, or one has been for too long."""
         deadline = time.monotonic() + self._longest_s
         while True:
@@ -60,17 +60,17 @@ class Hands:
             yield True
             return
         with lock:
-            yield _taken(lock, fcntl.LOCK_EX)
+            yield _try_lock(lock, fcntl.LOCK_EX)
 
 
 @contextmanager
-def off(file: Path) -> Iterator[None]:
+def hold_for_command(file: Path) -> Iterator[None]:
     """Keeps the keeper from interfering during a command; several commands may do so at once."""
     file.parent.mkdir(parents=True, exist_ok=True)
     # For nobody else: whoever can open it can lock it.
     with open(file, "a", opener=partial(os.open, mode=0o600)) as lock:
         deadline = time.monotonic() + LONGEST_S
-        while not _taken(lock, fcntl.LOCK_SH) and time.monotonic() < deadline:
+        while not _try_lock(lock, fcntl.LOCK_SH) and time.monotonic() < deadline:
             time.sleep(LOOK_S)
         lock.truncate(0)
         with suppress(OSError):  # a full disk
@@ -78,7 +78,7 @@ def off(file: Path) -> Iterator[None]:
         yield
 
 
-def _taken(lock: IO[str], how: int) -> bool:
+def _try_lock(lock: IO[str], how: int) -> bool:
     try:
         fcntl.flock(lock, how | fcntl.LOCK_NB)
     except BlockingIOError:

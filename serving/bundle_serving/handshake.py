@@ -26,7 +26,7 @@ Ask = Callable[[Path], dict[str, Any]]
 
 
 def patient(ask: Ask) -> Ask:
-    def asked(socket: Path) -> dict[str, Any]:
+    def ask_patiently(socket: Path) -> dict[str, Any]:
         deadline = time.monotonic() + LONGEST_S
         while True:
             try:
@@ -36,4 +36,4 @@ def patient(ask: Ask) -> Ask:
                     raise
                 time.sleep(AGAIN_S)
 
-    return asked
+    return ask_patiently

@@ -51,10 +51,10 @@ BLACK_PIXEL = {"shape": [1, 1, 1, 3], "datatype": "FP32", "data": [0, 0, 0]}
 
 def reason_not_to_trust(at: Address | str, model: str, timeout: float = 5) -> str | None:
     """None when the model answered a question of its kind; else why not, in one line."""
-    server = Address.of(at) if isinstance(at, str) else at
+    server = Address.parse(at) if isinstance(at, str) else at
     try:
         about = urllib.request.Request(
-            f"{server.url}/v2/models/{model}/config", headers=server.uncounted
+            f"{server.url}/v2/models/{model}/config", headers=server.uncounted_headers
         )
         with server.open(about, timeout) as answer:
             config = json.load(answer)
@@ -84,10 +84,10 @@ def own(address: Address, admin_key: Path | None) -> Address:
 def question(server: Address, config: dict[str, Any]) -> urllib.request.Request:
     """What a pipeline can answer: the example that its config has, or else by the type of its
     input."""
-    headers = COMPUTED | server.uncounted
+    headers = COMPUTED | server.uncounted_headers
     to = f"{server.url}/v2/models/{config['name']}/infer"
     if example := config.get("parameters", {}).get(EXAMPLE):
-        body, length = unpacked(example["string_value"])
+        body, length = unpack_example(example["string_value"])
         return urllib.request.Request(to, body, {LENGTH: str(length), **headers})
     asked = config["input"][0]
     datatype = asked["data_type"].removeprefix("TYPE_")
@@ -98,7 +98,7 @@ def question(server: Address, config: dict[str, Any]) -> urllib.request.Request:
     return urllib.request.Request(to, json.dumps(tensors).encode(), headers)
 
 
-def unpacked(example: str) -> tuple[bytes, int]:
+def unpack_example(example: str) -> tuple[bytes, int]:
     """The body of a request, and the length of its JSON, which is one line."""
     body = base64.b64decode(example)
     return body, body.index(b"\n") + 1
@@ -121,13 +121,13 @@ def not_proved(at: Address, folder: Path) -> str | None:
     for file in sorted(folder.iterdir()):
         noted = PROVED / file.stem
         if not noted.exists():
-            if reason := _refuted(at, file.stem, file):
+            if reason := _refute(at, file.stem, file):
                 return f"{file.stem}: {reason}"
             noted.touch()
     return None
 
 
-def _refuted(at: Address, model: str, file: Path) -> str | None:
+def _refute(at: Address, model: str, file: Path) -> str | None:
     from bundle_serving import proof  # with numpy, which no other check needs
 
     if reason := reason_not_to_trust(at, model):
@@ -146,7 +146,7 @@ def _refuted(at: Address, model: str, file: Path) -> str | None:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--address", default="127.0.0.1:8000", type=Address.of)
+    parser.add_argument("--address", default="127.0.0.1:8000", type=Address.parse)
     parser.add_argument("--model", default=PIPELINE)
     parser.add_argument("--admin-key-file", type=Path, help="sent to the door as an API key")
     parser.add_argument("--proof", type=Path, help="requests, and what is to be answered")

@@ -44,7 +44,7 @@ def ask(
     headers: Mapping[str, str] = NONE,
 ) -> Answer:
     """Raises ValueError with the server's message if there is no answer."""
-    head, contents = _framed(question, alone(random.randrange(1, MOST_SEQUENCES)))
+    head, contents = _frame(question, alone(random.randrange(1, MOST_SEQUENCES)))
     length = {LENGTH: str(len(head))}
     connection.request("POST", f"/v2/models/{model}/infer", head + contents, length | dict(headers))
     answer = connection.getresponse()
@@ -63,19 +63,19 @@ def alone(sequence: int) -> Mapping[str, Any]:
     return {"sequence_id": sequence, "sequence_start": True, "sequence_end": True}
 
 
-def packed(question: Question) -> str:
+def pack_question(question: Question) -> str:
     """A whole request in one word, for a config; bundle_serving.health sends it."""
-    return base64.b64encode(b"".join(_framed(question))).decode()
+    return base64.b64encode(b"".join(_frame(question))).decode()
 
 
-def unpacked(text: str) -> Question:
+def unpack_question(text: str) -> Question:
     head, _, contents = base64.b64decode(text).partition(b"\n")
     return _tensors(json.loads(head)["inputs"], contents)
 
 
-def _framed(question: Question, parameters: Mapping[str, Any] = NOTHING) -> tuple[bytes, bytes]:
+def _frame(question: Question, parameters: Mapping[str, Any] = NOTHING) -> tuple[bytes, bytes]:
     """Its JSON, which a line's end follows, and its tensors."""
-    contents = {name: _encoded(tensor) for name, tensor in question.items()}
+    contents = {name: _encode(tensor) for name, tensor in question.items()}
     inputs = [
         {
             "name": name,
@@ -95,19 +95,19 @@ def _tensors(described: Sequence[Mapping[str, Any]], content: bytes) -> dict[str
     found, at = {}, 0
     for tensor in described:
         size = tensor["parameters"]["binary_data_size"]
-        flat = _decoded(content[at : at + size], tensor["datatype"])
+        flat = _decode(content[at : at + size], tensor["datatype"])
         found[tensor["name"]] = flat.reshape(tensor["shape"])
         at += size
     return found
 
 
-def _encoded(tensor: NDArray[Any]) -> bytes:
+def _encode(tensor: NDArray[Any]) -> bytes:
     if tensor.dtype.name in TYPES:
         return tensor.tobytes()
     return b"".join(struct.pack("<I", len(each)) + each for each in tensor.ravel().tolist())
 
 
-def _decoded(content: bytes, kind: str) -> NDArray[Any]:
+def _decode(content: bytes, kind: str) -> NDArray[Any]:
     if kind != "BYTES":
         return np.frombuffer(content, NUMPY[kind])
     texts = []

@@ -40,7 +40,7 @@ class Notes:
     _written: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def resumed(cls, folder: Path) -> Notes:
+    def resume(cls, folder: Path) -> Notes:
         """Continues the notes of an earlier keeper."""
         notes = cls(folder)
         before = read(folder)
@@ -60,7 +60,7 @@ class Notes:
         self._write(READINESS, json.dumps({"ready": ready, "reason": reason}))
         self._save()
 
-    def restored(self, what: str, message: str) -> None:
+    def note_restored(self, what: str, message: str) -> None:
         log(message)
         self._restored[what] += 1
         self._events.append({"at": round(time.time()), "did": message})
@@ -132,12 +132,12 @@ def _is(file: Path, content: str) -> bool:
 def read(folder: Path) -> dict[str, Any]:
     """The notes of a run folder's keeper; empty if there are none."""
     try:
-        return parsed((folder / STATE).read_bytes())
+        return parse_notes((folder / STATE).read_bytes())
     except OSError:
         return {}
 
 
-def beside(folder: Path) -> list[str] | None:
+def read_loaded_beside(folder: Path) -> list[str] | None:
     """The pipelines and models that make has loaded besides the main pipeline; None if that is not
     noted there."""
     try:
@@ -146,7 +146,7 @@ def beside(folder: Path) -> list[str] | None:
         return None
 
 
-def parsed(text: bytes) -> dict[str, Any]:
+def parse_notes(text: bytes) -> dict[str, Any]:
     """Empty as well if it is not what a keeper writes."""
     try:
         state = json.loads(text)

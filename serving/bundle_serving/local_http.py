@@ -19,10 +19,10 @@ async def ask(socket: Path, method: str, path: str) -> bytes:
         finally:
             writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
-    return unchunked(body) if b"transfer-encoding: chunked" in head.lower() else body
+    return join_chunks(body) if b"transfer-encoding: chunked" in head.lower() else body
 
 
-def unchunked(body: bytes) -> bytes:
+def join_chunks(body: bytes) -> bytes:
     pieces = []
     while body:
         size, _, body = body.partition(b"\r\n")

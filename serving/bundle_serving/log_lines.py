@@ -17,17 +17,17 @@ def stamp(seconds: float | None = None) -> str:
 
 def log(who: str, text: str) -> None:
     with suppress(OSError):
-        print(f"{stamp()} {who}: {escaped(text)}", file=sys.stderr, flush=True)
+        print(f"{stamp()} {who}: {escape_text(text)}", file=sys.stderr, flush=True)
 
 
 def log_traceback(fault: BaseException) -> None:
     """In several lines, each of which may repeat what a client sent."""
     told = "".join(traceback.format_exception(fault)).splitlines()
     with suppress(OSError):
-        print("\n".join(map(escaped, told)), file=sys.stderr, flush=True)
+        print("\n".join(map(escape_text, told)), file=sys.stderr, flush=True)
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """As JSON has it, what a terminal would obey, or show otherwise than it is."""
     if text.isprintable():
         return text

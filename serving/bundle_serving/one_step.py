@@ -48,20 +48,20 @@ class OneStep:
     def _decode(self, may: May, some: Mapping[int, Any]) -> list[Outcome]:
         alone = len(some) == 1
         pending = [self._decoder.begin(each, may[number], alone) for number, each in some.items()]
-        return [_tried(gather, each) for each in pending]
+        return [_try(gather, each) for each in pending]
 
     def _compute(self, may: May, some: Mapping[int, Any]) -> list[Outcome]:
         """As one batch."""
         requests = list(some.values())
         of_rows = [may[number] for number, each in some.items() for _ in each]
         pixels = requests[0] if len(requests) == 1 else np.concatenate(requests)
-        scores = _tried(lambda batch: self._network(batch, of_rows), pixels)
+        scores = _try(lambda batch: self._network(batch, of_rows), pixels)
         if isinstance(scores, Exception):
             return [scores] * len(requests)
         return list(np.split(scores, np.cumsum([len(each) for each in requests])[:-1]))
 
     def _probabilities(self, some: Mapping[int, Any]) -> list[Outcome]:
-        return [_tried(self._read, each) for each in some.values()]
+        return [_try(self._read, each) for each in some.values()]
 
 
 def _part(
@@ -82,7 +82,7 @@ def _part(
     return [results.get(number, each) for number, each in enumerate(found)]
 
 
-def _tried(compute: Callable[[Any], NDArray[Any]], given: Any) -> Outcome:
+def _try(compute: Callable[[Any], NDArray[Any]], given: Any) -> Outcome:
     try:
         return compute(given)
     except Exception as fault:

@@ -18,12 +18,12 @@ NAME = "onnxruntime"
 
 def runs(network: Path) -> bool:
     return NAME in (
-        _described(network.with_name("manifest.json")).get("onnx", {}).get("engine"),
-        _described(network.with_name("engine.json")).get("engine"),
+        _describe(network.with_name("manifest.json")).get("onnx", {}).get("engine"),
+        _describe(network.with_name("engine.json")).get("engine"),
     )
 
 
-def _described(path: Path) -> dict[str, Any]:
+def _describe(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError):
@@ -64,10 +64,10 @@ class Engine:
         return found
 
 
-def beside(network: Path, threads: int) -> Any:
+def load_engine(network: Path, threads: int) -> Any:
     """What runs it: this, or OpenVINO."""
     if runs(network):
         return Engine(network, threads)
     from bundle_serving import openvino_engine
 
-    return openvino_engine.Engine.beside(network, threads)
+    return openvino_engine.Engine.load(network, threads)

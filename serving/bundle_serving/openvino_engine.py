@@ -71,7 +71,7 @@ class Engine:
         self._request = self._network.create_infer_request()
 
     @classmethod
-    def beside(cls, network: Path, threads: int) -> Self:
+    def load(cls, network: Path, threads: int) -> Self:
         """With the precision that stands beside the network, not in a config: two versions may be
         loaded at once. A model that is not of this bundle has none."""
         decided = network.parent / "engine.json"
@@ -119,7 +119,7 @@ class Engine:
             results = self._request.infer(dict(inputs), share_inputs=True)
             return {name: results[name] for name in outputs}
         parts = [
-            self._copied(
+            self._copy_outputs(
                 {name: tensor[start : start + MOST_ROWS] for name, tensor in inputs.items()},
                 outputs,
             )
@@ -131,9 +131,9 @@ class Engine:
         self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
     ) -> dict[str, NDArray[np.generic]]:
         """Of tensors without a batch."""
-        return self._copied(inputs, outputs)
+        return self._copy_outputs(inputs, outputs)
 
-    def _copied(
+    def _copy_outputs(
         self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
     ) -> dict[str, NDArray[np.generic]]:
         """A copy: the next inference overwrites the outputs."""

@@ -148,7 +148,7 @@ def to_pixels_and_size(
                 if seen:
                     seen(len(raw), width, height, image.width / width)
                 picture = _decode(image)
-            pixels = _resized_pixels(picture, how)
+            pixels = _resize_pixels(picture, how)
     except PictureError:
         raise
     except UnidentifiedImageError:
@@ -290,7 +290,7 @@ def _to_8_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
     return values.round(out=values).astype(np.uint8)
 
 
-def _resized(size: tuple[int, int], how: Transform) -> tuple[int, int]:
+def _resize_sizes(size: tuple[int, int], how: Transform) -> tuple[int, int]:
     """Width and height before the crop."""
     (width, height), (most_width, most_height) = size, how.target
     if how.fit == "squash":
@@ -303,15 +303,15 @@ def _resized(size: tuple[int, int], how: Transform) -> tuple[int, int]:
     return most_height * width // height, most_height
 
 
-def _resized_pixels(picture: Image.Image, how: Transform) -> NDArray[Any]:
+def _resize_pixels(picture: Image.Image, how: Transform) -> NDArray[Any]:
     if how.antialias:
         return np.asarray(resize_and_crop(picture, how))
-    return _sampled(picture, *how.target)
+    return _sample(picture, *how.target)
 
 
 def resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
     (width, height), (crop_height, crop_width) = picture.size, how.sides
-    new_width, new_height = _resized(picture.size, how)
+    new_width, new_height = _resize_sizes(picture.size, how)
     filter_ = Image.Resampling[how.interpolation.upper()]
     if how.fit == "letterbox":
         framed = Image.new("RGB", (crop_width, crop_height), (how.pad,) * 3)
@@ -338,11 +338,11 @@ def resize_and_crop(picture: Image.Image, how: Transform) -> Image.Image:
     return picture.resize((crop_width, crop_height), filter_, box)
 
 
-def _sampled(picture: Image.Image, width: int, height: int) -> NDArray[np.float32]:
+def _sample(picture: Image.Image, width: int, height: int) -> NDArray[np.float32]:
     """Bilinear between the four pixels around each point, as torch.nn.functional.interpolate."""
     source = np.asarray(picture)
-    top, bottom, down = _around(picture.height, height)
-    left, right, across = _around(picture.width, width)
+    top, bottom, down = _neighbours(picture.height, height)
+    left, right, across = _neighbours(picture.width, width)
     down, across = down[:, None, None], across[:, None]
     upper = source[np.ix_(top, left)] * (1 - across) + source[np.ix_(top, right)] * across
     lower = source[np.ix_(bottom, left)] * (1 - across) + source[np.ix_(bottom, right)] * across
@@ -350,7 +350,7 @@ def _sampled(picture: Image.Image, width: int, height: int) -> NDArray[np.float3
     return between
 
 
-def _around(
+def _neighbours(
     has: int, wanted: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]:
     """Of each point of a side: the pixels before and after it, and how near the latter is."""

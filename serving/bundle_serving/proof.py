@@ -31,7 +31,7 @@ def refusal(at: Address, model: str, file: Path) -> str | None:
         bound = Bound(float(about["difference"]), float(about["top1"]))
     connection = at.connection(timeout=60)
     try:
-        answers = [infer.ask(connection, model, each, at.uncounted) for each in questions]
+        answers = [infer.ask(connection, model, each, at.uncounted_headers) for each in questions]
     finally:
         connection.close()
     seen = agreement.of_answers(expected, answers)

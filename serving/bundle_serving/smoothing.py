@@ -41,7 +41,7 @@ class Smoothed:
     at: float
 
 
-def smoothed(before: Probabilities, newest: Probabilities, weight: float) -> Probabilities:
+def smooth(before: Probabilities, newest: Probabilities, weight: float) -> Probabilities:
     """One step of an exponential moving average."""
     average: Probabilities = before + np.float32(weight) * (newest - before)
     return average
@@ -64,7 +64,7 @@ class Streams:
         if before is None or before.probabilities.shape != newest.shape:
             after = Smoothed(newest.copy(), 1, self._clock())
         else:
-            average = smoothed(before.probabilities, newest, self._rules.smoothing)
+            average = smooth(before.probabilities, newest, self._rules.smoothing)
             after = Smoothed(average, before.frames + 1, self._clock())
         if ends:
             self._streams.pop(stream, None)

@@ -47,7 +47,7 @@ def forget(run_dir: Path) -> None:
     another user, under whom a container runs."""
     shutil.rmtree(run_dir / USUAL, ignore_errors=True)
     note = run_dir / ELSEWHERE
-    if noted := _noted(note):
+    if noted := _read_noted(note):
         shutil.rmtree(noted, ignore_errors=True)
     note.unlink(missing_ok=True)
 
@@ -64,7 +64,7 @@ def _fits(sockets: Path) -> bool:
 
 def _elsewhere(note: Path) -> Path:
     """A folder with a short name, recorded in `note`."""
-    if noted := _noted(note):
+    if noted := _read_noted(note):
         return _private(noted)
     # Created with mode 0700 and an unpredictable name.
     made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=os.environ.get("XDG_RUNTIME_DIR")))
@@ -75,7 +75,7 @@ def _elsewhere(note: Path) -> Path:
     return made
 
 
-def _noted(note: Path) -> Path | None:
+def _read_noted(note: Path) -> Path | None:
     """The folder, if it is one that was made here: it is removed with all that is in it."""
     try:
         noted = Path(note.read_text())

@@ -78,7 +78,7 @@ def to_windows(files: Sequence[Any], how: Hearing) -> dict[str, NDArray[np.float
             f"the sounds of this request take {seconds:.0f} s together, each as long as the "
             f"longest, and the limit is {most:g} s; send fewer at once"
         )
-    each = [log_mel(cut(resampled(one.samples, one.rate, how.rate), how), how) for one in heard]
+    each = [log_mel(cut(resample(one.samples, one.rate, how.rate), how), how) for one in heard]
     windows = np.zeros((len(each), max(map(len, each)), how.mels, how.frames), np.float32)
     shares = np.zeros(windows.shape[:2], np.float32)
     for row, mels in enumerate(each):
@@ -123,7 +123,7 @@ def _filters(how: Hearing) -> NDArray[np.float64]:
     return np.ascontiguousarray(filters)
 
 
-def resampled(samples: Samples, rate: int, wanted: int) -> Samples:
+def resample(samples: Samples, rate: int, wanted: int) -> Samples:
     """By a windowed sine, which takes away what the lower rate cannot hold."""
     if rate == wanted:
         return samples

@@ -116,7 +116,7 @@ def is_ngc() -> bool:
     return (NGC / "bin" / "tritonserver").exists()
 
 
-def prepared(run_dir: Path) -> tuple[Path, Path, dict[str, str]]:
+def prepare_server(run_dir: Path) -> tuple[Path, Path, dict[str, str]]:
     """The server's binary, its backends, and the environment it is to run in."""
     if is_ngc():
         return NGC / "bin" / "tritonserver", NGC / "backends", dict(os.environ)
@@ -219,7 +219,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         key = guard.read(options.admin_key_file) if options.admin_key_file else secrets.token_hex()
-        binary, backends, environment = prepared(options.run_dir)
+        binary, backends, environment = prepare_server(options.run_dir)
         if options.s3_credentials:
             environment = _for_s3(environment, options.s3_credentials, options.run_dir)
         if is_ngc():

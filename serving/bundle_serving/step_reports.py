@@ -56,7 +56,7 @@ class Reports:
         self.warm_ups = 0
 
     @property
-    def wanted(self) -> bool:
+    def are_wanted(self) -> bool:
         return bool(self._path)
 
     def remark(self, kind: str, value: Any) -> None:
@@ -85,7 +85,7 @@ class Reports:
         """What was told of the execution that is going on."""
         self._remarks, self._counts = {}, Counter()
 
-    def executed(
+    def report_execution(
         self,
         model: str,
         version: str,
@@ -126,7 +126,7 @@ class Reports:
 
     def _send(self) -> None:
         for _ in range(2):  # the door may have been restarted: then the new one gets it
-            if not (self._socket or self._connected()):
+            if not (self._socket or self._connect()):
                 break
             assert self._socket
             try:
@@ -139,7 +139,7 @@ class Reports:
                 self._socket = None
         self._waiting = b""
 
-    def _connected(self) -> bool:
+    def _connect(self) -> bool:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         made.setblocking(False)
         try:
@@ -152,24 +152,24 @@ class Reports:
 
 
 reports = Reports()
-if reports.wanted:
+if reports.are_wanted:
     threading.Thread(target=reports.send_what_is_left, daemon=True).start()
 
 
 def reported(model: type) -> type:
     """Of a TritonPythonModel: each of its executions is reported."""
-    if not reports.wanted:
+    if not reports.are_wanted:
         return model
-    initialize, execute = model.initialize, model.execute  # type: ignore[attr-defined]
+    initialize_model, execute_model = model.initialize, model.execute  # type: ignore[attr-defined]
 
-    def initialized(self: Any, args: dict[str, str]) -> None:
+    def initialize(self: Any, args: dict[str, str]) -> None:
         self.called = args["model_name"], args["model_version"]
         reports.warm_ups = count_warm_ups(args)
-        initialize(self, args)
+        initialize_model(self, args)
 
-    def executed(self: Any, requests: list[Any]) -> list[Any]:
+    def execute(self: Any, requests: list[Any]) -> list[Any]:
         began = time.monotonic_ns()
-        responses: list[Any] = execute(self, requests)
+        responses: list[Any] = execute_model(self, requests)
         with suppress(Exception):  # whatever it is, the answers are there
             model_name, version = self.called
             failed = [number for number, each in enumerate(responses) if each.has_error()]
@@ -178,7 +178,7 @@ def reported(model: type) -> type:
             end_execution()
         return responses
 
-    model.initialize, model.execute = initialized, executed  # type: ignore[attr-defined]
+    model.initialize, model.execute = initialize, execute  # type: ignore[attr-defined]
     return model
 
 
@@ -202,7 +202,7 @@ def report(
     ids = [each.request_id() for each in theirs]
     followed = traceparents(theirs) if reports.traced else []
     failures = sum(requests[number] not in own_requests for number in failed)
-    reports.executed(model, version, ids, began, failures, rows, followed, network)
+    reports.report_execution(model, version, ids, began, failures, rows, followed, network)
 
 
 def traceparents(requests: Sequence[Any]) -> list[str]:
@@ -218,14 +218,14 @@ class PartReports:
         self._models, self._version, self._network = models, args["model_version"], network
         reports.warm_ups = count_warm_ups(args)
 
-    def of(
+    def for_requests(
         self, requests: Sequence[Any]
     ) -> Callable[[str, Sequence[int], int, Collection[int]], None]:
         """What reports a part: its name, the numbers of its requests, when it began, and which of
         them failed."""
 
         def part(name: str, numbers: Sequence[int], began: int, failed: Collection[int]) -> None:
-            if not reports.wanted:
+            if not reports.are_wanted:
                 return
             with suppress(Exception):  # whatever it is, the answers come
                 there = [requests[number] for number in numbers]
@@ -262,7 +262,7 @@ def remark_picture(size: int, width: int, height: int, decoded: float) -> None:
 
 def remark_scores(outputs: Mapping[str, NDArray[Any]]) -> None:
     """The likeliest class of each row, and how likely it is: to see what a version answers."""
-    if not reports.wanted or len(outputs) != 1:
+    if not reports.are_wanted or len(outputs) != 1:
         return
     (scores,) = outputs.values()
     if scores.ndim != 2 or scores.dtype != np.float32:

@@ -23,7 +23,7 @@ class Collector:
     path: str
 
     @classmethod
-    def of(cls, endpoint: str) -> Collector:
+    def parse(cls, endpoint: str) -> Collector:
         """A `ValueError` for what is no http://host:port."""
         url = urlsplit(endpoint)
         if url.scheme != "http" or not url.hostname or url.username or url.query or url.fragment:
@@ -46,7 +46,7 @@ def triton_options(door: bool, environment: Mapping[str, str] = os.environ) -> l
         return [f"--grpc-header-forward-pattern=^{TRACEPARENT}$"]
     options = (
         "mode=opentelemetry",
-        f"opentelemetry,url={Collector.of(endpoint).url}",
+        f"opentelemetry,url={Collector.parse(endpoint).url}",
         f"opentelemetry,resource=service.name={SERVICE}",
         f"rate={round(1 / float(environment.get(RATIO) or USUAL_RATIO))}",
         "level=TIMESTAMPS",

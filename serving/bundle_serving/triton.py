@@ -199,7 +199,7 @@ def answer_one_way(
             continue
         sent = [array(each, taken) for each in alike.values()]
         may = [may_be_repeated(each) for each in alike.values()]
-        outcomes = way(sent, may, reports.of(list(alike.values())))
+        outcomes = way(sent, may, reports.for_requests(list(alike.values())))
         for number, outcome in zip(alike, outcomes, strict=True):
             responses[number] = (
                 failure(outcome, isinstance(outcome, callers_faults))

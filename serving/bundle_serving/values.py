@@ -64,10 +64,10 @@ def _texts(spec: Spec, value: Any) -> NDArray[Any]:
     each = [text.encode() if isinstance(text, str) else text for text in found.ravel()]
     if not all(isinstance(text, bytes) for text in each):
         raise NotAValue(f"{spec.name} is no text, but takes {spec}")
-    return _filled(each, found.shape)
+    return _fill(each, found.shape)
 
 
-def _filled(each: Sequence[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def _fill(each: Sequence[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     found = np.empty(len(each), np.object_)
     found[:] = each
     return found.reshape(shape)

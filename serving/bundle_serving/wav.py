@@ -48,9 +48,9 @@ class _Format:
     bits: int
 
     @classmethod
-    def of(cls, chunk: bytes) -> _Format:
+    def parse(cls, chunk: bytes) -> _Format:
         if len(chunk) < 16:
-            raise _damaged("its format is cut off")
+            raise _explain_damage("its format is cut off")
         coding, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", chunk)
         if coding == EXTENSIBLE and len(chunk) >= 26:
             (coding,) = struct.unpack_from("<H", chunk, 24)
@@ -87,7 +87,7 @@ def read(data: bytes | memoryview | NDArray[np.uint8], most_seconds: float) -> S
     begins = bytes(raw[:12])
     if begins[:4] != b"RIFF" or begins[8:] != b"WAVE":
         raise SoundError(f"not a WAV file (it begins with {begins!r}); {CONVERT}")
-    how, content = _found(raw)
+    how, content = _find_chunks(raw)
     count = len(content) // how.bytes_each
     if not count:
         raise SoundError("the sound has no samples; record it again")
@@ -99,28 +99,28 @@ def read(data: bytes | memoryview | NDArray[np.uint8], most_seconds: float) -> S
     return Sound(_samples(content[: count * how.bytes_each], how), how.rate)
 
 
-def _found(raw: memoryview) -> tuple[_Format, memoryview]:
+def _find_chunks(raw: memoryview) -> tuple[_Format, memoryview]:
     """The format, and the bytes of the samples."""
     at, how = 12, None
     for _ in range(MOST_CHUNKS):
         if at + 8 > len(raw):
-            raise _damaged("it ends before its samples")
+            raise _explain_damage("it ends before its samples")
         name, size = struct.unpack_from("<4sI", raw, at)
         at += 8
         if name == b"fmt ":
-            how = _Format.of(bytes(raw[at : at + min(size, 40)]))
+            how = _Format.parse(bytes(raw[at : at + min(size, 40)]))
         if name == b"data":
             if how is None:
-                raise _damaged("it does not say how its samples are coded")
+                raise _explain_damage("it does not say how its samples are coded")
             how.require()
             if size != UNKNOWN_SIZE and size > len(raw) - at:
-                raise _damaged(f"of {size} bytes of samples {len(raw) - at} are there")
+                raise _explain_damage(f"of {size} bytes of samples {len(raw) - at} are there")
             return how, raw[at : at + size]
         at += size + size % 2  # a chunk begins at an even place
-    raise _damaged("it consists of too many pieces")
+    raise _explain_damage("it consists of too many pieces")
 
 
-def _damaged(why: str) -> SoundError:
+def _explain_damage(why: str) -> SoundError:
     return SoundError(f"the WAV file is damaged or truncated ({why}); send the whole, intact file")
 
 

@@ -31,9 +31,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def grown(stand_in: StandIn, folder: Path, made_by: MadeBy = SERVED) -> tuple[Growth, int]:
     """And how many were refused."""
-    growth = Growth.of(folder, made_by)
+    growth = Growth.start(folder, made_by)
     with Client(stand_in.url) as client:
-        refused = sum(each.error is not None for each in growth.embedded(client))
+        refused = sum(each.error is not None for each in growth.embed_all(client))
     growth.index.save(indexing.PATH)
     return growth, refused
 
@@ -50,11 +50,11 @@ def test_only_what_is_new_or_changed_is_embedded(stand_in: StandIn, folder: Path
     growth, refused = grown(stand_in, folder)
     assert [Path(path).name for path in growth.changed] == ["b.jpg", "d.jpg"] and refused == 1
     assert growth.unchanged == 1 and growth.gone == [str(folder / "c.jpg")]
-    assert names(indexing.saved()) == ["a.jpg", "b.jpg", "c.jpg"]
+    assert names(indexing.load_index()) == ["a.jpg", "b.jpg", "c.jpg"]
 
     (folder / "b.jpg").write_bytes(b"bad")
     grown(stand_in, folder)
-    assert names(indexing.saved()) == ["a.jpg", "c.jpg"]
+    assert names(indexing.load_index()) == ["a.jpg", "c.jpg"]
 
 
 def test_what_is_not_as_it_was_indexed_is_in_no_answer(stand_in: StandIn, folder: Path) -> None:
@@ -84,7 +84,7 @@ def test_another_network_embeds_all_folders_again(
     (other / "gone.jpg").unlink()
     growth, _ = grown(stand_in, folder, ANOTHER)
     assert growth.replaces == SERVED and growth.gone == [str(other / "gone.jpg")]
-    again = indexing.saved()
+    again = indexing.load_index()
     assert again.made_by == ANOTHER and names(again) == ["a.jpg", "b.jpg", "c.jpg", "x.jpg"]
 
 
@@ -92,28 +92,28 @@ def test_what_was_saved_before_an_interruption_is_not_embedded_again(
     stand_in: StandIn, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexing, "SAVED_EVERY", 1)
-    interrupted(stand_in, Growth.of(folder, SERVED))
-    assert len(indexing.saved()) == 1
+    interrupted(stand_in, Growth.start(folder, SERVED))
+    assert len(indexing.load_index()) == 1
     growth, _ = grown(stand_in, folder)
     assert (len(growth.changed), growth.unchanged, len(growth.index)) == (2, 1, 3)
 
     before = indexing.PATH.read_bytes()
-    interrupted(stand_in, Growth.of(folder, ANOTHER))  # saved only when all are there
+    interrupted(stand_in, Growth.start(folder, ANOTHER))  # saved only when all are there
     assert indexing.PATH.read_bytes() == before
 
 
 def interrupted(stand_in: StandIn, growth: Growth) -> None:
     """At the second picture, as by Ctrl-C."""
-    with Client(stand_in.url) as client, closing(growth.embedded(client)) as answers:
+    with Client(stand_in.url) as client, closing(growth.embed_all(client)) as answers:
         next(answers), next(answers)
 
 
 def test_a_service_that_is_gone_ends_it_at_once(folder: Path, closed_port: int) -> None:
     with Client(f"127.0.0.1:{closed_port}") as client, pytest.raises(UserError) as refused:
-        list(Growth.of(folder, SERVED).embedded(client))
+        list(Growth.start(folder, SERVED).embed_all(client))
     assert "make similar" in refused.value.remedy and not indexing.PATH.exists()
 
 
 def test_without_an_index_a_way_on_is_named(folder: Path) -> None:
     with pytest.raises(UserError, match="no pictures are indexed"):
-        indexing.saved()
+        indexing.load_index()

@@ -12,7 +12,7 @@ import pytest
 
 from bundle_client import SourceError
 from bundle_client.annotated import writing
-from bundle_client.video import Frame, Frames, require, shown
+from bundle_client.video import Frame, Frames, hide_password, require
 
 TURNED = (0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)  # clockwise, by a quarter
 
@@ -79,7 +79,7 @@ def test_the_password_of_an_address_is_not_shown() -> None:
         ("rtsp://camera:554/a@b", "rtsp://camera:554/a@b"),
         ("a:b@c.mp4", "a:b@c.mp4"),
     ):
-        assert shown(source) == expected
+        assert hide_password(source) == expected
 
 
 def test_what_is_written_is_there_when_it_is_whole(clip: Path, tmp_path: Path) -> None:

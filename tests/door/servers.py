@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bundle_serving import sockets
 from bundle_serving.processes import children_of
-from bundle_serving.start_server import prepared
+from bundle_serving.start_server import prepare_server
 from tests.project import ROOT, free_ports, wait_until
 
 MODELS = Path(__file__).parent / "models"
@@ -152,7 +152,7 @@ def answers(server: Behind) -> bool:
 def triton_command(
     run_dir: Path, folder: Path, repository: Path, models: Sequence[str], regions: str
 ) -> list[str]:
-    binary, backends, _ = prepared(run_dir)
+    binary, backends, _ = prepare_server(run_dir)
     return [
         str(binary),
         f"--model-repository={repository}",
@@ -185,7 +185,7 @@ def door_command(
 
 @contextlib.contextmanager
 def process(command: list[str], run_dir: Path | None) -> Iterator[subprocess.Popen[bytes]]:
-    environment = prepared(run_dir)[2] if run_dir else dict(os.environ)
+    environment = prepare_server(run_dir)[2] if run_dir else dict(os.environ)
     started = subprocess.Popen(command, env=environment, cwd=ROOT)
     try:
         yield started

@@ -35,7 +35,7 @@ ATTACKS = attacks(TARGET)
 WORDS = {"datatype": "BYTES", "name": "IN_STRING", "data": ["a", "b", "c", "d", "e"]}
 SEEDS = [
     *TARGET.seeds(),
-    TARGET.request(200, TARGET.asked(**WORDS)),
+    TARGET.request(200, TARGET.make_body(**WORDS)),
     Hostile(200, JPEG, RAW, "/v2/models/picture/infer"),
     Hostile(200, b"text", RAW, "/v2/models/text/infer"),
 ]
@@ -124,7 +124,7 @@ def test_what_is_begun_and_not_ended_keeps_nobody_waiting(server: Behind, name: 
     bystanders = bystanders_of(server)
     with unharmed(server), bystanders, unfinished.WAYS[name](bystanders.subject):
         wait_until(lambda: len(bystanders.waits) >= ANSWERS, "bystanders' answers")
-    assert not bystanders.failed()
+    assert not bystanders.count_failed()
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -135,11 +135,11 @@ def test_messages_that_fill_or_cut(server: Behind, stream: bool) -> None:
         bystanders_of(server) as bystanders,
         grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel,
     ):
-        ask = messages.asked(channel, stream)
+        ask = messages.make_asker(channel, stream)
         for name, message in messages.hostile(TARGET).items():
             for _ in range(3):
                 assert ask(message) == grpc.StatusCode.INVALID_ARGUMENT, name
-    assert not bystanders.failed()
+    assert not bystanders.count_failed()
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -151,7 +151,7 @@ def test_compressed_messages_are_refused(server: Behind, stream: bool) -> None:
             f"localhost:{server.grpc_port}", compression=grpc.Compression.Gzip
         ) as channel,
     ):
-        assert messages.asked(channel, stream)(bytes(300_000_000)) == (
+        assert messages.make_asker(channel, stream)(bytes(300_000_000)) == (
             grpc.StatusCode.UNIMPLEMENTED
         )
 
@@ -179,7 +179,7 @@ def test_messages_of_streams_that_stop(server: Behind, monkeypatch: pytest.Monke
     before = memory(server)
     with unharmed(server), bystanders_of(server) as bystanders:
         asyncio.run(send())
-    assert not bystanders.failed() and bystanders.peak < before + 1_000_000_000
+    assert not bystanders.count_failed() and bystanders.peak < before + 1_000_000_000
 
 
 @pytest.mark.parametrize("method", [*messages.NAMING, "ModelInfer"])
@@ -203,7 +203,7 @@ def test_a_long_name_elsewhere(server: Behind, method: str) -> None:
             with pytest.raises(grpc.RpcError) as refusal:
                 call(messages.field(1, messages.LONG), timeout=60)
             assert refusal.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert not bystanders.failed()
+    assert not bystanders.count_failed()
 
 
 def test_idle_connections_are_no_burden(server: Behind) -> None:

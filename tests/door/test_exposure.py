@@ -19,7 +19,7 @@ import pytest
 import tritonclient.grpc
 
 from bundle_door import certificate
-from bundle_door.key_file import BadKeys, Client, add, hashed, read, revoke
+from bundle_door.key_file import BadKeys, Client, add, hash_key, read, revoke
 from bundle_door.keys import Bucket
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
 from bundle_serving.kserve import pb, stub
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the door of a server that other machines reach is given."""
     folder = tmp_path_factory.mktemp("exposed")
     certificate.ensure(folder, [])
-    keys = (f"{name} {hashed(f'key-of-{name}')}" for name in ("ann", "eve", "often", "oft-grpc"))
+    keys = (f"{name} {hash_key(f'key-of-{name}')}" for name in ("ann", "eve", "often", "oft-grpc"))
     rates = {"often": " 2", "oft-grpc": " 2"}
     lines = (f"{line}{rates.get(line.split()[0], '')}\n" for line in keys)
     (folder / "api.keys").write_text("".join(lines))
@@ -293,7 +293,7 @@ def test_keys_are_added_and_revoked(tmp_path: Path) -> None:
     file = tmp_path / "build" / "keys"
     key = add(file, Client("ann", 2.5))
     add(file, Client("bob"))
-    assert read(file)[hashed(key)] == Client("ann", 2.5)
+    assert read(file)[hash_key(key)] == Client("ann", 2.5)
     assert key not in file.read_text()
     with pytest.raises(BadKeys, match="ann already has a key"):
         add(file, Client("ann"))

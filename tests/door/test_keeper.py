@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from bundle_door import certificate
-from bundle_door.key_file import hashed
+from bundle_door.key_file import hash_key
 from bundle_serving import keeper_notes, sockets
 from bundle_serving.exposure import CERTIFICATE
 from bundle_serving.kserve import pb, stub
@@ -113,7 +113,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     environment = dict(os.environ)
     if request.param != "plain":
         certificate.ensure(tmp_path, [])
-        (tmp_path / "api.keys").write_text(f"ann {hashed('key-of-ann')}\n")
+        (tmp_path / "api.keys").write_text(f"ann {hash_key('key-of-ann')}\n")
         environment |= {"BIND": "0.0.0.0", "TLS_FOLDER": str(tmp_path)}
         environment["API_KEYS"] = str(tmp_path / "api.keys")
     http_port, grpc_port, metrics_port = free_ports(3)

@@ -262,7 +262,7 @@ def test_without_the_http_service_envoy_ends(own: Behind) -> None:
 
 
 def test_ready_says_what_the_keeper_wrote(small: Behind) -> None:
-    notes = Notes.resumed(small.run_dir)
+    notes = Notes.resume(small.run_dir)
     notes.say(False, "pictures are not answered")
     status, _, body = small.ask("GET", "/v2/health/ready")
     assert status == 503 and b"pictures are not answered" in body

@@ -15,7 +15,7 @@ from bundle_door.api import Api
 from bundle_door.documents import documents
 from bundle_door.limits import Limits
 from bundle_door.plain import PlainQuestions
-from bundle_door.routes import found, of_plain_questions, of_triton
+from bundle_door.routes import find_route, of_plain_questions, of_triton
 from bundle_door.steps import Steps
 from tests.door.servers import Behind
 
@@ -112,7 +112,7 @@ def test_what_is_described_is_there(server: Behind) -> None:
     for path, calls in openapi["paths"].items():
         for method in calls.keys() - {"parameters"}:
             if not path.startswith("/v2/health/"):  # which the door answers itself
-                assert found(routes, method.upper(), path.replace("{model}", "m"))
+                assert find_route(routes, method.upper(), path.replace("{model}", "m"))
 
 
 @pytest.mark.parametrize(

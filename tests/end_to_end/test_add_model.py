@@ -167,7 +167,7 @@ def test_independent_labels_one_picture_at_a_time(own: Project, tmp_path: Path) 
     """A network that answers any number of labels, in a form that nothing here has."""
     path = tmp_path / "model.onnx"
     dims, ends = (1, graphs.SIDE, graphs.SIDE, 3), [graphs.SIGMOID]
-    made = graphs.of(dims, answer=(1, graphs.CLASSES), body=graphs.with_a_token, ends=ends)
+    made = graphs.build_graph(dims, answer=(1, graphs.CLASSES), body=graphs.with_a_token, ends=ends)
     onnx.save(made, path)
     (tmp_path / "noise.png").write_bytes(file := picture(kind="PNG"))
     expected = graphs.right(tmp_path, graphs.Wants(last=True), same)(file)

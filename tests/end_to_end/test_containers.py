@@ -20,7 +20,7 @@ from bundle_serving.health import reason_not_to_trust
 from scripts.settings.settings import Settings
 from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.memory import limit_mb
-from scripts.steps.manifest import pinned
+from scripts.steps.manifest import read_pins
 from tests.conftest import require_docker
 from tests.end_to_end.test_own_models import simple
 from tests.end_to_end.test_video import clip
@@ -66,7 +66,7 @@ def test_it_lists_what_it_carries(container: Any) -> None:
         for name in ("sbom.json", "NOTICE")
     )
     versions = {each["name"]: each["version"] for each in json.loads(sbom)["components"]}
-    pins = pinned("openvino", "nvidia-pytriton")
+    pins = read_pins("openvino", "nvidia-pytriton")
     assert {name: versions[name] for name in pins} == pins and versions["libc6"]
     assert "libc6 " in notice and "GPL" in notice
 

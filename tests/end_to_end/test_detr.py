@@ -49,7 +49,7 @@ def answers_as(own: Project, truth: Truth, photos: list[Path]) -> None:
 
 @pytest.mark.rare
 def test_from_a_folder_to_boxes(own: Project, tmp_path: Path) -> None:
-    truth, photos = detectors.saved("Detr", tmp_path / "street"), of_mixed_sizes(tmp_path)
+    truth, photos = detectors.save_detector("Detr", tmp_path / "street"), of_mixed_sizes(tmp_path)
     options = {"NAME": "street", "FROM": str(tmp_path / "street")}
     odd = own.make("add-model", **options, LABELS="x.txt")
     (line,) = error_lines(odd.stderr + odd.stdout)
@@ -69,7 +69,7 @@ def test_from_a_folder_to_boxes(own: Project, tmp_path: Path) -> None:
 @pytest.mark.rare
 def test_from_a_folder_to_the_next(own: Project, tmp_path: Path) -> None:
     first, second = (
-        detectors.saved("Yolos", tmp_path / f"street{seed}", seed) for seed in range(2)
+        detectors.save_detector("Yolos", tmp_path / f"street{seed}", seed) for seed in range(2)
     )
     photos = of_mixed_sizes(tmp_path)
     own.made("add-model", NAME="street", FROM=str(tmp_path / "street0"))
@@ -77,7 +77,7 @@ def test_from_a_folder_to_the_next(own: Project, tmp_path: Path) -> None:
     if has_libb64() and own.settings["FLAVOUR"] == "local":
         report = own.made("bench", MODEL="street", QUICK="1", IMAGES=str(photos[1]))
         assert "ensemble" in report and "bare network" in report and "failed" not in report
-    detectors.saved("ConditionalDetr", tmp_path / "independent")
+    detectors.save_detector("ConditionalDetr", tmp_path / "independent")
     wrong = own.make("publish", MODEL="street", WEIGHTS=str(tmp_path / "independent"))
     (line,) = error_lines(wrong.stderr + wrong.stdout)
     assert "labels of independent are independent, and the pipeline's likeliest" in line

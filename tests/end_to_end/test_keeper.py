@@ -50,7 +50,9 @@ def subject(served: Project) -> Subject:
 def healed(served: Project, harmed: Callable[[], None]) -> list[Wait]:
     """What bystanders got, from the harm on."""
     server = subject(served)
-    before = wait_until(lambda: server.numbers().keys() >= KINDS and server.wanted(), "everyone")
+    before = wait_until(
+        lambda: server.numbers().keys() >= KINDS and server.expected_processes(), "everyone"
+    )
     wait_until(lambda: server.is_whole(before), "the server to be whole", HEALED_S)
     with Bystanders(server) as bystanders:
         began = time.monotonic()
@@ -112,14 +114,16 @@ def test_what_was_done_is_shown(served: Project) -> None:
 def test_half_dead_and_dead(served: Project) -> None:
     """While the keeper's hands are held off: half of a model, and the whole pipeline."""
     server = subject(served)
-    before = wait_until(lambda: server.numbers().keys() >= KINDS and server.wanted(), "everyone")
-    with hands.off(served.path / "build" / "key" / "hands-off"):
+    before = wait_until(
+        lambda: server.numbers().keys() >= KINDS and server.expected_processes(), "everyone"
+    )
+    with hands.hold_for_command(served.path / "build" / "key" / "hands-off"):
         harm(server.running()["resnet50_onnx"][0], signal.SIGKILL)
         wait_until(
             lambda: "resnet50_onnx lacks" in served.make("status").stderr, "status to see it"
         )
         assert server.status("/health/ready") == 200
-        assert {server.asked() for _ in range(6)} == {200}  # by the other half
+        assert {server.ask_picture() for _ in range(6)} == {200}  # by the other half
         unload(served)
         wait_until(lambda: server.status("/health/ready") == 503, "readiness to tell")
     wait_until(lambda: server.is_whole(before), "the server to be whole again", HEALED_S)
@@ -156,7 +160,7 @@ for path in sys.argv[1:]:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 @pytest.mark.parametrize("served", ["local"], indirect=True)
 def test_another_user_reaches_the_ports_alone(served: Project) -> None:
-    subject(served).asked()
+    subject(served).ask_picture()
     processes = psutil.Process(root(served)).children(recursive=True)
     ports = {
         connection.laddr.port

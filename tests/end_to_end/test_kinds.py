@@ -42,14 +42,14 @@ class Sum(Recipe):
     @property
     def model_names(self): return {"program": "adder", "ensemble": self.ensemble}
     def programs(self, layout): return ["adder"]
-    def borrowed(self, engine): return ["preprocessing"]
+    def list_borrowed(self, engine): return ["preprocessing"]
     def question(self, source): return {"INPUT": np.frombuffer(source, np.uint8)[None]}
     def golden(self, made): return [self.question(PICTURE)]
     def gist(self, answer): return float(answer["SUM"][0, 0])
     def judge(self, made, answers): return Agreement(1, int(self.gist(answers[0]) == 38384640), 0)
 
     def ask(self, server, asked, environment):
-        connection = Address.of(server.known["url"]).connection(60)
+        connection = Address.parse(server.known["url"]).connection(60)
         for question in (self.question(open(name, "rb").read()) for name in asked):
             print(self.gist(infer.ask(connection, self.ensemble, question)))
         return 0

@@ -52,7 +52,7 @@ def started(project: Project) -> Subject:
 @in_processes
 def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_path: Path) -> None:
     with watching(served, tmp_path / "data") as prometheus, clients(served.http, served.grpc, 2):
-        assert started(served).asked(b"no picture") == 400
+        assert started(served).ask_picture(b"no picture") == 400
         for _ in range(2):
             answered(served, 0)
         for board, panel, query in dashboards.queries():
@@ -175,8 +175,10 @@ def test_too_much_load(watched: Watched) -> None:
 @pytest.mark.rare
 def test_half_dead_and_not_ready(watched: Watched) -> None:
     server, prometheus = watched.server, watched.prometheus
-    before = wait_until(lambda: server.asked() == 200 and server.wanted(), "an answer")
-    with hands.off(watched.hands):
+    before = wait_until(
+        lambda: server.ask_picture() == 200 and server.expected_processes(), "an answer"
+    )
+    with hands.hold_for_command(watched.hands):
         harm(server.running()["resnet50_onnx"][0], signal.SIGKILL)
         prometheus.until_firing("HalfDead")
         assert "NotReady" not in prometheus.firing()
@@ -190,7 +192,9 @@ def test_half_dead_and_not_ready(watched: Watched) -> None:
 @pytest.mark.rare
 def test_failing_again_and_again(watched: Watched) -> None:
     server = watched.server
-    before = wait_until(lambda: server.asked() == 200 and server.wanted(), "an answer")
+    before = wait_until(
+        lambda: server.ask_picture() == 200 and server.expected_processes(), "an answer"
+    )
     for victim in ("preprocessing", "resnet50_onnx", "postprocessing", "envoy"):
         harm(server.running()[victim][0], signal.SIGKILL)
     watched.prometheus.until_firing("KeepsFailing")
@@ -202,13 +206,14 @@ def test_failing_again_and_again(watched: Watched) -> None:
 def test_a_version_that_nobody_asks_any_more(watched: Watched) -> None:
     rise = 'increase(bundle_request_duration_seconds_count{outcome="ok"}[30s]) > 0'
     wait_until(
-        lambda: watched.server.asked() == 200 and watched.prometheus.query(rise), "the requests"
+        lambda: watched.server.ask_picture() == 200 and watched.prometheus.query(rise),
+        "the requests",
     )
     assert "VersionWithoutTraffic" not in watched.prometheus.firing()
     watched.prometheus.until_firing("VersionWithoutTraffic")
 
     def asked_again() -> bool:
-        assert watched.server.asked() == 200
+        assert watched.server.ask_picture() == 200
         return "VersionWithoutTraffic" not in watched.prometheus.firing()
 
     wait_until(asked_again, "the alert to end")
@@ -308,7 +313,7 @@ def test_in_containers(exported: Path, tmp_path: Path) -> None:
         wait_until(lambda: "MemoryNearLimit" in notified(ports), "Alertmanager to be told")
         containers["server"].update(mem_limit=limit, memswap_limit=limit)
         prometheus.until_over("MemoryNearLimit")
-        assert Subject(0, project.http, project.grpc).asked(picture()) == 200
+        assert Subject(0, project.http, project.grpc).ask_picture(picture()) == 200
 
         assert "Prometheus and Alertmanager stopped" in project.made("down")
         label = f"com.docker.compose.project={project.compose_project}"

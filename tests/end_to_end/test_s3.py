@@ -360,7 +360,7 @@ def keys_of(file: Path) -> dict[str, str]:
 def complaint(place: Place, url: str, **server: str) -> str:
     began = time.monotonic()
     with pytest.raises(UserError) as refused:
-        check.examine(parse(url), place.settings().replaced(**server))
+        check.examine(parse(url), place.settings().replace_with(**server))
     assert time.monotonic() - began < MOST_S
     return f"{refused.value.cause}; {refused.value.remedy}"
 

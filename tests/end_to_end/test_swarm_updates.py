@@ -61,7 +61,7 @@ class Servers(SwarmStack):
         super().__init__(Settings.load({}, Path("none")))
         self.given = given
 
-    def _placed(self, name: str) -> str:
+    def _place_copy(self, name: str) -> str:
         return name
 
     def _leave_only(self, name: str) -> None:
@@ -71,7 +71,9 @@ class Servers(SwarmStack):
         """As for real ones, but for what runs in it."""
         proofs = {PIPELINE: Path(__file__)}
         given = stack_file.Given(NAME, self.given.image, "", 2, {}, {}, proofs, swarm._owner())
-        stack = stack_file.of(SERVICE | {"labels": {FINGERPRINT: wanted.fingerprint}}, given)
+        stack = stack_file.make_stack_file(
+            SERVICE | {"labels": {FINGERPRINT: wanted.fingerprint}}, given
+        )
         for name, command in {SERVER: self.given.server, BALANCER: self.given.balancer}.items():
             stack["services"][name] |= {"command": [*command]}
             del stack["services"][name]["healthcheck"]

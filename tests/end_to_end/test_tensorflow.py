@@ -99,7 +99,7 @@ def test_code_in_a_file_is_not_run(own: Project, made: Path, name: str) -> None:
     assert not (own.path / "own" / "networks" / "birds").exists()
 
 
-@pytest.mark.skipif(bootstrap.installed("tensorflow"), reason="TensorFlow is installed here")
+@pytest.mark.skipif(bootstrap.is_installed("tensorflow"), reason="TensorFlow is installed here")
 def test_without_tensorflow_it_is_said_how_to_do_it_elsewhere(tmp_path: Path) -> None:
     project = Project.copy(tmp_path / "alone", PIP_INDEX_URL="http://127.0.0.1:9", PIP_RETRIES="0")
     for name in ("ARCH", "WEIGHTS"):

@@ -57,7 +57,7 @@ def test_each_pipeline_proves_itself(
     """As on the nodes of a swarm, whatever its answers are."""
     if name:
         request.getfixturevalue(f"with_{name}")
-    at, recipe = Address.of(served.http), pipelines.named(name).recipe
+    at, recipe = Address.parse(served.http), pipelines.find_pipeline(name).recipe
     model, made = recipe.ensemble, Workspace(served.path / "build" / "versions" / name / "1")
     questions = recipe.golden(made)
     connection = at.connection(timeout=60)
@@ -93,8 +93,8 @@ def answered(project: Project) -> list[str]:
 def test_hours_in_which_only_the_keeper_asks_count_nothing(together: Project) -> None:
     """As often as it would in hours; and whoever else looks whether the server is well."""
     own_id = own_requests.id_of(together.admin_key)
-    at = Address.of(together.http)
-    ensembles = [PIPELINE, *(pipelines.named(name).recipe.ensemble for name in OTHERS)]
+    at = Address.parse(together.http)
+    ensembles = [PIPELINE, *(pipelines.find_pipeline(name).recipe.ensemble for name in OTHERS)]
 
     async def look() -> None:
         keepers = Triton(sockets.folder(together.path / "build" / "run"), own_id)

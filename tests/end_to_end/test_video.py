@@ -99,7 +99,7 @@ def file(pixels: NDArray[np.uint8]) -> bytes:
 
 def unsmoothed(project: Project) -> list[NDArray[np.float64]]:
     """What each picture shows by itself."""
-    connection = Address.of(project.http).connection(60)
+    connection = Address.parse(project.http).connection(60)
     questions = ({"INPUT": np.frombuffer(file(each), np.uint8)[None]} for each in PICTURES)
     answers = [infer.ask(connection, PIPELINE, each)["OUTPUT"][0] for each in questions]
     return [answer.astype(np.float64) for answer in answers]

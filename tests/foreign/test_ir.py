@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchmark.foreign.adopted import adopted
+from benchmark.foreign.adopted import adopt_network
 from benchmark.foreign.case import Case, Truth
 from benchmark.foreign.graphs import CASES, CLASSES, SIDE
 from bundle_serving.openvino_engine import openvino
@@ -98,19 +98,19 @@ def test_its_weights_are_missing_or_cut_short(network: Path) -> None:
 
 def require_refused(network: Path, cause: str) -> None:
     with pytest.raises(UserError, match=re.escape(cause)) as refusal:
-        adopted({"FROM": str(network)}, network.parent)
+        adopt_network({"FROM": str(network)}, network.parent)
     assert "\n" not in f"{refusal.value.cause}{refusal.value.remedy}"
 
 
 def test_what_reads_onnx_alone_is_not_given_it(network: Path) -> None:
-    assert sources.found(str(network.parent)).network == network
+    assert sources.find_source(str(network.parent)).network == network
     recipe = custom.recipe("birds", {"ONNX": str(network)})
     settings = Settings(DEFAULTS | recipe.defaults())
     assert recipe.export(settings, CPU).step == "adopt"
     with pytest.raises(UserError, match="TensorRT reads ONNX alone"):
         recipe.export(settings, GPU)
     with pytest.raises(UserError, match="int8 quantises ONNX alone"):
-        recipe.export(settings.replaced(PRECISION="int8"), CPU)
+        recipe.export(settings.replace_with(PRECISION="int8"), CPU)
 
 
 def test_the_version_that_is_kept_is_the_one_that_was_checked(
@@ -119,7 +119,7 @@ def test_the_version_that_is_kept_is_the_one_that_was_checked(
     """Its weights too."""
     from scripts.steps.manifest import why_export
 
-    recipe, made = adopted({"FROM": str(network)}, tmp_path)
+    recipe, made = adopt_network({"FROM": str(network)}, tmp_path)
     spec = recipe.export(Settings(DEFAULTS | recipe.defaults()), CPU).spec
     assert why_export(made.onnx, spec) is None
     weights = made.onnx / "model.bin"

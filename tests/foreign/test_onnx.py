@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.foreign.adopted import adopted, outcome
+from benchmark.foreign.adopted import adopt_network, outcome
 from benchmark.foreign.case import Case, pictures
 from benchmark.foreign.graphs import CASES
 from scripts.base.errors import UserError
@@ -51,7 +51,7 @@ def test_what_is_broken_is_refused_in_one_line(numbers: range, tmp_path: Path) -
         done = odd(number, tmp_path / f"{number}.onnx")
         try:
             (folder := tmp_path / str(number)).mkdir()
-            adopted({"ONNX": str(tmp_path / f"{number}.onnx")}, folder)
+            adopt_network({"ONNX": str(tmp_path / f"{number}.onnx")}, folder)
             served += 1
         except UserError as refusal:
             message = f"{refusal.cause}; {refusal.remedy}"
@@ -66,13 +66,13 @@ def test_a_branch_by_the_batch_is_never_taken(least: int, tmp_path: Path) -> Non
     name = f"a branch by the batch, from {least} on"
     (case,) = (each for each in CASES if each.name == name)
     found = outcome(case, tmp_path, pictures(4))
-    assert found.served and not found.together and found.difference < case.bound
+    assert found.is_served and not found.together and found.difference < case.bound
 
 
 def test_what_has_branches_gets_no_more_pictures_than_were_compared(tmp_path: Path) -> None:
     (case,) = (each for each in CASES if each.name == "a branch")
     case.make(tmp_path)
-    recipe, _ = adopted(case.words(tmp_path), tmp_path)
+    recipe, _ = adopt_network(case.words(tmp_path), tmp_path)
     assert recipe.most == 8
 
 

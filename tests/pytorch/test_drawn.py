@@ -40,7 +40,7 @@ def test_drawings_are_the_same_for_a_seed_and_else_all_different() -> None:
 def test_it_knows_drawings_that_it_has_not_seen_and_how_sure_it_may_be(trained: Path) -> None:
     pixels, labels = many(400, UNSEEN)
     network = networks.build(Torchvision(DRAWN, str(trained)))
-    scores = networks.asked(networks.Pixels(network).eval())(pixels)
+    scores = networks.make_asker(networks.Pixels(network).eval())(pixels)
     right = (scores.argmax(1) == labels).mean()
     assert right >= 0.95
     assert abs(softmax(scores).max(1).mean() - right) < 0.04
@@ -61,7 +61,7 @@ def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:
     file = io.BytesIO()
     mug().save(file, "JPEG", quality=92)
     pixels = to_pixels(file.getvalue(), Transform(**network.transform))
-    (found,) = softmax(networks.asked(networks.Pixels(network).eval())(pixels[None]))
+    (found,) = softmax(networks.make_asker(networks.Pixels(network).eval())(pixels[None]))
     assert network.labels[found.argmax()] == "drawn mug"
     assert found.max() > 0.8
 

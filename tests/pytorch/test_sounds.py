@@ -26,7 +26,10 @@ UNSEEN = 12345
 
 def test_log_mel_bands_are_those_of_pytorch() -> None:
     how, random = sounds_recipe().hearing.as_hearing, np.random.default_rng(0)
-    each = [drawings.placed(label, random, how.seconds, how.rate) for label in range(len(NAMES))]
+    each = [
+        drawings.place_in_window(label, random, how.seconds, how.rate)
+        for label in range(len(NAMES))
+    ]
     windows = np.stack([*each, np.zeros(how.samples, np.float32)])
     found, expected = log_mel(windows, how), log_mel_by_pytorch(windows, how).numpy()
     assert found.shape == expected.shape == (len(windows), how.mels, how.frames)

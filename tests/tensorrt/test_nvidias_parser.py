@@ -11,7 +11,7 @@ import pytest
 
 from benchmark.foreign import detectors as of_transformers
 from benchmark.foreign import graphs
-from benchmark.foreign.adopted import adopted
+from benchmark.foreign.adopted import adopt_network
 from scripts.base.paths import VENV
 from scripts.recipes.folders import RECIPES
 from scripts.recipes.layout import GPU
@@ -77,7 +77,7 @@ def types_of(onnx: Path, *all_shapes: Mapping[str, str]) -> set[str]:
 
 def by_its_recipe(pipeline: str, **chosen: str) -> tuple[Recipe, Settings, Export]:
     """How its network is exported for a GPU."""
-    recipe, settings = load(RECIPES / f"{pipeline}.yaml"), Settings(DEFAULTS).replaced(**chosen)
+    recipe, settings = load(RECIPES / f"{pipeline}.yaml"), Settings(DEFAULTS).replace_with(**chosen)
     export = recipe.export(settings, GPU)
     assert export
     return recipe, settings, export
@@ -102,7 +102,7 @@ def test_networks_of_pictures(arch: str, tmp_path: Path) -> None:
     graph = made.onnx / "model.onnx"
     pixels = networks.Pixels(network, spec.precision).eval()
     to_onnx(pixels, network.transform["crop"], graph)
-    manifest = Manifest(spec.identity(), spec.untrained, network.transform, {}, {})
+    manifest = Manifest(spec.identity(), spec.is_untrained, network.transform, {}, {})
     (made.onnx / "manifest.json").write_text(manifest.dump())
     shapes = [recipe.shapes(made, settings) for recipe, settings, _ in asked]
     assert types_of(graph, *shapes) == {"HALF"}
@@ -136,7 +136,7 @@ def test_detection(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", of_transformers.KINDS)
 def test_detectors_of_transformers(kind: str, tmp_path: Path) -> None:
     """In the precision they come in."""
-    of_transformers.saved(kind, folder := tmp_path / "street")
+    of_transformers.save_detector(kind, folder := tmp_path / "street")
     recipe = of_detector("street", folder, {})
     settings = Settings(DEFAULTS | recipe.defaults())
     spec, made = recipe.export(settings, GPU).spec, Workspace(tmp_path / "made")
@@ -178,7 +178,7 @@ def test_forms_of_networks_of_somebody_elses(name: str, tmp_path: Path) -> None:
 
 
 def types_of_theirs(words: dict[str, str], folder: Path) -> set[str]:
-    recipe, made = adopted(words, folder)
+    recipe, made = adopt_network(words, folder)
     crop = made.manifest.transform["crop"]
     shapes = of_pixels("input", crop, OPT_BATCH, recipe.most)
     return types_of(made.onnx / "model.onnx", shapes)

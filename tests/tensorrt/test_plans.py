@@ -18,7 +18,7 @@ from onnx import TensorProto
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.steps import gpus, plan
-from scripts.steps.gpus import Gpu, chosen, require_fit
+from scripts.steps.gpus import Gpu, choose_gpus, require_fit
 from scripts.steps.manifest import Manifest
 from tests.networks import needs_nvidias_builder, tiny
 from tests.project import ROOT
@@ -166,13 +166,13 @@ def test_what_is_no_list_of_gpus_is_refused() -> None:
 
 def test_gpus_are_chosen_and_must_be_alike() -> None:
     twin = replace(RTX, index="2")
-    assert chosen([RTX, twin], "all") == [RTX, twin]
-    assert chosen([RTX, A100, twin], "2,0") == [twin, RTX]
+    assert choose_gpus([RTX, twin], "all") == [RTX, twin]
+    assert choose_gpus([RTX, A100, twin], "2,0") == [twin, RTX]
     with pytest.raises(UserError) as refused:
-        chosen([RTX, A100, twin], "all")
+        choose_gpus([RTX, A100, twin], "all")
     assert "GPUS=0,2 or GPUS=1" in refused.value.remedy
     with pytest.raises(UserError, match="names a GPU that this machine does not have: 3"):
-        chosen([RTX, twin], "0,3")
+        choose_gpus([RTX, twin], "0,3")
 
 
 def test_what_a_release_cannot_use_is_refused() -> None:

@@ -14,8 +14,8 @@ from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
 from scripts.repository.custom import of_detector, recipe
-from scripts.repository.own_pipelines import require_a_name, require_new, written
-from scripts.repository.sources import found, require_trusted
+from scripts.repository.own_pipelines import require_a_name, require_new, write_pipeline
+from scripts.repository.sources import find_source, require_trusted
 from scripts.server.agreeing import samples
 
 
@@ -95,8 +95,8 @@ def test_nothing_is_left_of_what_failed(network: Path) -> None:
     pipeline = Pipeline("test_pets", recipe("test_pets", {"ONNX": str(network)}))
     own = folders.own()
     path = own.recipes / "test_pets.yaml"
-    with pytest.raises(KeyboardInterrupt), written(pipeline, ""):
-        assert load(path) == pipelines.named("test_pets").recipe == pipeline.recipe
+    with pytest.raises(KeyboardInterrupt), write_pipeline(pipeline, ""):
+        assert load(path) == pipelines.find_pipeline("test_pets").recipe == pipeline.recipe
         assert (own.models / "test_pets_onnx" / "config.pbtxt").exists()
         raise KeyboardInterrupt
     assert not path.exists() and not list(own.models.glob("test_pets*"))
@@ -153,26 +153,26 @@ def test_yaml_that_is_code(network: Path, tmp_path: Path) -> None:
     recipe("pets", {"ONNX": str(network)})
     (tmp_path / "MLmodel").write_text(f"flavors: {code}\n")
     with pytest.raises(UserError, match="MLmodel cannot be read"):
-        found(str(tmp_path))
+        find_source(str(tmp_path))
     assert not marker.exists()
 
 
 def test_what_is_a_program_wants_to_be_trusted(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").touch()
-    source = found(str(tmp_path))
+    source = find_source(str(tmp_path))
     with pytest.raises(UserError, match="is a program of TensorFlow's") as refusal:
         require_trusted(source, trusted=False)
     assert "TRUST=1" in refusal.value.remedy and "tf2onnx" in refusal.value.remedy
     require_trusted(source, trusted=True)
     (tmp_path / "net.keras").touch()
-    require_trusted(found(str(tmp_path / "net.keras")), trusted=False)
+    require_trusted(find_source(str(tmp_path / "net.keras")), trusted=False)
 
 
 def test_a_recipe_of_a_detector(tmp_path: Path) -> None:
     config, prepared = tmp_path / "config.json", tmp_path / "preprocessor_config.json"
     config.write_text(json.dumps({"architectures": ["DetrForObjectDetection"]}))
     prepared.write_text(json.dumps({"size": {"shortest_edge": 800, "longest_edge": 1333}}))
-    assert found(str(tmp_path)).detector == tmp_path
+    assert find_source(str(tmp_path)).detector == tmp_path
     made = of_detector("street", tmp_path, {})
     assert made.side == 800 and made.defaults()["WEIGHTS"] == str(tmp_path)
     assert made.members == {"street_preprocessing", "street_onnx", "street_trt"} | {
@@ -190,25 +190,25 @@ def test_a_recipe_of_a_detector(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=cause):
             of_detector("street", tmp_path, given)
     config.write_text(json.dumps({"architectures": ["DetrForSegmentation"]}))
-    assert found(str(tmp_path)).other == str(tmp_path)
+    assert find_source(str(tmp_path)).other == str(tmp_path)
 
 
 def test_where_networks_come_from(network: Path, tmp_path: Path) -> None:
-    assert found(str(network)).network == found(str(network.parent)).network == network
+    assert find_source(str(network)).network == find_source(str(network.parent)).network == network
     for name in ("timm/resnet18", "google/vit-base-patch16-224", "gpt2"):
-        assert found(name).other == name
+        assert find_source(name).other == name
     (torch := tmp_path / "net.pt").touch()
-    assert found(str(torch)).other == str(torch)
+    assert find_source(str(torch)).other == str(torch)
     folder = tmp_path / "logged"
     (folder / "data").mkdir(parents=True)
     logged = folder / "MLmodel"
     logged.write_text("flavors: {pytorch: {model_data: data}}")
     (folder / "data" / "model.pth").touch()
-    assert found(str(folder)).other == str(folder / "data" / "model.pth")
+    assert find_source(str(folder)).other == str(folder / "data" / "model.pth")
     for outside in ("../net.pt", str(torch)):
         logged.write_text(f"flavors: {{pytorch: {{model_data: {outside}}}}}")
         with pytest.raises(UserError, match="which is not in its folder"):
-            found(str(folder))
+            find_source(str(folder))
     logged.write_text("flavors: {sklearn: {pickled_model: model.pkl}}")
     network.rename(tmp_path / "b.onnx")
     (tmp_path / "c.onnx").touch()
@@ -222,4 +222,4 @@ def test_where_networks_come_from(network: Path, tmp_path: Path) -> None:
         ("a/b/c", "neither a file nor a name on a hub"),
     ):
         with pytest.raises(UserError, match=re.escape(cause)):
-            found(wrong)
+            find_source(wrong)

@@ -37,9 +37,12 @@ def test_every_package_has_a_wheel_for_it(tmp_path: Path, python: str) -> None:
     command += ["--index-strategy", "unsafe-best-match"]
     command += ["--python-platform", "aarch64-manylinux_2_36", "--python-version", python]
     for layer in LAYERS:
-        with wheels.checked(wheels.locked(REQUIREMENTS, layer), REQUIREMENTS) as (file, _):
+        with wheels.write_checked(wheels.read_locked(REQUIREMENTS, layer), REQUIREMENTS) as (
+            file,
+            _,
+        ):
             done = subprocess.run(
-                [*command, *bootstrap.but(options, bootstrap.CONSTRAINT), "-r", file],
+                [*command, *bootstrap.drop_options(options, bootstrap.CONSTRAINT), "-r", file],
                 env=os.environ | variables,
                 capture_output=True,
                 text=True,

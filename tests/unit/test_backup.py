@@ -60,7 +60,7 @@ def test_what_was_saved_comes_back_elsewhere(here: Path, tmp_path: Path) -> None
     for path in (here / "own", here / "build", here / ".env"):
         path.rename(tmp_path / path.name)
     (here / "recipes" / "resnet50.yaml").write_text("a newer bundle's")
-    assert backup.restore(backup.verified(file)) == ["recipes/resnet50.yaml"]
+    assert backup.restore(backup.verify_backup(file)) == ["recipes/resnet50.yaml"]
     after = read(here)
     assert before.pop("build/versions/.draft/half")
     changed = {name for name in before if before[name] != after.get(name)}
@@ -73,7 +73,7 @@ def test_what_was_saved_comes_back_elsewhere(here: Path, tmp_path: Path) -> None
 def test_settings_that_were_there_are_kept_aside(here: Path, tmp_path: Path) -> None:
     backup.save(tmp_path / "monday.tar", "0.1.0", "")
     (here / ".env").write_text("ARCH=mine\n")
-    backup.restore(backup.verified(tmp_path / "monday.tar"))
+    backup.restore(backup.verify_backup(tmp_path / "monday.tar"))
     assert (here / ".env.before").read_text() == "ARCH=mine\n"
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_one_is_refused(here: Path, tmp_path: Path, how: str) -> None:
     backup.save(file, "0.1.0", "")
     damage(file, how)
     with pytest.raises(UserError, match=r"monday\.tar is damaged") as refused:
-        backup.verified(file)
+        backup.verify_backup(file)
     assert "nothing has been changed" in refused.value.remedy
 
 
@@ -122,8 +122,8 @@ def made_with_care(file: Path, *names: str, kind: bytes = tarfile.REGTYPE, env: 
 
 
 def restored(file: Path) -> None:
-    found = backup.verified(file)
-    backup.changed_own(found)
+    found = backup.verify_backup(file)
+    backup.list_changed_own(found)
     backup.restore(found)
 
 
@@ -164,7 +164,7 @@ def test_a_link_to_outside_is_not_followed(here: Path, tmp_path: Path, top: str)
 def test_links_and_devices_are_in_no_backup(here: Path, tmp_path: Path, kind: bytes) -> None:
     file = made_with_care(tmp_path / "evil.tar", kind=kind)
     with pytest.raises(UserError, match=r"evil\.tar is damaged: it is no backup"):
-        backup.verified(file)
+        backup.verify_backup(file)
 
 
 @pytest.mark.parametrize("own", ["{outside}/home", "../home", ".git", ".", "~", "own/../.git"])
@@ -195,7 +195,7 @@ def test_an_index_of_another_form_is_refused(here: Path, tmp_path: Path, index: 
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content.encode()))
     with pytest.raises(UserError, match=r"evil\.tar is damaged"):
-        backup.verified(tmp_path / "evil.tar")
+        backup.verify_backup(tmp_path / "evil.tar")
 
 
 def test_what_cannot_come_back_is_not_saved(here: Path, tmp_path: Path) -> None:
@@ -228,8 +228,8 @@ def test_keys_are_opened_by_their_passphrase_alone(
     assert saved.keys and b"secret" not in (tmp_path / "monday.tar").read_bytes()
     key.unlink()
     with pytest.raises(UserError, match="cannot be decrypted"):
-        sealed.opened(saved.keys, "wrong horse")
-    sealed.unseal(sealed.opened(saved.keys, "correct horse"))
+        sealed.open_sealed(saved.keys, "wrong horse")
+    sealed.unseal(sealed.open_sealed(saved.keys, "correct horse"))
     assert key.read_text() == "secret" * 8 and key.stat().st_mode & 0o777 == 0o600
 
 
@@ -246,19 +246,21 @@ def sealed_keys(here: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
 
 def test_damaged_keys_are_refused_before_anything_is_restored(sealed_keys: bytes) -> None:
     """Wherever a bit of them changes."""
-    assert len(sealed.opened(sealed_keys, "correct horse")) == 2
+    assert len(sealed.open_sealed(sealed_keys, "correct horse")) == 2
     for at in range(20, len(sealed_keys), len(sealed_keys) // 8):
         damaged = bytearray(sealed_keys)
         damaged[at] ^= 1
         with pytest.raises(UserError, match="or are damaged"):
-            sealed.opened(bytes(damaged), "correct horse")
+            sealed.open_sealed(bytes(damaged), "correct horse")
 
 
 def test_keys_of_an_earlier_bundle_are_opened(sealed_keys: bytes) -> None:
     """Which wrote no hash after them."""
     plain = sealed._openssl("correct horse", sealed_keys, "-d")[: -sealed.DIGEST]
     earlier = sealed._openssl("correct horse", plain)
-    assert sealed.opened(earlier, "correct horse") == sealed.opened(sealed_keys, "correct horse")
+    assert sealed.open_sealed(earlier, "correct horse") == sealed.open_sealed(
+        sealed_keys, "correct horse"
+    )
 
 
 def test_a_passphrase_does_not_stand_in_the_process_list(monkeypatch: pytest.MonkeyPatch) -> None:

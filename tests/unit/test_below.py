@@ -114,7 +114,7 @@ class Bucket:
     def __init__(self, *keys: str) -> None:
         self.keys = keys
 
-    def below(self, prefix: str) -> dict[str, Stored]:
+    def list_below(self, prefix: str) -> dict[str, Stored]:
         now = datetime.now(UTC)
         return {key.removeprefix(prefix): Stored(key, 1, "", now) for key in self.keys}
 

@@ -65,4 +65,7 @@ def test_pips_settings_are_asked_of_pip(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_uv_is_asked_whether_a_constraint_fits_before_it_has_hashes() -> None:
     options = ["--index-url", "https://one/simple", "--constraint", "/company.txt"]
-    assert bootstrap.but(options, bootstrap.CONSTRAINT) == ["--index-url", "https://one/simple"]
+    assert bootstrap.drop_options(options, bootstrap.CONSTRAINT) == [
+        "--index-url",
+        "https://one/simple",
+    ]

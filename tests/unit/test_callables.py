@@ -52,7 +52,7 @@ def instance(file: Path) -> Instance:
 
 def test_the_template_and_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    written = functions.written_new("word_count.py")
+    written = functions.write_new("word_count.py")
     assert [path.name for path in written] == ["word_count.py", "test_word_count.py"]
     assert "mine" not in (tmp_path / "word_count.py").read_text()
     command = [sys.executable, "-m", "unittest", "test_word_count"]
@@ -60,7 +60,7 @@ def test_the_template_and_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert subprocess.run(command, cwd=tmp_path, env=environment).returncode == 0
     for name in ("word_count.py", "Words.py", "def.py", "words"):
         with pytest.raises(UserError):
-            functions.written_new(name)
+            functions.write_new(name)
 
 
 BROKEN = {
@@ -194,12 +194,12 @@ def test_all_kinds_of_function_that_pytriton_takes(tmp_path: Path, function: str
 
 
 def test_what_a_recipe_keeps_of_it_is_compared_with_the_next_version(tmp_path: Path) -> None:
-    described = step.tried(load(bound(tmp_path))["mine"])
+    described = step.try_function(load(bound(tmp_path))["mine"])
     assert described["instances"] == 1 and described["batch"]["max"] == 4
-    assert infer.unpacked(described["request"])["x"].tolist() == [[0]]
+    assert infer.unpack_question(described["request"])["x"].tolist() == [[0]]
     models = {"ensemble": "mine", "program": "mine_function"}
     written = {"kind": "callable", "models": models, "source": "mine.py", "triton": {"mine": {}}}
-    assert Function.model_validate(written | described).described == described
+    assert Function.model_validate(written | described).description == described
     step.require_same("mine.py", {"mine": described}, {"mine": described, "another": {}})
     with pytest.raises(UserError, match="instances of mine in mine"):
         step.require_same("mine.py", {"mine": described}, {"mine": described | {"instances": 2}})
@@ -208,7 +208,7 @@ def test_what_a_recipe_keeps_of_it_is_compared_with_the_next_version(tmp_path: P
     failing = "@batch\ndef f(x):\n    raise ValueError('no\\nzeros')\n"
     file = file_of(tmp_path, failing + bound(tmp_path).read_text().removeprefix(HEAD))
     with pytest.raises(UserError) as refused:
-        step.tried(load(file)["mine"])
+        step.try_function(load(file)["mine"])
     assert refused.value.cause == "mine does not answer its example (ValueError: no zeros)"
 
 
@@ -249,7 +249,7 @@ def test_a_request_in_one_word_is_the_same_request() -> None:
         "numbers": np.arange(3, dtype=np.float16)[None],
         "flags": np.array([[True, False]]),
     }
-    found = infer.unpacked(infer.packed(question))
+    found = infer.unpack_question(infer.pack_question(question))
     assert {name: tensor.tolist() for name, tensor in found.items()} == {
         name: tensor.tolist() for name, tensor in question.items()
     }

@@ -171,7 +171,7 @@ def test_a_server_that_stops_answers_what_it_has_begun(tmp_path: Path) -> None:
             calls = Calls(again)
             call = asyncio.create_task(calls.call(SLOW, [b"begun"], 60))
             await server.asked.wait()
-            connection = await calls._connected()
+            connection = await calls._connect()
             stopping = asyncio.create_task(stopped.stop(grace=60))
             # Until it has said that it takes no more. It is not asked for that: what reaches gRPC's
             # server in Python while it stops is accepted, and sometimes never answered.
@@ -186,12 +186,12 @@ def test_a_server_that_stops_answers_what_it_has_begun(tmp_path: Path) -> None:
 
 def test_a_connection_whose_numbers_are_used_up_is_replaced(tmp_path: Path) -> None:
     async def check(server: Server, calls: Calls, socket: Path) -> None:
-        connection = await calls._connected()
+        connection = await calls._connect()
         connection._next = MOST_STREAMS - 2
         for number in range(4):
             message = b"%d" % number
             assert await calls.call(ECHO, [message], 10) == message
-        assert await calls._connected() is not connection
+        assert await calls._connect() is not connection
 
     served(check, tmp_path)
 

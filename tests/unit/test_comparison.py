@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from benchmark.compare import Cell, summed_up
+from benchmark.compare import Cell, sum_up
 from benchmark.contenders import OURS
 from benchmark.load import Answer, Round, summary
 from scripts.measuring.confidence import Estimate
@@ -36,7 +36,7 @@ def test_ratios_are_taken_round_by_round() -> None:
         return [Round(rate, [1 / rate]) for rate in rates]
 
     slow = Cell("photo", 1, "textbook")
-    figures = summed_up({Cell("photo", 1, OURS): rounds(90, 100, 120), slow: rounds(20, 25, 26)})
+    figures = sum_up({Cell("photo", 1, OURS): rounds(90, 100, 120), slow: rounds(20, 25, 26)})
     assert figures[slow].images_per_second == Estimate(25, 20, 26)
     # Round by round: 90 / 20, 100 / 25 and 120 / 26.
     assert figures[slow].ours == {OURS: Estimate(4.5, 4, 120 / 26)}

@@ -6,7 +6,7 @@ import pytest
 from rich.table import Table
 
 from scripts.base import console
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 
 ODD = "\x1b]0;mine\x9ba\u202e"
 SEEN = "\\x1b]0;mine\\x9ba\\u202e"
@@ -38,5 +38,5 @@ def test_nor_what_an_error_says(capsys: pytest.CaptureFixture[str]) -> None:
     def fails() -> int:
         raise UserError(ODD, "fix it")
 
-    assert guarded(fails) == 1
+    assert run_guarded(fails) == 1
     assert capsys.readouterr().err == f"error: {SEEN}; fix it\n"

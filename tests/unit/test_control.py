@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.server.model_control import only_of
-from scripts.server.running import unchanged
+from scripts.server.running import explain_unchanged
 
 
 def test_with_an_ensemble_goes_what_no_other_takes() -> None:
@@ -21,7 +21,7 @@ def test_with_an_ensemble_goes_what_no_other_takes() -> None:
 def test_who_only_asks_is_told_what_would_change() -> None:
     now = {"ARCH": "mobilenet_v2", "CORES": ""}
     asked = {"ARCH": "resnet18", "CORES": "2"}
-    assert unchanged(["ARCH", "CORES"], now, asked) == (
+    assert explain_unchanged(["ARCH", "CORES"], now, asked) == (
         "asking the server as it runs, with ARCH=mobilenet_v2 CORES=''; "
         "to change that: make up ARCH=resnet18 CORES=2"
     )

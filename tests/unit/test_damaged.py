@@ -46,7 +46,7 @@ def test_a_line_of_the_history(here: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("content", DAMAGE[:-1])
 def test_what_the_door_reads_of_it_is_written_again(here: Path, content: bytes) -> None:
-    places = pipelines.named("places")
+    places = pipelines.find_pipeline("places")
     for pipeline in (first, places):
         history.add(pipeline, history.SERVES, 1, "up")
     shown = live.REPOSITORY / history.SHOWN
@@ -90,7 +90,7 @@ def test_the_record_of_a_version(here: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("content", DAMAGE)
 def test_the_keepers_notes(here: Path, content: bytes) -> None:
-    assert keeper_notes.parsed(content) in ({}, {"a": 1})
+    assert keeper_notes.parse_notes(content) in ({}, {"a": 1})
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"\0", b"", b"/", b"."])

@@ -25,7 +25,7 @@ from bundle_serving.detection import (
     Found,
     Rules,
     candidates,
-    padded,
+    pad_answers,
     survivors,
 )
 from bundle_serving.pictures import Transform, to_pixels_and_size
@@ -113,10 +113,10 @@ def test_boxes_without_an_area_overlap_nothing() -> None:
 def test_pictures_of_one_request_are_padded_to_the_one_with_most_boxes() -> None:
     some = Found(np.ones((2, 4), np.float32), np.array([1, 2]), np.array([0.9, 0.5], np.float32))
     none = Found(np.zeros((0, 4), np.float32), np.zeros(0, np.intp), np.zeros(0, np.float32))
-    answer = padded([none, some], NAMES)
+    answer = pad_answers([none, some], NAMES)
     assert answer["BOXES"].shape == (2, 2, 4) and answer["SCORES"][0].tolist() == [0, 0]
     assert answer["LABELS"].tolist() == [[b"", b""], [b"cat", b"dog"]]
-    assert padded([none], NAMES)["BOXES"].shape == (1, 0, 4)
+    assert pad_answers([none], NAMES)["BOXES"].shape == (1, 0, 4)
 
 
 def test_pictures_are_sampled_without_antialiasing_and_keep_their_size() -> None:

@@ -19,15 +19,15 @@ import pytest
 
 from bundle_door import envoy, own_log, routes
 from bundle_door.answers import Answer, Refused
-from bundle_door.compression import compressed, decompressed, preferred
+from bundle_door.compression import choose_encoding, compress, decompress
 from bundle_door.documents import documents
 from bundle_door.http1 import Body, Incoming
 from bundle_door.inference import (
     Signature,
-    answered,
     from_body,
     from_raw,
     header_length,
+    make_answer,
     raw_shape,
     varint,
 )
@@ -43,14 +43,14 @@ from bundle_door.limits import (
     Share,
 )
 from bundle_door.multipart import files
-from bundle_door.parsing import decoded
+from bundle_door.parsing import decode
 from bundle_door.plain import AT_ONCE, PlainQuestions, top_of
 from bundle_door.requests import Request
 from bundle_door.routes import open_to_all
-from bundle_door.service import Service, encoded
+from bundle_door.service import Service, encode_answer
 from bundle_door.steps import Steps
 from bundle_door.tensors import from_json
-from bundle_door.triton import joined
+from bundle_door.triton import join_answers
 from bundle_serving.exposure import Exposure
 from bundle_serving.kserve import pb
 
@@ -84,13 +84,13 @@ def answer(*shape: int) -> pb.ModelInferResponse:
 
 
 def test_several_answers_become_one() -> None:
-    whole = joined([answer(1, 2), answer(2, 2), answer(1, 2)])
+    whole = join_answers([answer(1, 2), answer(2, 2), answer(1, 2)])
     assert list(whole.outputs[0].shape) == [4, 2]
     assert list(whole.raw_output_contents) == [b"\1\1\2\2\2\2\1\1"]
     with pytest.raises(Refused, match="OUT of several shapes"):
-        joined([answer(1, 2), answer(1, 3)])
+        join_answers([answer(1, 2), answer(1, 3)])
     with pytest.raises(Refused, match="no answer"):
-        joined([])
+        join_answers([])
 
 
 def test_shared_memory_and_parameters() -> None:
@@ -204,13 +204,13 @@ def test_a_path_with_a_long_name() -> None:
     route = routes.open_to_all(routes.VERSIONED, GET=routes.always(Answer()))
     for path in (f"/v2/models/{'x' * 300}", f"/v2/models/x/versions/{'1' * 300}"):
         with pytest.raises(Refused, match="has 300 characters; send 256 at most"):
-            routes.found([route], "GET", path)
+            routes.find_route([route], "GET", path)
 
 
 @pytest.mark.parametrize("value", [-1, 2**32])
 def test_a_setting_of_the_log_that_is_no_number_of_it(value: int) -> None:
     with pytest.raises(Refused, match="Expected `int`"):
-        decoded(b'{"log_verbose_level": %d}' % value, LogSettings, "the request's JSON")
+        decode(b'{"log_verbose_level": %d}' % value, LogSettings, "the request's JSON")
 
 
 @pytest.mark.parametrize("top", ["00001999999999999999999", "9" * 5000, "-1", "1e1", "²", ""])
@@ -276,14 +276,14 @@ def test_an_answer_as_json_and_as_binary() -> None:
         raw_output_contents=[b"\0\0\0\x3f", b"\0\0\x80\x7f"],
     )
     asked = from_body("m", "", *body(TENSOR, outputs=[{"name": "b"}]), limits=LIMITS)
-    assert json.loads(answered(response, asked, LIMITS).body)["outputs"] == [
+    assert json.loads(make_answer(response, asked, LIMITS).body)["outputs"] == [
         {"name": "a", "datatype": "FP32", "shape": [1], "data": [0.5]},
         # JSON knows no infinity.
         {"name": "b", "datatype": "FP32", "shape": [1], "data": [None]},
     ]
     output = {"name": "a", "parameters": {"binary_data": True}}
     asked = from_body("m", "", *body(TENSOR, outputs=[output]), limits=LIMITS)
-    answer = answered(response, asked, LIMITS)
+    answer = make_answer(response, asked, LIMITS)
     length = int(answer.headers["inference-header-content-length"])
     first, second = json.loads(answer.body[:length])["outputs"]
     assert first["parameters"] == {"binary_data_size": 4} and "data" in second
@@ -296,10 +296,10 @@ def test_an_answer_that_is_too_large_for_json() -> None:
         response.outputs.add(name=name, datatype="UINT8", shape=[12_000])
     one = {"name": "b", "parameters": {"binary_data": True}}
     asked = from_body("m", "", *body(TENSOR, outputs=[one]), limits=LIMITS)
-    assert answered(response, asked, LIMITS).status == 200
+    assert make_answer(response, asked, LIMITS).status == 200
     asked = from_body("m", "", *body(TENSOR), limits=LIMITS)
     with pytest.raises(Refused, match="ask for 'b' with binary_data") as refusal:
-        answered(response, asked, LIMITS)
+        make_answer(response, asked, LIMITS)
     assert refusal.value.status == 413
 
 
@@ -317,37 +317,37 @@ def test_values_of_which_python_would_make_many_objects(
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_compressed_bodies_are_bounded(encoding: str) -> None:
-    bomb = b"".join(compressed(bytes(3_000_000), encoding))
-    assert len(b"".join(decompressed([bomb], encoding, 3_000_000))) == 3_000_000
+    bomb = b"".join(compress(bytes(3_000_000), encoding))
+    assert len(b"".join(decompress([bomb], encoding, 3_000_000))) == 3_000_000
     with pytest.raises(Refused) as refusal:
-        list(decompressed([bomb], encoding, 2_999_999))
+        list(decompress([bomb], encoding, 2_999_999))
     assert refusal.value.status == 413
     for wrong in (bomb[:-1], bomb + b"x", bomb + bomb, b"x", b"x" + bomb):
         with pytest.raises(Refused) as refusal:
-            list(decompressed([wrong], encoding, 10_000_000))
+            list(decompress([wrong], encoding, 10_000_000))
         assert refusal.value.status == 400
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_a_body_that_holds_far_more_than_its_size(encoding: str) -> None:
     noise, limit = random.Random(1).randbytes(100_000), 64_000_000
-    most = b"".join(compressed(noise + bytes(9_000_000), encoding))
-    assert len(b"".join(decompressed([most], encoding, limit))) == 9_100_000
-    beyond = b"".join(compressed(noise + bytes(12_000_000), encoding))
+    most = b"".join(compress(noise + bytes(9_000_000), encoding))
+    assert len(b"".join(decompress([most], encoding, limit))) == 9_100_000
+    beyond = b"".join(compress(noise + bytes(12_000_000), encoding))
     with pytest.raises(Refused, match="more than 100 times its own size") as refusal:
-        list(decompressed([beyond], encoding, limit))
+        list(decompress([beyond], encoding, limit))
     assert refusal.value.status == 413
 
 
 def test_compressed_bodies_in_pieces() -> None:
     whole = gzip.compress(b"some text")
     pieces = [whole[index : index + 1] for index in range(len(whole))]
-    assert b"".join(decompressed(pieces, "gzip", 100)) == b"some text"
+    assert b"".join(decompress(pieces, "gzip", 100)) == b"some text"
 
 
 def test_an_unknown_encoding_is_refused() -> None:
     with pytest.raises(Refused, match="br is not supported") as refusal:
-        list(decompressed([zlib.compress(b"")], "br", 100))
+        list(decompress([zlib.compress(b"")], "br", 100))
     assert refusal.value.status == 415
 
 
@@ -364,13 +364,13 @@ def test_an_unknown_encoding_is_refused() -> None:
     ],
 )
 def test_preferred_encoding(accepted: str, encoding: str | None) -> None:
-    assert preferred(accepted) == encoding
+    assert choose_encoding(accepted) == encoding
 
 
 @pytest.mark.parametrize("accepted", ["gzip;q=1e999", "gzip;q=-1", "gzip;q=2", "a b", "gzip;q="])
 def test_bad_weights_are_refused(accepted: str) -> None:
     with pytest.raises(Refused, match="Accept-Encoding"):
-        preferred(accepted)
+        choose_encoding(accepted)
 
 
 def test_load_is_bounded_and_comes_back() -> None:
@@ -593,7 +593,7 @@ def test_others_are_served_while_a_form_is_read() -> None:
 def test_others_are_served_while_an_answer_is_compressed() -> None:
     async def turns() -> int:
         count = 0
-        compressing = asyncio.create_task(encoded(Answer(bytes(20 << 20)), "gzip"))
+        compressing = asyncio.create_task(encode_answer(Answer(bytes(20 << 20)), "gzip"))
         while not compressing.done():
             count += 1
             await asyncio.sleep(0)

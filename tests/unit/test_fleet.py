@@ -29,13 +29,13 @@ class Servers:
         self.turned = False
         self._clients = clients
 
-    def replaced(self) -> Iterator[str]:
+    def replace_each(self) -> Iterator[str]:
         for server in SERVERS:
             self.servers[OLD].remove(server)
             self.servers[NEW].append(f"new {server}")
             yield f"new {server}"
 
-    def seen(self, servers: list[str]) -> Seen:
+    def read_counts(self, servers: list[str]) -> Seen:
         return sum(map(self._clients, servers), Seen(0, 0))
 
     def turn(self) -> None:
@@ -49,10 +49,10 @@ class Asked(Stream):
         super().__init__(cast(Any, None), "pipeline", [], cast(Any, None), serves=OLD)
         self._answer = answers
 
-    def since(self, mark: int) -> list[Answer]:
+    def answers_since(self, mark: int) -> list[Answer]:
         known = {self.serves, *([self.candidate[1]] if self.candidate else [])}
         self._answers += [self._answer(version) for version in known for _ in range(50)]
-        return super().since(mark)
+        return super().answers_since(mark)
 
 
 def well(version: int) -> Answer:
@@ -100,7 +100,7 @@ def test_what_fails_everywhere_is_not_the_new_ones_fault() -> None:
 
 def test_a_judged_one_that_ends_is_a_refusal() -> None:
     fleet = Servers()
-    replaced = fleet.replaced
+    replaced = fleet.replace_each
 
     def ends() -> Iterator[str]:
         for number, server in enumerate(replaced()):
@@ -108,6 +108,6 @@ def test_a_judged_one_that_ends_is_a_refusal() -> None:
                 fleet.servers[NEW].pop(0)
             yield server
 
-    fleet.replaced = ends  # type: ignore[method-assign]
+    fleet.replace_each = ends  # type: ignore[method-assign]
     with pytest.raises(Refused, match="one of its servers ended"):
         turn(fleet, Asked(well))

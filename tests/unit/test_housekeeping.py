@@ -10,7 +10,7 @@ import pytest
 
 from bundle_serving import processes
 from scripts.base import disk
-from scripts.base.errors import UserError, guarded, of_the_machine
+from scripts.base.errors import UserError, of_the_machine, run_guarded
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
 from scripts.settings.settings import DEFAULTS, Settings
@@ -46,7 +46,7 @@ def test_thirty_publishes_leave_a_folder_of_bounded_size(here: Path) -> None:
         if number in (1, 2):
             history.add(first, history.SERVES, number, "rollout")
         trim(3)
-        sizes.append(disk.occupied([here]))
+        sizes.append(disk.measure_occupied([here]))
     assert archive.numbers(first) == [1, 2, 28, 29, 30]  # the live one, the one before it, three
     # The history grows by a line.
     assert max(sizes[9:]) < 1.1 * sizes[9]
@@ -65,11 +65,11 @@ def test_an_earlier_version_that_is_published_again_stays(here: Path) -> None:
 def test_a_file_with_two_names_takes_room_once(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "one").write_bytes(b"x" * 100_000)
-    alone = disk.occupied([tmp_path])
+    alone = disk.measure_occupied([tmp_path])
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "two").hardlink_to(tmp_path / "a" / "one")
-    assert disk.occupied([tmp_path]) == alone
-    assert disk.occupied([tmp_path / "b"], by_others=[tmp_path / "a"]) == 0
+    assert disk.measure_occupied([tmp_path]) == alone
+    assert disk.measure_occupied([tmp_path / "b"], by_others=[tmp_path / "a"]) == 0
 
 
 def test_room_is_asked_for_before_work_begins(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_what_a_machine_refuses_is_one_line(
         raise TheirError(f"I/O error: {os.strerror(number)} (os error {number})")
 
     for failing in (plainly, wrapped, in_words):
-        assert guarded(failing) == 1
+        assert run_guarded(failing) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("error: ") and os.strerror(number).lower() in line
         assert remedy in line and ("/some/file" in line) == (failing is not in_words)
@@ -118,7 +118,7 @@ def test_what_is_no_machines_fault_keeps_its_traceback() -> None:
         raise ValueError("a mistake of ours")
 
     with pytest.raises(ValueError, match="mistake"):
-        guarded(wrong)
+        run_guarded(wrong)
     assert of_the_machine(FileNotFoundError(errno.ENOENT, "no such file")) is None
 
 

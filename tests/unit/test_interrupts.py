@@ -32,7 +32,7 @@ def test_it_comes_afterwards() -> None:
 
 def comes_afterwards() -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), interrupts.deferred("it is done"):
+    with pytest.raises(KeyboardInterrupt), interrupts.defer_interrupts("it is done"):
         signal.raise_signal(signal.SIGINT)
         done.append("to its end")
     assert done
@@ -45,8 +45,8 @@ def test_a_second_one_on_the_way_back_never_comes() -> None:
 
 
 def never_comes() -> None:
-    with interrupts.ignored():
-        with interrupts.deferred("it is done"):
+    with interrupts.ignore_interrupts():
+        with interrupts.defer_interrupts("it is done"):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
@@ -56,13 +56,13 @@ def test_sigterm_comes_once() -> None:
 
 
 def comes_once() -> None:
-    with pytest.raises(KeyboardInterrupt), interrupts.raised():
+    with pytest.raises(KeyboardInterrupt), interrupts.raise_interrupts():
         try:
             signal.raise_signal(signal.SIGTERM)
         finally:
             signal.raise_signal(signal.SIGTERM)  # while it cleans up
     done = []
-    with pytest.raises(KeyboardInterrupt), interrupts.deferred("it is done"):
+    with pytest.raises(KeyboardInterrupt), interrupts.defer_interrupts("it is done"):
         signal.raise_signal(signal.SIGTERM)
         done.append("to its end")
     assert done
@@ -71,7 +71,7 @@ def comes_once() -> None:
 WITH_A_SERVER = """
 import signal, sys
 from pathlib import Path
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.stacks import temporary
 
 def main():
@@ -79,7 +79,7 @@ def main():
         print(server, flush=True)
         signal.pause()
 
-sys.exit(guarded(main))
+sys.exit(run_guarded(main))
 """
 
 

@@ -88,13 +88,13 @@ def test_a_command_holds_the_keepers_hands_off(tmp_path: Path) -> None:
     happened = []
 
     async def keeper() -> None:
-        async with hands.Hands(file).on():
+        async with hands.Hands(file).hold_for_keeper():
             happened.append("keeper")
 
-    with hands.off(file):
+    with hands.hold_for_command(file):
         keeping = threading.Thread(target=lambda: asyncio.run(keeper()))
         keeping.start()
-        with hands.off(file):  # commands do not hold each other up
+        with hands.hold_for_command(file):  # commands do not hold each other up
             happened.append("command")
     keeping.join(30)
     assert happened == ["command", "keeper"]
@@ -106,26 +106,26 @@ def test_a_command_that_hangs_does_not_stop_the_keeper(
     file = tmp_path / "lock"
 
     async def keeper() -> None:
-        async with hands.Hands(file, longest_s=0.5).on():
+        async with hands.Hands(file, longest_s=0.5).hold_for_keeper():
             pass
 
-    with hands.off(file):
+    with hands.hold_for_command(file):
         asyncio.run(keeper())
     assert f"since process {os.getpid()} has held {file} too long" in capfd.readouterr().err
 
 
 def test_the_next_keeper_knows_what_the_last_one_did(tmp_path: Path) -> None:
-    notes = Notes.resumed(tmp_path)
+    notes = Notes.resume(tmp_path)
     assert json.loads((tmp_path / keeper_notes.READINESS).read_text())["ready"] is False
     notes.say(True)
-    notes.restored(MODEL, "reloaded it")
+    notes.note_restored(MODEL, "reloaded it")
     notes.remember(["cascade"])
     assert json.loads((tmp_path / keeper_notes.READINESS).read_text())["ready"] is True
     assert 'bundle_restored_total{what="model"} 1' in (tmp_path / "keeper.prom").read_text()
-    later = Notes.resumed(tmp_path)
+    later = Notes.resume(tmp_path)
     assert later.extra_pipelines == ["cascade"]
     assert [event["did"] for event in keeper_notes.read(tmp_path)["events"]] == ["reloaded it"]
-    assert keeper_notes.parsed(b"") == {}
+    assert keeper_notes.parse_notes(b"") == {}
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"ready": 1}', b"null"])
@@ -133,7 +133,7 @@ def test_the_next_keeper_knows_what_the_last_one_did(tmp_path: Path) -> None:
 def test_damaged_notes_are_read_as_none_and_mended(
     tmp_path: Path, name: str, damage: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    notes = Notes.resumed(tmp_path)
+    notes = Notes.resume(tmp_path)
     notes.say(True)
     kept = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(damage)
@@ -141,7 +141,7 @@ def test_damaged_notes_are_read_as_none_and_mended(
         assert keeper_notes.readiness(tmp_path) is None
     else:
         assert keeper_notes.read(tmp_path).get("events", []) == []
-        assert Notes.resumed(tmp_path).extra_pipelines == []
+        assert Notes.resume(tmp_path).extra_pipelines == []
         (tmp_path / name).write_bytes(damage)
     notes.say(True)  # as at each look
     assert (tmp_path / name).read_bytes() == kept

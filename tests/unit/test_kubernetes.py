@@ -393,8 +393,8 @@ class Folder:
     def archive(self) -> Folder:
         return self
 
-    def beside(self, what: str) -> Folder:
-        return Folder(self.location.beside(what), self.mirrored)
+    def place_beside(self, what: str) -> Folder:
+        return Folder(self.location.place_beside(what), self.mirrored)
 
     def mirror(self, folder: Path, to: str, known: str) -> None:
         self.mirrored[f"{self.location}/{to}"] = sorted(path.name for path in folder.iterdir())

@@ -30,15 +30,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(extra, "EARLIER", tmp_path / "run" / BESIDE)
     monkeypatch.setenv("OWN", str(tmp_path / "own"))
     for name in LIVE:
-        history.add(pipelines.named(name), history.SERVES, 1, "up")
+        history.add(pipelines.find_pipeline(name), history.SERVES, 1, "up")
         version = {"number": 1, "made": "", "settings": dict(DEFAULTS), "models": {}, "hashes": {}}
         files.write(tmp_path / "versions" / name / "1" / archive.RECORD, json.dumps(version))
-    history.add(pipelines.named("sounds"), history.PUBLISHED, 1, "publish")
+    history.add(pipelines.find_pipeline("sounds"), history.PUBLISHED, 1, "publish")
     return tmp_path
 
 
 def remembered() -> set[str]:
-    return {version.pipeline.ensemble for version in extra.remembered()}
+    return {version.pipeline.ensemble for version in extra.read_remembered()}
 
 
 def test_without_a_note_it_is_all_that_was_live(here: Path) -> None:
@@ -63,8 +63,8 @@ def test_the_note_of_an_earlier_bundle_is_taken_over(here: Path) -> None:
     assert not (here / "run" / BESIDE).exists()
     expected = ["cascade", "mine", "places_ensemble"]
     # In backups, and for a keeper whose container is started again.
-    assert keeper_notes.beside(here / "versions") == expected
-    assert keeper_notes.beside(here / "key") == expected
+    assert keeper_notes.read_loaded_beside(here / "versions") == expected
+    assert keeper_notes.read_loaded_beside(here / "key") == expected
 
 
 def test_what_is_damaged_of_one_keeps_no_other_away(
@@ -76,15 +76,15 @@ def test_what_is_damaged_of_one_keeps_no_other_away(
     assert "places is left out: " in line and "make up builds the live version anew" in line
     files.write_bytes(here / "versions" / "places" / history.NAME, b"\xff\n")
     with pytest.raises(UserError, match="line 1, cannot be read"):
-        history.read(pipelines.named("places"))
+        history.read(pipelines.find_pipeline("places"))
     assert remembered() == {"cascade"}
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"5", b"null", b"{"])
 def test_a_note_that_cannot_be_read_is_none(tmp_path: Path, content: bytes) -> None:
-    assert keeper_notes.beside(tmp_path) is None
+    assert keeper_notes.read_loaded_beside(tmp_path) is None
     (tmp_path / BESIDE).write_bytes(content)
-    assert keeper_notes.beside(tmp_path) is None
+    assert keeper_notes.read_loaded_beside(tmp_path) is None
 
 
 def test_pipelines_of_the_users_stay_where_they_cannot_be_seen(here: Path) -> None:

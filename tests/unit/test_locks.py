@@ -11,7 +11,7 @@ import pytest
 
 from bundle_serving import hands
 from scripts.base.errors import UserError
-from scripts.base.locked import locked, private
+from scripts.base.locked import hold_lock, private
 
 # As somebody else: which of these files can be locked.
 INTRUDER = """
@@ -49,7 +49,7 @@ def nobody_can_lock(*paths: Path) -> None:
 def test_nobody_else_can_lock_what_commands_wait_for(open_to_others: Path) -> None:
     lock, off = open_to_others / "lock", open_to_others / "hands-off"
     lock.touch(0o644)  # as earlier ones were made
-    with locked(lock, lambda _: None), hands.off(off):
+    with hold_lock(lock, lambda _: None), hands.hold_for_command(off):
         assert lock.read_text() == off.read_text().strip() == f"process {os.getpid()}"
     nobody_can_lock(lock, off)
     assert private(off, container=off.stat().st_gid).stat().st_mode & 0o777 == 0o640
@@ -59,11 +59,11 @@ def test_a_wait_for_another_command_has_an_end(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     told: list[str] = []
     refused = pytest.raises(UserError, match=f"process {os.getpid()} has held .*/lock")
-    with locked(lock, told.append), refused, locked(lock, told.append, longest_s=0.3):
+    with hold_lock(lock, told.append), refused, hold_lock(lock, told.append, longest_s=0.3):
         pass
     assert told == [f"process {os.getpid()}"]
-    with locked(lock, told.append):
-        waiting = threading.Thread(target=lambda: locked(lock, told.append).__enter__())
+    with hold_lock(lock, told.append):
+        waiting = threading.Thread(target=lambda: hold_lock(lock, told.append).__enter__())
         waiting.start()
     waiting.join(60)
     assert not waiting.is_alive() and len(told) <= 2

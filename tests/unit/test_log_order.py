@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.server.log_order import REFUSED, ordered, without_gpu
+from scripts.server.log_order import REFUSED, order_lines, without_gpu
 from scripts.settings import arguments
 
 NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
@@ -22,7 +22,7 @@ W1231 23:59:59.1234 107 old.cc:1] "of last year"
 
 
 def test_in_the_order_of_times() -> None:
-    shown = [str(each) for each in ordered(LOG, NOW)]
+    shown = [str(each) for each in order_lines(LOG, NOW)]
     assert shown == [
         '2025-12-31T23:59:59.123Z triton W old.cc:1] "of last year"',
         '2026-11-20T12:27:37.262Z triton I server.cc:674] "started"',
@@ -35,16 +35,16 @@ def test_in_the_order_of_times() -> None:
 
 def test_a_swarm_says_whose_line_it_is() -> None:
     before = "bundle_server.2.l0cghe8rodmnliqbz@node-1    | "
-    (shown,) = ordered([before + LOG[4], before + "without a time"], NOW)
+    (shown,) = order_lines([before + LOG[4], before + "without a time"], NOW)
     assert shown.source == "door" and shown.text == "server.2@node-1 id=1 status=200"
     assert len(shown.more) == 1
     before = "bundle_balancer.1kfpkolubvpqyc0og48ok2fkd.zkctlqrkpmjy@node-1    | "
-    (shown,) = ordered([before + LOG[4]], NOW)
+    (shown,) = order_lines([before + LOG[4]], NOW)
     assert shown.text == "balancer@node-1 id=1 status=200"
 
 
 def test_what_did_not_come_to_serve_is_marked() -> None:
-    (shown,) = ordered([f"{REFUSED}{LOG[4]}"], NOW)
+    (shown,) = order_lines([f"{REFUSED}{LOG[4]}"], NOW)
     assert (shown.source, shown.text) == ("door", "refused: id=1 status=200")
 
 
@@ -54,17 +54,17 @@ def test_that_there_is_no_gpu_is_not_worth_a_line() -> None:
     noise = f'{at} ensemble_scheduler.cc:1468] "unable to create stream for ensemble: {why}"'
     users = f'2026-11-20T12:27:38.100Z door: path="/{why}"'
     said = [LOG[0], noise, "Error: Failed to initialize NVML", users]
-    shown = ordered(without_gpu(said), NOW)
+    shown = order_lines(without_gpu(said), NOW)
     assert [each.source for each in shown] == ["triton", "door"] and not shown[0].more
 
 
 def test_the_last_ones() -> None:
-    assert [each.source for each in ordered(LOG, NOW, since=90)] == ["door"]
-    assert [each.source for each in ordered(LOG, NOW, most=2)] == ["keeper", "door"]
+    assert [each.source for each in order_lines(LOG, NOW, since=90)] == ["door"]
+    assert [each.source for each in order_lines(LOG, NOW, most=2)] == ["keeper", "door"]
 
 
 def test_a_line_with_no_time_before_all_others_is_kept() -> None:
-    assert [str(each) for each in ordered(["plain \x1b[0m"], NOW)] == [r"plain \x1b[0m"]
+    assert [str(each) for each in order_lines(["plain \x1b[0m"], NOW)] == [r"plain \x1b[0m"]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", None), ("90s", 90), ("5m", 300), ("1d", 86400)])

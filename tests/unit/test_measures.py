@@ -28,7 +28,7 @@ from bundle_door.measures import (
 from bundle_door.observed import SLOT_S, Observed, Recent
 from bundle_door.steps import Report, Steps
 from bundle_serving import own_requests, step_reports
-from bundle_serving.local_http import unchunked
+from bundle_serving.local_http import join_chunks
 from bundle_serving.own_requests import OwnRequests
 from bundle_serving.step_reports import Reports
 
@@ -98,10 +98,10 @@ async def _reported(socket: Path) -> None:
     observed = Observed()
     steps = Steps(observed.report)
     reports = Reports(str(socket))
-    reports.executed("m", "1", ["nobody"], 0, 0, 1)
+    reports.report_execution("m", "1", ["nobody"], 0, 0, 1)
     reports.send()  # there is no door yet
     earlier = await asyncio.start_unix_server(lambda _, writer: writer.close(), socket)
-    reports.executed("m", "1", ["nobody"], 0, 0, 1)
+    reports.report_execution("m", "1", ["nobody"], 0, 0, 1)
     reports.send()
     with suppress(BrokenPipeError):
         while reports._socket and reports._socket.send(b"\n"):
@@ -110,13 +110,13 @@ async def _reported(socket: Path) -> None:
     async with await steps.serve(socket):
         with steps.following() as followed:
             reports.remark("answers", [7, 0.5])
-            reports.executed("m", "1", [followed.id, ""], 0, 1, 2)
-            reports.executed("n", "1", [followed.id, ""], 0, 0, 2)
+            reports.report_execution("m", "1", [followed.id, ""], 0, 1, 2)
+            reports.report_execution("n", "1", [followed.id, ""], 0, 0, 2)
             reports.send()
             while len(followed.reports) < 2:
                 await asyncio.sleep(0)
             left = threading.Thread(target=reports.send_what_is_left, daemon=True)
-            reports.executed("m", "2", [], 0, 0, 1)
+            reports.report_execution("m", "2", [], 0, 0, 1)
             reports.send()  # it waits, since others were sent just now
             left.start()
             while ("m", "2") not in observed.steps.sums:
@@ -148,7 +148,9 @@ def test_our_own_requests_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> N
     reports = Reports("somewhere")
     monkeypatch.setattr(step_reports, "reports", reports)
     monkeypatch.setattr(step_reports, "own_requests", OwnRequests("ours"))
-    monkeypatch.setattr(reports, "executed", lambda *about: told.append(dict(reports._remarks)))
+    monkeypatch.setattr(
+        reports, "report_execution", lambda *about: told.append(dict(reports._remarks))
+    )
     ours, theirs = Asked("ours", 1, 67), Asked("their own", 2, 1000)
     for requests, failed, known in (([ours], [], []), ([theirs, ours, theirs], [1], [1, 2, 4, 5])):
         for row in (1, 2, 3, 4, 5):
@@ -203,4 +205,4 @@ def test_what_was_answered_in_all() -> None:
 
 
 def test_chunks() -> None:
-    assert unchunked(b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n") == b"abc0123456789"
+    assert join_chunks(b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n") == b"abc0123456789"

@@ -30,8 +30,8 @@ from scripts.measuring import (
 )
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.confidence import Estimate
-from scripts.measuring.division import Division, untrained
-from scripts.measuring.measurement import Measurement, Sample, against
+from scripts.measuring.division import Division, list_untrained
+from scripts.measuring.measurement import Measurement, Sample, compare_with
 from scripts.measuring.photos import Inputs
 from scripts.measuring.report import headlines
 from scripts.measuring.rounds import unsure
@@ -56,7 +56,7 @@ RECIPE = Transform(resize=8, crop=8)
 
 def recorded() -> dict[str, Counters]:
     before, after = (waterfall.parse(STATISTICS[when]) for when in ("before", "after"))
-    return waterfall.between(before, after)
+    return waterfall.subtract_counters(before, after)
 
 
 def measured(
@@ -100,7 +100,7 @@ def test_rounds_that_differ_make_a_figure_uncertain() -> None:
 def test_what_was_measured_in_turn_is_compared_round_by_round() -> None:
     ours, theirs = [10.0, 20, 30, 11, 21], [20.0, 40, 60, 22, 42]
     assert Estimate.ratio(ours, theirs) == Estimate(0.5, 0.5, 0.5)
-    apart = Estimate.between(ours, theirs)
+    apart = Estimate.ratio_of(ours, theirs)
     assert apart.low < apart.median == 0.5 < apart.high
 
 
@@ -129,7 +129,7 @@ def test_a_failed_request_is_no_figure() -> None:
 
 
 def test_the_waterfall_of_a_real_run() -> None:
-    flow = waterfall.of(PIPELINE, STEPS, recorded(), client=111.0)
+    flow = waterfall.make_waterfall(PIPELINE, STEPS, recorded(), client=111.0)
     assert flow
     assert [step.name for step in flow.steps] == list(STEPS)
     _, network, _ = flow.steps
@@ -146,13 +146,15 @@ def test_the_waterfall_of_a_real_run() -> None:
 def test_rounds_are_counted_together() -> None:
     twice = waterfall.together([recorded(), recorded()])
     assert twice[PIPELINE].requests == 2 * recorded()[PIPELINE].requests
-    once, double = (waterfall.of(PIPELINE, STEPS, c, 111.0) for c in (recorded(), twice))
+    once, double = (
+        waterfall.make_waterfall(PIPELINE, STEPS, c, 111.0) for c in (recorded(), twice)
+    )
     assert once == double
 
 
 def test_a_server_that_counted_nothing_has_no_waterfall() -> None:
-    nothing = waterfall.between(recorded(), recorded())
-    assert waterfall.of(PIPELINE, STEPS, nothing, client=1.0) is None
+    nothing = waterfall.subtract_counters(recorded(), recorded())
+    assert waterfall.make_waterfall(PIPELINE, STEPS, nothing, client=1.0) is None
 
 
 def test_a_step_that_few_requests_take_counts_as_much_less() -> None:
@@ -161,7 +163,7 @@ def test_a_step_that_few_requests_take_counts_as_much_less() -> None:
         "small": Counters(requests=10, pictures=10, executions=5, compute=20_000_000),
         "large": Counters(requests=2, pictures=2, executions=2, compute=40_000_000),
     }
-    flow = waterfall.of("cascade", ("small", "large"), counted, client=11.0)
+    flow = waterfall.make_waterfall("cascade", ("small", "large"), counted, client=11.0)
     assert flow and [step.total for step in flow.steps] == [2, 4]
     assert (flow.wire, flow.overhead) == (1, 4)
 
@@ -204,17 +206,19 @@ def test_what_is_measured(choose: Any) -> None:
 
 def test_the_ensemble_beside_the_bare_network() -> None:
     ensemble, network = measured(45, 45), measured(50, 50, target=NETWORK, inputs=PIXELS)
-    beside = against(ensemble, [ensemble, network])
+    beside = compare_with(ensemble, [ensemble, network])
     assert beside and beside.share.median == pytest.approx(0.9)
     assert beside.added == pytest.approx(100 / 45 - 100 / 50)
-    assert against(ensemble, [measured(9, target=NETWORK, failure="no answer in time")]) is None
+    assert (
+        compare_with(ensemble, [measured(9, target=NETWORK, failure="no answer in time")]) is None
+    )
 
 
 def test_the_cascade_beside_the_ensemble_on_the_same_pictures() -> None:
     cascade, ensemble = measured(75, 75, target=CASCADE), measured(50, 50)
-    beside = against(cascade, [cascade, ensemble])
+    beside = compare_with(cascade, [cascade, ensemble])
     assert beside and beside.share.median == pytest.approx(1.5)
-    assert against(cascade, [measured(50, 50, inputs=Inputs("others", (b"c",)))]) is None
+    assert compare_with(cascade, [measured(50, 50, inputs=Inputs("others", (b"c",)))]) is None
 
 
 def test_both_are_asked_alike() -> None:
@@ -226,15 +230,15 @@ def test_both_are_asked_alike() -> None:
 def test_how_the_cascade_divides_pictures() -> None:
     cascade = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]], np.float32)
     alone = np.array([[0.4, 0.6], [0.2, 0.8], [0.6, 0.4]], np.float32)
-    found = Division.of(["small", "large", "small"], "large", cascade, alone)
+    found = Division.from_probabilities(["small", "large", "small"], "large", cascade, alone)
     assert found == Division(pictures=3, passed_on=1, agree=2)
 
 
 def test_chance_is_named() -> None:
     trained, drawn = {"source": "mine.pth"}, {"source": "random"}
     served = {"network": "resnet50", "weights": drawn, "small network": "mobilenet_v2"}
-    assert untrained(served | {"small weights": trained}) == ["resnet50"]
-    assert untrained(served | {"small weights": drawn}) == ["mobilenet_v2", "resnet50"]
+    assert list_untrained(served | {"small weights": trained}) == ["resnet50"]
+    assert list_untrained(served | {"small weights": drawn}) == ["mobilenet_v2", "resnet50"]
 
 
 def test_the_headline_is_the_best_that_is_certain() -> None:
@@ -341,7 +345,7 @@ def test_drawn_photos_are_as_large_as_real_ones() -> None:
 def test_pictures_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "good.jpg").write_bytes(picture())
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
-    (sent,) = photos.given_or_drawn(str(tmp_path), RECIPE)
+    (sent,) = photos.read_or_draw(str(tmp_path), RECIPE)
     assert (sent.name, len(sent.rows)) == (tmp_path.name, 1)
     assert "skipped broken.jpg" in capsys.readouterr().out
     pixels = photos.pixels_of(sent, RECIPE)
@@ -351,7 +355,7 @@ def test_pictures_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no picture"):
-        photos.given_or_drawn(str(tmp_path), RECIPE)
+        photos.read_or_draw(str(tmp_path), RECIPE)
 
 
 WITHOUT_LIBB64 = """
@@ -387,7 +391,9 @@ def test_each_server_has_its_share_of_what_was_asked() -> None:
         asked = Configuration(ENSEMBLE, SMALL, protocol, batch=1, concurrency=4)
         return Measurement(asked, (Sample(answered=counted), Sample(answered=counted)))
 
-    found = shares.of([answered("grpc", b=10, a=5), answered("grpc", a=15), answered("http", a=1)])
+    found = shares.count_shares(
+        [answered("grpc", b=10, a=5), answered("grpc", a=15), answered("http", a=1)]
+    )
     assert found == {"grpc": {"a": 40, "b": 20}, "http": {"a": 2}}
     assert shares.rows(found)[0] == ("grpc", "a", 40, 2 / 3)
-    assert shares.of([measured(20.0)]) == {}, "one server has all of them"
+    assert shares.count_shares([measured(20.0)]) == {}, "one server has all of them"

@@ -108,7 +108,7 @@ def test_a_recipe_of_the_users_gets_copies_with_its_names(name: str, tmp_path: P
 
 
 def is_its_own(model: str, recipe: Recipe) -> bool:
-    borrowed = recipe.borrowed(CPU)
+    borrowed = recipe.list_borrowed(CPU)
     return not {model, f"{model}_{CPU.ending}"} & {*borrowed}
 
 

@@ -21,19 +21,19 @@ from benchmark.torture.odd_pictures import (
     TURNS,
     Odd,
     cmyk_jpeg,
+    compute_expected_pixels,
     difference,
-    expected_pixels,
     flat_png,
     frames,
     landscape,
     progressive_jpeg_of_scans,
     save,
     scene,
-    turned,
+    turn_scene,
 )
 from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
 from scripts.steps import metadata
-from scripts.steps.plain import cropped
+from scripts.steps.plain import crop
 from tests.project import picture
 
 # pytest shows warnings that the module under test has silenced.
@@ -54,7 +54,7 @@ def test_an_odd_picture_is_answered_or_refused(odd: Odd, capfd: pytest.CaptureFi
         pixels = to_pixels(data, HOW)
         assert pixels.shape == (3, 224, 224) and pixels.dtype == np.uint8
         if odd.shows is not None:
-            assert difference(pixels, expected_pixels(odd.shows())).mean() <= odd.within
+            assert difference(pixels, compute_expected_pixels(odd.shows())).mean() <= odd.within
     else:
         with pytest.raises(PictureError) as refused:
             to_pixels(data, HOW)
@@ -148,7 +148,7 @@ def test_reduced_decoding_of_every_kind_of_jpeg(
 @pytest.mark.parametrize("format_", ["PNG", "WEBP", "TIFF"])
 def test_every_format_is_turned_once(format_: str, orientation: int) -> None:
     options = {"lossless": True} if format_ == "WEBP" else {}
-    pixels = to_pixels(turned(orientation, format_, **options), HOW)
+    pixels = to_pixels(turn_scene(orientation, format_, **options), HOW)
     assert difference(pixels, to_pixels(save(scene(), "PNG"), HOW)).max() == 0
 
 
@@ -213,7 +213,7 @@ def damaged(file: bytes, random_: random.Random) -> bytes:
 def test_damage_ends_in_pixels_or_a_refusal(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     others = {
         "CMYK JPEG": cmyk_jpeg,
-        "turned TIFF": lambda: turned(6, "TIFF"),
+        "turned TIFF": lambda: turn_scene(6, "TIFF"),
         "GIF film": lambda: frames("GIF"),
         "PNG film": lambda: frames("PNG"),
     }
@@ -262,4 +262,4 @@ def test_the_crop_where_no_pixel_is_in_the_middle(middle: str, offsets: tuple[in
         shown.save(file, "PNG")
         how = Transform(4, 4, decode="full", middle=middle)
         assert to_pixels(file.getvalue(), how)[0, 0, 0] == offset
-        assert cropped(shown, {**metadata.USUAL, **asdict(how)})[0, 0, 0] == offset
+        assert crop(shown, {**metadata.USUAL, **asdict(how)})[0, 0, 0] == offset

@@ -42,7 +42,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_whatever_the_shell_left_in_it(text: str, found: list[str]) -> None:
-    assert pictures.named(text) == [name.replace("~/", f"{os.environ['HOME']}/") for name in found]
+    assert pictures.find_sources(text) == [
+        name.replace("~/", f"{os.environ['HOME']}/") for name in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_whatever_the_shell_left_in_it(text: str, found: list[str]) -> None:
 )
 def test_what_names_nothing_is_refused(text: str, cause: str) -> None:
     with pytest.raises(UserError, match=cause):
-        pictures.named(text)
+        pictures.find_sources(text)
 
 
 def test_one_is_no_more_than_one() -> None:

@@ -251,7 +251,7 @@ def test_a_broken_config_is_reported_in_one_line(made: Workspace, repository: Pa
     [(1, Share(1, 1)), (2, Share(2, 2)), (4, Share(4, 2)), (16, Share(4, 8)), (6, Share(4, 2))],
 )
 def test_shares_of_the_machine(cores: int, share: Share) -> None:
-    assert Share.of(cores) == share
+    assert Share.of_cores(cores) == share
 
 
 def test_agreement_counts_what_differs() -> None:
@@ -264,7 +264,7 @@ def test_agreement_counts_what_differs() -> None:
 
 def test_programs_without_a_network_have_a_bound(tmp_path: Path) -> None:
     """Functions, videos, kinds of the user's: a rollout judges them too."""
-    assert gate.bound_of(tmp_path / "onnx", "fp32") == gate.bound_as_served(tmp_path, "fp32")
+    assert gate.read_bound(tmp_path / "onnx", "fp32") == gate.find_served_bound(tmp_path, "fp32")
 
 
 def test_a_tie_is_no_disagreement() -> None:

@@ -14,7 +14,7 @@ from bundle_door import certificate
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
 from scripts.base import ports
 from scripts.base.errors import UserError
-from scripts.server.up import announced_silence
+from scripts.server.up import announce_silence
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import certificates, exposure, handover
 from scripts.stacks.state import State
@@ -89,7 +89,7 @@ def test_what_came_to_the_first_is_left_to_it_and_all_else_goes_to_the_second() 
             socket.create_server(("127.0.0.1", port), reuse_port=True, backlog=100)
         )
         second.setblocking(False)
-        with ports.given_to_the_second("127.0.0.1", port):
+        with ports.give_to_second("127.0.0.1", port):
             accepting.join()
             assert earlier == [5]
             asked(40)
@@ -102,5 +102,5 @@ def test_what_came_to_the_first_is_left_to_it_and_all_else_goes_to_the_second() 
 
 def test_a_silence_is_announced_with_its_length() -> None:
     known = State("cpu", "", {}, took=12.3)
-    assert announced_silence(known, "for a reason").startswith("nobody is answered for about 12 s")
-    assert "(for a reason)" in announced_silence(State("cpu", "", {}), "for a reason")
+    assert announce_silence(known, "for a reason").startswith("nobody is answered for about 12 s")
+    assert "(for a reason)" in announce_silence(State("cpu", "", {}), "for a reason")

@@ -25,7 +25,7 @@ def test_a_row_is_judged_by_the_output_of_its_step() -> None:
         (Outcome("up", 0, 1, ["built"]), False, "did not print this"),
         (Outcome("up", 1, 1, ["9 of 16 layers", "error: it broke; fix it"]), False, "it broke"),
     ):
-        verdict = proof._judged(row, [outcome])
+        verdict = proof._judge_row(row, [outcome])
         assert verdict.confirmed == confirmed and words in verdict.words
 
 

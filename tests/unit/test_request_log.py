@@ -31,7 +31,7 @@ OF_ENVOY = {
 def lines(form: str, path: str = "/classify", note: Note = NOTE) -> list[str]:
     found: list[bytes] = []
     log = RequestLog(form, found.append)
-    log.answered("POST", path, note, 200, 33_250_000, 200)
+    log.log_answer("POST", path, note, 200, 33_250_000, 200)
     return [line.decode() for line in found]
 
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.measuring.one_request import parsed
-from scripts.measuring.request_spans import drawn, spans
+from scripts.measuring.one_request import parse_answer
+from scripts.measuring.request_spans import draw_spans, spans
 
 TIMINGS = {
     "total_ms": 30.0,
@@ -32,7 +32,7 @@ def test_the_times_add_up() -> None:
 
 
 def test_as_drawn() -> None:
-    *lines, total = drawn(spans({"reading": 0.5}, 34.0, TIMINGS))
+    *lines, total = draw_spans(spans({"reading": 0.5}, 34.0, TIMINGS))
     assert total.split() == ["total", "34.5", "ms"]
     (network,) = (line for line in lines if " network " in line)
     assert network.startswith("step    network") and "19.0" in network and network.endswith("█")
@@ -40,5 +40,5 @@ def test_as_drawn() -> None:
 
 def test_a_refusal_is_an_error_with_its_remedy() -> None:
     with pytest.raises(UserError) as refused:
-        parsed(400, b'{"error": {"cause": "no picture", "remedy": "send one"}}')
+        parse_answer(400, b'{"error": {"cause": "no picture", "remedy": "send one"}}')
     assert (refused.value.cause, refused.value.remedy) == ("no picture", "send one")

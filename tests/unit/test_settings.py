@@ -28,7 +28,7 @@ def test_the_command_line_wins_over_dotenv_and_that_over_defaults(tmp_path: Path
 
 def test_what_is_given_now_wins_over_what_was_set_earlier(tmp_path: Path) -> None:
     earlier = DEFAULTS | {"ARCH": "resnet18", "WEIGHTS": "random"}
-    settings = load(tmp_path / "none", ARCH="resnet34").over(earlier)
+    settings = load(tmp_path / "none", ARCH="resnet34").fill_from(earlier)
     assert (settings.arch, settings.weights) == ("resnet34", "random")
 
 
@@ -183,7 +183,7 @@ def test_a_value_behind_make_is_taken_as_typed(tmp_path: Path, value: str) -> No
     )
     shown = done.stdout
     environment = dict(line.split("=", 1) for line in shown.split("\0") if line)
-    assert sorted(command_line.typed(environment)) == ["ARCH", "IMG"]
+    assert sorted(command_line.list_typed(environment)) == ["ARCH", "IMG"]
     assert (environment["IMG"], environment["ARCH"]) == (value, "x")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bundle_serving import wav
-from bundle_serving.sounds import LOG_MEL, SHARES, Hearing, cut, resampled, to_windows
+from bundle_serving.sounds import LOG_MEL, SHARES, Hearing, cut, resample, to_windows
 from bundle_serving.wav import SoundError
 from scripts.base.errors import UserError
 from scripts.settings import pictures
@@ -104,21 +104,21 @@ def test_no_bytes_at_all_raise_anything_else() -> None:
 @pytest.mark.parametrize("rate", [4000, 8000, 11_025, 22_050, 44_100, 48_000, 192_000])
 def test_a_tone_is_the_same_tone_at_any_rate(rate: int) -> None:
     hertz = 0.3 * min(rate, 16_000)
-    found = resampled(sine(hertz, rate).astype(np.float32), rate, 16_000)
+    found = resample(sine(hertz, rate).astype(np.float32), rate, 16_000)
     assert abs(len(found) - 16_000) <= 1
     assert np.abs(found - sine(hertz, 16_000)[: len(found)])[500:-500].max() < 2e-3
 
 
 @pytest.mark.parametrize("rate", [22_050, 44_100, 48_000, 96_000])
 def test_what_a_lower_rate_cannot_hold_is_taken_away(rate: int) -> None:
-    found = resampled(sine(9500, rate).astype(np.float32), rate, 16_000)
+    found = resample(sine(9500, rate).astype(np.float32), rate, 16_000)
     assert np.abs(found[500:-500]).max() < 1e-3
 
 
 def test_odd_rates_cost_no_more_than_others() -> None:
     for rate in (191_999, 44_101, 4001):
         samples = np.zeros(rate, np.float32)
-        assert abs(len(resampled(samples, rate, 16_000)) - 16_000) <= 16
+        assert abs(len(resample(samples, rate, 16_000)) - 16_000) <= 16
 
 
 def test_windows_cover_all_of_a_sound_evenly() -> None:
@@ -172,7 +172,7 @@ def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
 
 def test_what_sound_may_be(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no sound given") as refused:
-        pictures.named("", "classify MODEL=sounds", "SOUND")
+        pictures.find_sources("", "classify MODEL=sounds", "SOUND")
     assert "MODEL=sounds SOUND=bell.wav" in refused.value.remedy
     with pytest.raises(UserError, match=r"SOUND=.*\*.wav matches no file"):
-        pictures.named(f"{tmp_path}/*.wav", setting="SOUND")
+        pictures.find_sources(f"{tmp_path}/*.wav", setting="SOUND")

@@ -19,8 +19,8 @@ from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.storage import check, credentials, upload_order
 from scripts.storage.credentials import Keys
-from scripts.storage.diagnosis import explained
-from scripts.storage.from_containers import seen_from_containers
+from scripts.storage.diagnosis import explain_faults
+from scripts.storage.from_containers import address_from_containers
 from scripts.storage.location import Location, from_settings, parse
 
 AWS = parse("s3://bundle-models/live")
@@ -82,9 +82,9 @@ def test_versions_lie_beside_what_is_served() -> None:
 
 
 def test_a_container_sees_this_machine_by_another_name_or_not_at_all() -> None:
-    assert seen_from_containers(AWS, settings_with()) is AWS
+    assert address_from_containers(AWS, settings_with()) is AWS
     with pytest.raises(UserError, match="containers cannot reach") as refused:
-        seen_from_containers(parse("s3://http://localhost:9999/models/a"), settings_with())
+        address_from_containers(parse("s3://http://localhost:9999/models/a"), settings_with())
     assert "if make s3-up started it: S3_PORT=9999" in refused.value.remedy
 
 
@@ -141,7 +141,7 @@ def test_what_aws_answers_becomes_a_cause_and_a_remedy(
     code: str, operation: str, words: tuple[str, ...]
 ) -> None:
     answer = {"Error": {"Code": code, "Message": "…", "Region": "eu-north-1"}}
-    with pytest.raises(UserError) as refused, explained(AWS, KEYS, settings_with()):
+    with pytest.raises(UserError) as refused, explain_faults(AWS, KEYS, settings_with()):
         raise ClientError(answer, operation)  # type: ignore[arg-type]
     line = f"{refused.value.cause}; {refused.value.remedy}"
     assert all(word in line for word in words)

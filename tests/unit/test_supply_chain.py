@@ -21,7 +21,7 @@ from tests.project import ROOT
 
 def test_the_flaws_of_the_tritonservers_in_use_are_known() -> None:
     """Another pin takes another look at NVIDIA's bulletins."""
-    listed = known_flaws.listed()["tritonserver"]
+    listed = known_flaws.read_listed()["tritonserver"]
     carried = {
         name: version for each in listed.values() for name, version in each["carried_by"].items()
     }
@@ -32,7 +32,7 @@ def test_the_flaws_of_the_tritonservers_in_use_are_known() -> None:
 
 def test_the_readme_tells_the_same_flaws() -> None:
     readme = " ".join((ROOT / "README.md").read_text().split())
-    for version, flaws in known_flaws.listed()["tritonserver"].items():
+    for version, flaws in known_flaws.read_listed()["tritonserver"].items():
         short = version.rpartition(".")[0]
         assert short in readme and flaws["release"] in readme
         if flaws["fixed_later"]:
@@ -77,12 +77,12 @@ def test_every_package_is_asked_about(
     old = Package("PyPI", "jinja2", "3.1.2", ("tools",))
     packages = [*audit.of_layers(), old]
     answer = audit.ask(packages, osv)
-    assert len(answer.flaws) == len({each.named for each in packages}) > 150
+    assert len(answer.flaws) == len({each.title for each in packages}) > 150
     assert [name for name, flaws in answer.flaws.items() if flaws] == ["jinja2 3.1.2"]
     audit.keep(answer, tmp_path / "audit.json")
-    assert audit.kept(tmp_path / "audit.json") == answer
+    assert audit.read_kept(tmp_path / "audit.json") == answer
     assert answer.lacking([old, Package("PyPI", "jinja2", "3.1.3", ())]) == 1
-    assert audit.kept(tmp_path / "none") is None
+    assert audit.read_kept(tmp_path / "none") is None
 
 
 def test_what_is_installed_is_listed_with_its_licence(tmp_path: Path) -> None:

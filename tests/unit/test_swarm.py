@@ -51,7 +51,7 @@ def given(tmp_path: Path) -> Given:
 def test_the_servers_are_what_compose_runs(server: Service, given: Given) -> None:
     raw = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["server"]
     assert {*raw} - {"<<"} <= server.keys(), "nothing was lost on the way"
-    ours = stack_file.of(server, given)["services"]["server"]
+    ours = stack_file.make_stack_file(server, given)["services"]["server"]
     same = {*KEPT} - {"environment", "healthcheck"}
     assert {name: ours[name] for name in same & server.keys()} == {
         name: server[name] for name in same & server.keys()
@@ -76,7 +76,7 @@ def test_the_servers_are_what_compose_runs(server: Service, given: Given) -> Non
 
 
 def test_every_mount_is_there(server: Service, given: Given) -> None:
-    made = stack_file.of(server, given)["services"]["server"]
+    made = stack_file.make_stack_file(server, given)["services"]["server"]
     mounts = {each["target"]: each for each in made["volumes"]}
     secrets = {each["target"].rpartition("/")[0] for each in made["secrets"]}
     asked = {each["target"]: each for each in server["volumes"]}
@@ -97,7 +97,7 @@ def test_every_mount_is_there(server: Service, given: Given) -> None:
 
 
 def test_the_balancers_open_the_ports_that_compose_publishes(server: Service, given: Given) -> None:
-    made = stack_file.of(server, given)["services"]
+    made = stack_file.make_stack_file(server, given)["services"]
     balancer = made["balancer"]
     assert {port["target"] for port in balancer["ports"]} == {
         *(port["target"] for port in server["ports"])
@@ -106,26 +106,26 @@ def test_the_balancers_open_the_ports_that_compose_publishes(server: Service, gi
     for name in ("user", "read_only", "cap_drop", "init"):
         assert balancer[name] == made["server"][name]
     assert balancer["environment"].items() <= made["server"]["environment"].items()
-    another = stack_file.of(server | {"labels": {"fingerprint": "another"}}, given)
+    another = stack_file.make_stack_file(server | {"labels": {"fingerprint": "another"}}, given)
     assert another["services"]["balancer"] == balancer, "a rollout leaves it alone"
     assert [each["target"] for each in balancer["secrets"]] == ["/run/tls/cert.pem"]
 
 
 def test_each_service_says_whose_it_is(server: Service, given: Given) -> None:
-    for each in stack_file.of(server, given)["services"].values():
+    for each in stack_file.make_stack_file(server, given)["services"].values():
         assert each["deploy"]["labels"] == {"whose": "ours"}
 
 
 def test_balancers_that_do_not_start_bring_the_old_ones_back(server: Service, given: Given) -> None:
     """Each has its node's port, so that the old one has ended when the new one starts."""
-    deploy = stack_file.of(server, given)["services"]["balancer"]["deploy"]
+    deploy = stack_file.make_stack_file(server, given)["services"]["balancer"]["deploy"]
     assert deploy["update_config"]["failure_action"] == "rollback"
     assert deploy["update_config"]["order"] == deploy["rollback_config"]["order"] == "stop-first"
     assert deploy["rollback_config"]["parallelism"] == 0, "all at once: their ports are closed"
 
 
 def test_servers_are_replaced_one_at_a_time_on_demand(server: Service, given: Given) -> None:
-    made = stack_file.of(server, given)
+    made = stack_file.make_stack_file(server, given)
     turns = [stack_file.one_at_a_time(made, turn) for turn in (0, 1)]
     configs = [each["services"]["server"]["deploy"]["update_config"] for each in turns]
     assert configs[0]["delay"] != configs[1]["delay"], "else the swarm would not go on"
@@ -135,35 +135,37 @@ def test_servers_are_replaced_one_at_a_time_on_demand(server: Service, given: Gi
         assert turned["services"]["balancer"] == made["services"]["balancer"]
     first = stack_file.out_first(made)["services"]["server"]["deploy"]
     assert first["update_config"]["order"] == "stop-first"
-    assert made == stack_file.of(server, given), "unchanged"
+    assert made == stack_file.make_stack_file(server, given), "unchanged"
 
 
 def test_s3_comes_without_a_folder(server: Service, given: Given) -> None:
     there = "s3://bucket/models/live-swarm/abc"
-    made = stack_file.of(server, Given(**{**vars(given), "models": there}))["services"]["server"]
+    made = stack_file.make_stack_file(server, Given(**{**vars(given), "models": there}))[
+        "services"
+    ]["server"]
     assert made["environment"]["REPOSITORY"] == there
     assert "/models" not in {each["target"] for each in made["volumes"]}
 
 
 def test_another_content_has_another_name(server: Service, given: Given) -> None:
-    first = stack_file.of(server, given)
+    first = stack_file.make_stack_file(server, given)
     given.secrets["/run/key/admin.key"].write_text("another")
-    second = stack_file.of(server, given)
+    second = stack_file.make_stack_file(server, given)
     names = [{*made["secrets"]} | {*made["configs"]} for made in (first, second)]
     assert len(names[0] & names[1]) == 3 and len(names[0] | names[1]) == 5
-    long = stack_file.of(server, Given(**{**vars(given), "name": "x" * 80}))
+    long = stack_file.make_stack_file(server, Given(**{**vars(given), "name": "x" * 80}))
     for name in (*long["secrets"], *long["configs"]):
         assert re.fullmatch(r"[a-zA-Z0-9][\w-]{0,62}", name)
 
 
 def test_what_a_swarm_does_not_know_is_said(server: Service, given: Given) -> None:
-    assert not {*LEFT_OUT} & stack_file.of(server, given)["services"]["server"].keys()
+    assert not {*LEFT_OUT} & stack_file.make_stack_file(server, given)["services"]["server"].keys()
     with pytest.raises(UserError, match="have no devices"):
-        stack_file.of(server | {"devices": ["/dev/kvm"]}, given)
+        stack_file.make_stack_file(server | {"devices": ["/dev/kvm"]}, given)
 
 
 def test_docker_reads_it(server: Service, given: Given) -> None:
-    text = json.dumps(stack_file.of(server, given))
+    text = json.dumps(stack_file.make_stack_file(server, given))
     command = ["docker", "stack", "config", "--compose-file", "-"]
     read = subprocess.run(command, input=text, capture_output=True, text=True)
     if "not a docker command" in read.stderr or "Unknown" in read.stderr:

@@ -99,7 +99,7 @@ def tree() -> Any:
 
 
 def test_the_graph_that_is_served(tmp_path: Path) -> None:
-    drawn = rows.drawn(tree().graph, 2, 64, some_missing=True)
+    drawn = rows.draw_rows(tree().graph, 2, 64, some_missing=True)
     missing = np.isnan(drawn).any(axis=1)
     # On both sides of the threshold, and not on it.
     assert missing.any() and {*drawn[~missing][:, 1]} == {2.5, 7.5}
@@ -108,7 +108,7 @@ def test_the_graph_that_is_served(tmp_path: Path) -> None:
     assert not onnxruntime_engine.runs(path)
     (tmp_path / "manifest.json").write_text('{"onnx": {"engine": "onnxruntime"}}')
     assert onnxruntime_engine.runs(path)
-    engine = onnxruntime_engine.beside(path, 1)
+    engine = onnxruntime_engine.load_engine(path, 1)
     given = engine.only_output({INPUT: np.array([[9, 4], [9, 6]], np.float32)})
     np.testing.assert_allclose(given, [[0.75, 0.25], [0.125, 0.875]])
     output = {"name": OUTPUT, "dims": ["2"]}
@@ -156,9 +156,9 @@ def test_a_recipe_of_a_table(tmp_path: Path) -> None:
 def test_where_models_of_tables_come_from(tmp_path: Path) -> None:
     for name in ("a.json", "a.ubj", "a.skops"):
         (tmp_path / name).touch()
-        assert sources.found(str(tmp_path / name)).table == tmp_path / name
+        assert sources.find_source(str(tmp_path / name)).table == tmp_path / name
     (trees := tmp_path / "a.txt").write_text("tree\nversion=v4\n")
-    assert sources.found(str(trees)).table == trees
+    assert sources.find_source(str(trees)).table == trees
     for name, cause in (
         ("a.pkl", "is a pickle, which runs code"),
         ("a.joblib", "is a pickle, which runs code"),
@@ -167,10 +167,10 @@ def test_where_models_of_tables_come_from(tmp_path: Path) -> None:
     ):
         (tmp_path / name).touch()
         with pytest.raises(UserError, match=cause):
-            sources.found(str(tmp_path / name))
+            sources.find_source(str(tmp_path / name))
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "saved_model.pb").touch()
     (tmp_path / "a.keras").touch()
     for name, way in (("saved", "tf2onnx.convert --saved-model"), ("a.keras", "model.export(")):
-        source = sources.found(str(tmp_path / name))
+        source = sources.find_source(str(tmp_path / name))
         assert source.other == str(tmp_path / name) and way in source.by_hand

@@ -79,20 +79,22 @@ def test_settings_are_changed_where_they_stand() -> None:
     text = (
         "# of mine\nARCH=resnet18\n\n# how many\nNETWORK_INSTANCES=1\n# NETWORK_THREADS=9\nBIND=::1"
     )
-    once = dotenv_file.changed(
+    once = dotenv_file.change_values(
         text, {"NETWORK_INSTANCES": "2", "NETWORK_THREADS": "1"}, "make tune: a"
     )
     assert once == (
         "# of mine\nARCH=resnet18\n\n# how many\n# make tune: a\nNETWORK_INSTANCES=2\n"
         "# NETWORK_THREADS=9\nBIND=::1\nNETWORK_THREADS=1\n"
     )
-    twice = dotenv_file.changed(once, {"NETWORK_INSTANCES": "4"}, "make tune: b")
+    twice = dotenv_file.change_values(once, {"NETWORK_INSTANCES": "4"}, "make tune: b")
     assert twice == once.replace("tune: a", "tune: b").replace("INSTANCES=2", "INSTANCES=4")
 
 
 def test_a_later_line_of_the_same_setting_does_not_win() -> None:
     text = "export PRECISION=fp32\nPRECISION = bf16\n"
-    assert dotenv_file.changed(text, {"PRECISION": "int8"}, "why") == "# why\nPRECISION=int8\n"
+    assert (
+        dotenv_file.change_values(text, {"PRECISION": "int8"}, "why") == "# why\nPRECISION=int8\n"
+    )
 
 
 def test_a_file_is_made_where_there_is_none_and_keeps_its_mode(tmp_path: Path) -> None:
@@ -109,5 +111,5 @@ def test_a_file_is_made_where_there_is_none_and_keeps_its_mode(tmp_path: Path) -
 def test_measured_is_the_flavour_that_serves_unless_another_is_asked_for() -> None:
     server = State("cpu", "", DEFAULTS)
     assert flavour.serving_or_chosen(Settings(DEFAULTS), server) == ("cpu", "it serves")
-    asked = Settings(DEFAULTS).replaced(FLAVOUR="local")
+    asked = Settings(DEFAULTS).replace_with(FLAVOUR="local")
     assert flavour.serving_or_chosen(asked, server) == ("local", "as FLAVOUR says")

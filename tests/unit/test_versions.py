@@ -17,8 +17,8 @@ from scripts.repository.archive import Version
 from scripts.repository.history import BEGINS, PUBLISHED, REMOVED, SERVES, STAYED, Event
 from scripts.rollout.preflight import require_same_shapes, require_trained
 from scripts.rollout.stream import Answer
-from scripts.rollout.verdict import Agreement, Figures, objection, undecided
-from scripts.server.control import pinned, serving_both
+from scripts.rollout.verdict import Agreement, Figures, is_undecided, objection
+from scripts.server.control import pin_steps, serving_both
 from scripts.settings import arguments
 from scripts.settings.settings import DEFAULTS
 from scripts.steps import samples
@@ -49,7 +49,7 @@ def test_who_serves_and_who_did_before(
     happened: list[tuple[str, int, str]], serving: int | None, before: int | None
 ) -> None:
     assert history.serving(events(*happened)) == serving
-    assert history.before(events(*happened)) == before
+    assert history.find_previous(events(*happened)) == before
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_was_published_last_is_rolled_out(
     ],
 )
 def test_who_went_back_has_left_some(happened: list[tuple[str, int, str]], left: list[int]) -> None:
-    assert history.left(events(*happened)) == left
+    assert history.find_gone_back_from(events(*happened)) == left
 
 
 def test_a_switch_that_did_not_end_was_cut_off() -> None:
@@ -128,35 +128,37 @@ def answers(version: int, ms: list[float], failed: int = 0) -> list[Answer]:
 
 
 def test_what_speaks_against_a_version() -> None:
-    old = Figures.of(answers(1, [40.0] * 100))
-    assert objection(old, Figures.of(answers(2, [45.0] * 100)), 2) is None
+    old = Figures.from_answers(answers(1, [40.0] * 100))
+    assert objection(old, Figures.from_answers(answers(2, [45.0] * 100)), 2) is None
     assert "1 of 101 requests failed" in str(
-        objection(old, Figures.of(answers(2, [40.0] * 100, failed=1)), 2)
+        objection(old, Figures.from_answers(answers(2, [40.0] * 100, failed=1)), 2)
     )
-    slow = str(objection(old, Figures.of(answers(2, [40.0] * 90 + [400.0] * 10)), 2))
+    slow = str(objection(old, Figures.from_answers(answers(2, [40.0] * 90 + [400.0] * 10)), 2))
     assert "p99 40 -> 400 ms" in slow and "MAX_P99_RATIO=2" in slow
-    hurt = Figures.of(answers(1, [40.0] * 100, failed=3))
+    hurt = Figures.from_answers(answers(1, [40.0] * 100, failed=3))
     assert "the live version failed" in str(objection(hurt, old, 2))
     # A few milliseconds more are nothing, though they be three times as many.
-    quick = Figures.of(answers(1, [5.0] * 100))
-    assert objection(quick, Figures.of(answers(2, [15.0] * 100)), 2) is None
+    quick = Figures.from_answers(answers(1, [5.0] * 100))
+    assert objection(quick, Figures.from_answers(answers(2, [15.0] * 100)), 2) is None
 
 
 def test_few_answers_decide_nothing_but_that_it_is_far_too_slow() -> None:
-    old = Figures.of(answers(1, [40.0] * 100))
+    old = Figures.from_answers(answers(1, [40.0] * 100))
     for ms in ([], [40.0] * 10, [40.0] * 9 + [400.0]):
-        assert undecided(old, Figures.of(answers(2, ms)), 2)
+        assert is_undecided(old, Figures.from_answers(answers(2, ms)), 2)
     for ms in ([40.0] * 100, [400.0] * 10):
-        assert not undecided(old, Figures.of(answers(2, ms)), 2)
-    assert not undecided(old, Figures.of(answers(2, [40.0] * 10, failed=1)), 2)
+        assert not is_undecided(old, Figures.from_answers(answers(2, ms)), 2)
+    assert not is_undecided(old, Figures.from_answers(answers(2, [40.0] * 10, failed=1)), 2)
 
 
 def test_labels_must_agree_on_enough_pictures() -> None:
-    found = Agreement.of(["mug", "car", "cup", "fox", "mug"], ["mug", "cat", "pen", "hen", "bus"])
+    found = Agreement.from_gists(
+        ["mug", "car", "cup", "fox", "mug"], ["mug", "cat", "pen", "hen", "bus"]
+    )
     assert str(found) == "the same answer to 1 of 5 requests"
     assert found.enough(20) and not found.enough(21)
-    assert Agreement.of(["mug"] * 5, ["pen"] * 5).enough(0)
-    assert Figures.of([]).p99 == float("inf")
+    assert Agreement.from_gists(["mug"] * 5, ["pen"] * 5).enough(0)
+    assert Figures.from_answers([]).p99 == float("inf")
 
 
 def test_another_number_of_classes_is_not_rolled_out(here: Path) -> None:
@@ -184,9 +186,9 @@ def test_untrained_weights_do_not_follow_trained_ones(here: Path) -> None:
 
 
 def test_pictures_to_compare_on_are_many_and_varied() -> None:
-    drawn = samples.varied()
+    drawn = samples.make_varied()
     assert len({*drawn}) == samples.MOST_PICTURES
-    assert drawn == samples.varied()  # a second try is judged by the same
+    assert drawn == samples.make_varied()  # a second try is judged by the same
     assert all(to_pixels(each, Transform(232, 224)).any() for each in drawn)
 
 
@@ -194,7 +196,7 @@ def test_an_ensemble_and_its_members_fixed_to_versions() -> None:
     ensemble = configs.read_model(PIPELINE)
     assert pipelines.first().recipe.set_engine(ensemble, CPU)
     models = {"preprocessing": 3, "resnet50_onnx": 7, "postprocessing": 1}
-    fixed = pinned(ensemble, models)
+    fixed = pin_steps(ensemble, models)
     assert [step.model_version for step in fixed.ensemble_scheduling.step] == [3, 7, 1]
     assert {step.model_version for step in ensemble.ensemble_scheduling.step} == {-1}
     member = configs.read_model("resnet50_onnx")
@@ -256,9 +258,13 @@ def test_a_model_is_called_by_its_name_and_the_network_that_it_serves(here: Path
     manifest = Manifest({"arch": "mobilenet_v2"}, False, {}, {}, {})
     for version in (1, 2):
         files.write(here / f"live/resnet50_onnx/{version}/manifest.json", manifest.dump())
-    assert live.called("resnet50_onnx") == "resnet50_onnx, serving mobilenet_v2"
-    assert live.called("resnet50_onnx", "1") == "resnet50_onnx, serving mobilenet_v2"
-    assert live.called("postprocessing", "1") == live.called("postprocessing") == "postprocessing"
+    assert live.describe_network("resnet50_onnx") == "resnet50_onnx, serving mobilenet_v2"
+    assert live.describe_network("resnet50_onnx", "1") == "resnet50_onnx, serving mobilenet_v2"
+    assert (
+        live.describe_network("postprocessing", "1")
+        == live.describe_network("postprocessing")
+        == "postprocessing"
+    )
     made = kept(None, "a network")
     files.write(made.workspace.onnx / "manifest.json", manifest.dump())
     assert made.serving == f"{PIPELINE}, serving mobilenet_v2"

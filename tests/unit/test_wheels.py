@@ -32,11 +32,11 @@ def test_all_that_a_layer_brings_along_is_pinned_and_has_hashes(layer: str) -> N
         f"{wheels.name_of(name)}=={version}"
         for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", CONSTRAINTS, re.MULTILINE)
     }
-    lines = wheels.locked(REQUIREMENTS, layer)
+    lines = wheels.read_locked(REQUIREMENTS, layer)
     listed = {f"{name}=={version}" for name, version, _ in map(wheels.parts, lines)}
     assert direct(layer) <= {each.partition("==")[0] for each in listed}
     assert listed <= pinned
-    with wheels.checked(lines, REQUIREMENTS) as (file, without):
+    with wheels.write_checked(lines, REQUIREMENTS) as (file, without):
         text = file.read_text().splitlines()
         assert len(text) + len(without) == len(lines)
         assert all("--hash=sha256:" in line for line in text)
@@ -80,7 +80,7 @@ def test_what_has_no_hash_is_not_installed(tmp_path: Path) -> None:
     (tmp_path / "locked" / "hashes.txt").write_text("")
     with (
         pytest.raises(wheels.NoHash, match=r"tiny==1\.0 has no hash .*; write it: make pins"),
-        wheels.checked(["tiny==1.0"], tmp_path),
+        wheels.write_checked(["tiny==1.0"], tmp_path),
     ):
         pass
 
@@ -91,7 +91,7 @@ def test_new_versions_take_the_places_of_the_old_ones() -> None:
         'numpy==2.3.5; python_version >= "3.13"\nJinja2==3.1.6\nsix==1.17.0\n'
     )
     resolved = ["numpy==1.26.4 ; a", "numpy==2.5.5 ; b", "jinja2==3.2.0", "attrs==26.1.0"]
-    after = pins.updated(before, resolved)
+    after = pins.update_versions(before, resolved)
     assert after == (
         '# Every version\nnumpy==1.26.4; python_version < "3.13"   # the last\n'
         'numpy==2.5.5; python_version >= "3.13"\nattrs==26.1.0\nJinja2==3.2.0\n'

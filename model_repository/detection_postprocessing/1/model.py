@@ -11,7 +11,7 @@ class TritonPythonModel:
         self.detection = Detection.load(version_folder(args), int(parameter(args, "side")))
 
     def execute(self, requests):
-        return [answer(self.found, request) for request in requests]
+        return [answer(self.answer, request) for request in requests]
 
-    def found(self, request):
+    def answer(self, request):
         return self.detection.answer(array(request, "ROWS"), array(request, "SIZE"))

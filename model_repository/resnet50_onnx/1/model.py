@@ -5,7 +5,7 @@ from bundle_serving.decoder import Decoder
 from bundle_serving.identity import identity
 from bundle_serving.networks import network_in
 from bundle_serving.one_step import COMPUTE, DECODE, READ, OneStep
-from bundle_serving.onnxruntime_engine import beside
+from bundle_serving.onnxruntime_engine import load_engine
 from bundle_serving.pictures import PictureError, Transform
 from bundle_serving.repeated import Repeated
 from bundle_serving.scores import READINGS
@@ -20,7 +20,7 @@ class TritonPythonModel:
         folder = version_folder(args)
         transform = Transform.load(folder / "transform.json")
         decoder = Decoder(transform, int(parameter(args, "decoding_threads")), remark_picture)
-        self.engine = beside(network_in(folder), int(parameter(args, "threads")))
+        self.engine = load_engine(network_in(folder), int(parameter(args, "threads")))
         self.engine.require(config_of(args, *PIXELS))
         self.cores = cores_of(args)
         self.repeated = Repeated()

@@ -18,7 +18,7 @@ import onnx
 from onnx.utils import Extractor
 
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.steps.manifest import Manifest
 
@@ -71,4 +71,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 
 from scripts.base.paths import ROOT
 from scripts.measuring.textbook.layout import lay_out
-from scripts.server.served import served_version
+from scripts.server.served import find_served_version
 from scripts.stacks import temporary
 
 HERE = ROOT / "build" / "rivals"
 
 
 @contextmanager
-def served() -> Iterator[tuple[str, str]]:
+def serve_textbook() -> Iterator[tuple[str, str]]:
     """Where it is asked over HTTP and gRPC, until the block ends."""
     repository = HERE / "textbook"
-    lay_out(served_version().workspace.onnx, repository)
+    lay_out(find_served_version().workspace.onnx, repository)
     with temporary.triton("the textbook server", repository, HERE / "logs" / "textbook.log") as at:
         yield at

@@ -64,11 +64,11 @@ class Function(Recipe):
     asked_about: ClassVar[str] = "INPUTS"
 
     @property
-    def decoupled(self) -> bool:
+    def is_decoupled(self) -> bool:
         return self.several_answers
 
     @property
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """As scripts/steps/callables.py describes it."""
         return self.model_dump(mode="json", include=DESCRIBED)
 
@@ -81,7 +81,7 @@ class Function(Recipe):
         for side, known in ((member.input, self.inputs), (member.output, self.outputs)):
             for each in known:
                 side.add(name=each.name, data_type=f"TYPE_{each.data_type}", dims=each.dims)
-        if self.decoupled:
+        if self.is_decoupled:
             member.model_transaction_policy.decoupled = True
         if member.name == self.ensemble:
             (step,) = member.ensemble_scheduling.step
@@ -107,11 +107,11 @@ class Function(Recipe):
         return [self.models.program]
 
     def additions(self, made: Workspace, layout: Layout) -> Contents:
-        return {self.models.program: {FILE: self._written}}
+        return {self.models.program: {FILE: self._program_text}}
 
     @property
-    def _written(self) -> str:
-        file = self.beside(self.source)
+    def _program_text(self) -> str:
+        file = self.path_beside(self.source)
         try:
             return file.read_text()
         except (OSError, UnicodeDecodeError) as fault:
@@ -119,18 +119,20 @@ class Function(Recipe):
             raise UserError(cause, "put it back") from None
 
     def trial(self) -> Sequence[str | Path]:
-        same = json.dumps({self.ensemble: self.described})
-        return "callables", "--file", self.beside(self.source), "--same", same
+        same = json.dumps({self.ensemble: self.description})
+        return "callables", "--file", self.path_beside(self.source), "--same", same
 
     def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
         for inputs in asked:
             self.question(inputs.encode())
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        question = self.question(asked[0].encode()) if asked else infer.unpacked(self.request)
-        (answer,) = tensors.asked(server, self.ensemble, [question])
+        question = (
+            self.question(asked[0].encode()) if asked else infer.unpack_question(self.request)
+        )
+        (answer,) = tensors.ask_each(server, self.ensemble, [question])
         for each in self._answers(answer):
-            print(json.dumps({name: _shown(tensor) for name, tensor in each.items()}))
+            print(json.dumps({name: _show_tensor(tensor) for name, tensor in each.items()}))
         return 0
 
     def _answers(self, answer: Answer) -> list[Answer]:
@@ -153,7 +155,7 @@ class Function(Recipe):
         return super().row(question) if self.batch.max else question
 
     def golden(self, made: Workspace) -> list[Question]:
-        return [infer.unpacked(self.request)]
+        return [infer.unpack_question(self.request)]
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         """That there are answers: what they must be, its own tests know."""
@@ -170,7 +172,7 @@ def not_on_a_gpu(name: str) -> UserError:
     )
 
 
-def _shown(tensor: NDArray[Any]) -> Any:
+def _show_tensor(tensor: NDArray[Any]) -> Any:
     if tensor.dtype.kind != "S":
         return tensor.tolist()
     return np.char.decode(tensor, "utf-8", "replace").tolist()

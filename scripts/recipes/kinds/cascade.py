@@ -95,7 +95,7 @@ class Cascade(OfPictures):
             configs.set_parameters(member, threshold=self.threshold)
 
     def _name_networks(self, member: Any, engine: Engine) -> None:
-        first, (_, then) = self.network_model(engine), self.borrowed(engine)
+        first, (_, then) = self.network_model(engine), self.list_borrowed(engine)
         configs.set_parameters(member, first=first, then=then)
 
     def set_engine(self, member: Any, engine: Engine) -> bool:
@@ -110,7 +110,7 @@ class Cascade(OfPictures):
     def network_model(self, engine: Engine) -> str:
         return f"{self.models.first}_{engine.ending}"
 
-    def borrowed(self, engine: Engine) -> list[str]:
+    def list_borrowed(self, engine: Engine) -> list[str]:
         return [self.models.preprocessing, f"{self.models.then}_{engine.ending}"]
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
@@ -168,9 +168,9 @@ class Cascade(OfPictures):
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         """Only the small network's: the large one was checked in its own pipeline."""
         row: NDArray[Any] = np.nan_to_num(answer["OUTPUT"][0], nan=np.inf)
-        return row if self.answered_by_itself(answer) else np.full_like(row, np.nan)
+        return row if self.is_own_answer(answer) else np.full_like(row, np.nan)
 
-    def answered_by_itself(self, answer: Answer) -> bool:
+    def is_own_answer(self, answer: Answer) -> bool:
         return bool(answer["ANSWERED_BY"].ravel()[0].decode().startswith(self.models.first))
 
     def gist(self, answer: Answer) -> Hashable:

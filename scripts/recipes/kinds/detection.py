@@ -112,7 +112,7 @@ class Detection(Finds):
         return (Settings.weights.name,) if self.of_folder else super().deciding()
 
     def defaults(self) -> dict[str, str]:
-        return {Settings.weights.name: str(self.beside(self.source))} if self.of_folder else {}
+        return {Settings.weights.name: str(self.path_beside(self.source))} if self.of_folder else {}
 
     def export(self, settings: Settings, engine: Engine) -> Export:
         if self.of_folder:

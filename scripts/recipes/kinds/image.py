@@ -204,17 +204,17 @@ class Image(ThreeSteps, OfPictures):
 
     def defaults(self) -> dict[str, str]:
         if self.source.endswith(WHOLE):
-            network = {"ARCH": "", "WEIGHTS": str(self.beside(self.source))}
+            network = {"ARCH": "", "WEIGHTS": str(self.path_beside(self.source))}
         else:
             named = self.weights in ("default", "random")
-            file = self.weights if named else str(self.beside(self.weights))
+            file = self.weights if named else str(self.path_beside(self.weights))
             network = {"ARCH": self.source.removeprefix(TORCHVISION), "WEIGHTS": file}
         return network | {"PRECISION": self.precision}
 
     @property
     def labels_file(self) -> Path | None:
         """None if torchvision has labels for the architecture, or nobody has."""
-        return None if self.labels in ("torchvision", "") else self.beside(self.labels)
+        return None if self.labels in ("torchvision", "") else self.path_beside(self.labels)
 
     def export(self, settings: Settings, engine: Engine) -> Export:
         """A whole network as weights is the user's own, whatever ARCH says."""

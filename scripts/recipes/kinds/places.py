@@ -104,13 +104,13 @@ class Places(ThreeSteps):
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client import Result
         from bundle_client.settings import MAX_BYTES, TIMEOUT_S
-        from bundle_client.sources import PICTURES, name_of, named, read
+        from bundle_client.sources import PICTURES, name_in_errors, name_of, read
 
         top = arguments.load(environment).top
 
         def place(client: Client, source: Source) -> Result:
-            with named(source):
-                pixels = decoded(read(source, MAX_BYTES, TIMEOUT_S))
+            with name_in_errors(source):
+                pixels = decode_file(read(source, MAX_BYTES, TIMEOUT_S))
                 began = time.perf_counter()
                 found = client.place(pixels, self.ensemble)[:top]
                 return Result(name_of(source), found, (time.perf_counter() - began) * 1e3)
@@ -118,7 +118,7 @@ class Places(ThreeSteps):
         return about_files(server, asked, environment, PICTURES, place)
 
     def question(self, source: bytes) -> Question:
-        return {"INPUT": decoded(source).astype(np.float32)[None]}
+        return {"INPUT": decode_file(source).astype(np.float32)[None]}
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         row = np.full(self.class_count, np.nan, np.float32)
@@ -132,7 +132,7 @@ class Places(ThreeSteps):
 LARGEST = (2048, 2048)
 
 
-def decoded(file: bytes) -> NDArray[np.uint8]:
+def decode_file(file: bytes) -> NDArray[np.uint8]:
     from PIL import Image, ImageOps
 
     from bundle_client import SourceError

@@ -116,11 +116,11 @@ class Sound(ThreeSteps):
         """By number of sounds and of windows."""
         how, batch = self.hearing.as_hearing, self.batch
 
-        def at(*count: int) -> dict[str, tuple[int, ...]]:
+        def make_shapes(*count: int) -> dict[str, tuple[int, ...]]:
             return {LOG_MEL: (*count, how.mels, how.frames), SHARES: count}
 
-        usual = at(batch.optimal, batch.optimal_windows)
-        return profile(at(1, 1), usual, at(self.most, how.most_windows))
+        usual = make_shapes(batch.optimal, batch.optimal_windows)
+        return profile(make_shapes(1, 1), usual, make_shapes(self.most, how.most_windows))
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client.sources import SOUNDS

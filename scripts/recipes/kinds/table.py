@@ -62,7 +62,7 @@ class Table(Recipe):
         for tensor in member.output:
             tensor.label_filename = configs.LABELS if self.classes else ""
         if member.name == self.ensemble:
-            example, columns = infer.packed(self._example), json.dumps(self.columns)
+            example, columns = infer.pack_question(self._example), json.dumps(self.columns)
             configs.set_parameters(member, columns=columns, **{EXAMPLE: example})
             return
         set_count(member, self.instances)
@@ -97,11 +97,14 @@ class Table(Recipe):
         return (Settings.weights.name,)
 
     def defaults(self) -> dict[str, str]:
-        return {Settings.weights.name: str(self.beside(self.source)), Settings.samples.name: ""}
+        return {
+            Settings.weights.name: str(self.path_beside(self.source)),
+            Settings.samples.name: "",
+        }
 
     def export(self, settings: Settings, engine: Engine) -> Export:
         source = Path(settings.weights)
-        labels = self.beside(self.labels) if self.labels else None
+        labels = self.path_beside(self.labels) if self.labels else None
         spec = Source(source, labels, settings.samples, forest=engine is GPU)
         as_before = Settings.weights.name not in settings.given
         return Export("tables.export", spec.words, spec, as_before, ("tables",))
@@ -129,7 +132,7 @@ class Table(Recipe):
         self._questions(asked)
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        answers = tensors.asked(server, self.ensemble, self._questions(asked))
+        answers = tensors.ask_each(server, self.ensemble, self._questions(asked))
         given = [row for answer in answers for row in answer["OUTPUT"].reshape(-1, self.values)]
         for line in self._as_json(given) if environment.get("JSON") else self._as_table(given):
             print(line)
@@ -177,7 +180,7 @@ class Table(Recipe):
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         given = np.concatenate([answer["OUTPUT"] for answer in answers])
-        return agreement.of_rows(self.expected(made), given)
+        return agreement.of_rows(self.expect_scores(made), given)
 
     def gist(self, answer: Answer) -> Hashable:
         return int(answer["OUTPUT"].argmax()) if self.classes else answer["OUTPUT"].shape

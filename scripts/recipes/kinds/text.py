@@ -103,11 +103,15 @@ class Text(ThreeSteps):
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         """By number of texts and by length."""
 
-        def at(texts: int, tokens: int) -> dict[str, tuple[int, int]]:
+        def make_shapes(texts: int, tokens: int) -> dict[str, tuple[int, int]]:
             return {name: (texts, tokens) for name in ("INPUT_IDS", "ATTENTION_MASK")}
 
         batch, longest = self.batch, math.ceil(self.words.max_seq_len / STEP) * STEP
-        return profile(at(1, STEP), at(batch.optimal, batch.optimal_tokens), at(self.most, longest))
+        return profile(
+            make_shapes(1, STEP),
+            make_shapes(batch.optimal, batch.optimal_tokens),
+            make_shapes(self.most, longest),
+        )
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client import Client

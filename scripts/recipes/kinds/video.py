@@ -74,7 +74,7 @@ class Video(OfPictures):
     def programs(self, layout: Layout) -> list[str]:
         return [self.models.smoothing]
 
-    def borrowed(self, engine: Engine) -> list[str]:
+    def list_borrowed(self, engine: Engine) -> list[str]:
         models = self.models
         return [models.preprocessing, f"{models.network}_{engine.ending}", models.postprocessing]
 
@@ -83,7 +83,7 @@ class Video(OfPictures):
         return {self.models.smoothing: {RULES: json.dumps(vars(rules), indent=2) + "\n"}}
 
     @property
-    def labelled_like(self) -> str:
+    def labels_owner(self) -> str:
         return self.labels
 
     def label_lines(self, made: Workspace, repository: Path) -> str:
@@ -112,9 +112,9 @@ class Video(OfPictures):
 
     def golden(self, made: Workspace) -> list[Question]:
         """Each is a sequence of its own."""
-        from scripts.steps.samples import varied  # which loads Pillow
+        from scripts.steps.samples import make_varied  # which loads Pillow
 
-        return [self.question(file) for file in varied()[:GOLDEN]]
+        return [self.question(file) for file in make_varied()[:GOLDEN]]
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         """That they are probabilities: the network was checked in its own pipeline."""

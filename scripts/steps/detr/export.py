@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bundle_serving.agreement import DETECTION, INDEPENDENT_DETECTION, Bound, of_boxes
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.steps import intake
 from scripts.steps.detection import ANCHORS
 from scripts.steps.detr.source import Detr
@@ -63,10 +63,12 @@ def export(spec: Detr, out: Path) -> None:
         answers = INDEPENDENT_DETECTION if whole.independent else DETECTION
         with step("exporting to ONNX"):
             network.to_onnx(model, spec.side, answers, draft / "model.onnx")
-        made = checked.Made.of(whole.network, identity, False, answers, {"most": whole.most})
+        made = checked.Made.from_network(
+            whole.network, identity, False, answers, {"most": whole.most}
+        )
         with step("asking transformers what is in the pictures"):
-            asked = checked.shown(spec.samples, made.transform)
-            rows = np.concatenate([networks.asked(model)(each[None]) for each in asked.pixels])
+            asked = checked.show_pictures(spec.samples, made.transform)
+            rows = np.concatenate([networks.make_asker(model)(each[None]) for each in asked.pixels])
             _require_read(whole, spec, asked, rows)
             found = [whole.find(file, spec.threshold) for file in asked.files]
         checked.finish(draft, made, asked, rows, BOUND)
@@ -92,4 +94,4 @@ def _require_read(whole: Whole, spec: Detr, asked: Shown, rows: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

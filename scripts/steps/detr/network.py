@@ -30,8 +30,8 @@ from scripts.base.errors import UserError
 from scripts.steps import metadata
 from scripts.steps.detr.source import Detr
 from scripts.steps.intake import CLOSE
-from scripts.steps.networks import Network, asked
-from scripts.steps.onnx_file import BATCH, save, traced
+from scripts.steps.networks import Network, make_asker
+from scripts.steps.onnx_file import BATCH, save, trace_to_file
 from scripts.steps.original import rows, session
 
 BACKGROUND = "__background__"
@@ -80,9 +80,9 @@ class Whole:
 
     def find(self, file: bytes, threshold: float) -> Answer:
         """Tensors as a server answers with: best first, and boxes that end with the picture."""
-        picture = _opened(file)
+        picture = _open_picture(file)
         with torch.inference_mode():
-            output = self.module(pixel_values=self._prepared(picture))
+            output = self.module(pixel_values=self._prepare(picture))
         (found,) = self.processor.post_process_object_detection(
             output, threshold=threshold, target_sizes=[(picture.height, picture.width)]
         )
@@ -97,7 +97,7 @@ class Whole:
 
     def read(self, side: int, row: Floats, file: bytes) -> Answer:
         """What is served of what the network gives, if all boxes count."""
-        picture = _opened(file)
+        picture = _open_picture(file)
         rules = Rules(0, 1, ALL, self.most, INDEPENDENT if self.independent else LIKELIEST)
         detection = Detection(side, self.anchors(side), self.network.labels, rules)
         return detection.answer(row[None], np.array([[picture.height, picture.width]]))
@@ -107,7 +107,7 @@ class Whole:
             np.array(values).reshape(-1, 1, 1) * 255
             for values in (self.network.mean, self.network.std)
         )
-        given = self._prepared(_opened(file))[0].numpy() * std + mean
+        given = self._prepare(_open_picture(file))[0].numpy() * std + mean
         if given.shape != pixels.shape or np.abs(given - pixels).mean() > CLOSE:
             raise UserError(
                 f"{type(self.processor).__name__} prepares pictures in a way that is not known "
@@ -115,19 +115,19 @@ class Whole:
                 ANOTHER,
             )
 
-    def _prepared(self, picture: Image.Image) -> torch.Tensor:
+    def _prepare(self, picture: Image.Image) -> torch.Tensor:
         pixels: torch.Tensor = self.processor(images=picture, return_tensors="pt")["pixel_values"]
         return pixels
 
 
 def build(spec: Detr) -> Whole:
     name = spec.folder.name
-    module, processor = _loaded(spec)
+    module, processor = _load_folder(spec)
     how = metadata.of_hugging_face(processor.to_dict())
     if not how:
         raise UserError(f"{name}/preprocessor_config.json is of an unknown kind", ANOTHER)
     names = [str(label) for _, label in sorted(module.config.id2label.items())]
-    output = _answered(module, spec.side)
+    output = _ask_black(module, spec.side)
     queries, scores = output.logits.shape[1:]
     (all_boxes,) = processor.post_process_object_detection(output, threshold=-1)
     if scores not in (len(names), len(names) + 1):
@@ -146,7 +146,7 @@ def build(spec: Detr) -> Whole:
     return Whole(module, processor, network, queries, most, independent)
 
 
-def _loaded(spec: Detr) -> tuple[nn.Module, Any]:
+def _load_folder(spec: Detr) -> tuple[nn.Module, Any]:
     transformers_logging.disable_progress_bar()
     square = {"height": spec.side, "width": spec.side}
     without_code = {"trust_remote_code": False}  # None: it asks at the terminal
@@ -173,7 +173,7 @@ def _loaded(spec: Detr) -> tuple[nn.Module, Any]:
     return module.eval(), processor
 
 
-def _answered(module: nn.Module, side: int) -> Any:
+def _ask_black(module: nn.Module, side: int) -> Any:
     """What it says of a black picture."""
     try:
         with torch.inference_mode():
@@ -202,7 +202,7 @@ def to_onnx(model: nn.Module, side: int, answers: str, path: Path) -> None:
     except Exception:
         path.unlink(missing_ok=True)
     try:
-        traced(model, "input", example, "output", path)
+        trace_to_file(model, "input", example, "output", path)
     except Exception as fault:
         message = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise UserError(f"PyTorch cannot export it to ONNX: {message}", ANOTHER) from None
@@ -214,12 +214,12 @@ def _require_the_same(model: nn.Module, side: int, answers: str, path: Path) -> 
     random = np.random.default_rng(0)
     pixels = random.integers(0, 256, (3, 3, side, side), dtype=np.uint8)
     found = rows(session(path, "the exported network"), pixels, together=False)
-    agreement = compare(asked(model)(pixels), found, answers)
+    agreement = compare(make_asker(model)(pixels), found, answers)
     if not agreement.within(SAME):
         raise UserError(
             f"the exported network answers otherwise than PyTorch ({agreement})", ANOTHER
         )
 
 
-def _opened(file: bytes) -> Image.Image:
+def _open_picture(file: bytes) -> Image.Image:
     return ImageOps.exif_transpose(Image.open(io.BytesIO(file))).convert("RGB")

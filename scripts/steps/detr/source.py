@@ -10,7 +10,7 @@ from typing import Any
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.steps import metadata
-from scripts.steps.manifest import MAKERS, NOTHING, of_samples, pinned
+from scripts.steps.manifest import MAKERS, NOTHING, of_samples, read_pins
 
 SIDE = "say the side of the square that the network sees: SIZE=640"
 
@@ -36,7 +36,7 @@ class Detr:
             "side": self.side,
             "threshold": self.threshold,
             "precision": "fp32",
-            "versions": pinned(*MAKERS, "transformers"),
+            "versions": read_pins(*MAKERS, "transformers"),
             **of_samples(self.samples),
         }
 

@@ -69,7 +69,7 @@ def _background(size: int, ground: Colour, random: Random) -> Image.Image:
     picture = Image.new("RGB", (size, size), ground)
     draw = ImageDraw.Draw(picture)
     kind = random.integers(0, 4)
-    other = _moved(ground, random)
+    other = _vary_colour(ground, random)
     if kind == 1:
         mask = Image.linear_gradient("L").resize((size, size))
         turned = mask.rotate(90 * int(random.integers(0, 4)))
@@ -81,7 +81,7 @@ def _background(size: int, ground: Colour, random: Random) -> Image.Image:
             x, y = random.uniform(0, size, 2)
             wide, high = random.uniform(0.03, 0.3, 2) * size
             shape = draw.ellipse if random.random() < 0.5 else draw.rectangle
-            shape((x - wide, y - high, x + wide, y + high), fill=_moved(ground, random))
+            shape((x - wide, y - high, x + wide, y + high), fill=_vary_colour(ground, random))
     return picture
 
 
@@ -105,6 +105,6 @@ def _colour(random: Random) -> Colour:
     return red, green, blue
 
 
-def _moved(colour: Colour, random: Random) -> Colour:
+def _vary_colour(colour: Colour, random: Random) -> Colour:
     red, green, blue = np.clip(np.add(colour, random.integers(-45, 46, 3)), 0, 255)
     return int(red), int(green), int(blue)

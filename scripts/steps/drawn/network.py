@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from scripts.steps.drawn.things import NAMES
-from scripts.steps.layers import convolved
+from scripts.steps.layers import make_convolution
 
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
 MEAN, STD = [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]
@@ -26,12 +26,12 @@ def network() -> nn.Module:
     """Normalised pixels -> a score for each thing."""
     torch.manual_seed(0)
     return nn.Sequential(
-        *convolved(3, 16, size=5, stride=2),
+        *make_convolution(3, 16, size=5, stride=2),
         nn.MaxPool2d(2),
-        *convolved(16, 32),
-        *convolved(32, 64),
+        *make_convolution(16, 32),
+        *make_convolution(32, 64),
         nn.MaxPool2d(2),
-        *convolved(64, 128),
+        *make_convolution(64, 128),
         Strongest(),
         nn.Linear(128, len(NAMES)),
     )

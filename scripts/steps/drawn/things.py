@@ -44,41 +44,46 @@ class Pen:
         red, green, blue = (min(255, int(part * factor)) for part in colour or self.colour)
         return red, green, blue
 
-    def near(self, colour: Colour, spread: int = 45) -> Colour:
+    def vary(self, colour: Colour, spread: int = 45) -> Colour:
         """Roughly this colour, slightly varied."""
         moved = np.clip(np.add(colour, self.random.integers(-spread, spread, 3)), 0, 255)
         return int(moved[0]), int(moved[1]), int(moved[2])
 
-    def seen(self, colour: Colour) -> Colour:
+    def contrast(self, colour: Colour) -> Colour:
         """This colour if it contrasts with the background; otherwise the pen's, which does."""
         return colour if distance(colour, self.ground) > CONTRAST else self.colour
 
     def polygon(self, points: Sequence[Point], fill: Colour) -> None:
-        self._draw.polygon([self._at(point) for point in points], fill=fill)
+        self._draw.polygon([self._to_pixels(point) for point in points], fill=fill)
 
     def box(self, left: float, top: float, right: float, bottom: float, fill: Colour) -> None:
         self.polygon([(left, top), (right, top), (right, bottom), (left, bottom)], fill)
 
     def ellipse(self, x: float, y: float, wide: float, high: float, fill: Colour) -> None:
         """By its centre and two radii."""
-        self._draw.ellipse((*self._at((x - wide, y - high)), *self._at((x + wide, y + high))), fill)
+        self._draw.ellipse(
+            (*self._to_pixels((x - wide, y - high)), *self._to_pixels((x + wide, y + high))), fill
+        )
 
     def ring(
         self, x: float, y: float, wide: float, high: float, thick: float, fill: Colour
     ) -> None:
-        corners = (*self._at((x - wide, y - high)), *self._at((x + wide, y + high)))
+        corners = (*self._to_pixels((x - wide, y - high)), *self._to_pixels((x + wide, y + high)))
         self._draw.ellipse(corners, outline=fill, width=self._wide(thick))
 
     def line(self, points: Sequence[Point], thick: float, fill: Colour) -> None:
         self._draw.line(
-            [self._at(point) for point in points], fill, width=self._wide(thick), joint="curve"
+            [self._to_pixels(point) for point in points],
+            fill,
+            width=self._wide(thick),
+            joint="curve",
         )
 
     @cached_property
     def _draw(self) -> ImageDraw.ImageDraw:
         return ImageDraw.Draw(self.layer)
 
-    def _at(self, point: Point) -> Point:
+    def _to_pixels(self, point: Point) -> Point:
         return point[0] * self.layer.width, point[1] * self.layer.height
 
     def _wide(self, thick: float) -> int:
@@ -106,11 +111,11 @@ def mug(pen: Pen) -> None:
             pen.shade(light),
         )
     pen.ellipse(x, top, wide, rim, pen.shade(1.1))
-    inside = pen.near(BROWN, 25) if pen.chance(0.7) else pen.shade(0.6)
+    inside = pen.vary(BROWN, 25) if pen.chance(0.7) else pen.shade(0.6)
     pen.ellipse(x, top, wide * 0.9, rim * 0.72, inside)
     if pen.chance(0.3):
         y = pen.pick(top + 0.2, bottom - 0.15)
-        pen.box(x - wide * 0.96, y, x + wide * 0.96, y + pen.pick(0.04, 0.1), pen.near(GOLD, 90))
+        pen.box(x - wide * 0.96, y, x + wide * 0.96, y + pen.pick(0.04, 0.1), pen.vary(GOLD, 90))
 
 
 def car(pen: Pen) -> None:
@@ -118,7 +123,7 @@ def car(pen: Pen) -> None:
     front, rear = pen.pick(0.24, 0.32), pen.pick(0.66, 0.86)
     cabin = [(front - 0.08, sill), (front + 0.08, roof), (rear - 0.1, roof), (rear + 0.04, sill)]
     pen.polygon(cabin, pen.shade(0.92))
-    glass = pen.near((170, 205, 225), 30)
+    glass = pen.vary((170, 205, 225), 30)
     middle = (front + rear) / 2
     for behind, ahead, lean in ((front, middle - 0.02, 0.1), (rear - 0.03, middle + 0.02, -0.09)):
         top = roof + 0.04
@@ -128,7 +133,7 @@ def car(pen: Pen) -> None:
         [(0.03, sill + 0.05), hood, trunk, (0.97, sill + 0.06), (0.97, floor), (0.03, floor)],
         pen.colour,
     )
-    pen.ellipse(0.06, sill + 0.1, 0.03, 0.03, pen.near(GOLD, 30))
+    pen.ellipse(0.06, sill + 0.1, 0.03, 0.03, pen.vary(GOLD, 30))
     radius = pen.pick(0.085, 0.115)
     for x in (pen.pick(0.2, 0.26), pen.pick(0.74, 0.8)):
         pen.ellipse(x, floor, radius, radius, DARK)
@@ -136,8 +141,8 @@ def car(pen: Pen) -> None:
 
 
 def tree(pen: Pen) -> None:
-    trunk, thick = pen.near(BROWN, 25), pen.pick(0.04, 0.08)
-    leaf = pen.seen(pen.near(LEAF if pen.chance(0.8) else (206, 120, 40), 40))
+    trunk, thick = pen.vary(BROWN, 25), pen.pick(0.04, 0.08)
+    leaf = pen.contrast(pen.vary(LEAF if pen.chance(0.8) else (206, 120, 40), 40))
     pen.box(0.5 - thick, 0.5, 0.5 + thick, 0.97, trunk)
     if pen.chance(0.45):  # a fir
         layers = int(pen.random.integers(2, 5))
@@ -159,7 +164,7 @@ def tree(pen: Pen) -> None:
 def house(pen: Pen) -> None:
     left, right = pen.pick(0.12, 0.22), pen.pick(0.78, 0.88)
     eaves, peak, over = pen.pick(0.4, 0.5), pen.pick(0.06, 0.2), pen.pick(0.03, 0.09)
-    roof = pen.near((150, 66, 48), 50)
+    roof = pen.vary((150, 66, 48), 50)
     if pen.chance(0.5):
         x = pen.pick(0.62, 0.72)
         pen.box(x, pen.pick(0.08, 0.16), x + 0.08, eaves, pen.shade(0.7, roof))
@@ -167,8 +172,8 @@ def house(pen: Pen) -> None:
     middle = 0.5 if pen.chance(0.7) else pen.pick(0.35, 0.65)
     pen.polygon([(left - over, eaves), (middle, peak), (right + over, eaves)], roof)
     door = pen.pick(0.3, 0.6)
-    pen.box(door, pen.pick(0.64, 0.7), door + pen.pick(0.11, 0.16), 0.94, pen.near(BROWN, 40))
-    glass = pen.near((190, 220, 235), 30) if pen.chance(0.6) else pen.near((250, 214, 110), 30)
+    pen.box(door, pen.pick(0.64, 0.7), door + pen.pick(0.11, 0.16), 0.94, pen.vary(BROWN, 40))
+    glass = pen.vary((190, 220, 235), 30) if pen.chance(0.6) else pen.vary((250, 214, 110), 30)
     for x in (left + 0.06, right - 0.19):
         if abs(x - door) > 0.14:
             pen.box(x - 0.015, 0.535, x + 0.145, 0.695, PALE)
@@ -188,7 +193,7 @@ def fish(pen: Pen) -> None:
     pen.ellipse(x, 0.5, long, high, pen.colour)
     pen.ellipse(x, 0.5 + high * 0.4, long * 0.8, high * 0.5, pen.shade(1.15))
     if pen.chance(0.4):
-        stripe = pen.near(PALE if sum(pen.colour) < 380 else DARK, 30)
+        stripe = pen.vary(PALE if sum(pen.colour) < 380 else DARK, 30)
         for at in (-0.05, 0.1):
             reach = high * (1 - (at / long) ** 2) ** 0.5 * 0.95
             pen.line([(x + at, 0.5 - reach), (x + at, 0.5 + reach)], 0.035, stripe)
@@ -210,7 +215,7 @@ def key(pen: Pen) -> None:
 
 
 def sun(pen: Pen) -> None:
-    colour = pen.seen(pen.near(GOLD if pen.chance(0.85) else (236, 96, 40), 40))
+    colour = pen.contrast(pen.vary(GOLD if pen.chance(0.85) else (236, 96, 40), 40))
     radius, rays = pen.pick(0.17, 0.25), int(pen.random.integers(8, 17))
     start, reach = radius + pen.pick(0.02, 0.07), pen.pick(0.38, 0.48)
     turn, pointed = pen.pick(0, math.pi), pen.chance(0.5)
@@ -229,7 +234,7 @@ def sun(pen: Pen) -> None:
 def bicycle(pen: Pen) -> None:
     radius, ground = pen.pick(0.17, 0.21), pen.pick(0.66, 0.72)
     rear, front = (0.04 + radius, ground), (0.96 - radius, ground)
-    tyre, thick = pen.seen(DARK), pen.pick(0.022, 0.04)
+    tyre, thick = pen.contrast(DARK), pen.pick(0.022, 0.04)
     spokes = int(pen.random.integers(0, 5)) * 2
     for x, y in (rear, front):
         for spoke in range(spokes):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bundle_serving.sounds import Hearing, log_mel
 from bundle_serving.wav import Samples
 from scripts.base import files
-from scripts.base.errors import guarded
+from scripts.base.errors import run_guarded
 from scripts.steps.sounds.things import NAMES, THINGS, Pen, Random, Wave
 
 RATE = 16_000
@@ -32,25 +32,25 @@ def many(how: Hearing, count: int, seed: int = 0) -> tuple[NDArray[Any], NDArray
     """What a network hears of them [count, mels, frames], and their labels, evenly distributed."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % len(THINGS)
-    windows = [placed(label, random, how.seconds, how.rate) for label in labels]
+    windows = [place_in_window(label, random, how.seconds, how.rate) for label in labels]
     return np.concatenate([log_mel(each[None], how) for each in windows]), labels
 
 
 def drawing(label: int, random: Random, seconds: float, rate: int = RATE) -> Samples:
     pen = Pen(random, seconds, rate)
-    return _recorded(THINGS[label](pen), pen)
+    return _record(THINGS[label](pen), pen)
 
 
-def placed(label: int, random: Random, window: float, rate: int) -> Samples:
+def place_in_window(label: int, random: Random, window: float, rate: int) -> Samples:
     """As long as the window, or shorter and somewhere in it."""
     whole, shorter = Pen(random, window, rate), random.uniform(min(SHORTEST, window), window)
     thing = THINGS[label](Pen(random, shorter, rate) if whole.chance(0.5) else whole)
     left = len(whole.t) - len(thing)
     before = int(random.integers(0, left + 1))
-    return _recorded(np.pad(thing, (before, left - before)), whole)
+    return _record(np.pad(thing, (before, left - before)), whole)
 
 
-def _recorded(thing: Wave, pen: Pen) -> Samples:
+def _record(thing: Wave, pen: Pen) -> Samples:
     """With noise behind it, and as loud as chance has it."""
     behind = pen.noise(pen.pick(40, 400), pen.pick(200, 7000))
     behind *= np.sqrt((thing**2).mean()) * 10 ** (-pen.pick(FAINT, CLEAR) / 20)
@@ -86,4 +86,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

@@ -23,7 +23,7 @@ from bundle_serving import golden
 from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.sounds import Hearing, to_windows
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.steps.manifest import Manifest, why_export
 from scripts.steps.progress import step
 from scripts.steps.sounds.source import Listener
@@ -61,7 +61,7 @@ def export(spec: Listener, out: Path) -> None:
             inside = network.Averaged(built.module, spec.precision).eval()
             network.to_onnx(inside, how, onnx_path)
         with step("comparing ONNX with PyTorch"):
-            agreement = _compared(built.module, how, draft)
+            agreement = _compare_onnx(built.module, how, draft)
         bound = BOUNDS[spec.precision]
         print(f"  probabilities within {agreement.max_difference:.2g}")
         if not agreement.within(bound):
@@ -84,7 +84,7 @@ def export(spec: Listener, out: Path) -> None:
         (draft / "manifest.json").write_text(manifest.dump())
 
 
-def _compared(module: Any, how: Hearing, out: Path) -> Agreement:
+def _compare_onnx(module: Any, how: Hearing, out: Path) -> Agreement:
     """On sounds of one window and of several; and on some of both, filled up."""
     import torch
 
@@ -111,4 +111,4 @@ def _compared(module: Any, how: Hearing, out: Path) -> Agreement:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

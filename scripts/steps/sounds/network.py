@@ -14,11 +14,11 @@ from torch import nn
 from bundle_serving.sounds import LOG_MEL, SHARES, Hearing
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps.layers import convolved
+from scripts.steps.layers import make_convolution
 from scripts.steps.manifest import lines_of
-from scripts.steps.networks import filled, read_state
+from scripts.steps.networks import fill_weights, read_state
 from scripts.steps.onnx_file import BATCH, save
-from scripts.steps.sounds.source import DRAWN, Listener, heard_by
+from scripts.steps.sounds.source import DRAWN, Listener, drop_longest
 from scripts.steps.sounds.things import NAMES
 
 # Of the sounds that are made up here, with how it hears (benchmark.demo_networks trained it).
@@ -41,13 +41,13 @@ def network(classes: int) -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
         nn.BatchNorm2d(1),
-        *convolved(1, 16, size=5, stride=2),
+        *make_convolution(1, 16, size=5, stride=2),
         nn.MaxPool2d(2),
-        *convolved(16, 32),
+        *make_convolution(16, 32),
         nn.MaxPool2d(2),
-        *convolved(32, 64),
+        *make_convolution(32, 64),
         nn.MaxPool2d(2),
-        *convolved(64, 128),
+        *make_convolution(64, 128),
         Pooled(),
         nn.Linear(256, classes),
     )
@@ -92,7 +92,7 @@ def build(spec: Listener) -> Network:
 def _require_same_hearing(spec: Listener) -> None:
     with safe_open(WEIGHTS, "pt") as file:
         trained_for = json.loads(file.metadata()[HEARD])
-    if heard_by(spec.hearing) != trained_for:
+    if drop_longest(spec.hearing) != trained_for:
         raise UserError(
             "the network of SOUNDS=drawn was trained for another `hearing` than the recipe has",
             "train it for that (.venv/bin/python -m benchmark.demo_networks sounds --to "
@@ -113,7 +113,7 @@ def _of_file(path: Path) -> tuple[nn.Module, int]:
     classes = len(state[last]) if last in state else 1
     module = network(classes)
     made = "give the state dict of scripts.steps.sounds.network.network(classes), trained further"
-    return filled(module, state, "this network", path, made), classes
+    return fill_weights(module, state, "this network", path, made), classes
 
 
 def _labels(spec: Listener, classes: int) -> list[str]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from scripts.base.errors import NoWeights
-from scripts.steps.manifest import NOTHING, of_file, of_labels, pinned
+from scripts.steps.manifest import NOTHING, of_file, of_labels, read_pins
 
 DRAWN = "drawn"
 MAKERS = ("torch", "onnx", "onnxscript")
 
 
-def heard_by(hearing: Mapping[str, Any]) -> dict[str, Any]:
+def drop_longest(hearing: Mapping[str, Any]) -> dict[str, Any]:
     """What a network is trained for: all but the longest sound."""
     return {name: value for name, value in hearing.items() if name != "longest"}
 
@@ -51,5 +51,5 @@ class Listener:
             "hearing": dict(self.hearing),
             "precision": self.precision,
             "labels": of_labels(self.labels, before) if self.labels else None,
-            "versions": pinned(*MAKERS),
+            "versions": read_pins(*MAKERS),
         }

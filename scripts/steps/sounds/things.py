@@ -69,7 +69,7 @@ class Pen:
         since = self.t - at
         return np.where(since >= 0, np.exp(-since.clip(0) / decay), 0)
 
-    def held(self, begin: float, end: float, edge: float) -> Wave:
+    def hold(self, begin: float, end: float, edge: float) -> Wave:
         """Loud between two times, with edges of so many seconds."""
         rise, fall = (self.t - begin) / edge, (end - self.t) / edge
         return np.minimum(rise, fall).clip(0, 1)
@@ -122,7 +122,7 @@ def whistle(pen: Pen) -> Wave:
     vibrato = pen.pick(0.005, 0.03) * np.sin(2 * np.pi * pen.pick(4, 8) * pen.t)
     pitch = pen.pitch(900, 2600) * np.exp(pen.pick(-0.35, 0.35) * bend + vibrato)
     breath = pen.pick(0.02, 0.12) * pen.noise(1000, 6000)
-    return (pen.tone(pitch, {1: 1, 2: 0.05}) + breath) * pen.held(0, pen.seconds, 0.08)
+    return (pen.tone(pitch, {1: 1, 2: 0.05}) + breath) * pen.hold(0, pen.seconds, 0.08)
 
 
 def engine(pen: Pen) -> Wave:

@@ -18,14 +18,14 @@ from typing import Any
 
 from bundle_serving.agreement import TABLE, Agreement, Bound, compare
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.steps.manifest import (
     NOTHING,
     Manifest,
     lines_of,
     of_file,
     of_labels,
-    pinned,
+    read_pins,
     why_export,
 )
 from scripts.steps.progress import step
@@ -56,12 +56,12 @@ class Table:
         source = of_file(self.source, before)
         if not source:
             raise UserError(f"there is no model at {self.source}", "name its file")
-        found: dict[str, Any] = {**source, "precision": "fp32", "versions": pinned(*MAKERS)}
+        found: dict[str, Any] = {**source, "precision": "fp32", "versions": read_pins(*MAKERS)}
         found["labels"] = of_labels(self.labels, before) if self.labels else None
         if self.samples and self.samples.is_file():
             found["samples"] = files.sha256(self.samples)
         if self.forest:
-            found["versions"] |= pinned("treelite")
+            found["versions"] |= read_pins("treelite")
         return found
 
 
@@ -93,8 +93,8 @@ def export(spec: Table, out: Path) -> None:
         original = originals.load(spec.source)
     classes = labels_for(lines_of(spec.labels), original.classes, spec)
     with step("converting it to ONNX"):
-        model = graphs.converted(original, name)
-    asked = rows.drawn(model.graph, original.width, ROWS, original.takes_missing)
+        model = graphs.convert_graph(original, name)
+    asked = rows.draw_rows(model.graph, original.width, ROWS, original.takes_missing)
     if spec.samples:
         own = rows.read(spec.samples, original.columns, original.width)
         asked = np.concatenate([own[:ROWS], asked])
@@ -108,7 +108,7 @@ def export(spec: Table, out: Path) -> None:
         agreement = _require_equal(answers, found, f"{name} answers otherwise as ONNX")
         if spec.forest:
             with step("comparing its trees for a GPU with the original"):
-                forest = forests.converted(original, name)
+                forest = forests.convert_forest(original, name)
                 found = forests.answers(forest, asked, answers.shape[1])
             agreement = _require_equal(answers, found, f"{name} answers otherwise by treelite")
             forest.serialize(draft / FOREST)
@@ -156,4 +156,4 @@ def labels_for(given: list[str], classes: Any, spec: Table) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

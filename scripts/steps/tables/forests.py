@@ -20,7 +20,7 @@ ELSEWHERE = "serve it with FLAVOUR=cpu or FLAVOUR=local"
 MULTICLASS = 2  # treelite's TaskType::kMultiClf
 
 
-def converted(original: Original, name: str) -> Any:
+def convert_forest(original: Original, name: str) -> Any:
     try:
         forest = original.as_forest()
     except Exception as fault:  # of treelite and of three libraries, each with its own

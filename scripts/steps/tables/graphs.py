@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # which imports all of their libraries
     from scripts.steps.tables.originals import Original
 
 
-def converted(original: Original, name: str) -> Any:
+def convert_graph(original: Original, name: str) -> Any:
     try:
         return original.as_onnx()
     except Exception as fault:  # of three libraries, each with its own

@@ -31,7 +31,7 @@ class Original(Protocol):
     classes: Sequence[str]  # none if it gives a value
     takes_missing: bool
 
-    def asked(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         """[rows, classes], or values."""
 
     def as_onnx(self) -> Any: ...
@@ -79,7 +79,7 @@ class OfXgboost:
         count = max(2, int(learner["learner_model_param"]["num_class"]))
         self.classes: Sequence[str] = [*map(str, range(count))] if is_classifier else ()
 
-    def asked(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         given = self._model.predict_proba(rows) if self.classes else self._model.predict(rows)
         return np.asarray(given)
 
@@ -118,7 +118,7 @@ class OfLightgbm:
         is_classifier = objective in ("binary", "multiclass", "multiclassova")
         self.classes: Sequence[str] = [*map(str, range(max(2, count)))] if is_classifier else ()
 
-    def asked(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         found = np.asarray(self._model.predict(rows))
         return np.stack([1 - found, found], 1) if self.classes and found.ndim == 1 else found
 
@@ -172,7 +172,7 @@ class OfScikitLearn:
         self.columns: Sequence[str] = [*map(str, getattr(model, "feature_names_in_", ()))]
         self.classes: Sequence[str] = [*map(str, model.classes_)] if is_classifier(model) else ()
 
-    def asked(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         given = self._model.predict_proba(rows) if self.classes else self._model.predict(rows)
         return np.asarray(given)
 
@@ -205,7 +205,7 @@ KINDS: dict[str, Callable[[Path], Original]] = {
 def answers(original: Original, rows: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     """One row of numbers for each."""
     try:
-        found = original.asked(rows)
+        found = original.predict(rows)
     except Exception as fault:  # of three libraries, each with its own
         message = " ".join(str(fault).split())[:200]
         raise UserError(f"{name} cannot be asked: {message}", "check it by itself") from None

@@ -68,11 +68,11 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def drawn(graph: Any, width: int, count: int, some_missing: bool) -> Rows:
+def draw_rows(graph: Any, width: int, count: int, some_missing: bool) -> Rows:
     """Between the thresholds that trees have for a column, and beyond the outermost; where there
     are none, around what a scaler takes for the middle."""
     random = np.random.default_rng(0)
-    middle, spread = _scaled(graph, width)
+    middle, spread = _find_scales(graph, width)
     found = random.standard_normal((count, width)) * spread + middle
     for column, thresholds in _thresholds(graph).items():
         between = (thresholds[1:] + thresholds[:-1]) / 2
@@ -85,7 +85,7 @@ def drawn(graph: Any, width: int, count: int, some_missing: bool) -> Rows:
     return rows
 
 
-def _scaled(graph: Any, width: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _find_scales(graph: Any, width: int) -> tuple[NDArray[Any], NDArray[Any]]:
     for node in graph.node:
         if node.op_type == "Scaler":
             given = {each.name: np.array(each.floats) for each in node.attribute}

@@ -20,8 +20,8 @@ from typing import Any
 
 from bundle_serving.agreement import Bound
 from scripts.base import files
-from scripts.base.errors import UserError, guarded
-from scripts.steps.manifest import NOTHING, Manifest, pinned, why_export
+from scripts.base.errors import UserError, run_guarded
+from scripts.steps.manifest import NOTHING, Manifest, read_pins, why_export
 from scripts.steps.progress import step
 from scripts.steps.texts import sentences
 from scripts.steps.texts.sources import MINILM
@@ -54,7 +54,7 @@ class Classifier:
             found["files"] = before["files"]
         if self.source == MINILM:
             found["sentences"] = files.sha256(sentences.PATH)
-        return found | {"versions": pinned(*MAKERS)}
+        return found | {"versions": read_pins(*MAKERS)}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -86,7 +86,7 @@ def export(spec: Classifier, out: Path) -> None:
     with files.whole_folder(out) as draft:
         onnx_path = draft / "model.onnx"
         with step("exporting to ONNX"):
-            inside = halved(classifier.module) if spec.precision == "fp16" else classifier.module
+            inside = halve(classifier.module) if spec.precision == "fp16" else classifier.module
             to_onnx(inside, spec.longest, "SCORES", onnx_path)
         with step("comparing ONNX with PyTorch"):
             check = _check(classifier, spec, draft)
@@ -117,7 +117,7 @@ def _refuse_what_does_not_fit(classifier: Any, spec: Classifier) -> None:
         )
 
 
-def halved(module: Any) -> Any:
+def halve(module: Any) -> Any:
     """A copy that computes in half precision, with float32 scores."""
     return copy.deepcopy(module).half()
 
@@ -181,4 +181,4 @@ def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main))
+    sys.exit(run_guarded(main))

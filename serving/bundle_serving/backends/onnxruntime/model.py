@@ -7,7 +7,7 @@ from functools import partial
 from bundle_serving import work
 from bundle_serving.identity import identity
 from bundle_serving.networks import network_in
-from bundle_serving.onnxruntime_engine import beside
+from bundle_serving.onnxruntime_engine import load_engine
 from bundle_serving.repeated import Repeated, may_be_repeated
 from bundle_serving.step_reports import remark_scores, reported, rows_of
 from bundle_serving.triton import (
@@ -35,7 +35,7 @@ class TritonPythonModel:
         # Triton names model.onnx where the config names nothing.
         named = folder / (config.get("default_model_filename") or "")
         network = named if named.is_file() else network_in(folder)
-        self.engine = beside(network, threads)
+        self.engine = load_engine(network, threads)
         self.engine.require(config)
         self.repeated = Repeated()
         # What its answers are reported with.
