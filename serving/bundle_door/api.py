@@ -46,8 +46,8 @@ class Api:
             body, limits = request.body, self._limits
             asked = from_body(model, version, body, length, limits, may, own_id)
             if self._keys and asked.rows > 1:
-                config = await self._triton.ask("ModelConfig", name=model, version=version)
-                if config.config.max_batch_size:
+                answer = await self._triton.describe("ModelConfig", model, version, not own_id)
+                if answer.config.max_batch_size:
                     self._keys.charge(request.note.client, asked.rows - 1)
         response = await self._triton.infer(model, asked, request.onwards, waits=not own_id)
         if own_id:
@@ -74,11 +74,14 @@ class Api:
         return as_json(plain(await self._triton.ask("ServerMetadata")))
 
     async def model(self, request: Request, named: Named) -> Answer:
-        return as_json(plain(await self._triton.ask("ModelMetadata", **model(named))))
+        return as_json(plain(await self._describe("ModelMetadata", request, named)))
 
     async def config(self, request: Request, named: Named) -> Answer:
-        answer = await self._triton.ask("ModelConfig", **model(named))
-        return as_json(plain(answer.config))
+        return as_json(plain((await self._describe("ModelConfig", request, named)).config))
+
+    async def _describe(self, method: str, request: Request, named: Named) -> Any:
+        waits = not request.is_own
+        return await self._triton.describe(method, named["model"], named["version"], waits)
 
     async def statistics(self, request: Request, named: Named) -> Answer:
         return as_json(plain(await self._triton.ask("ModelStatistics", **model(named))))

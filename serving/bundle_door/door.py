@@ -88,7 +88,7 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with contextlib.AsyncExitStack() as stack:
-        triton = Triton(folder / sockets.GRPC, settings.limits.answer_s)
+        triton = Triton(settings.run_dir, settings.limits.answer_s)
         stack.push_async_callback(triton.close)
         observed = Observed(
             References(settings.state_folder or settings.run_dir, settings.repository)
@@ -110,7 +110,7 @@ async def serve(settings: Settings) -> None:
         )
         await stack.enter_async_context(http1.server(service, folder / sockets.HTTP))
         charges = Charges(keys, served) if keys else None
-        streams = Streams(triton.channel, folder / sockets.STREAMS, settings.limits, keys, charges)
+        streams = Streams(triton, folder / sockets.STREAMS, settings.limits, keys, charges)
         await streams.start()
         stack.push_async_callback(streams.close)
         listeners = [log.of_envoy, over_grpc(observed, served)]
@@ -124,6 +124,7 @@ async def serve(settings: Settings) -> None:
                     settings.limits,
                     settings.exposure,
                     settings.admin_key,
+                    settings.run_dir / keeper_notes.COMING,
                     settings.traces,
                 ),
                 settings.run_dir / "envoy.yaml",

@@ -7,6 +7,7 @@ METRICS_PORT  → /metrics
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,12 @@ from typing import Any
 from bundle_door import asked, documents
 from bundle_door.limits import Limits
 from bundle_door.note import CLIENT_HEADER, REQUEST_ID
-from bundle_door.triton import MOST_WAITING, OF_A_DEAD_PROCESS
+from bundle_door.triton import (
+    MOST_WAITING,
+    OF_A_DEAD_PROCESS,
+    OF_AN_UNKNOWN_MODEL,
+    ON_ITS_WAY,
+)
 from bundle_serving import sockets
 from bundle_serving.exposure import Exposure
 from bundle_serving.guard import GRPC_HEADER
@@ -44,18 +50,17 @@ HTTP2_OF_FEW: Config = {"http2_protocol_options": {"max_concurrent_streams": 64}
 TYPES = "type.googleapis.com/envoy.extensions."
 TRITON = "/inference.GRPCInferenceService/"
 OPEN_METHODS = [
-    *(f"{TRITON}{name}" for name in (
-        "ServerLive", "ServerReady", "ModelReady", "ServerMetadata",
-        "ModelMetadata", "ModelConfig",
-    )),
-]  # fmt: skip
+    f"{TRITON}{name}" for name in ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata")
+]
+# What is asked before a model is.
+ABOUT_A_MODEL = [f"{TRITON}{name}" for name in ("ModelMetadata", "ModelConfig")]
 # For load balancers, which have no API key.
 HEALTH = ["/v2/health/live", "/v2/health/ready"]
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 INFER = f"{TRITON}ModelInfer"
 STREAM = f"{TRITON}ModelStreamInfer"
 LOAD = f"{TRITON}RepositoryModelLoad"
-INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED = "3", "4", "8"
+INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE = "3", "4", "8", "14"
 RETRY = ("retry-after", "1")
 RETRIES = 32
 ADMIN_METHODS = [
@@ -107,9 +112,10 @@ def config(
     limits: Limits,
     exposure: Exposure,
     admin_key: str | None,
+    coming: Path,
     traces: Traces | None = None,
 ) -> Config:
-    """All of it, as Envoy reads it from YAML."""
+    """All of it, as Envoy reads it from YAML; `coming` is the keeper's note."""
     listeners = [
         ("http", ports.http, http_routes(limits)),
         ("grpc", ports.grpc, grpc_routes(limits, admin_key)),
@@ -140,7 +146,7 @@ def config(
                     folder / sockets.GRPC,
                     HTTP2_OF_FEW,
                     limits.in_flight,
-                    WANTED if traces else (),
+                    upstream_filters(coming, traces),
                 ),
                 cluster("streams", folder / sockets.STREAMS, HTTP2, most=limits.in_flight),
                 *([collector(traces)] if traces else []),
@@ -194,6 +200,10 @@ def grpc_routes(limits: Limits, admin_key: str | None) -> list[Config]:
         *(
             small(in_time(route_to("triton", {"path": path}, limits.answer_s), limits))
             for path in OPEN_METHODS
+        ),
+        *(
+            small(again(in_time(route_to("triton", {"path": path}, limits.answer_s), limits)))
+            for path in ABOUT_A_MODEL
         ),
         without_buffer(route_to("streams", {"path": STREAM}, timeout_s=0)),
         *(route for path in ADMIN_METHODS for route in admin_routes(path, admin_key)),
@@ -433,12 +443,16 @@ def in_time(route: Config, limits: Limits) -> Config:
 
 
 def again(route: Config) -> Config:
-    """As Triton.infer does: where one of a model's processes has died, or Triton is started again.
-    Waits for three quarters of a minute in all: each pause is drawn at random."""
-    message = {"name": "grpc-message", "string_match": {"contains": OF_A_DEAD_PROCESS}}
+    """As Triton.infer does: where one of a model's processes has died, or Triton is started again
+    and has not loaded the model yet. Waits for three quarters of a minute in all: each pause is
+    drawn at random."""
+    messages = [
+        {"name": "grpc-message", "string_match": {"contains": text}}
+        for text in (OF_A_DEAD_PROCESS, ON_ITS_WAY)
+    ]
     policy = {
         "retry_on": "connect-failure,refused-stream,reset,retriable-headers",
-        "retriable_headers": [message],
+        "retriable_headers": messages,
         "num_retries": RETRIES,
         "retry_back_off": {"base_interval": "0.25s", "max_interval": "3s"},
     }
@@ -661,14 +675,34 @@ UNCHANGED_IDS = {
 }
 
 # The steps report each request with a `traceparent`, also one that says it is not to be traced.
-WANTED = (
-    lua("""
+WANTED = """
 function envoy_on_request(handle)
   local given = handle:headers():get("traceparent")
   if given and not given:match("[13579bdf]$") then
     handle:headers():remove("traceparent")
   end
 end
-"""),
-    extension("envoy.filters.http.upstream_codec", "filters.http.upstream_codec.v3.UpstreamCodec"),
-)
+"""
+# Triton tells nobody that a model is still to be loaded; the keeper notes it.
+NOT_YET = f"""
+function envoy_on_response(handle)
+  local headers = handle:headers()
+  local said = headers:get("grpc-message") or ""
+  local model = said:match("^{OF_AN_UNKNOWN_MODEL}: '(.-)'")
+  local note = model and io.open(COMING)
+  if note then
+    if note:read("*a"):find('"' .. model .. '"', 1, true) then
+      headers:replace("grpc-status", "{UNAVAILABLE}")
+      headers:replace("grpc-message", "{ON_ITS_WAY}")
+    end
+    note:close()
+  end
+end
+"""
+
+
+def upstream_filters(coming: Path, traces: Traces | None) -> list[Config]:
+    """What is done to each request to Triton, and to its answer, before it may be sent again."""
+    codec = "filters.http.upstream_codec"
+    program = f"local COMING = {json.dumps(str(coming))}{WANTED if traces else ''}{NOT_YET}"
+    return [lua(program), extension(f"envoy.{codec}", f"{codec}.v3.UpstreamCodec")]

@@ -19,7 +19,7 @@ from bundle_door.answers import Refused
 from bundle_door.charges import Charges
 from bundle_door.keys import Keys
 from bundle_door.limits import Limits, busy
-from bundle_door.triton import OF_SEVERAL, SERVICE
+from bundle_door.triton import OF_SEVERAL, SERVICE, Triton
 from bundle_serving.kserve import pb
 
 METHOD = "ModelStreamInfer"
@@ -41,13 +41,14 @@ class Admitted:
     def __init__(
         self,
         messages: AsyncIterator[bytes],
+        triton: Triton,
         keys: Keys | None,
         charges: Charges | None,
         authorization: str,
         stopping: asyncio.Event,
     ) -> None:
         self._messages, self._keys, self._authorization = messages, keys, authorization
-        self._charges = charges
+        self._triton, self._charges = triton, charges
         self._stopping = stopping
         self.refused: Refused | None = None
         # When its last message came.
@@ -66,6 +67,7 @@ class Admitted:
                 self.refused = refused
                 return
             begins = False
+            await self._triton.wait_until_loaded(message)
             yield message
 
     async def _until_the_server_stops(self) -> AsyncIterator[bytes]:
@@ -115,18 +117,19 @@ class WithStatus:
 
 
 class Streams:
-    """A gRPC server on `socket` that forwards streams to `channel`."""
+    """A gRPC server on `socket` that forwards streams to Triton."""
 
     def __init__(
         self,
-        channel: grpc.aio.Channel,
+        triton: Triton,
         socket: Path,
         limits: Limits,
         keys: Keys | None,
         charges: Charges | None,
     ) -> None:
-        self._plainly = channel.stream_stream(SERVICE + METHOD)
-        self._each = WithStatus(channel)
+        self._triton = triton
+        self._plainly = triton.channel.stream_stream(SERVICE + METHOD)
+        self._each = WithStatus(triton.channel)
         self._keys, self._charges = keys, charges
         self._stopping = asyncio.Event()
         self._open: dict[asyncio.Task[None], Admitted] = {}
@@ -176,7 +179,8 @@ class Streams:
     ) -> None:
         sent = dict(context.invocation_metadata() or ())
         authorization = sent.get("authorization", "")
-        admitted = Admitted(messages, self._keys, self._charges, authorization, self._stopping)
+        by = self._triton, self._keys, self._charges
+        admitted = Admitted(messages, *by, authorization, self._stopping)
         call = self._each if sent.get(WITH_STATUS) == "true" else self._plainly
         task = asyncio.current_task()
         assert task

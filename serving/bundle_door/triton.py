@@ -15,6 +15,7 @@ from bundle_door.answers import RETRY_SOON, Refused
 from bundle_door.calls import CallFailed, Calls, Disconnected
 from bundle_door.http2 import Pairs
 from bundle_door.inference import Asked, Signature
+from bundle_serving import keeper_notes, sockets
 from bundle_serving.kserve import pb
 
 Answered = TypeVar("Answered")
@@ -51,10 +52,10 @@ PAUSES_S = (0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 # While Triton is started again, at most so many requests wait for it, each within its own time, and
 # look so often. One that was sent when Triton ended is sent once more: it may be what ended it.
 MOST_WAITING, LOOK_S, MOST_SENT = 512, 0.2, 2
-# Triton's message for a model that it has not loaded yet, or not at all; and how long after its
-# start one that answered before may still be on its way.
-OF_AN_UNKNOWN_MODEL, LOADS_S = "Request for unknown model", 60
-MOST_KNOWN = 1000
+# Triton's message for a model that it has not loaded yet, or not at all; and what is said of one
+# that the keeper is about to load.
+OF_AN_UNKNOWN_MODEL = "Request for unknown model"
+ON_ITS_WAY = "the model is being loaded; try again in a second"
 NOTHING: Mapping[str, str] = {}
 DATA_TYPES = pb.model__config__pb2.DataType
 # How long a model's signature is cached, for a new version may have another; and how long a request
@@ -74,7 +75,8 @@ class Away(Refused):
 class Triton:
     """Calls Triton's gRPC service; every error becomes a `Refused`."""
 
-    def __init__(self, socket: Path, timeout: float) -> None:
+    def __init__(self, run_dir: Path, timeout: float) -> None:
+        socket = sockets.folder(run_dir) / sockets.GRPC
         # For streams; all else goes the cheaper way.
         self.channel = grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS)
         self._calls = Calls(socket)
@@ -82,9 +84,7 @@ class Triton:
         self._signatures: dict[tuple[str, str], tuple[float, Signature]] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[Signature]] = {}
         self._waiting = 0
-        # When it was last away, and which models have answered.
-        self._away = -math.inf
-        self._known: set[str] = set()
+        self._run_dir = run_dir
 
     async def close(self) -> None:
         self._calls.close()
@@ -119,13 +119,9 @@ class Triton:
         overdue = time.monotonic() + left
         while True:
             try:
-                answer = await call(left)
-                if len(self._known) < MOST_KNOWN:
-                    self._known.add(model)
-                return answer
+                return await call(left)
             except Refused as refused:
                 if isinstance(refused, Away):
-                    self._away = time.monotonic()
                     sent += refused.sent
                 elif not self._is_on_its_way(model, refused):
                     raise
@@ -139,8 +135,8 @@ class Triton:
                 self._waiting -= 1
 
     def _is_on_its_way(self, model: str, refused: Refused) -> bool:
-        started = time.monotonic() < self._away + LOADS_S
-        return started and model in self._known and OF_AN_UNKNOWN_MODEL in str(refused)
+        unknown = OF_AN_UNKNOWN_MODEL in str(refused)
+        return unknown and model in keeper_notes.read_coming(self._run_dir)
 
     async def _infer_several(
         self, request: bytes, metadata: tuple[tuple[str, str], ...]
@@ -160,10 +156,25 @@ class Triton:
             raise explain_refusal(error.code(), error.details() or "", self._timeout) from None
         return join_answers(answers)
 
+    async def wait_until_loaded(self, request: bytes) -> None:
+        """Waits where the keeper is about to load the model that is asked."""
+        while names := keeper_notes.read_coming(self._run_dir):
+            if pb.ModelInferRequest.FromString(request).model_name not in names:
+                return
+            await asyncio.sleep(LOOK_S)
+
     async def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method with a request with these fields."""
         request = getattr(pb, f"{method}Request")(**fields)
         return await self._call(method, [request.SerializeToString()], (), self._timeout)
+
+    async def describe(self, method: str, model: str, version: str, waits: bool = True) -> Any:
+        """A model's metadata or config."""
+
+        async def ask(_: float = 0) -> Any:
+            return await self.ask(method, name=model, version=version)
+
+        return await (self._patiently(model, ask) if waits else ask())
 
     async def signature(self, model: str, version: str, waits: bool = True) -> Signature:
         """A model's only input."""

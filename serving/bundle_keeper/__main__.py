@@ -194,6 +194,7 @@ class Keeper:
             if self._server is None:
                 async with self._hands.hold_for_keeper():
                     await self._pauses.wait_before(SERVER)
+                    self._notes.announce(self._list_extra_pipelines())
                     self._server = self._start_server()
                     loaded = await self._loads(self._server)
                 was_up = was_up or loaded  # its first answer may not have been seen yet
@@ -233,20 +234,25 @@ class Keeper:
             sockets.folder(self._options.run_dir),
             self._reopen,
         )
-        # Make's notes outlast the container, and its own what make does not know.
-        noted = keeper_notes.read_loaded_beside(self._options.admin_key_file.parent) or []
-        names = dict.fromkeys([*noted, *self._notes.extra_pipelines])
-        extra = asyncio.create_task(self._load_extra_pipelines([*names]))
+        self._notes.announce(self._list_extra_pipelines())
+        extra = asyncio.create_task(self._load_extra_pipelines(self._notes.coming))
         try:
             return await watch.until_it_must_be_started_again()
         finally:
             extra.cancel()
+
+    def _list_extra_pipelines(self) -> list[str]:
+        """Make's notes outlast the container, and its own has what make does not know."""
+        noted = keeper_notes.read_loaded_beside(self._options.admin_key_file.parent) or []
+        asked = self._options.extra_pipelines.split()
+        return [*dict.fromkeys([*asked, *noted, *self._notes.extra_pipelines])]
 
     async def _load_extra_pipelines(self, names: list[str]) -> None:
         """A fresh server has only the main one."""
         for name in names:
             while not await self._load(name):
                 await asyncio.sleep(1)
+            self._notes.announce([other for other in self._notes.coming if other != name])
 
     async def _load(self, name: str) -> bool:
         """False if a busy server is to be asked again."""

@@ -249,7 +249,7 @@ class Watch:
         to answer our kind of request."""
         others = await self._triton.ready() - {self._first}
         beside = [name for name in sorted(others) if await self._members(name)]
-        self._notes.remember(beside)
+        self._notes.remember([*dict.fromkeys([*beside, *self._notes.coming])])
         for name in beside:
             if name not in self._answered and await self._triton.ask(name, QUESTION_S) is None:
                 self._answered[name] = time.monotonic()

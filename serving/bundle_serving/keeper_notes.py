@@ -3,6 +3,7 @@
 readiness.json   for the door's answer to /v2/health/ready
 keeper.json      for `make status`, and for the next keeper
 keeper.prom      for Prometheus; the door adds it to Triton's metrics
+coming.json      for the door: what a fresh server has not loaded yet
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from bundle_serving import log_lines
 
 READINESS, STATE, METRICS = "readiness.json", "keeper.json", "keeper.prom"
+COMING = "coming.json"
 # Make's, beside the admin key.
 BESIDE = "beside.json"
 
@@ -35,6 +37,7 @@ class Notes:
     times_ready: int = 0
     extra_pipelines: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)  # models with fewer processes than they need
+    coming: list[str] = field(default_factory=list)  # what is still to be loaded
     _restored: Counter[str] = field(default_factory=Counter)
     _events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
     _written: dict[str, str] = field(default_factory=dict)
@@ -70,6 +73,11 @@ class Notes:
         if extra_pipelines != self.extra_pipelines:
             self.extra_pipelines = extra_pipelines
             self._save()
+
+    def announce(self, models: list[str]) -> None:
+        """Who asks for one of these is to wait for it."""
+        self.coming = models
+        self._write(COMING, json.dumps(models, ensure_ascii=False))
 
     def lacks(self, models: list[str]) -> None:
         if models != self.lacking:
@@ -137,11 +145,20 @@ def read(folder: Path) -> dict[str, Any]:
         return {}
 
 
+def read_coming(folder: Path) -> list[str]:
+    """The pipelines and models that the keeper is about to load."""
+    return _read_names(folder / COMING) or []
+
+
 def read_loaded_beside(folder: Path) -> list[str] | None:
     """The pipelines and models that make has loaded besides the main pipeline; None if that is not
     noted there."""
+    return _read_names(folder / BESIDE)
+
+
+def _read_names(file: Path) -> list[str] | None:
     try:
-        return list(map(str, json.loads((folder / BESIDE).read_bytes())))
+        return list(map(str, json.loads(file.read_bytes())))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -169,7 +186,7 @@ def readiness(folder: Path) -> tuple[bool, str] | None:
 
 
 def forget(folder: Path) -> None:
-    for name in (READINESS, STATE, METRICS):
+    for name in (READINESS, STATE, METRICS, COMING):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +30,22 @@ from tests.project import ROOT, free_ports, wait_until
 
 GUARD, KEEPER = "bundle_keeper.afresh", "bundle_keeper"
 JPEG = b"\xff\xd8picture"
+# Another model, which is loaded after the first one, and not before a file is there.
+LATER = "later"
 RAW = {"Inference-Header-Content-Length": "0", "authorization": f"Bearer {KEY}"}
+KEYED = [("authorization", RAW["authorization"])]
+# In the place of its `initialize`.
+WAITS = """    def initialize(self, args):
+        while not Path("{gate}").exists():
+            time.sleep(0.02)
+
+"""
+
+
+def message(model: str) -> pb.ModelInferRequest:
+    asked = pb.ModelInferRequest(model_name=model, raw_input_contents=[JPEG])
+    asked.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(JPEG)])
+    return asked
 
 
 @dataclass
@@ -59,29 +76,32 @@ class Kept:
     def ready(self) -> bool:
         return self.ask("GET", "/v2/health/ready") == 200
 
+    @property
+    def gate(self) -> Path:
+        """Without this file the other model does not load."""
+        return self.run_dir / "gate"
+
+    def channel(self) -> grpc.Channel:
+        target = f"localhost:{self.grpc_port}"
+        if not self.tls:
+            return grpc.insecure_channel(target)
+        return grpc.secure_channel(target, grpc.ssl_channel_credentials(self.tls.read_bytes()))
+
     def answers(self) -> bool:
         over_http = self.ask("POST", "/v2/models/picture/infer", JPEG)
-        asked = pb.ModelInferRequest(model_name="picture", raw_input_contents=[JPEG])
-        asked.inputs.add(name="INPUT", datatype="UINT8", shape=[1, len(JPEG)])
-        target, key = f"localhost:{self.grpc_port}", [("authorization", RAW["authorization"])]
-        opened = (
-            grpc.secure_channel(target, grpc.ssl_channel_credentials(self.tls.read_bytes()))
-            if self.tls
-            else grpc.insecure_channel(target)
-        )
-        with opened as channel:
+        with self.channel() as channel:
             try:
-                return bool(
-                    over_http == 200
-                    and stub(channel).ModelInfer(asked, timeout=60, metadata=key).outputs
+                return over_http == 200 and bool(
+                    stub(channel).ModelInfer(message("picture"), timeout=60, metadata=KEYED).outputs
                 )
             except grpc.RpcError:
                 return False
 
-    def process(self, module: str) -> int:
-        """Python's, where it is the module's; else 0."""
+    def process(self, name: str) -> int:
+        """The module's of Python, or the program's; else 0."""
         for each in self.processes():
-            if each.cmdline()[1:3] == ["-m", module]:
+            words = each.cmdline()
+            if words[1:3] == ["-m", name] or Path(words[0]).name == name:
                 return each.pid
         return 0
 
@@ -94,8 +114,8 @@ class Kept:
             if any(named in word for word in each.info["cmdline"] or ())
         ]
 
-    def kill(self, module: str) -> int:
-        number: int = wait_until(lambda: self.process(module), module)
+    def kill(self, name: str) -> int:
+        number: int = wait_until(lambda: self.process(name), name)
         os.kill(number, signal.SIGKILL)
         return number
 
@@ -110,6 +130,8 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     shutil.copytree(MODELS / "picture", models / "picture")
     model = models / "picture" / "1" / "model.py"  # which is to take the keeper's picture, a PNG
     model.write_text(model.read_text().replace("or file[0] != 0xFF", ""))
+    add_another(models, run_dir / "gate")
+    (tmp_path / keeper_notes.BESIDE).write_text(json.dumps([LATER]))
     environment = dict(os.environ)
     if request.param != "plain":
         certificate.ensure(tmp_path, [])
@@ -138,6 +160,60 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     each.kill()  # from above, so that nobody starts anybody afresh
             guard.wait()
+
+
+def add_another(models: Path, gate: Path) -> None:
+    shutil.copytree(MODELS / "picture", models / LATER)
+    for file, old, new in (
+        ("config.pbtxt", 'name: "picture"', f'name: "{LATER}"'),
+        (
+            "1/model.py",
+            "    def initialize(self, args):\n        pass\n\n",
+            WAITS.format(gate=gate),
+        ),
+    ):
+        path = models / LATER / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+
+def test_what_a_new_server_has_not_loaded_yet_is_waited_for(kept: Kept) -> None:
+    """Over HTTP, gRPC, and in a stream; what it is not to load is not."""
+    kept.gate.touch()
+    path = f"/v2/models/{LATER}/infer"
+    wait_until(lambda: kept.ask("POST", path, JPEG) == 200, "the other model")
+    kept.gate.unlink()
+    kept.kill("tritonserver")
+    wait_until(kept.answers, "the first model")
+    with kept.channel() as channel, ThreadPoolExecutor() as background:
+        asked = stub(channel)
+        described = pb.ModelMetadataRequest(name=LATER)
+        over_http = [
+            background.submit(kept.ask, "POST", path, JPEG),
+            background.submit(kept.ask, "GET", f"/v2/models/{LATER}"),
+        ]
+        over_grpc = [
+            background.submit(asked.ModelInfer, message(LATER), timeout=120, metadata=KEYED),
+            background.submit(asked.ModelMetadata, described, timeout=120, metadata=KEYED),
+            background.submit(
+                lambda: (
+                    next(
+                        asked.ModelStreamInfer(iter([message(LATER)]), timeout=120, metadata=KEYED)
+                    ).infer_response
+                )
+            ),
+        ]
+        assert kept.ask("POST", "/v2/models/unknown/infer", JPEG) == 404
+        with pytest.raises(grpc.RpcError) as refused:
+            asked.ModelInfer(message("unknown"), timeout=60, metadata=KEYED)
+        assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+        assert kept.answers()
+        assert not any(each.done() for each in (*over_http, *over_grpc))
+        kept.gate.touch()
+        assert all(each.result() == 200 for each in over_http)
+        assert all(each.result().outputs for each in over_grpc)
+    wait_until(lambda: keeper_notes.read_coming(kept.run_dir) == [], "the note to say so")
 
 
 @pytest.mark.long

@@ -455,8 +455,10 @@ def test_a_body_that_comes_slowly_for_long_is_refused(monkeypatch: pytest.Monkey
 
 def test_without_an_admin_key_nothing_leads_to_admin_methods() -> None:
     ports = envoy.Ports("127.0.0.1", 1, 2, 3)
-    open_ = json.dumps(envoy.config(ports, Path("/sockets"), Limits(), LOCAL, admin_key=None))
-    keyed = json.dumps(envoy.config(ports, Path("/sockets"), Limits(), LOCAL, admin_key="the key"))
+    open_, keyed = (
+        json.dumps(envoy.config(ports, Path("/sockets"), Limits(), LOCAL, key, Path("/note")))
+        for key in (None, "the key")
+    )
     assert "the key" in keyed
     passed = envoy.grpc_routes(Limits(), None)
     for method in envoy.ADMIN_METHODS:

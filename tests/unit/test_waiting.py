@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,18 @@ import pytest
 from bundle_door import triton
 from bundle_door.answers import Refused
 from bundle_door.triton import MOST_SENT, OF_AN_UNKNOWN_MODEL, Away, Triton
+from bundle_serving.keeper_notes import Notes
 
 UNKNOWN = f"{OF_AN_UNKNOWN_MODEL}: 'net' is not found"
 
 
-def outcomes(
-    *faults: Refused, model: str = "net", seconds: float = 5, before: tuple[str, ...] = ()
-) -> list[str]:
-    """What a request gets that is refused so at first, and how often it was sent."""
+def outcomes(*faults: Refused, seconds: float = 5, coming: tuple[str, ...] = ()) -> list[str]:
+    """What a request gets that is refused so at first, and how often it was sent; and what the
+    keeper is about to load."""
 
     async def asked() -> list[str]:
-        door = Triton(Path("no-socket"), seconds)
+        Notes(run_dir).announce([*coming])
+        door = Triton(run_dir, seconds)
         left, sent = list(faults), 0
 
         async def call(_: float) -> str:
@@ -31,15 +33,15 @@ def outcomes(
             return "answered"
 
         try:
-            for known in before:
-                await door._patiently(known, lambda _: asyncio.sleep(0, "answered"))
-            return [await door._patiently(model, call), str(sent)]
+            return [await door._patiently("net", call), str(sent)]
         except Refused as refused:
             return [str(refused.status), str(sent)]
         finally:
             await door.close()
 
-    return asyncio.run(asyncio.wait_for(asked(), 60))
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder)
+        return asyncio.run(asyncio.wait_for(asked(), 60))
 
 
 def test_what_was_not_sent_waits() -> None:
@@ -52,9 +54,8 @@ def test_what_may_have_ended_it_is_not_sent_for_ever() -> None:
 
 def test_a_pipeline_that_is_loaded_after_the_first_one_is_waited_for() -> None:
     faults = Away(sent=False), Refused(404, UNKNOWN)
-    assert outcomes(*faults, before=("net",)) == ["answered", "3"]
-    assert outcomes(*faults) == ["404", "2"]  # it never was there
-    assert outcomes(faults[1], before=("net",)) == ["404", "1"]  # it was unloaded
+    assert outcomes(*faults, coming=("other", "net")) == ["answered", "3"]
+    assert outcomes(*faults, coming=("other",)) == ["404", "2"]
 
 
 def test_no_wait_is_longer_than_the_answer_may_take() -> None:
