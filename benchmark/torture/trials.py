@@ -3,7 +3,9 @@ answer was not what it should be; whether the server is whole afterwards is for 
 
 from __future__ import annotations
 
+import http.client
 import itertools
+import json
 import resource
 import selectors
 import signal
@@ -22,13 +24,14 @@ from benchmark.torture import flood, messages, pictures, unfinished
 from benchmark.torture.odd_pictures import flat_png
 from benchmark.torture.own_server import Own
 from benchmark.torture.requests import HARMLESS, RAW, Hostile, attacks, mutants, status_of
-from benchmark.torture.subject import PARTS, Subject, harm
+from benchmark.torture.subject import PARTS, PICTURE, Subject, harm
 from bundle_serving import kserve
 
 SEED = 15
 TRIAL_S = 5
 HEALED_S = 60
 SOME = 16
+MOST_ROWS = 256
 # All at once would be a flood, which is a trial of its own.
 BETWEEN_HANG_UPS_S = 0.005
 LARGE = pictures.of_a_megabyte()
@@ -56,6 +59,7 @@ def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]
     yield Trial("mutated messages over gRPC", lambda s, t: _over_grpc(s, t, round(3000 * scale)))
     yield Trial("broken and hostile pictures", lambda s, t: _pictures(s, t, round(2000 * scale)))
     yield Trial("pictures that are too much together", _together)
+    yield Trial("very many pictures in a message", _rows)
     yield Trial("idle connections", lambda s, t: _idle(s, t, 2000))
     yield Trial("slow clients", lambda s, t: _slow(s, t, round(200 * scale), 12))
     for name in unfinished.WAYS:
@@ -156,7 +160,41 @@ def _together(subject: Subject, progress: Progress) -> str:
     request = replace(target, tensor=tensor, binary=picture * SOME).with_binary(400)
     if (status := status_of(request, int(subject.http.rpartition(":")[2]))) != 400:
         raise Harmed(f"{status} for {SOME} pictures of 49 megapixels")
-    return f"{SOME} pictures of 49 megapixels in a request, refused"
+    progress("in a form")
+    if not (answered := _answered_of_form(subject, picture)) < SOME / 2:
+        raise Harmed(f"{answered} of {SOME} pictures of 49 megapixels were answered in a form")
+    return f"{SOME} pictures of 49 megapixels in a request, refused; in a form all but {answered}"
+
+
+def _answered_of_form(subject: Subject, picture: bytes) -> int:
+    part = b"--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\n%s\r\n" % picture
+    client = http.client.HTTPConnection(subject.http, timeout=HEALED_S)
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    client.request("POST", "/classify", part * SOME + b"--b--\r\n", headers)
+    return sum("labels" in each for each in json.loads(client.getresponse().read())["results"])
+
+
+def _rows(subject: Subject, progress: Progress) -> str:
+    """As many small pictures in a message as the model's config allows: a slow network refuses
+    them, and a fast one has soon answered them."""
+    seen: Counter[object] = Counter()
+    asked = subject.message(PICTURE * MOST_ROWS)
+    asked.inputs[0].shape[:] = [MOST_ROWS, len(PICTURE)]
+
+    def ask(_: int) -> None:
+        with grpc.insecure_channel(subject.grpc) as channel:
+            try:
+                kserve.stub(channel).ModelInfer(asked, timeout=HEALED_S)
+                seen["answered"] += 1
+            except grpc.RpcError as refusal:
+                if refusal.code() != grpc.StatusCode.INVALID_ARGUMENT:
+                    raise Harmed(f"{refusal.code().name} for {MOST_ROWS} pictures") from None
+                seen["refused"] += 1
+        progress(f"{seen.total()} of {SOME}")
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(ask, range(SOME)))
+    return f"{SOME} messages of {MOST_ROWS} small pictures: {_list_counts(seen)}"
 
 
 @contextmanager

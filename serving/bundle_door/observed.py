@@ -189,7 +189,7 @@ class Observed:
         if report.hits or report.misses:
             self.hits.add(*step, amount=report.hits)
             self.misses.add(*step, amount=report.misses)
-        for size, width, height, decoded in report.pictures:
+        for size, width, height, decoded, _ in report.pictures:
             self.picture_bytes.observe(size)
             self.megapixels.observe(width * height / 1e6)
             self.decoded.observe(decoded)

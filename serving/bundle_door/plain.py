@@ -28,6 +28,12 @@ SENTIMENT = "sentiment_ensemble"
 MOST_LABELS = 1000
 # Of a form's files, each of which may take a core for seconds: the others are left to others.
 AT_ONCE = max(1, len(os.sched_getaffinity(0)) // 2)
+# Of the files of a form that come after too large ones (bundle_serving.work).
+TOO_MUCH = Refused(
+    413,
+    "the pictures before this one are as large as those of a request may be together; send it in"
+    " another request (or raise MAX_MEGAPIXELS)",
+)
 # A parameter: 1, and the answer has the times of its steps.
 TIMINGS = "timings"
 
@@ -56,11 +62,19 @@ class PlainQuestions:
         except Refused as refused:
             return explain_refusal(refused)
         if form:
-            turns = asyncio.Semaphore(AT_ONCE)
+            turns, asked = asyncio.Semaphore(AT_ONCE), 0.0
 
             async def in_turn(file: File) -> Labels | Refused:
+                nonlocal asked
                 async with turns:
-                    return await self._labels(request, model, signature, file.content, top)
+                    if asked > 1:
+                        return TOO_MUCH
+                    with self._steps.following() as followed:
+                        found = await self._labels(
+                            request, model, signature, file.content, top, followed.id
+                        )
+                        asked += await share_of(file, followed)
+                        return found
 
             return several(model, sent, await asyncio.gather(*map(in_turn, sent)))
         with self._steps.following() as followed:
@@ -153,10 +167,23 @@ def label(entry: str) -> dict[str, Any]:
     return {"label": "".join(name), "probability": float(probability), "index": int(index)}
 
 
+async def share_of(file: File, followed: Followed) -> float:
+    """How much it was of all that a request may ask for. Others' pictures may have shared its
+    batch."""
+    await read_reports()
+    size = sum(map(len, file.content))
+    pictures = [picture for report in followed.reports for picture in report.pictures]
+    return next((share for known, *_, share in pictures if known == size), 0.0)
+
+
+async def read_reports() -> None:
+    """The steps have sent them before Triton had its answer: they are only to be read."""
+    await asyncio.sleep(0)
+
+
 async def add_timings(content: dict[str, Any], request: Request, followed: Followed) -> Answer:
     """With Server-Timing, and with `timings=1` also with the times in the JSON."""
-    # The steps have sent their reports before Triton had its answer: they are only to be read.
-    await asyncio.sleep(0)
+    await read_reports()
     timeline = Timeline(request, followed.reports)
     timeline.note(request.note)
     if request.query.get(TIMINGS) == "1":

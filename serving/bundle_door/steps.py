@@ -32,8 +32,8 @@ class Report(msgspec.Struct):
     # Of the rows, those that were asked for among known answers, and were there or not.
     hits: int = 0
     misses: int = 0
-    # size, width, height, decoded share of the width
-    pictures: list[tuple[int, int, int, float]] = []
+    # size, width, height, decoded share of the width, share of what a request may ask for
+    pictures: list[tuple[int, int, int, float, float]] = []
     # class, probability
     answers: list[tuple[int, float]] = []
 

@@ -115,8 +115,9 @@ class Transform:
         return json.dumps(asdict(self), indent=2) + "\n"
 
 
-# Of a picture: its bytes, width and height, and the share of its width that was decoded.
-Seen = Callable[[int, int, int, float], None]
+# Of a picture: its bytes, width and height, the share of its width that was decoded, and what it is
+# of all that a request may ask for.
+Seen = Callable[[int, int, int, float, float], None]
 
 
 def to_pixels(
@@ -140,13 +141,14 @@ def to_pixels_and_size(
             with Image.open(_Metered(raw), formats=FORMATS) as image:
                 _refuse_bomb(image, raw, how.max_megapixels)
                 width, height = image.size
+                share = _megapixels_of_work(image, raw, how) / _most_together(how)
                 if how.decode == "reduced":
                     # libjpeg scales by 1/2, 1/4 or 1/8 while it decodes. Twice the target is kept,
                     # so that the antialiasing filter still decides how the result looks.
                     image.draft(None, (2 * max(how.target), 2 * max(how.target)))
                 turn.enter_context(_turn(image))
                 if seen:
-                    seen(len(raw), width, height, image.width / width)
+                    seen(len(raw), width, height, image.width / width, share)
                 picture = _decode(image)
             pixels = _resize_pixels(picture, how)
     except PictureError:
@@ -172,12 +174,17 @@ def check_together(pictures: Sequence[Any] | NDArray[Any], how: Transform) -> No
     if len(pictures) == 1:  # which has bounds of its own
         return
     together = sum(_work_of(each, how) for each in pictures)
-    if together > (most := work.PICTURES * how.max_megapixels):
+    if together > (most := _most_together(how)):
         raise PictureError(
-            f"the pictures of this request have {together:.0f} megapixels together (what is not a "
-            f"JPEG counts {work.DECODED_WHOLE} times, and many scans as more), and the limit is "
-            f"{most:g}; send fewer at once"
+            f"the pictures of this request have {together:.0f} megapixels together (a progressive "
+            f"JPEG counts {work.PROGRESSIVE} times, many scans as more, and what is not a JPEG "
+            f"{work.DECODED_WHOLE} times), and the limit is {most:g}; send fewer at once (or raise "
+            "MAX_MEGAPIXELS)"
         )
+
+
+def _most_together(how: Transform) -> float:
+    return work.PICTURES * how.max_megapixels
 
 
 def _work_of(data: Any, how: Transform) -> float:
@@ -186,10 +193,15 @@ def _work_of(data: Any, how: Transform) -> float:
     try:
         with Image.open(_Metered(raw), formats=FORMATS) as image:
             _refuse_bomb(image, raw, how.max_megapixels)
-            reduced = how.decode == "reduced" and image.format in REDUCED
-            return _work(image, raw) * (1 if reduced else work.DECODED_WHOLE)
+            return _megapixels_of_work(image, raw, how)
     except Exception:
         return 0.0
+
+
+def _megapixels_of_work(image: Image.Image, raw: bytes, how: Transform) -> float:
+    if how.decode != "reduced" or image.format not in REDUCED:
+        return _work(image, raw) * work.DECODED_WHOLE
+    return _work(image, raw) * (work.PROGRESSIVE if image.info.get("progressive") else 1)
 
 
 def _work(image: Image.Image, raw: bytes) -> float:

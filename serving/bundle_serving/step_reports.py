@@ -256,8 +256,8 @@ def rows_of(request: Any) -> int:
     return int(shape[0]) if len(shape) else 1
 
 
-def remark_picture(size: int, width: int, height: int, decoded: float) -> None:
-    reports.remark(PICTURES, [size, width, height, decoded])
+def remark_picture(size: int, width: int, height: int, decoded: float, share: float) -> None:
+    reports.remark(PICTURES, [size, width, height, decoded, share])
 
 
 def remark_scores(outputs: Mapping[str, NDArray[Any]]) -> None:

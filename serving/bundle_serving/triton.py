@@ -150,6 +150,18 @@ def _as_tensor(name: str, result: Any) -> Any:
     return pb.Tensor.from_dlpack(name, result)
 
 
+def answer_allowed(
+    requests: Sequence[Any],
+    refuse: Callable[[Any], str | None],
+    compute: Callable[[Sequence[Any]], Sequence[Any]],
+) -> list[Any]:
+    """The responses, in order, of which some are refusals: those cost nothing."""
+    reasons = [refuse(request) for request in requests]
+    left = [each for each, why in zip(requests, reasons, strict=True) if not why]
+    answers = iter(compute(left) if left else ())
+    return [failure(ValueError(why), True) if why else next(answers) for why in reasons]
+
+
 def answer_each(
     requests: Sequence[Any],
     inputs: Sequence[str],

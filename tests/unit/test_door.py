@@ -23,6 +23,7 @@ from bundle_door.compression import choose_encoding, compress, decompress
 from bundle_door.documents import documents
 from bundle_door.http1 import Body, Incoming
 from bundle_door.inference import (
+    Asked,
     Signature,
     from_body,
     from_raw,
@@ -48,7 +49,7 @@ from bundle_door.plain import AT_ONCE, PlainQuestions, top_of
 from bundle_door.requests import Request
 from bundle_door.routes import open_to_all
 from bundle_door.service import Service, encode_answer
-from bundle_door.steps import Steps
+from bundle_door.steps import Report, Steps
 from bundle_door.tensors import from_json
 from bundle_door.triton import join_answers
 from bundle_serving.exposure import Exposure
@@ -605,25 +606,53 @@ def test_others_are_served_while_an_answer_is_compressed() -> None:
     assert asyncio.run(turns()) >= 20
 
 
+class Counting:
+    """A Triton that answers, and that can do so for several at once."""
+
+    asked = most = answered = 0
+
+    async def signature(self, model: str, version: str) -> Signature:
+        return Signature("INPUT", "UINT8", (-1,), batches=True, output="OUTPUT")
+
+    async def infer(self, model: str, asked: Asked, *_: Any) -> pb.ModelInferResponse:
+        self.asked += 1
+        self.answered += 1
+        self.most = max(self.most, self.asked)
+        await asyncio.sleep(0)
+        self.asked -= 1
+        found = pb.ModelInferResponse(raw_output_contents=[b"\7\0\0\0" + b"0.9:1:a"])
+        found.outputs.add(name="OUTPUT", datatype="BYTES", shape=[1, 1])
+        return found
+
+
 def test_the_files_of_a_form_take_turns() -> None:
-    class Counting:
-        asked = most = 0
-
-        async def signature(self, model: str, version: str) -> Signature:
-            return Signature("INPUT", "UINT8", (-1,), batches=True, output="OUTPUT")
-
-        async def infer(self, *asked: Any) -> pb.ModelInferResponse:
-            self.asked += 1
-            self.most = max(self.most, self.asked)
-            await asyncio.sleep(0)
-            self.asked -= 1
-            found = pb.ModelInferResponse(raw_output_contents=[b"\7\0\0\0" + b"0.9:1:a"])
-            found.outputs.add(name="OUTPUT", datatype="BYTES", shape=[1, 1])
-            return found
-
     triton = Counting()
     plain = PlainQuestions(triton, Limits(pictures=200), Steps(lambda report: None))  # type: ignore[arg-type]
     form = Request("POST", "/classify", {"content-type": FORM}, chunks=[part() * 200 + b"--b--"])
     results = json.loads(asyncio.run(plain.classify(form, {})).body)["results"]
     assert len(results) == 200 and all(each["labels"][0]["label"] == "a" for each in results)
     assert triton.most == AT_ONCE
+
+
+def test_the_pictures_of_a_form_are_bounded_together() -> None:
+    """By what the steps report of each: those that come after too much are not asked for."""
+
+    class Reporting(Counting):
+        async def infer(self, model: str, asked: Asked, *_: Any) -> pb.ModelInferResponse:
+            message = pb.ModelInferRequest.FromString(b"".join(asked.pieces))
+            size = len(message.raw_input_contents[0])
+            # In a batch with somebody else's, which counts for that one.
+            pictures = [(size + 1, 9000, 5000, 1.0, 5.0), (size, 4000, 3000, 1.0, 0.4)]
+            steps.take(Report("decoding", "1", 2, 2, 0, 1, 2, [message.id], pictures=pictures))
+            return await super().infer(model, asked)
+
+    steps, triton = Steps(lambda report: None), Reporting()
+    plain = PlainQuestions(triton, Limits(), steps)  # type: ignore[arg-type]
+    form = Request("POST", "/classify", {"content-type": FORM}, chunks=[part() * 9 + b"--b--"])
+    answer = asyncio.run(plain.classify(form, {}))
+    results = json.loads(answer.body)["results"]
+    assert (
+        answer.status == 200 and ["labels" in each for each in results] == [True] * 3 + [False] * 6
+    )
+    assert triton.answered == 3
+    assert "MAX_MEGAPIXELS" in results[-1]["error"]["remedy"]

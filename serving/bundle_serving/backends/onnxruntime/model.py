@@ -11,10 +11,10 @@ from bundle_serving.onnxruntime_engine import load_engine
 from bundle_serving.repeated import Repeated, may_be_repeated
 from bundle_serving.step_reports import remark_scores, reported, rows_of
 from bundle_serving.triton import (
+    answer_allowed,
     answer_each,
     answer_together,
     array,
-    failure,
     parameter,
     version_folder,
 )
@@ -38,22 +38,20 @@ class TritonPythonModel:
         self.engine = load_engine(network, threads)
         self.engine.require(config)
         self.repeated = Repeated()
+        self.rows = work.Rows()
         # What its answers are reported with.
         self.network = identity(folder)
 
     def execute(self, requests):
         if not self.batched:
             return answer_each(requests, self.inputs, self.compute_alone)
-        reasons = [self.too_much(request) for request in requests]
-        left = [each for each, why in zip(requests, reasons, strict=True) if not why]
-        answers = iter(self.together(left) if left else ())
-        return [failure(ValueError(why), True) if why else next(answers) for why in reasons]
+        return answer_allowed(requests, self.refuse, self.together)
 
-    def too_much(self, request):
+    def refuse(self, request):
         """Whoever asks the network itself has not passed the step before it."""
         if TOKENS in self.inputs:
             return work.too_many_tokens(*array(request, TOKENS).shape)
-        return None
+        return self.rows.too_many(rows_of(request))
 
     def together(self, requests):
         may = [may_be_repeated(request) for request in requests for _ in range(rows_of(request))]
@@ -61,9 +59,13 @@ class TritonPythonModel:
         return answer_together(requests, self.inputs, self.outputs, compute)
 
     def compute(self, may, batch):
-        results = self.repeated.rows(lambda rows: self.engine(rows, self.outputs), batch, may)
+        results = self.repeated.rows(self.compute_new, batch, may)
         remark_scores(results)
         return results
+
+    def compute_new(self, batch):
+        with self.rows.computing(len(next(iter(batch.values())))):
+            return self.engine(batch, self.outputs)
 
     def compute_alone(self, tensors):
         return self.engine.whole(tensors, self.outputs)
