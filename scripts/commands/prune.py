@@ -6,7 +6,8 @@
 
 Goes: versions beyond the newest KEEP_VERSIONS, but neither the live one nor the one that a rollback
 returns to; reports, downloads and other caches that are older than DAYS (30); what killed commands
-left behind; images that a newer build has replaced.
+left behind; images that a newer build has replaced; and on S3, of the copies that `make kubernetes`
+wrote for pods, what it has named neither in the last eleven nor within DAYS.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from scripts.repository import archive, history
 from scripts.server import engines
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.stacks import flavour, state
-from scripts.storage import old_versions
+from scripts.stacks import flavour, kubernetes, state
+from scripts.storage import old_versions, on_demand, pod_copies
 from scripts.storage.shared import Shared
 
 BUILD = ROOT / "build"
@@ -86,6 +87,7 @@ def find_items(settings: Settings, days: int) -> Iterator[Item]:
     for path in sorted((BUILD / "run").glob("*.log")):
         yield _item(path, "")
     yield from _images(settings)
+    yield from _copies_for_pods(settings, days)
 
 
 def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
@@ -141,6 +143,21 @@ def _images(settings: Settings) -> Iterator[Item]:
             (datetime.now(UTC) - built).days,
             "a newer build replaced it",
             partial(stack.remove_image, name),
+        )
+
+
+def _copies_for_pods(settings: Settings, days: int) -> Iterator[Item]:
+    if not (remote := on_demand.remote(settings)):
+        return
+    copies = remote.place_beside(kubernetes.FOR_PODS)
+    for each in pod_copies.read(copies):
+        goes = not each.is_among_the_last and each.days >= days
+        yield Item(
+            f"{copies.location.path}/{each.name} on S3",
+            each.size,
+            each.days,
+            f"{pod_copies.REVISIONS} newer ones, and older than {days} days" if goes else "",
+            partial(pod_copies.remove, copies, each.name),
         )
 
 

@@ -22,7 +22,7 @@ from scripts.repository.history import SHOWN
 from scripts.settings.settings import DOOR, Settings, names
 from scripts.stacks import admin_key, certificates, exposure
 from scripts.stacks.containers import DockerStack
-from scripts.storage import on_demand
+from scripts.storage import on_demand, pod_copies
 from scripts.storage.location import Location, from_settings
 from scripts.storage.upload_order import contents
 
@@ -37,6 +37,8 @@ BUILT_WITH = (
     *("OPT_BATCH", "CORES", "PREPROCESS_INSTANCES", "PREPROCESS_THREADS"),
     *("NETWORK_INSTANCES", "NETWORK_THREADS"),
 )
+# Beside the live repository on S3.
+FOR_PODS = "kubernetes"
 UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
 
 
@@ -204,9 +206,8 @@ def _place_copy(settings: Settings) -> str:
         raise UserError("nothing is live here", f"make up REPOSITORY={settings.repository} first")
     named = (f"{e.name}:{e.sha256}\n" for e in contents(live.REPOSITORY) if e.name != SHOWN)
     name = hashlib.sha256("".join(named).encode()).hexdigest()[:12]
-    copies = remote.place_beside("kubernetes")
-    copies.mirror(live.REPOSITORY, to=name, known=remote.archive.prefix)
-    return f"{copies.location}/{name}"
+    copies = remote.place_beside(FOR_PODS)
+    return pod_copies.write(copies, live.REPOSITORY, name, known=remote.archive.prefix)
 
 
 def _reachable(location: Location | None) -> Location | None:

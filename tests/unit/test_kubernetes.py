@@ -29,6 +29,7 @@ from scripts.stacks.containers import DockerStack
 from scripts.stacks.kubernetes import BUILT_WITH, SOURCE, quantity
 from scripts.storage import on_demand
 from scripts.storage.location import Location, from_settings
+from scripts.storage.pod_copies import MARK
 
 OVERLAYS = ("cpu", "gpu", "s3")
 JOBS = ("cpu", "gpu")
@@ -398,6 +399,9 @@ class Folder:
 
     def mirror(self, folder: Path, to: str, known: str) -> None:
         self.mirrored[f"{self.location}/{to}"] = sorted(path.name for path in folder.iterdir())
+
+    def write(self, name: str, content: bytes) -> None:
+        assert f"{self.location}/{name.removesuffix(MARK)}" in self.mirrored
 
 
 def test_pods_read_a_copy_that_never_changes(
