@@ -132,8 +132,10 @@ def right(
     session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers)
 
     def truth(file: bytes) -> Array:
-        found = session.run(None, {session.get_inputs()[0].name: feed(file)})[output]
-        return read(found[0].reshape(-1).astype(np.float64))
+        fed = feed(file)
+        found = session.run(None, {session.get_inputs()[0].name: fed})[output]
+        of_one = found.reshape(-1)[: found.size // len(fed)]
+        return read(of_one.astype(np.float64))
 
     return truth
 
@@ -506,6 +508,17 @@ def of_one_pixel() -> Any:
     return graph.model([PIXELS], [value("y", ["n", CLASSES, 1, 1])])
 
 
+def batch_last(weights_first: bool) -> Any:
+    """A column for each picture: turned around, or computed so."""
+    graph = Graph()
+    if weights_first:
+        flat = graph.add("Flatten", graph.features())
+        graph.add("Gemm", graph.noise(CLASSES, 6, scale=2), flat, transB=1, out="y")
+    else:
+        graph.add("Transpose", graph.body(), perm=[1, 0], out="y")
+    return graph.model([PIXELS], [value("y", [CLASSES, "n"])])
+
+
 def several(*names: str, label: bool = False) -> Any:
     graph = Graph()
     scores = graph.body()
@@ -763,6 +776,9 @@ def files() -> Iterator[Case]:
             f"opset {opset}, IR {ir}, weights among the inputs", partial(zoo, opset, ir)
         )
     yield make_case("an output [batch, classes, 1, 1]", of_one_pixel)
+    for first in (False, True):
+        name = "an output [classes, batch]" + ", weights first" * first
+        yield make_case(name, partial(batch_last, first))
     yield make_case("two outputs, one chosen", partial(several, "logits", "other"), OUTPUT="logits")
     yield make_case(
         "two outputs, no options", partial(several, "logits", "other"), refused="OUTPUT=logits"

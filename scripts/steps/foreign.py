@@ -223,6 +223,8 @@ def _answer(graph: _Graph, facts: Signature, reading: Reading, one_by_one: bool)
     """The network's output -> scores, or probabilities of labels that do not exclude each other."""
     graph.append_outputs()
     numbers = MARK + facts.output
+    if facts.batch_last:
+        numbers = graph.add("Transpose", [numbers], perm=[1, 0])
     if one_by_one:
         numbers = graph.add("Gather", [numbers, graph.constant(np.array([0]))], axis=0)
     numbers = graph.add("Cast", [numbers], to=TensorProto.FLOAT)

@@ -127,6 +127,7 @@ class Original:
             batch = np.repeat(fed, self._facts.batch or 1, axis=0)
             (found,) = self._session.run([self._facts.output], {self._facts.input: batch})
             given = np.asarray(found)
+            given = given.T if self._facts.batch_last else given
             row = given.reshape(len(batch), -1)[:1].astype(np.float32)
         except Exception as fault:
             raise explain_refusal(self._name, fault) from None

@@ -35,6 +35,7 @@ class Signature:
     output: str
     classes: int
     label: str = ""  # an output beside it, which says the likeliest class
+    batch_last: bool = False  # of the output: [classes, batch]
 
     @property
     def takes_levels(self) -> bool:
@@ -65,12 +66,13 @@ def signature(path: Path, hints: Hints = NOTHING, model: Any = None) -> Signatur
             f"{path.name} has {len(inputs)} inputs ({names}), not one for pictures", HOW
         )
     (pixels,) = inputs
-    output, classes = _choose_output(path, model, hints)
+    scores, classes = _choose_output(path, model, hints)
     channels_last, channels, size = _picture(path, pixels, hints)
     batch = _dims(pixels)[0]
-    label = "" if hints.output else _label_beside(path, model, output, classes)
+    label = "" if hints.output else _label_beside(path, model, scores.name, classes)
     return Signature(
-        *(pixels.name, _kind(pixels), channels_last, channels, size, batch, output, classes, label)
+        *(pixels.name, _kind(pixels), channels_last, channels, size, batch),
+        *(scores.name, classes, label, _is_batch_last(scores)),
     )
 
 
@@ -167,7 +169,7 @@ def _picture(path: Path, pixels: Any, hints: Hints) -> tuple[bool, int, Size]:
     return channels_last, int(channels or 0), (height, width)
 
 
-def _choose_output(path: Path, model: Any, hints: Hints) -> tuple[str, int]:
+def _choose_output(path: Path, model: Any, hints: Hints) -> tuple[Any, int]:
     """The output that is taken, and its number of classes."""
     outputs = {each.name: each for each in _outputs(model)}
     if hints.output:
@@ -187,7 +189,7 @@ def _choose_output(path: Path, model: Any, hints: Hints) -> tuple[str, int]:
     found = {name: classes for name, classes in found.items() if name not in picked}
     if len(found) == 1:
         ((output, classes),) = found.items()
-        return output, classes
+        return outputs[output], classes
     shown = ", ".join(f"{name}: {_show_value(each)}" for name, each in outputs.items()) or "nothing"
     if found:
         names = " or ".join(found)
@@ -232,10 +234,19 @@ def _classes(scores: Any, hints: Hints) -> int:
     are around; else 0."""
     if not scores.type.HasField("tensor_type") or _kind(scores) not in NUMBERS:
         return 0
+    if _is_batch_last(scores):
+        return int(_dims(scores)[0] or 0)
     if _is_open(scores):
         return hints.classes
     dims = _dims(scores)[1:]
     return math.prod(int(size or 0) for size in dims) if sum(d != 1 for d in dims) <= 1 else 0
+
+
+def _is_batch_last(scores: Any) -> bool:
+    """Whether it is a column of classes for each picture: of what is known and what is open, only
+    the batch may be any."""
+    dims = _dims(scores) if scores.type.HasField("tensor_type") else []
+    return len(dims) == 2 and dims[1] is None and dims[0] not in (None, 0, 1)
 
 
 def _is_open(scores: Any) -> bool:

@@ -23,7 +23,12 @@ SHORT = (
     *("opset 9, IR 3, weights among the inputs", "weights in another file", "names like ours"),
     *("8 bits (QDQ, signed)", "ONNX Runtime's s16s8, auto", "scores divided by their length"),
     "logarithms of independent labels",
-    *("scores in levels", "the best three", "a maximum beside a label"),
+    *(
+        "an output [classes, batch]",
+        "scores in levels",
+        "the best three",
+        "a maximum beside a label",
+    ),
     *("an embedding beside a label", "a detector's scores beside its boxes"),
 )
 ODD, SHORT_ODD = 200, 25

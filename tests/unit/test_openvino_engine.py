@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
 
-from bundle_serving import openvino_engine
+from bundle_serving import openvino_engine, work
 from bundle_serving.openvino_engine import MOST_ROWS, Engine, hint
 from tests.project import ROOT
 from tests.python_backend import Tensor, program
@@ -50,31 +52,48 @@ class Asked(dict[str, Tensor]):
         return list(self.values())
 
 
-def test_a_request_of_too_many_tokens_fails_alone(tmp_path: Path) -> None:
-    """Whoever asks the network of texts itself."""
-    (tmp_path / "1").mkdir()
-    texts(tmp_path / "1" / "model.onnx", "INPUT_IDS", "ATTENTION_MASK")
-    names = ("INPUT_IDS", "ATTENTION_MASK")
+@contextmanager
+def loaded(folder: Path, *names: str) -> Iterator[Callable[..., list[Any]]]:
+    """The backend with a network of texts: what it answers to requests of these shapes."""
+    (folder / "1").mkdir()
+    texts(folder / "1" / "model.onnx", *names)
     config = {
         "max_batch_size": 64,
         "input": [{"name": name, "data_type": "TYPE_INT64", "dims": [-1]} for name in names],
         "output": [{"name": "scores", "data_type": "TYPE_FP32", "dims": [3]}],
         "parameters": {},
     }
-    args = {"model_config": json.dumps(config), "model_repository": str(tmp_path)}
+    args = {"model_config": json.dumps(config), "model_repository": str(folder)}
     with program(ROOT / "serving" / "bundle_serving" / "backends" / "onnxruntime", []) as module:
         model = module.TritonPythonModel()
         model.initialize({**args, "model_name": "texts", "model_version": "1"})
-        shapes = (2, 8), (64, 72), (64, 8), (1, 5000)
-        asked = [
-            Asked({name: Tensor(name, np.ones(shape, np.int64)) for name in names})
-            for shape in shapes
-        ]
-        faults = [answer.error for each in asked for answer in model.execute([each])]
+        yield lambda *shapes: model.execute(
+            [
+                Asked({name: Tensor(name, np.ones(shape, np.int64)) for name in names})
+                for shape in shapes
+            ]
+        )
+
+
+def test_a_request_of_too_many_tokens_fails_alone(tmp_path: Path) -> None:
+    """Whoever asks the network of texts itself."""
+    with loaded(tmp_path, "INPUT_IDS", "ATTENTION_MASK") as ask:
+        faults = [ask(shape)[0].error for shape in ((2, 8), (64, 72), (64, 8), (1, 5000))]
         assert [bool(each) for each in faults] == [False, True, False, False]
         assert faults[1].code == "INVALID_ARG" and "4608, more than the limit" in str(faults[1])
-        one, other = model.execute([asked[1], Asked(asked[2])])
+        one, other = ask((64, 72), (64, 8))
         assert one.error and not other.error
+
+
+def test_a_request_of_too_many_rows_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "NETWORK_S", 0)  # whatever a row costs
+    with loaded(tmp_path, "ids", "mask") as ask:
+        (first,) = ask((64, 8))  # of which nothing is known yet
+        one, other = ask((33, 8), (32, 8))
+        assert not first.error and not other.error
+        assert one.error.code == "INVALID_ARG" and "33 rows, and the limit" in str(one.error)
 
 
 @pytest.mark.parametrize(("has_bf16", "rest"), [(True, "bf16"), (False, "f32")])
