@@ -31,13 +31,17 @@ def bodies(subject: Subject, count: int, size: int, sent: int) -> Iterator[None]
 
 
 @contextmanager
-def messages(subject: Subject, count: int, size: int, connections: int) -> Iterator[None]:
-    """Over gRPC: of each, `size` bytes come, and not its end."""
+def messages(
+    subject: Subject, count: int, size: int, connections: int, pause_s: float | None = None
+) -> Iterator[list[grpc.Future]]:
+    """Over gRPC: of each, `size` bytes come, and not its end; but a byte after each pause, if there
+    are any."""
     ended = threading.Event()
 
     def pieces() -> Iterator[bytes]:
         yield bytes(size)
-        ended.wait()
+        while not ended.wait(pause_s):
+            yield bytes(1)
 
     with ExitStack() as stack:
         own = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
@@ -48,14 +52,17 @@ def messages(subject: Subject, count: int, size: int, connections: int) -> Itera
         stack.callback(ended.set)
         calls = [channel.stream_unary(f"{SERVICE}ModelInfer") for channel in channels]
         kept = [calls[number % connections].future(pieces()) for number in range(count)]
-        yield
+        yield kept
         for call in kept:
             call.cancel()
 
 
-WAYS: dict[str, Callable[[Subject], AbstractContextManager[None]]] = {
+WAYS: dict[str, Callable[[Subject], AbstractContextManager[object]]] = {
     "1,100 bodies that do not come": lambda subject: bodies(subject, 1100, 80, 0),
     "12 bodies of 64 MB that stop": lambda subject: bodies(subject, 12, 63_950_000, 63_900_000),
     "9 messages of 63 MB that stop": lambda subject: messages(subject, 9, 63_000_000, 1),
     "600 messages of 1 MB that stop": lambda subject: messages(subject, 600, 1_000_000, 4),
+    "9 messages of 63 MB that go on byte by byte": lambda subject: messages(
+        subject, 9, 63_000_000, 9, pause_s=1
+    ),
 }

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
+from bundle_door import arrivals
 from bundle_door.envoy import (
     HTTP1,
     HTTP2,
@@ -26,7 +27,9 @@ from bundle_door.envoy import (
     access_log,
     connections,
     extension,
+    in_stages,
     listener,
+    lua,
     metrics_routes,
     overload,
     own_answers,
@@ -92,7 +95,8 @@ def manager(name: str, routes: Sequence[Config], limits: Limits) -> Config:
     return connections(
         name,
         routes,
-        [router()],
+        # What is sent again is kept until it is answered.
+        [*([lua(arrivals.program())] if name == "grpc" else []), router()],
         limits,
         generate_request_id=False,
         preserve_external_request_id=True,
@@ -113,7 +117,8 @@ def http_routes(limits: Limits) -> list[Config]:
 def grpc_routes(limits: Limits) -> list[Config]:
     again = {"retry_on": f"{HARMLESS},unavailable"}
     return [
-        *(route({"path": path}, "grpc", limits, again) for path in (INFER, *OPEN_METHODS)),
+        *in_stages(route({"path": INFER}, "grpc", limits, again)),
+        *(route({"path": path}, "grpc", limits, again) for path in OPEN_METHODS),
         # Until its first answer: a server that stops takes no further streams.
         route({"path": STREAM}, "grpc", limits, {"retry_on": f"{NOT_BEGUN},unavailable"}, 0),
         # A load takes as long as it takes.

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_door import asked, documents
-from bundle_door.limits import Limits
+from bundle_door import arrivals, asked, documents
+from bundle_door.limits import LATE_S, Limits
 from bundle_door.note import CLIENT_HEADER, REQUEST_ID
 from bundle_door.triton import (
     MOST_WAITING,
@@ -76,9 +76,8 @@ ADMIN_METHODS = [
 # that lets its own name point here (DNS rebinding) comes with that name.
 OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
 
-# Of Envoy's own memory; the bodies over gRPC are in it until they are complete.
-HEAP_BYTES = 512 << 20
-# How often it looks, and the smallest requests that it ends: from 2 to the power of 17 bytes on.
+# How often Envoy looks at its memory, and the smallest requests that it ends: from 2 to the power
+# of 17 bytes on.
 LOOK_S, SMALLEST_ENDED = 0.1, 17
 # How long a connection without a request, and a request on which nothing happens, may then last.
 IDLE_WHEN_FULL_S, SILENT_WHEN_FULL_S = 1, 10
@@ -196,7 +195,7 @@ def grpc_routes(limits: Limits, admin_key: str | None) -> list[Config]:
         small(
             without_key(in_time(route_to("triton", {"path": HEALTH_METHOD}, timeout_s=10), limits))
         ),
-        again(in_time(route_to("triton", {"path": INFER}, limits.answer_s), limits)),
+        *in_stages(infer_route(limits)),
         *(
             small(in_time(route_to("triton", {"path": path}, limits.answer_s), limits))
             for path in OPEN_METHODS
@@ -208,6 +207,36 @@ def grpc_routes(limits: Limits, admin_key: str | None) -> list[Config]:
         without_buffer(route_to("streams", {"path": STREAM}, timeout_s=0)),
         *(route for path in ADMIN_METHODS for route in admin_routes(path, admin_key)),
     ]
+
+
+def infer_route(limits: Limits) -> Config:
+    in_order = again(in_time(route_to("triton", {"path": INFER}, limits.answer_s), limits))
+    return {**in_order, "request_body_buffer_limit": arrivals.KEPT_BYTES}
+
+
+def in_stages(route: Config) -> list[Config]:
+    """By how far the message is, which arrivals.lua notes: the route is chosen anew then, and with
+    it what time is left."""
+    at_once = {"max_stream_duration": {"max_stream_duration": seconds(0.001)}}
+    stages: list[tuple[Config, Config]] = [
+        (at_stage("late|refused"), at_once),
+        (at_stage("complete"), {}),
+        (at_stage("hurried"), {"idle_timeout": seconds(arrivals.PAUSE_S)}),
+        ({}, {"idle_timeout": seconds(LATE_S)}),
+    ]
+    return [
+        {**route, "match": {**route["match"], **stage}, "route": {**route["route"], **own}}
+        for stage, own in stages
+    ]
+
+
+def at_stage(stage: str) -> Config:
+    return {"dynamic_metadata": [noted_stage(stage)]}
+
+
+def noted_stage(stage: str) -> Config:
+    value = {"string_match": {"safe_regex": {"regex": stage}}}
+    return {"filter": arrivals.STAGES, "path": [{"key": "stage"}], "value": value}
 
 
 def admin_routes(path: str, admin_key: str | None) -> list[Config]:
@@ -233,6 +262,8 @@ NO_TLS = "this port speaks TLS; use https:// and trust its certificate (over gRP
 OF_GRPC = {"prefix": "application/grpc"}
 NO_GRPC = "this port speaks gRPC; use the other one for HTTP"
 COMPRESSED = "compressed messages are not taken; send them as they are, or gzip over HTTP"
+TOO_SLOW = "the message came too slowly, or nothing for too long; send it again"
+NO_ROOM = "the server is busy: your messages take too much of its memory; try again in a second"
 FOREIGN_PAGE = "requests from web pages are not allowed here"
 FOREIGN_HOST = (
     "the Host is not a name of this server; use its address, or add the name to ALLOWED_HOSTS"
@@ -290,7 +321,8 @@ def manager(
     name: str, routes: Sequence[Config], limits: Limits, exposure: Exposure, traces: Traces | None
 ) -> Config:
     grpc, keys = name == "grpc", exposure.api_keys is not None
-    for_grpc = [buffer(limits), lua(asked.program())] if grpc else []
+    arriving = lua(arrivals.program(keys, arrivals.KEPT_BYTES))
+    for_grpc = [arriving, buffer(limits), lua(asked.program())] if grpc else []
     return connections(
         name,
         [*foreign_hosts(exposure), *routes],
@@ -387,11 +419,22 @@ def own_refusals(grpc: bool) -> Config:
     """What Envoy itself refuses, in the form of Triton's answers."""
     if grpc:
         statuses = {400: INVALID_ARGUMENT, 408: DEADLINE_EXCEEDED, 413: RESOURCE_EXHAUSTED}
-        return {"mappers": [add_header(code, "grpc-status", to) for code, to in statuses.items()]}
+        mappers = {code: add_header(code, "grpc-status", to) for code, to in statuses.items()}
+        mappers[408] |= {"body": {"inline_string": TOO_SLOW}}
+        return {"mappers": [no_room(), *mappers.values()]}
     return {
         "mappers": [add_header(503, *RETRY)],
         "body_format": {"json_format": {"error": "%LOCAL_REPLY_BODY%"}},
     }
+
+
+def no_room() -> Config:
+    noted = {"matcher": noted_stage("refused|hurried"), "match_if_key_not_found": False}
+    unavailable = {
+        **add_header(408, "grpc-status", UNAVAILABLE),
+        "body": {"inline_string": NO_ROOM},
+    }
+    return {**unavailable, "filter": {"metadata_filter": noted}}
 
 
 def add_header(status: int, name: str, value: str) -> Config:
@@ -611,7 +654,7 @@ def overload(limits: Limits) -> Config:
             extension(
                 heap,
                 "resource_monitors.fixed_heap.v3.FixedHeapConfig",
-                max_heap_size_bytes=HEAP_BYTES,
+                max_heap_size_bytes=arrivals.HEAP_BYTES,
             ),
             extension(
                 "envoy.resource_monitors.global_downstream_max_connections",
@@ -620,8 +663,9 @@ def overload(limits: Limits) -> Config:
             ),
         ],
         "actions": [
-            action("reset_high_memory_stream", scale_monitor(heap, 0.7, 0.9)),
-            action("reduce_timeouts", scale_monitor(heap, 0.7, 0.9)) | {"typed_config": sooner()},
+            action("reset_high_memory_stream", scale_monitor(heap, arrivals.FULL, 0.9)),
+            action("reduce_timeouts", scale_monitor(heap, arrivals.FULL, 0.9))
+            | {"typed_config": sooner()},
             action("shrink_heap", threshold(heap, 0.8)),
             action("disable_http_keepalive", threshold(heap, 0.9)),
             action("stop_accepting_requests", threshold(heap, 0.95)),

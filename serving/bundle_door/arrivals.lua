@@ -1,0 +1,93 @@
+-- How messages over gRPC arrive, by the numbers of arrivals.py, which go before this: each takes its
+-- share of Envoy's memory as it comes, and may be late for so long.
+--
+-- A script cannot answer once it has seen a part of a body. So it names a stage, by which the route is
+-- chosen again (envoy.py), whose timeouts end the request.
+
+local PATH = "/inference.GRPCInferenceService/ModelInfer"
+local RECOUNT_MS = 50
+local PAGE, COPIED = 4096, 512 -- what is shorter shares a page with others
+
+-- What each request holds, by its coroutine, which Envoy lets go of when the request ends, however
+-- that may be; and the sums of it, in which is what has ended since the last count.
+local requests = setmetatable({}, { __mode = "k" })
+local held, total, counted = {}, 0, 0
+
+local function count_again()
+  collectgarbage()
+  held, total = {}, 0
+  for _, request in pairs(requests) do
+    held[request.client] = (held[request.client] or 0) + request.bytes
+    total = total + request.bytes
+  end
+end
+
+local function add(request, bytes)
+  request.bytes = request.bytes + bytes
+  held[request.client] = (held[request.client] or 0) + bytes
+  total = total + bytes
+end
+
+-- Whether a client's messages hold more than so many times what they leave to all others.
+local function holds_more(client, bytes, times)
+  return (held[client] or 0) + bytes > times * (ROOM - total - bytes)
+end
+
+-- Whether it may only make short pauses from now on; nil if there is no room. A small message finds
+-- room for longest, whatever else its client sends.
+local function take(request, length, now)
+  local bytes = length <= COPIED and length or math.ceil(length / PAGE) * PAGE
+  if holds_more(request.client, bytes, 1) and now - counted >= RECOUNT_MS then
+    count_again()
+    counted = now
+  end
+  if
+    holds_more(request.client, bytes, MOST_TIMES)
+    and (request.bytes + bytes) * MOST_TIMES > ROOM - total - bytes
+  then
+    return nil
+  end
+  add(request, bytes)
+  return holds_more(request.client, 0, 1)
+end
+
+local function enter(handle, stage)
+  handle:streamInfo():dynamicMetadata():set(STAGES, "stage", stage)
+  handle:clearRouteCache()
+  handle:metadata() -- which chooses the route
+end
+
+local function client_of(handle)
+  if CLIENT then
+    return handle:headers():get(CLIENT) or ""
+  end
+  return handle:streamInfo():downstreamDirectRemoteAddress():match("^(.*):%d+$") or ""
+end
+
+function envoy_on_request(handle)
+  if handle:headers():get(":path") ~= PATH then
+    return
+  end
+  local request, is_hurried = { client = client_of(handle), bytes = 0 }, false
+  requests[coroutine.running()] = request
+  local due = handle:timestamp() + BEGIN_MS
+  for chunk in handle:bodyChunks() do
+    local length, now = chunk:length(), handle:timestamp()
+    if due + LATE_MS < now then
+      return enter(handle, "late")
+    end
+    local is_large = take(request, length, now)
+    if is_large == nil then
+      return enter(handle, "refused")
+    end
+    if is_large and not is_hurried then
+      is_hurried = true
+      enter(handle, "hurried")
+    end
+    due = math.min(due + length * 1000 / SLOWEST, now + AHEAD_MS)
+  end
+  if request.bytes > KEPT then
+    add(request, -request.bytes) -- it goes to Triton, and no copy stays here
+  end
+  enter(handle, "complete")
+end

@@ -1,0 +1,40 @@
+"""How messages over gRPC may arrive in Envoy, whose memory they are in until they are complete: the
+numbers of arrivals.lua. For bodies over HTTP, limits.py does the same."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from bundle_door.limits import AHEAD_S, BEGIN_S, LATE_S, SLOWEST
+from bundle_door.note import CLIENT_HEADER
+
+# Of Envoy's own memory; and how much of it all messages may take. From the larger share on it ends
+# those by itself that hold most, whoever sends them.
+HEAP_BYTES, ROOM, FULL = 512 << 20, 0.65, 0.7
+# Larger ones are not kept until they are answered, so not sent again if Triton ends meanwhile.
+KEPT_BYTES = 16 << 20
+# A client may hold so many times as much as it leaves to all others: five messages of 64 MB, if it
+# is alone. If it holds more than it leaves, its messages may make pauses of so many seconds.
+MOST_TIMES, PAUSE_S = 16, 3
+
+# Where the script notes how far a message is.
+STAGES = "bundle.arrivals"
+
+
+def program(has_keys: bool = False, kept: float = math.inf) -> str:
+    """For Envoy's Lua. By key, where there are keys; else by address. What is complete and larger
+    than `kept` holds no memory any more."""
+    numbers = {
+        "ROOM": int(ROOM * HEAP_BYTES),
+        "KEPT": "math.huge" if kept == math.inf else kept,
+        "MOST_TIMES": MOST_TIMES,
+        "SLOWEST": SLOWEST,
+        "BEGIN_MS": int(BEGIN_S * 1000),
+        "AHEAD_MS": int(AHEAD_S * 1000),
+        "LATE_MS": int(LATE_S * 1000),
+    }
+    client = f'"{CLIENT_HEADER}"' if has_keys else "nil"
+    head = [f"local {name} = {value}" for name, value in numbers.items()]
+    head += [f'local STAGES, CLIENT = "{STAGES}", {client}']
+    return "\n".join([*head, Path(__file__).with_name("arrivals.lua").read_text()])

@@ -1,0 +1,106 @@
+"""Messages over gRPC take their share of Envoy's memory as they come, and come fast enough."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import closing
+
+import grpc
+import pytest
+
+from benchmark.torture import unfinished
+from benchmark.torture.subject import Subject
+from bundle_door import http2
+from bundle_door.calls import PREFIX, message_of, usual_fields
+from bundle_door.envoy import INFER
+from bundle_serving import sockets
+from bundle_serving.kserve import pb
+from tests.door.servers import Behind, OverUnixSocket
+from tests.door.test_attacks import GOOD, bystanders_of
+from tests.door.test_clients import request_of
+from tests.project import wait_until
+
+LARGE = 60_000_000
+TOO_SLOW, NO_ROOM = grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE
+MEGABYTE = request_of(b"\xff\xd8" + bytes(1_000_000))
+
+
+def subject_of(server: Behind) -> Subject:
+    return bystanders_of(server).subject
+
+
+def held(server: Behind) -> int:
+    admin = OverUnixSocket(sockets.folder(server.run_dir) / sockets.ENVOY_ADMIN)
+    return int(json.loads(server.ask("GET", "/memory", connection=admin)[2])["allocated"])
+
+
+def codes_of(kept: list[grpc.Future]) -> set[grpc.StatusCode]:
+    return {call.code() for call in kept}
+
+
+def answered_from(
+    address: str, server: Behind, asked: pb.ModelInferRequest, host: str = "127.0.0.1"
+) -> bytes:
+    """Asks from that address of this machine."""
+
+    async def ask() -> bytes:
+        message = asked.SerializeToString()
+        _, connection = await asyncio.get_running_loop().create_connection(
+            http2.Connection, host, server.grpc_port, local_addr=(address, 0)
+        )
+        with closing(connection):
+            pieces = [PREFIX.pack(False, len(message)), message]
+            stream = connection.request(usual_fields(INFER, 60), pieces)
+            await stream.ended
+            return message_of(stream)
+
+    return asyncio.run(ask())
+
+
+def test_what_comes_too_slowly_ends(server: Behind) -> None:
+    """A byte now and then, after little or much; and nothing at all."""
+    subject = subject_of(server)
+    with (
+        bystanders_of(server) as bystanders,
+        unfinished.messages(subject, 3, 1000, 1, pause_s=1) as little,
+        unfinished.messages(subject, 3, 10_000_000, 1, pause_s=1) as much,
+        unfinished.messages(subject, 3, 1000, 1) as nothing,
+    ):
+        for kept in (little, much, nothing):
+            assert codes_of(kept) == {TOO_SLOW}
+            assert "too slowly" in kept[0].details()
+    assert not bystanders.count_failed()
+
+
+@pytest.mark.parametrize("connections", [1, 9])
+def test_an_address_has_its_share(server: Behind, connections: int) -> None:
+    """What is beyond it is refused, while others are answered; and so is the first one, where it
+    asks for little."""
+    with unfinished.messages(subject_of(server), 9, LARGE, connections) as kept:
+        wait_until(lambda: any(call.done() for call in kept), "one to be refused")
+        assert answered_from("127.0.0.2", server, MEGABYTE)
+        assert answered_from("127.0.0.1", server, request_of(GOOD[2]))
+        assert codes_of(kept) <= {NO_ROOM, TOO_SLOW}
+        assert kept[0].code() in (NO_ROOM, TOO_SLOW)
+    assert answered_from("127.0.0.1", server, MEGABYTE)
+
+
+@pytest.mark.long
+def test_what_has_ended_takes_no_share(server: Behind) -> None:
+    """However it did: hung up, or answered."""
+    before = held(server)
+    for _ in range(3):
+        with unfinished.messages(subject_of(server), 4, LARGE, 4):
+            wait_until(lambda: held(server) > before + 3 * LARGE, "them to come")
+        wait_until(lambda: held(server) < before + LARGE, "them to be gone")
+    for _ in range(40):
+        assert answered_from("127.0.0.1", server, request_of(b"\xff\xd8" + bytes(10_000_000)))
+
+
+def test_five_of_60_mb_at_once(server: Behind) -> None:
+    asked = request_of(b"\xff\xd8" + bytes(LARGE)).SerializeToString()
+    sizes = [("grpc.max_send_message_length", -1)]
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}", sizes) as channel:
+        ask = channel.unary_unary(INFER)
+        assert codes_of([ask.future(asked) for _ in range(5)]) == {grpc.StatusCode.OK}
