@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bundle_door import arrivals
 from bundle_door.envoy import (
+    ABOUT_A_MODEL,
     HTTP1,
     HTTP2,
     INFER,
@@ -118,7 +119,7 @@ def grpc_routes(limits: Limits) -> list[Config]:
     again = {"retry_on": f"{HARMLESS},unavailable"}
     return [
         *in_stages(route({"path": INFER}, "grpc", limits, again)),
-        *(route({"path": path}, "grpc", limits, again) for path in OPEN_METHODS),
+        *(route({"path": path}, "grpc", limits, again) for path in (*OPEN_METHODS, *ABOUT_A_MODEL)),
         # Until its first answer: a server that stops takes no further streams.
         route({"path": STREAM}, "grpc", limits, {"retry_on": f"{NOT_BEGUN},unavailable"}, 0),
         # A load takes as long as it takes.

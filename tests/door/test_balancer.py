@@ -51,7 +51,7 @@ def test_what_changes_something_is_not_asked_twice() -> None:
             again = route["route"]["retry_policy"]["retry_on"].split(",")
             harmless = {"safe_regex", "headers"} & route["match"].keys() or route["match"].get(
                 "path"
-            ) in (envoy.INFER, *envoy.OPEN_METHODS)
+            ) in (envoy.INFER, *envoy.OPEN_METHODS, *envoy.ABOUT_A_MODEL)
             assert ("reset" in again) == bool(harmless)
 
 
