@@ -60,11 +60,10 @@ def translate_faults(url: str, timeout: float) -> Iterator[None]:
 
 def refusals() -> tuple[type[Exception], ...]:
     """What is raised where the server answers with an error, such as an unknown model. tritonclient
-    raises nothing unless it was imported, which takes 0.2 s."""
+    raises nothing unless it was imported, which takes 0.2 s; another thread may be at it."""
     of_tritonclient = sys.modules.get("tritonclient.utils")
-    if of_tritonclient is None:
-        return (HttpError,)
-    return HttpError, of_tritonclient.InferenceServerException
+    refusal = getattr(of_tritonclient, "InferenceServerException", None)
+    return (HttpError, refusal) if refusal else (HttpError,)
 
 
 def fault(exc: Exception, url: str, timeout: float) -> ClientError | None:

@@ -1,5 +1,8 @@
 """The words are those of tritonclient 2.73 against Triton 2.51."""
 
+import sys
+from types import ModuleType
+
 import pytest
 from tritonclient.utils import InferenceServerException
 
@@ -12,7 +15,8 @@ from bundle_client import (
     ServerFault,
     ServerUnreachable,
 )
-from bundle_client.faults import fault
+from bundle_client.faults import fault, refusals
+from bundle_client.plain_http import HttpError
 
 URL = "localhost:8000"
 TO_CONNECT = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: "
@@ -87,6 +91,15 @@ def test_statuses(status: str, message: str, kind: type[ClientError]) -> None:
 )
 def test_exceptions_of_the_connection(raised: Exception, kind: type[ClientError]) -> None:
     assert type(fault(raised, URL, 1)) is kind
+
+
+def test_what_another_thread_is_importing_raises_nothing_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A first refusal over HTTP, while another client begins over gRPC."""
+    assert InferenceServerException in refusals()
+    monkeypatch.setitem(sys.modules, "tritonclient.utils", ModuleType("tritonclient.utils"))
+    assert refusals() == (HttpError,)
 
 
 def test_a_mistake_in_the_program_stays_what_it_is() -> None:
