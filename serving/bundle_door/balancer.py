@@ -12,8 +12,11 @@ import asyncio
 import contextlib
 import os
 import re
+import secrets
 import signal
 import sys
+import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 from bundle_door import balancing, envoy_lines, envoy_process, http1
@@ -24,14 +27,18 @@ from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.measures import PROMETHEUS, Counter, Gauge, text
 from bundle_door.request_log import TEXT, RequestLog
 from bundle_serving import local_http, sockets
+from bundle_serving.address import BALANCED, Address
 from bundle_serving.exposure import Exposure, of_environment
 
-# Within the container's stop_grace_period; streams that go on longer are cut off.
+# Within the container's stop_grace_period.
 DRAIN_S = 20.0
+# How often servers are told to end its streams, and how long each has to answer.
+TELL_S, TOLD_S = 1.0, 2.0
 # So long at least connections that are used get the answer that ends them.
 LEAVE_S = 1.0
-# Of Envoy's own statistics.
+# Of Envoy's own statistics, and of what it says of its servers.
 SERVERS = r"^cluster\.http\.membership_(healthy|total)"
+ADDRESSES = rb"(?m)^http::(\S+?)::hostname::"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -53,7 +60,8 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
     limits = Limits()
     if megabytes := os.environ.get("MAX_BODY_MB"):
         limits = Limits(body_bytes=int(megabytes) * MEGABYTE)
-    config = balancing.config(servers, "0.0.0.0", folder, limits, exposure)
+    name = secrets.token_hex(16)
+    config = balancing.config(servers, "0.0.0.0", folder, limits, exposure, name)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -74,11 +82,32 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
             return 1
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(DRAIN_S):
+                await envoy_process.set_runtime(folder, balancing.STOPPING, 100)
                 await envoy_process.drain(folder)
+                telling = asyncio.create_task(tell_servers(folder, exposure, name))
                 await asyncio.sleep(LEAVE_S)
-                while await envoy_process.in_flight(folder):
-                    await asyncio.sleep(0.05)
+                await envoy_process.wait_until_idle(folder)
+                await envoy_process.stop_listening(folder)
+                await envoy_process.wait_until_idle(folder)
+                telling.cancel()
     return 0
+
+
+async def tell_servers(folder: Path, exposure: Exposure, name: str) -> None:
+    """That they are to end this balancer's streams, between two messages; again and again, for one
+    may have been on its way."""
+
+    def tell(server: str) -> None:
+        address = replace(Address.parse(server), certificate=exposure.certificate)
+        question = urllib.request.Request(f"{address.url}{BALANCED}{name}", method="DELETE")
+        with contextlib.suppress(OSError):
+            address.open(question, TOLD_S).close()
+
+    while True:
+        clusters = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/clusters")
+        servers = [found.decode() for found in re.findall(ADDRESSES, clusters)]
+        await asyncio.gather(*(asyncio.to_thread(tell, server) for server in servers))
+        await asyncio.sleep(TELL_S)
 
 
 class Refusals:

@@ -35,18 +35,21 @@ from bundle_door.envoy import (
     overload,
     own_answers,
     pipe,
+    refusal,
     router,
     seconds,
 )
 from bundle_door.envoy import cluster as of_socket
 from bundle_door.limits import Limits
 from bundle_serving import sockets
-from bundle_serving.address import PEM_END, SERVER_HEADER
+from bundle_serving.address import BALANCER_HEADER, PEM_END, SERVER_HEADER
 from bundle_serving.exposure import Exposure
 
 # The doors' ports, and the balancer's own.
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
 
+# A percentage, which is set when it stops: of streams that are refused.
+STOPPING, STOPS = "stopping", "the balancer is stopping; open the stream again"
 DNS_S = 1
 # By the door's readiness, which is what the server's keeper found with a real picture.
 CHECK_S, CHECKS_FAILED = 2, 2
@@ -67,27 +70,30 @@ HARMLESS = f"{NOT_BEGUN},reset"
 PURE = r"/v2/models/[^/]+(/versions/[^/]+)?/infer|/classify|/sentiment"
 
 
-def config(servers: str, address: str, folder: Path, limits: Limits, exposure: Exposure) -> Config:
-    """`servers` is the name that DNS has all their addresses under."""
+def config(
+    servers: str, address: str, folder: Path, limits: Limits, exposure: Exposure, name: str
+) -> Config:
+    """`servers` is the name that DNS has all their addresses under; `name` this balancer's own."""
     ports = {"http": HTTP_PORT, "grpc": GRPC_PORT}
     listened = [
         ("http", HTTP_PORT, http_routes(limits)),
-        ("grpc", GRPC_PORT, grpc_routes(limits)),
+        ("grpc", GRPC_PORT, grpc_routes(limits, name)),
         ("metrics", METRICS_PORT, metrics_routes()),
     ]
     return {
         "admin": {"address": pipe(folder / sockets.ENVOY_ADMIN)},
         "static_resources": {
             "listeners": [
-                listener(name, address, port, manager(name, routes, limits), exposure, limits)
-                for name, port, routes in listened
+                listener(what, address, port, manager(what, routes, limits), exposure, limits)
+                for what, port, routes in listened
             ],
             "clusters": [
-                *(cluster(name, servers, port, exposure) for name, port in ports.items()),
+                *(cluster(what, servers, port, exposure) for what, port in ports.items()),
                 of_socket("beside", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
             ],
         },
-        "overload_manager": overload(limits),
+        "overload_manager": overload(limits, folder),
+        "layered_runtime": {"layers": [{"name": "admin", "admin_layer": {}}]},
     }
 
 
@@ -115,13 +121,20 @@ def http_routes(limits: Limits) -> list[Config]:
     ]
 
 
-def grpc_routes(limits: Limits) -> list[Config]:
+def grpc_routes(limits: Limits, name: str) -> list[Config]:
     again = {"retry_on": f"{HARMLESS},unavailable"}
+    stops = {"default_value": {"numerator": 0}, "runtime_key": STOPPING}
+    # Until its first answer: a server that stops takes no further streams.
+    stream = route({"path": STREAM}, "grpc", limits, {"retry_on": f"{NOT_BEGUN},unavailable"}, 0)
+    through = {
+        "header": {"key": BALANCER_HEADER, "value": name},
+        "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+    }
     return [
+        refusal({"path": STREAM, "runtime_fraction": stops}, 503, STOPS),
         *in_stages(route({"path": INFER}, "grpc", limits, again)),
         *(route({"path": path}, "grpc", limits, again) for path in (*OPEN_METHODS, *ABOUT_A_MODEL)),
-        # Until its first answer: a server that stops takes no further streams.
-        route({"path": STREAM}, "grpc", limits, {"retry_on": f"{NOT_BEGUN},unavailable"}, 0),
+        {**stream, "request_headers_to_add": [through]},
         # A load takes as long as it takes.
         route({"prefix": "/"}, "grpc", limits, {"retry_on": NOT_BEGUN}, timeout_s=0),
     ]

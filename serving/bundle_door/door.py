@@ -36,6 +36,7 @@ from bundle_door.routes import (
     of_drift,
     of_keys,
     of_plain_questions,
+    of_streams,
     of_totals,
     of_triton,
     open_to_all,
@@ -51,7 +52,7 @@ from bundle_serving.exposure import Exposure
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
 # the requests in flight.
 LEAVE_S = 1.0
-DRAIN_S, STREAMS_S = 20.0, 18.0
+DRAIN_S = 20.0
 TIDY_S = 5
 # Of this process's own memory, besides bodies over HTTP; more is streams' messages.
 LOOK_S, MOST_BYTES = 0.25, 512 << 20
@@ -105,12 +106,12 @@ async def serve(settings: Settings) -> None:
         log = RequestLog(settings.log_format)
         served = Served(triton, settings.repository)
         keys = keys_of(settings)
-        service = service_of(
-            settings, triton, folder, stop.is_set, observed, served, steps, log, keys
-        )
-        await stack.enter_async_context(http1.server(service, folder / sockets.HTTP))
         charges = Charges(keys, served) if keys else None
         streams = Streams(triton, folder / sockets.STREAMS, settings.limits, keys, charges)
+        service = service_of(
+            settings, triton, folder, stop.is_set, observed, served, steps, log, keys, streams
+        )
+        await stack.enter_async_context(http1.server(service, folder / sockets.HTTP))
         await streams.start()
         stack.push_async_callback(streams.close)
         listeners = [log.of_envoy, over_grpc(observed, served)]
@@ -152,6 +153,7 @@ def service_of(
     steps: Steps,
     log: RequestLog,
     keys: Keys | None,
+    streams: Streams,
 ) -> Service:
     own_id = own_requests.id_of(settings.admin_key) if settings.admin_key else ""
     api = Api(triton, settings.limits, own_id, keys)
@@ -188,6 +190,7 @@ def service_of(
         *(of_keys(keys) if keys else []),
         *of_plain_questions(PlainQuestions(triton, settings.limits, steps, keys)),
         *of_triton(api),
+        *of_streams(streams),
         *of_documents(documents()),
         open_to_all("/v2/health/live", GET=live),
         open_to_all("/v2/health/ready", GET=ready),
@@ -240,7 +243,7 @@ async def drain(service: Service, streams: Streams, folder: Path) -> None:
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(DRAIN_S):
             await envoy_process.drain(folder)
-            await streams.drain(STREAMS_S)
+            await streams.drain()
             while service.load.requests or await envoy_process.in_flight(folder):
                 await asyncio.sleep(0.05)
 

@@ -24,6 +24,7 @@ from bundle_door.triton import (
     ON_ITS_WAY,
 )
 from bundle_serving import sockets
+from bundle_serving.address import BALANCED
 from bundle_serving.exposure import Exposure
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.traces import SERVICE, TRACEPARENT, Collector
@@ -79,8 +80,8 @@ OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
 # How often Envoy looks at its memory, and the smallest requests that it ends: from 2 to the power
 # of 17 bytes on.
 LOOK_S, SMALLEST_ENDED = 0.1, 17
-# How long a connection without a request, and a request on which nothing happens, may then last.
-IDLE_WHEN_FULL_S, SILENT_WHEN_FULL_S = 1, 10
+# How long a connection without a request may then last; and what tells it to end them anyway.
+IDLE_WHEN_FULL_S, LEAVING = 1, "injected_resource"
 RELEASED_BYTES, RELEASE_S = 100 << 20, 1
 # Beyond this it returns what it does not use at once, and otherwise after five minutes.
 USUAL_BYTES = 40 << 20
@@ -151,7 +152,7 @@ def config(
                 *([collector(traces)] if traces else []),
             ],
         },
-        "overload_manager": overload(limits),
+        "overload_manager": overload(limits, folder),
         # Else it keeps what a burst took.
         "memory_allocator_manager": {
             "bytes_to_release": RELEASED_BYTES,
@@ -168,6 +169,7 @@ def http_routes(limits: Limits) -> list[Config]:
     return [
         refusal({"prefix": "/internal/"}, 404, "Not Found"),
         *(without_key(route_to("beside", {"path": path}, timeout_s=10)) for path in HEALTH),
+        without_key(route_to("beside", {"prefix": BALANCED}, timeout_s=10)),
         *(
             without_key(route_to("http", {"path": path}, timeout_s=10))
             for path in documents.paths()
@@ -643,10 +645,14 @@ def cluster(
     }
 
 
-def overload(limits: Limits) -> Config:
-    """Of its memory: from a share on, those requests end first that hold most, and what nothing
-    happens on ends sooner; where that is not enough, new ones are refused."""
-    heap = "envoy.resource_monitors.fixed_heap"
+def overload(limits: Limits, folder: Path) -> Config:
+    """Of its memory: from a share on, those requests end first that hold most, and connections
+    without any; where that is not enough, new ones are refused. When it is to end, connections
+    without a request do, too (`envoy_process.drain`)."""
+    heap, leaving = (f"envoy.resource_monitors.{name}" for name in ("fixed_heap", LEAVING))
+    reduced = action(
+        "reduce_timeouts", scale_monitor(heap, arrivals.FULL, 0.9), threshold(leaving, 1)
+    )
     return {
         "refresh_interval": seconds(LOOK_S),
         "buffer_factory_config": {"minimum_account_to_track_power_of_two": SMALLEST_ENDED},
@@ -657,6 +663,11 @@ def overload(limits: Limits) -> Config:
                 max_heap_size_bytes=arrivals.HEAP_BYTES,
             ),
             extension(
+                leaving,
+                f"resource_monitors.{LEAVING}.v3.InjectedResourceConfig",
+                filename=str(folder / sockets.LEAVING),
+            ),
+            extension(
                 "envoy.resource_monitors.global_downstream_max_connections",
                 "resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
                 max_active_downstream_connections=limits.connections,
@@ -664,8 +675,7 @@ def overload(limits: Limits) -> Config:
         ],
         "actions": [
             action("reset_high_memory_stream", scale_monitor(heap, arrivals.FULL, 0.9)),
-            action("reduce_timeouts", scale_monitor(heap, arrivals.FULL, 0.9))
-            | {"typed_config": sooner()},
+            {**reduced, "typed_config": sooner()},
             action("shrink_heap", threshold(heap, 0.8)),
             action("disable_http_keepalive", threshold(heap, 0.9)),
             action("stop_accepting_requests", threshold(heap, 0.95)),
@@ -673,8 +683,8 @@ def overload(limits: Limits) -> Config:
     }
 
 
-def action(name: str, trigger: Config) -> Config:
-    return {"name": f"envoy.overload_actions.{name}", "triggers": [trigger]}
+def action(name: str, *triggers: Config) -> Config:
+    return {"name": f"envoy.overload_actions.{name}", "triggers": [*triggers]}
 
 
 def threshold(monitor: str, value: float) -> Config:
@@ -688,13 +698,9 @@ def scale_monitor(monitor: str, begins: float, full: float) -> Config:
 
 def sooner() -> Config:
     """What remains of a timeout at the most."""
-    timers = {
-        "HTTP_DOWNSTREAM_CONNECTION_IDLE": IDLE_WHEN_FULL_S,
-        "HTTP_DOWNSTREAM_STREAM_IDLE": SILENT_WHEN_FULL_S,
-    }
-    factors = [{"timer": name, "min_timeout": seconds(least)} for name, least in timers.items()]
+    idle = {"timer": "HTTP_DOWNSTREAM_CONNECTION_IDLE", "min_timeout": seconds(IDLE_WHEN_FULL_S)}
     kind = "type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig"
-    return {"@type": kind, "timer_scale_factors": factors}
+    return {"@type": kind, "timer_scale_factors": [idle]}
 
 
 def extension(extension_name: str, kind: str, **options: Any) -> Config:

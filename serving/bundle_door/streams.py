@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
 import grpc
 
 from bundle_door import asked
-from bundle_door.answers import Refused
+from bundle_door.answers import Answer, Refused
 from bundle_door.charges import Charges
 from bundle_door.keys import Keys
 from bundle_door.limits import Limits, busy
+from bundle_door.requests import Request
 from bundle_door.triton import OF_SEVERAL, SERVICE, Triton
+from bundle_serving.address import BALANCER_HEADER
 from bundle_serving.kserve import pb
 
 METHOD = "ModelStreamInfer"
 # By which a client wants an error's status, which ends the stream, instead of its text alone.
 WITH_STATUS = "triton_grpc_error"
 
+# Of streams that wait for an answer when the server stops, or their balancer.
+DRAIN_S = 18.0
 STOPS = "the server is stopping; open the stream again"
 # What a refused message or key ends its stream with.
 CODES = {
@@ -44,15 +48,21 @@ class Admitted:
         triton: Triton,
         keys: Keys | None,
         charges: Charges | None,
-        authorization: str,
-        stopping: asyncio.Event,
+        sent: Mapping[str, str],
     ) -> None:
-        self._messages, self._keys, self._authorization = messages, keys, authorization
+        self._messages, self._keys = messages, keys
+        self._authorization = sent.get("authorization", "")
         self._triton, self._charges = triton, charges
-        self._stopping = stopping
+        self._stopping = asyncio.Event()
+        # By whose way it came.
+        self.balancer = sent.get(BALANCER_HEADER)
         self.refused: Refused | None = None
         # When its last message came.
         self.since = time.monotonic()
+
+    def stop(self) -> None:
+        """Takes no more; what it has taken is answered."""
+        self._stopping.set()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         begins = True
@@ -131,7 +141,7 @@ class Streams:
         self._plainly = triton.channel.stream_stream(SERVICE + METHOD)
         self._each = WithStatus(triton.channel)
         self._keys, self._charges = keys, charges
-        self._stopping = asyncio.Event()
+        self._stopping = False
         self._open: dict[asyncio.Task[None], Admitted] = {}
         self._server = grpc.aio.server(
             options=[
@@ -152,12 +162,28 @@ class Streams:
     async def close(self) -> None:
         await self._server.stop(grace=0)
 
-    async def drain(self, grace_s: float) -> None:
-        """Ends all: each once what it has taken is answered, and what is left after `grace_s`."""
-        self._stopping.set()
-        if self._open:
-            await asyncio.wait(self._open, timeout=grace_s)
-        self._end(self._open, Refused(503, STOPS))
+    async def drain(self, grace_s: float = DRAIN_S) -> None:
+        """Ends all, and those that begin later."""
+        self._stopping = True
+        if ending := self._stop(self._open, grace_s):
+            await asyncio.wait(ending)
+
+    async def leave(self, request: Request, named: Mapping[str, str]) -> Answer:
+        """A balancer stops: ends the streams that came through it."""
+        through = [task for task in self._open if self._open[task].balancer == named["balancer"]]
+        self._stop(through, DRAIN_S)
+        return Answer()
+
+    def _stop(
+        self, tasks: Iterable[asyncio.Task[None]], grace_s: float
+    ) -> list[asyncio.Task[None]]:
+        """Ends each once what it has taken is answered, and what is left after `grace_s`."""
+        stopping = [*tasks]
+        for task in stopping:
+            self._open[task].stop()
+        loop = asyncio.get_running_loop()
+        loop.call_later(grace_s, self._end, stopping, Refused(503, STOPS))
+        return stopping
 
     def are_open(self) -> bool:
         return bool(self._open)
@@ -171,16 +197,17 @@ class Streams:
 
     def _end(self, tasks: Iterable[asyncio.Task[None]], refused: Refused) -> None:
         for task in [*tasks]:
-            self._open[task].refused = refused
-            task.cancel()
+            if task in self._open:
+                self._open[task].refused = refused
+                task.cancel()
 
     async def _answer(
         self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
     ) -> None:
         sent = dict(context.invocation_metadata() or ())
-        authorization = sent.get("authorization", "")
-        by = self._triton, self._keys, self._charges
-        admitted = Admitted(messages, *by, authorization, self._stopping)
+        admitted = Admitted(messages, self._triton, self._keys, self._charges, sent)
+        if self._stopping:
+            admitted.stop()
         call = self._each if sent.get(WITH_STATUS) == "true" else self._plainly
         task = asyncio.current_task()
         assert task

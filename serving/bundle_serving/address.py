@@ -14,6 +14,10 @@ from bundle_serving import CHECK_HEADER
 
 # Of many servers behind one address. Of an answer: which gave it. Of a request: which is to get it.
 SERVER_HEADER = "bundle-server"
+# Of a stream: through which balancer it came, by a name that only it and the servers know.
+BALANCER_HEADER = "bundle-balancer"
+# And its streams, over HTTP.
+BALANCED = "/v2/streams/"
 
 PEM_END = "-----END CERTIFICATE-----\n"
 

@@ -19,6 +19,7 @@ STREAMS = "streams"
 ENVOY_ADMIN = "envoy-admin"
 # What the Python steps tell the door, and the variable that names the socket to them.
 STEPS, STEPS_VARIABLE = "steps", "BUNDLE_STEP_REPORTS"
+LEAVING = "envoy-leaves"  # a file, by which Envoy is told that it is to end
 TRITONS_HTTP = "triton-http"  # for the gate, which checks a candidate alone
 
 USUAL = "sockets"

@@ -50,6 +50,7 @@ class Behind:
     tls: Path | None = None
     # What Triton was started by.
     command: Sequence[str] = ()
+    host: str = "localhost"
 
     @contextlib.contextmanager
     def triton_again(self) -> Iterator[None]:
@@ -63,9 +64,9 @@ class Behind:
     def connection(self, port: int | None = None) -> http.client.HTTPConnection:
         port = port or self.http_port
         if not self.tls:
-            return http.client.HTTPConnection("localhost", port, timeout=60)
+            return http.client.HTTPConnection(self.host, port, timeout=60)
         context = ssl.create_default_context(cafile=str(self.tls))
-        return http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
+        return http.client.HTTPSConnection(self.host, port, timeout=60, context=context)
 
     def ask(
         self,
@@ -100,12 +101,14 @@ def behind_the_door(
     options: Sequence[str] = (),
     tls: Path | None = None,
     own: Sequence[str] = (),
+    host: str = "localhost",
+    ports: Sequence[int] = (),
 ) -> Iterator[Behind]:
     """`options` are the door's, `own` are Triton's."""
     folder = sockets.folder(run_dir)
     key_file = run_dir / "key"
     key_file.write_text(KEY)
-    ports = http_port, grpc_port, metrics_port = free_ports(3)
+    http_port, grpc_port, metrics_port = ports = ports or free_ports(3)
     regions = f"door{os.getpid()}_{http_port}_"
     command = [*triton_command(run_dir, folder, repository, models, regions), *own]
     with (
@@ -118,6 +121,7 @@ def behind_the_door(
             triton_http=folder / "compare",
             tls=tls,
             command=command,
+            host=host,
         )
         wait_until(lambda: answers(server), "the door and Triton")
         yield server

