@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 # In a manifest.json or engine.json beside a network: what runs it, if that is not OpenVINO.
@@ -32,6 +31,8 @@ def _describe(path: Path) -> dict[str, Any]:
 
 class Engine:
     def __init__(self, network: Path, threads: int) -> None:
+        import onnxruntime  # 20 MB of each process, most of which never need it
+
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 4  # what is wrong comes as an exception
