@@ -25,12 +25,12 @@ from benchmark.torture.odd_pictures import flat_png
 from benchmark.torture.own_server import Own
 from benchmark.torture.requests import HARMLESS, RAW, Hostile, attacks, mutants, status_of
 from benchmark.torture.subject import PARTS, PICTURE, Subject, harm
-from bundle_serving import kserve
+from bundle_serving import keeper_notes, kserve, sockets
 
 SEED = 15
 TRIAL_S = 5
 HEALED_S = 60
-SOME = 16
+SOME, FEW = 16, 4
 MOST_ROWS = 256
 # All at once would be a flood, which is a trial of its own.
 BETWEEN_HANG_UPS_S = 0.005
@@ -55,6 +55,7 @@ def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]
     """All of them; `scale` is 1, or less for a shorter form."""
     yield Trial("requests that ended it once", _attacks)
     yield Trial("messages that fill or cut", _messages)
+    yield Trial("compressed messages", _compressed)
     yield Trial("mutated requests over HTTP", lambda s, t: _over_http(s, t, round(5000 * scale)))
     yield Trial("mutated messages over gRPC", lambda s, t: _over_grpc(s, t, round(3000 * scale)))
     yield Trial("broken and hostile pictures", lambda s, t: _pictures(s, t, round(2000 * scale)))
@@ -70,6 +71,8 @@ def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]
         yield Trial(f"{victim}: {how.name}", _harms(victim, how), True)
     yield Trial("no file descriptors left", _no_files, True)
     if own:
+        yield Trial("deleted sockets", _without_sockets(own.disk), True)
+        yield Trial("damaged notes", _damaged_notes(own.disk))
         yield Trial("a full disk", _full_disk(own.disk), True)
         yield Trial("a full /dev/shm", _full_memory(own.shared_memory), True)
 
@@ -93,6 +96,17 @@ def _messages(subject: Subject, progress: Progress) -> str:
                 if (code := ask(message)) != grpc.StatusCode.INVALID_ARGUMENT:
                     raise Harmed(f"{name}: {code.name}, not INVALID_ARGUMENT")
     return f"{len(every)} messages, each refused alone and in a stream"
+
+
+def _compressed(subject: Subject, progress: Progress) -> str:
+    """Whatever they would become."""
+    with grpc.insecure_channel(subject.grpc, compression=grpc.Compression.Gzip) as channel:
+        for stream in (False, True):
+            for _ in range(FEW):
+                code = messages.make_asker(channel, stream)(bytes(100_000_000))
+                if code != grpc.StatusCode.UNIMPLEMENTED:
+                    raise Harmed(f"{code.name} for a message in gzip, not UNIMPLEMENTED")
+    return f"{FEW} messages of 100 MB in 100 kB, each refused alone and in a stream"
 
 
 def _over_http(subject: Subject, progress: Progress, count: int) -> str:
@@ -302,6 +316,40 @@ def _no_files(subject: Subject, progress: Progress) -> str:
             if process.is_running():
                 resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
     return f"{TRIAL_S} s, in which 100 clients came"
+
+
+def _without_sockets(disk: Path) -> Callable[[Subject, Progress], str]:
+    """Who has a connection goes on for a while, and nobody gets a new one."""
+
+    def run(subject: Subject, progress: Progress) -> str:
+        folder = disk / sockets.USUAL
+        deleted = [each for each in folder.iterdir() if each.is_socket()]
+        for each in deleted:
+            each.unlink()
+        _wait(lambda: all(each.is_socket() for each in deleted), "the sockets are not back")
+        return f"{len(deleted)}, each made again"
+
+    return run
+
+
+def _damaged_notes(disk: Path) -> Callable[[Subject, Progress], str]:
+    """Of the keeper's, of which the door reads whether it is ready."""
+
+    def run(subject: Subject, progress: Progress) -> str:
+        note = disk / keeper_notes.READINESS
+        note.write_bytes(b"\xff{")
+        _wait(lambda: b"\xff" not in note.read_bytes(), "the note stays damaged")
+        return "written again"
+
+    return run
+
+
+def _wait(done: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + HEALED_S
+    while not done():
+        if time.monotonic() > deadline:
+            raise Harmed(f"{otherwise} after {HEALED_S} s")
+        time.sleep(0.1)
 
 
 def _full_disk(disk: Path) -> Callable[[Subject, Progress], str]:
