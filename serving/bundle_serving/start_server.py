@@ -19,11 +19,12 @@ import ctypes
 import os
 import secrets
 import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
-from bundle_serving import PIPELINE, cores, guard, s3, sockets, traces
+from bundle_serving import PIPELINE, cores, guard, keeper_notes, s3, sockets, traces
 from bundle_serving.hidden_arguments import CannotHide, become
 
 NGC = Path("/opt/tritonserver")
@@ -197,6 +198,16 @@ def _names_limiter(config: Path) -> bool:
     return "rate_limiter" in config.read_text(errors="replace")
 
 
+def load_what_was_live(options: argparse.Namespace) -> None:
+    """Besides the main pipeline, as soon as that is up; elsewhere the keeper does it. What does so
+    is left to init: this process becomes the server, which waits for nobody."""
+    key_file = options.admin_key_file
+    if is_ngc() and key_file and (names := keeper_notes.read_loaded_beside(key_file.parent)):
+        command = [sys.executable, "-m", "bundle_serving.load_beside"]
+        command += [f"--http-port={options.http_port}", f"--admin-key-file={key_file}", *names]
+        subprocess.run(["sh", "-c", '"$@" &', "sh", *command])
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     repository = os.environ.get("REPOSITORY")
@@ -254,6 +265,8 @@ def main(argv: list[str] | None = None) -> int:
     # Else the stub would write these files, and the next load take the model for a changed one.
     compileall.compile_dir(options.repository, quiet=2)
     os.umask(0o077)  # pictures pass through shared memory
+    if not options.load_model:
+        load_what_was_live(options)
     try:
         become(command, key, environment)
     except CannotHide as refusal:

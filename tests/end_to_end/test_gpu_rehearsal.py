@@ -13,9 +13,12 @@ import re
 import shutil
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +303,24 @@ def test_another_pipeline_gets_a_plan_too(
     assert {network, ensemble} <= set(ready)
     again = gpu.make(command, **words)
     assert again.returncode == 0 and again.stderr == "", again.stderr
+
+
+def test_what_was_live_is_live_again_after_a_reboot(gpu: Project) -> None:
+    """As Docker starts the container again, without a make."""
+
+    def is_ready(ensemble: str) -> bool:
+        with suppress(OSError):
+            about = f"http://{gpu.http}/v2/models/{ensemble}/ready"
+            return bool(urllib.request.urlopen(about).status == 200)
+        return False
+
+    noted = json.loads((gpu.path / "build" / "key" / "beside.json").read_text())
+    assert noted and all(map(is_ready, noted))
+    label = f"label=com.docker.compose.project.working_dir={gpu.path}"
+    server = run("docker", "ps", "--quiet", "--filter", label).strip()
+    run("docker", "restart", "--time", "0", server)
+    for ensemble in (PIPELINE, *noted):
+        wait_until(partial(is_ready, ensemble), ensemble)
 
 
 def test_a_plan_computes_texts_of_all_lengths(gpu: Project) -> None:
