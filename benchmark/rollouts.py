@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from bundle_client import Client
 from scripts.base import console
@@ -37,7 +38,7 @@ class Load:
 
 
 @contextmanager
-def clients(http: str, grpc: str, count: int, pause: float = 0, **how: str) -> Iterator[Load]:
+def clients(http: str, grpc: str, count: int, pause: float = 0, **how: Any) -> Iterator[Load]:
     """As many as that, each with its next request once it has the answer to the last; or so many
     seconds later. `how` each asks: its API key, and whose certificate it trusts."""
     drawing = io.BytesIO()

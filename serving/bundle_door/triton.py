@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,8 +46,8 @@ STATUS = {
 }
 # Triton's message if a model may have several answers, or none, to a request.
 OF_SEVERAL = "doesn't support models with decoupled transaction policy"
-# Triton's message if a model's process has died, and the pauses before further attempts. What is
-# dead answers at once, and so takes most requests from those that live.
+# Triton's message if a model's process has died, and the pauses before further attempts; the last
+# one repeats. What is dead answers at once, and so takes most requests from those that live.
 OF_A_DEAD_PROCESS = "Stub process '"
 PAUSES_S = (0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 # While Triton is started again, at most so many requests wait for it, each within its own time, and
@@ -95,17 +96,20 @@ class Triton:
     ) -> pb.ModelInferResponse:
         """Retries if one of a model's processes has died. Triton takes a second to report it, and
         keeps sending it requests until the keeper has reloaded the model."""
-        metadata, pauses = tuple(onwards.items()), iter(PAUSES_S)
+        metadata = tuple(onwards.items())
 
         async def infer(seconds: float) -> pb.ModelInferResponse:
+            overdue, pauses = time.monotonic() + seconds, chain(PAUSES_S, repeat(PAUSES_S[-1]))
             while True:
+                left = math.ceil(overdue - time.monotonic())
                 try:
-                    return await self._call("ModelInfer", asked.pieces, metadata, seconds)
+                    return await self._call("ModelInfer", asked.pieces, metadata, left)
                 except Refused as refused:
                     if OF_SEVERAL in str(refused):
                         return await self._infer_several(b"".join(asked.pieces), metadata)
-                    pause = next(pauses, None)
-                    if pause is None or OF_A_DEAD_PROCESS not in str(refused):
+                    pause = next(pauses)
+                    is_late = time.monotonic() + pause >= overdue
+                    if is_late or OF_A_DEAD_PROCESS not in str(refused):
                         raise
                     await asyncio.sleep(pause)
 

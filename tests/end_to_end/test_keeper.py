@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import docker
+from benchmark.rollouts import clients
 from benchmark.torture.bystanders import GRACE_S, Bystanders, Wait
 from benchmark.torture.subject import PARTS, Subject, harm, stands_still
 from bundle_serving import hands
@@ -29,6 +30,9 @@ PIPELINE = "ensemble_python_resnet50"
 # Of these there is another one, or the door asks again until there is.
 REPLACED = {"preprocessing", "resnet50_onnx", "postprocessing"}
 KINDS = REPLACED | {*PARTS}
+
+# More than the server itself takes.
+CLIENTS, PAUSE_S, ANSWER_S, KILLS = 8, 0.25, 90, 3
 
 # Beyond it the machine is to blame.
 HEALED_S = 120
@@ -89,6 +93,22 @@ def test_a_process(served: Project, victim: str, how: signal.Signals) -> None:
         assert {wait.status for wait in waits} == {200}  # it stands in nobody's way
     if how == signal.SIGKILL and victim in REPLACED:
         assert not failed_later(waits)
+
+
+@pytest.mark.parametrize("victim", sorted(REPLACED))
+def test_killed_steps_cost_no_request(served: Project, victim: str) -> None:
+    """At some thirty requests a second, half of them over gRPC."""
+    server = subject(served)
+    before = wait_until(
+        lambda: server.numbers().keys() >= KINDS and server.expected_processes(), "everyone"
+    )
+    with clients(served.http, served.grpc, CLIENTS, PAUSE_S, timeout=ANSWER_S) as load:
+        for _ in range(KILLS):
+            wait_until(lambda: server.is_whole(before), "the server to be whole", HEALED_S)
+            harm(server.running()[victim][0], signal.SIGKILL)
+        wait_until(lambda: server.is_whole(before), "the server to be whole again", HEALED_S)
+    print(f"\n{victim}: {len(load.faults)} of {load.answered + len(load.faults):,} requests failed")
+    assert load.faults == [] and load.answered
 
 
 def test_a_pipeline_that_was_unloaded(served: Project) -> None:

@@ -10,7 +10,14 @@ import pytest
 
 from bundle_door import triton
 from bundle_door.answers import Refused
-from bundle_door.triton import MOST_SENT, OF_AN_UNKNOWN_MODEL, Away, Triton
+from bundle_door.inference import Asked
+from bundle_door.triton import (
+    MOST_SENT,
+    OF_A_DEAD_PROCESS,
+    OF_AN_UNKNOWN_MODEL,
+    Away,
+    Triton,
+)
 from bundle_serving.keeper_notes import Notes
 
 UNKNOWN = f"{OF_AN_UNKNOWN_MODEL}: 'net' is not found"
@@ -56,6 +63,34 @@ def test_a_pipeline_that_is_loaded_after_the_first_one_is_waited_for() -> None:
     faults = Away(sent=False), Refused(404, UNKNOWN)
     assert outcomes(*faults, coming=("other", "net")) == ["answered", "3"]
     assert outcomes(*faults, coming=("other",)) == ["404", "2"]
+
+
+@pytest.mark.parametrize(("deaths", "outcome"), [(40, "answered"), (10**6, "500")])
+def test_a_dead_process_is_waited_for_as_long_as_the_answer_may_take(
+    deaths: int, outcome: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a busy machine the keeper takes long to start another one."""
+    monkeypatch.setattr(triton, "PAUSES_S", (0, 0.001))
+    left = deaths
+
+    async def call(*_: object) -> str:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise Refused(500, f"{OF_A_DEAD_PROCESS}net_0_0' is not healthy.")
+        return "answered"
+
+    async def asked() -> str:
+        door = Triton(tmp_path, 1)
+        monkeypatch.setattr(door, "_call", call)
+        try:
+            return str(await door.infer("net", Asked([b""], {}, binary_by_default=True)))
+        except Refused as refused:
+            return str(refused.status)
+        finally:
+            await door.close()
+
+    assert asyncio.run(asyncio.wait_for(asked(), 60)) == outcome
 
 
 def test_no_wait_is_longer_than_the_answer_may_take() -> None:
