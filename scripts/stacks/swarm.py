@@ -477,7 +477,7 @@ class SwarmStack(DockerStack):
             log = subprocess.run(command, capture_output=True, text=True, timeout=LOG_S)
             if found := re.findall(r"error: the server is ended: (.*)", log.stdout + log.stderr):
                 return str(found[-1])
-        return str(last["Status"].get("Err", "it ended by itself"))
+        return str(last["Status"].get("Err", "it ended, or did not answer within START_TIMEOUT"))
 
     def alive(self, service: str = SERVER) -> bool:
         return any(task.runs for task in self.tasks(service))

@@ -189,7 +189,8 @@ def swarm(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Iterator[S
     folder = tmp_path_factory.mktemp("swarm")
     names = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT", "S3_PORT")
     ports = dict(zip(names, map(str, free_ports(4)), strict=True))
-    project = Project.copy(folder / "bundle", SAMPLES="", **ports)
+    # It only ends a hang: on a busy machine a server reads S3 for minutes.
+    project = Project.copy(folder / "bundle", SAMPLES="", START_TIMEOUT="900", **ports)
     name = project.settings["COMPOSE_PROJECT_NAME"] = f"swarm-{project.path.name}"
     image = f"{name}-server"
     # Later commands say nothing of networks.

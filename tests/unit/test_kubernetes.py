@@ -322,7 +322,7 @@ def test_the_pod_is_what_compose_runs(overlay: str, names: list[str]) -> None:
         container[probe]["periodSeconds"] * container[probe]["failureThreshold"]
         for probe in ("startupProbe", "livenessProbe")
     )
-    assert min(starts, dies) > seconds(healthcheck["start_period"])
+    assert min(starts, dies) > seconds(bare(healthcheck["start_period"]))
     assert container["readinessProbe"]["periodSeconds"] <= seconds(healthcheck["interval"])
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["timeoutSeconds"] <= seconds(healthcheck["timeout"])

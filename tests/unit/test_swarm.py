@@ -28,7 +28,8 @@ def server() -> Service:
     """The service of compose.yaml, as Compose resolves it."""
     if not shutil.which("docker"):
         pytest.skip("no docker compose here")
-    stack = DockerStack(Settings.load({"BIND": "0.0.0.0"}, Path("none")))
+    given = {"BIND": "0.0.0.0", "START_TIMEOUT": "300"}
+    stack = DockerStack(Settings.load(given, Path("none")))
     asked = stack.compose("config", "--format", "json", quiet=True)
     if asked.returncode:
         pytest.skip("no docker compose here")
@@ -61,6 +62,8 @@ def test_the_servers_are_what_compose_runs(server: Service, given: Given) -> Non
     assert ours["environment"] == {k: v or "" for k, v in server["environment"].items()}
     *words, proof = ours["healthcheck"].pop("test")
     assert ours["healthcheck"] | {"test": words} == server["healthcheck"]
+    # An engine ends a server that is not healthy by then.
+    assert ours["healthcheck"]["start_period"] == "5m0s"
     folder = proof.removeprefix("--proof=")
     names = (PIPELINE, "sentiment_ensemble")
     shown = [each["target"] for each in ours["configs"]]
