@@ -159,7 +159,7 @@ class SwarmStack(DockerStack):
             image,
             command=["true"],
             name=name,
-            mode=ServiceMode("global-job"),
+            mode=ServiceMode("global"),  # of a job, the container would stay
             restart_policy=RestartPolicy("none"),
             labels={NAMESPACE: self.project, **_owner()},
         )
