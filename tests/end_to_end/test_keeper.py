@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import docker
-from benchmark.rollouts import clients
+from benchmark.rollouts import Load, clients
 from benchmark.torture.bystanders import GRACE_S, Bystanders, Wait
 from benchmark.torture.subject import PARTS, Subject, harm, stands_still
 from bundle_serving import hands
@@ -95,6 +95,12 @@ def test_a_process(served: Project, victim: str, how: signal.Signals) -> None:
         assert not failed_later(waits)
 
 
+def wait_until_all_go_on(load: Load) -> None:
+    """So that nobody who waits is hit twice."""
+    enough = load.answered + 5 * CLIENTS
+    wait_until(lambda: load.answered > enough, "all to go on")
+
+
 @pytest.mark.parametrize("victim", sorted(REPLACED))
 def test_killed_steps_cost_no_request(served: Project, victim: str) -> None:
     """At some thirty requests a second, half of them over gRPC."""
@@ -106,7 +112,8 @@ def test_killed_steps_cost_no_request(served: Project, victim: str) -> None:
         for _ in range(KILLS):
             wait_until(lambda: server.is_whole(before), "the server to be whole", HEALED_S)
             harm(server.running()[victim][0], signal.SIGKILL)
-        wait_until(lambda: server.is_whole(before), "the server to be whole again", HEALED_S)
+            wait_until(lambda: server.is_whole(before), "the server to be whole again", HEALED_S)
+            wait_until_all_go_on(load)
     print(f"\n{victim}: {len(load.faults)} of {load.answered + len(load.faults):,} requests failed")
     assert load.faults == [] and load.answered
 
