@@ -4,7 +4,7 @@
     .venv/bin/python -m benchmark.demo_networks sounds        of SOUNDS=drawn
 
 Takes about half a minute on one core. Out: the weights that the project comes with; or with --to
-another file, for a recipes/sounds.yaml that hears otherwise: make publish MODEL=sounds SOUNDS=FILE
+another file, for a sounds.yaml that hears otherwise: make publish MODEL=sounds SOUNDS=FILE
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from kinds.sound import drawings as made_up
+from kinds.sound import network as listener
+from kinds.sound.recipe import Sound
+from kinds.sound.source import drop_longest
+from kinds.sound.things import NAMES
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
-from scripts.recipes.kinds.sound import Sound
 from scripts.recipes.schema import load
 from scripts.steps.drawn import drawings, network
 from scripts.steps.progress import step
-from scripts.steps.sounds import drawings as made_up
-from scripts.steps.sounds import network as listener
-from scripts.steps.sounds.source import drop_longest
-from scripts.steps.sounds.things import NAMES
 
 # How many of each, the last of which are held back.
 PICTURES, SOUNDS = 3360, 1600
@@ -53,7 +53,7 @@ def train_pictures(out: Path) -> None:
 
 
 def train_sounds(out: Path) -> None:
-    recipe = load(ROOT / "recipes" / "sounds.yaml")
+    recipe = load(ROOT / "kinds" / "sound" / "sounds.yaml")
     assert isinstance(recipe, Sound)
     with step(f"making up {SOUNDS} sounds"):
         heard, labels = map(torch.from_numpy, made_up.many(recipe.hearing.as_hearing, SOUNDS))

@@ -24,9 +24,9 @@ import numpy as np
 import tritonclient.grpc
 
 from bundle_serving.texts import TextRecipe, to_tokens
+from kinds.text.recipe import RECIPE_FILE, Text
 from scripts.base.errors import run_guarded
 from scripts.recipes import pipelines
-from scripts.recipes.kinds.text import RECIPE_FILE, Text
 from scripts.recipes.layout import CPU
 from scripts.server import layouts
 from scripts.server.served import find_served_version

@@ -296,7 +296,7 @@ def together(
 @pytest.fixture(scope="session")
 def listener() -> Path:
     """The weights of SOUNDS=drawn."""
-    return ROOT / "scripts" / "steps" / "sounds" / "weights.safetensors"
+    return ROOT / "kinds" / "sound" / "weights.safetensors"
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ Layers = frozenset[str]
 
 HOMES = (ROOT, ROOT / "serving", ROOT / "client")
 OURS = (
+    "kinds",
     "scripts",
     "benchmark",
     "bundle_door",
@@ -106,7 +107,8 @@ def _path(module: str) -> Path | None:
 def _found(here: Reached, path: Path) -> Iterator[tuple[str, Layers, int, bool]]:
     of_the_module, *of_functions = _marks(here.module, path)
     # What a step imports in its functions is there where it runs as a program of its own.
-    a_step = here.module.startswith("scripts.steps.") and '"__main__"' in path.read_text()
+    of_steps = here.module.startswith(("scripts.steps.", "kinds."))
+    a_step = of_steps and '"__main__"' in path.read_text()
     for marks in (of_the_module, *(() if a_step and not here.program else of_functions)):
         layers = here.layers
         for mark in marks:
@@ -154,6 +156,8 @@ def _nodes(scope: ast.AST) -> Iterator[ast.AST]:
             continue
         if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
             continue
+        if isinstance(child, ast.Call) and ast.unparse(child.func) == "Step":
+            continue  # a stack runs it, where it has its packages
         yield child
         yield from _nodes(child)
 

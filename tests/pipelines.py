@@ -18,11 +18,11 @@ from tests.project import ROOT, Project
 from tests.wav_files import BELL
 
 if TYPE_CHECKING:  # which import PyTorch, or much else
-    from bundle_serving.sounds import Hearing
-    from scripts.recipes.kinds.sound import Sound
-    from scripts.steps.detectors import Whole
-    from scripts.steps.segmenters import Whole as WholeSegmenter
-    from scripts.steps.sounds.source import Listener
+    from kinds.detection.detectors import Whole
+    from kinds.segmentation.segmenters import Whole as WholeSegmenter
+    from kinds.sound.recipe import Sound
+    from kinds.sound.serving.sounds import Hearing
+    from kinds.sound.source import Listener
 
 # Beside the first one.
 OTHERS = ("places", "cascade", "sentiment", "detection", "segmentation", "sounds")
@@ -104,7 +104,7 @@ def checkpoint_of_places(folder: Path) -> None:
 
 def places_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.float32]]:
     """With the transforms that Places365's networks were trained with."""
-    from scripts.recipes.kinds.places import Places
+    from kinds.places.recipe import Places
     from scripts.recipes.schema import load
     from scripts.steps.networks import read_state
     from scripts.steps.vision import torchvision
@@ -185,16 +185,16 @@ def assert_same_boxes(expected: Answer, found: Answer, threshold: float) -> None
 
 
 def sounds_recipe() -> Sound:
-    from scripts.recipes.kinds.sound import Sound
+    from kinds.sound.recipe import Sound
     from scripts.recipes.schema import load
 
-    recipe = load(ROOT / "recipes" / "sounds.yaml")
+    recipe = load(ROOT / "kinds" / "sound" / "sounds.yaml")
     assert isinstance(recipe, Sound)
     return recipe
 
 
 def listener_of(weights: str, **changes: Any) -> Listener:
-    from scripts.steps.sounds.source import Listener
+    from kinds.sound.source import Listener
 
     return Listener(weights, sounds_recipe().hearing.model_dump(), **changes)
 
@@ -204,8 +204,8 @@ def sounds_by_pytorch(weights: Path, files: list[bytes]) -> list[NDArray[np.floa
     probabilities."""
     import torch
 
-    from bundle_serving import sounds, wav
-    from scripts.steps.sounds import network
+    from kinds.sound import network
+    from kinds.sound.serving import sounds, wav
 
     how, found = sounds_recipe().hearing.as_hearing, []
     module = network.build(listener_of(str(weights))).module

@@ -7,12 +7,12 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving import wav
-from tests.project import ROOT
+from kinds.sound.serving import wav
+from scripts.recipes.folders import model_folder
 
 Wave = NDArray[np.float64]
 
-BELL = ROOT / "model_repository" / "sounds_preprocessing" / "warmup" / "bell.wav"
+BELL = model_folder("sounds_preprocessing") / "warmup" / "bell.wav"
 
 
 def sine(hertz: float, rate: int, seconds: float = 1) -> Wave:

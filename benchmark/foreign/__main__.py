@@ -26,13 +26,13 @@ from benchmark.foreign.adopted import Outcome, outcome
 from benchmark.foreign.by_quantiser import EIGHT_BITS
 from benchmark.foreign.case import Boxes, Case, Truth, farthest, pictures
 from bundle_client import Box, Client
+from kinds.detection.recipe import Detection
+from kinds.image.recipe import Image
 from scripts import bootstrap
 from scripts.base import files
 from scripts.base.paths import ROOT
 from scripts.measuring.machine import machine
 from scripts.recipes import pipelines
-from scripts.recipes.kinds.detection import Detection
-from scripts.recipes.kinds.image import Image
 from scripts.server import ask
 from scripts.server.running import running_server
 from scripts.stacks.state import State

@@ -11,24 +11,24 @@ from pathlib import Path
 import numpy as np
 
 from benchmark.foreign.case import Array, Boxes, Case, Truth, farthest
-from bundle_serving import detection
-from bundle_serving.detection import Rules
 from bundle_serving.networks import network_in
 from bundle_serving.onnxruntime_engine import load_engine
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import Transform, to_pixels, to_pixels_and_size
 from bundle_serving.scores import READINGS
+from kinds.detection.detr.source import Detr
+from kinds.detection.export import ANCHORS
+from kinds.detection.recipe import Detection
+from kinds.detection.serving import detection
+from kinds.detection.serving.detection import Rules
+from kinds.image.recipe import Image
 from scripts.base import files as written
 from scripts.base.errors import UserError
 from scripts.recipes.configs import LABELS
-from scripts.recipes.kinds.detection import Detection
-from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps import adopt, engine, metadata
-from scripts.steps.detection import ANCHORS
-from scripts.steps.detr.source import Detr
 from scripts.steps.manifest import Foreign
 from scripts.steps.workspace import Workspace
 
@@ -59,7 +59,7 @@ def outcome(case: Case, folder: Path, files: list[bytes]) -> Outcome:
 
 
 def _of_detector(words: dict[str, str], folder: Path, files: list[bytes], truth: Truth) -> Outcome:
-    from scripts.steps.detr.export import export  # which loads PyTorch
+    from kinds.detection.detr.export import export  # which loads PyTorch
 
     source = sources.find_source(words["FROM"])
     assert source.detector

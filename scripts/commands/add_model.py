@@ -21,12 +21,12 @@ import os
 import shutil
 from pathlib import Path
 
+from kinds.image.recipe import Image
 from scripts import bootstrap
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders
-from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Recipe
@@ -38,6 +38,7 @@ from scripts.stacks import flavour
 from scripts.stacks.local import run_here
 from scripts.stacks.state import State
 from scripts.steps import picture
+from scripts.steps.step import Step
 
 PICTURE = ROOT / "build" / "mug.jpg"
 TENSORFLOW = "310 MB to load, 1.3 GB of disk"
@@ -111,7 +112,7 @@ def import_source(name: str, source: sources.Source, given: dict[str, str]) -> d
         words += ["--size", *map(str, size)]
     if source.by_hand:
         _ensure_tensorflow(source)
-        run_here("from_tensorflow", *words)
+        run_here(Step("scripts.steps.from_tensorflow"), *words)
         return given | {"ONNX": str(folder / "model.onnx")}
     # They are in that file then, and no setting of the pipeline.
     os.environ.pop("WEIGHTS", "")
@@ -121,7 +122,7 @@ def import_source(name: str, source: sources.Source, given: dict[str, str]) -> d
     if trusted:
         words.append("--trusted")
     bootstrap.ensure("hub")
-    run_here("intake", *words)
+    run_here(Step("scripts.steps.intake"), *words)
     return given | {"ONNX": str(folder / "model.onnx")}
 
 

@@ -15,6 +15,7 @@ from scripts.base.errors import UserError
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack, why_not_docker
+from scripts.steps.step import Place
 
 
 def main() -> int:
@@ -22,8 +23,8 @@ def main() -> int:
         raise UserError("images need Docker", obstacle)
     registry = arguments.load().push.rstrip("/")
     stack = DockerStack(Settings.load())
+    stack.prepare_place(Place.EXPORT)
     for service in ("export", "layout", "server"):
-        stack.prepare_step(service)
         stack.build(service)
         if registry:
             pushed = stack.push(service, f"{registry}/triton-bundle-{service}:{__version__}")

@@ -16,6 +16,7 @@ from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.fine_tuned import FineTuned
 from scripts.steps.manifest import labels_beside
+from scripts.steps.step import Step
 from scripts.steps.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Finds(ThreeSteps, OfPictures):
         return how.dump()
 
     def of_torchvision(
-        self, step: str, kind: type[FineTuned], settings: Settings, engine: Engine, **more: Any
+        self, step: Step, kind: type[FineTuned], settings: Settings, engine: Engine, **more: Any
     ) -> Export:
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix(TORCHVISION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from scripts.settings.settings import Settings
 
 RECIPES = ROOT / "recipes"
 MODELS = ROOT / "model_repository"
+KINDS = ROOT / "kinds"
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,10 @@ class Own:
         return self.folder / "model_repository"
 
     @property
+    def kinds(self) -> Path:
+        return self.folder / "kinds"
+
+    @property
     def networks(self) -> Path:
         """What was made of networks that came from elsewhere, each in a folder of its name."""
         return self.folder / "networks"
@@ -42,5 +48,16 @@ def model_folder(model: str) -> Path:
 
 
 def model_folders() -> dict[str, Path]:
-    folders = (MODELS, own().models)
+    folders = (MODELS, *_each_kinds("model_repository"), own().models)
     return {path.name: path for folder in folders for path in sorted(folder.glob("*/"))}
+
+
+def recipe_files() -> list[Path]:
+    folders = (RECIPES, *_each_kinds(""), own().recipes)
+    return [path for folder in folders for path in sorted(folder.glob("[!.]*.yaml"))]
+
+
+def _each_kinds(name: str) -> Iterator[Path]:
+    """What each kind has in its folder, the user's own last."""
+    for kinds in (KINDS, own().kinds):
+        yield from (folder / name for folder in sorted(kinds.glob("*/")))

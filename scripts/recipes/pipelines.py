@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
-from scripts.recipes.folders import RECIPES, own
+from scripts.recipes import folders
+from scripts.recipes.folders import RECIPES
 from scripts.settings import arguments
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def first() -> Pipeline:
 
 def recipes() -> dict[str, Path]:
     """Paths of all recipes by pipeline name."""
-    folders = (RECIPES, own().recipes)
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("[!.]*.yaml"))}
+    return {path.stem: path for path in folders.recipe_files()}
 
 
 def others() -> list[Pipeline]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from pydantic import PrivateAttr
 from bundle_serving import agreement, golden
 from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer, Question
-from scripts.base.paths import ROOT
 from scripts.recipes import configs, folders
 from scripts.recipes.asking import Server as Server
+from scripts.recipes.folders import RECIPES
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
 from scripts.steps.manifest import ExportSpec
+from scripts.steps.step import Step
 from scripts.steps.workspace import Workspace
 
 # The files of each member's version folder: a file to copy, or text to write.
@@ -29,18 +31,23 @@ Contents = Mapping[str, Mapping[str, Path | str]]
 
 
 @dataclass(frozen=True)
-class Export:
-    """The step that exports the network to ONNX, and its arguments."""
+class Trial:
+    """A step that tries something, and its arguments."""
 
-    step: str  # a module of scripts/steps
+    step: Step
     words: Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class Export(Trial):
+    """The step that exports the network to ONNX."""
+
     spec: ExportSpec
     as_before: bool = False  # its source files may be gone, or on another machine
-    layers: tuple[str, ...] = ()  # from requirements/: what the export image lacks
 
 
 class Recipe(Part):
-    """One pipeline. Each kind of pipeline is a class in scripts/recipes/kinds/KIND.py; its fields
+    """One pipeline. Each kind of pipeline is a class in kinds/KIND/recipe.py; its fields
     are the keys of its recipes. Commands use only this interface, so every kind is exported,
     checked, versioned, published, rolled out, measured and stored the same way:
 
@@ -69,7 +76,7 @@ class Recipe(Part):
     divided: ClassVar[bool] = False  # two networks share the work: measured against the larger one
 
     # File names in a recipe are relative to its folder.
-    _folder: Path = PrivateAttr(default=ROOT / "recipes")
+    _folder: Path = PrivateAttr(default=RECIPES)
 
     def lying_in(self, folder: Path) -> Self:
         self._folder = folder
@@ -77,6 +84,11 @@ class Recipe(Part):
 
     def path_beside(self, name: str) -> Path:
         return (self._folder / name).resolve()
+
+    @classmethod
+    def example_path(cls) -> Path:
+        own = Path(inspect.getfile(cls)).parent / cls.example
+        return own if own.exists() else RECIPES / cls.example
 
     # models
 
@@ -177,10 +189,9 @@ class Recipe(Part):
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return {}
 
-    def trial(self) -> Sequence[str | Path]:
-        """The step, with its arguments, that tries programs without a network before they are
-        published, in the server's environment."""
-        return ()
+    def trial(self) -> Trial | None:
+        """Tries programs without a network before they are published."""
+        return None
 
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         """Raises UserError if it cannot be served together with what is in this repository."""

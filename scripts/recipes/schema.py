@@ -6,7 +6,7 @@ recipe = load(Path("recipes/resnet50.yaml"))
 from __future__ import annotations
 
 import importlib
-import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+import kinds
 from scripts.base.errors import UserError
-from scripts.recipes import kinds
+from scripts.base.paths import ROOT
 from scripts.recipes.parts import Part
 from scripts.recipes.recipe import Recipe
 
@@ -33,20 +34,31 @@ def load(path: Path) -> Recipe:
 
 def kind_named(name: Any, path: Path) -> type[Recipe]:
     """From the project, or from the folder that contains the recipe's folder."""
-    own = str(path.resolve().parents[1] / "kinds")
+    above = path.resolve().parents[1]
+    own = str(above if above.name == kinds.__name__ else above / kinds.__name__)
     if own not in kinds.__path__:
         kinds.__path__.append(own)
-    known = sorted(module.name for module in pkgutil.iter_modules(kinds.__path__))
+    known = dict(_find_kinds())
     if name not in known:
         raise UserError(
             f"{path}: kind {name!r} is not known" if name else f"{path}: kind is missing",
             f"choose one of: {', '.join(known)}",
         )
-    module = importlib.import_module(f"{kinds.__name__}.{name}")
+    module = importlib.import_module(known[name])
     found = (each for each in vars(module).values() if isinstance(each, type))
     return next(
         each for each in found if issubclass(each, Recipe) and each.__module__ == module.__name__
     )
+
+
+def _find_kinds() -> Iterator[tuple[str, str]]:
+    """The name of each kind, and of the module with its class: a folder's recipe.py, or a file."""
+    found = [path for folder in kinds.__path__ for path in sorted(Path(folder).glob("*"))]
+    for path in found:
+        if (path / "recipe.py").is_file():
+            yield path.name, f"{kinds.__name__}.{path.name}.recipe"
+        elif path.suffix == ".py" and path.stem != "__init__":
+            yield path.stem, f"{kinds.__name__}.{path.stem}"
 
 
 def _read(path: Path) -> Any:
@@ -66,7 +78,9 @@ def _explain_error(path: Path, kind: type[Recipe], error: ErrorDetails) -> UserE
         allowed = ", ".join(_part(kind, keys[:-1]).model_fields)
         return UserError(f"{path}: unknown key {key}", f"known there: {allowed}")
     if error["type"] == "missing":
-        return UserError(f"{path}: {key} is missing", f"recipes/{kind.example} shows it")
+        return UserError(
+            f"{path}: {key} is missing", f"{kind.example_path().relative_to(ROOT)} shows it"
+        )
     message = error["msg"].removeprefix("Value error, ")
     return UserError(f"{path}: {key}: {error['input']!r}", message[:1].lower() + message[1:])
 

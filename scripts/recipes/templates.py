@@ -9,7 +9,7 @@ from pathlib import Path
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import configs
-from scripts.recipes.folders import MODELS, RECIPES
+from scripts.recipes.folders import model_folder
 from scripts.recipes.layout import CPU, GPU
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load
@@ -18,12 +18,11 @@ HEAD = "# Copied from {}, with what the recipe says. Yours to edit.\n"
 
 
 def write(recipe: Recipe, out: Path) -> None:
-    example = RECIPES / recipe.example
+    example = recipe.example_path()
     if not example.exists():  # of a kind of the user's
         wanted = ", ".join(recipe.model_names.values())
         raise UserError(f"{recipe.ensemble} has no model folders", f"write {wanted} in {out}")
-    home = example if example.is_dir() else MODELS
-    contents = dict(_contents(recipe, home, _names(recipe, example)))  # before anything is written
+    contents = dict(_contents(recipe, example, _names(recipe, example)))  # before any is written
     # The ensemble last: where it is, all are.
     for path in sorted(contents, key=lambda path: path.startswith(f"{recipe.ensemble}/")):
         files.write_bytes(out / path, contents[path])
@@ -40,16 +39,17 @@ def _names(recipe: Recipe, example: Path) -> dict[str, str]:
     return names
 
 
-def _contents(recipe: Recipe, home: Path, names: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+def _contents(recipe: Recipe, example: Path, names: dict[str, str]) -> Iterator[tuple[str, bytes]]:
     own = {*recipe.model_names.values()}
     for source, model in names.items():
-        for path in sorted((home / source).rglob("*")) if model in own else ():
+        folder = example / source if example.is_dir() else model_folder(source)
+        for path in sorted(folder.rglob("*")) if model in own else ():
             if path.is_file() and "__pycache__" not in path.parts:
                 config = path.suffix == ".pbtxt"
                 content = (
                     _adapt_config(recipe, path, names).encode() if config else path.read_bytes()
                 )
-                yield f"{model}/{path.relative_to(home / source)}", content
+                yield f"{model}/{path.relative_to(folder)}", content
     for name, text in recipe.own_files().items():
         yield name, text.encode()
 

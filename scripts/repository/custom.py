@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
+from kinds.detection.detr import source as detr
+from kinds.detection.recipe import Boxes, Detection
+from kinds.image.recipe import TORCHVISION, Image, Pictures
+from kinds.table.recipe import Networked, Table
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
-from scripts.recipes.kinds.detection import Boxes, Detection
-from scripts.recipes.kinds.image import TORCHVISION, Image, Pictures
-from scripts.recipes.kinds.table import Networked, Table
 from scripts.recipes.parts import Batch, Instances, Models
 from scripts.settings.architectures import require_known
-from scripts.steps.detr import source as detr
 from scripts.steps.manifest import lines_of
 from scripts.steps.reading import GIVES
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
+from kinds.detection.detr.source import is_detector
+from kinds.image.recipe import WHOLE
+from kinds.table.tensors import MAKERS
 from scripts.base.errors import UserError
-from scripts.recipes.kinds.image import WHOLE
-from scripts.steps.detr.source import is_detector
-from scripts.steps.tables import MAKERS
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
 TAKEN = (

@@ -9,10 +9,10 @@ import numpy as np
 
 from bundle_serving import agreement
 from bundle_serving.agreement import Agreement
+from kinds.image.recipe import Image
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes import tensors
-from scripts.recipes.kinds.image import Image
 from scripts.recipes.layout import precision_of
 from scripts.recipes.pictures import labels_of
 from scripts.recipes.pipelines import Pipeline

@@ -33,6 +33,7 @@ from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
 from scripts.steps.embeddings import ARCH
 from scripts.steps.manifest import Torchvision, why_export
+from scripts.steps.step import Step
 
 MODEL = "embedding"
 MADE = ROOT / "build" / "embeddings"
@@ -96,7 +97,7 @@ def _export(settings: Settings) -> None:
     if reason := why_export(MADE, wanted, as_before=Settings.embeddings.name not in settings.given):
         console.note(f"embeddings: {reason}")
         bootstrap.ensure("export")
-        run_here("embeddings", "--weights", weights, "--out", MADE)
+        run_here(Step("scripts.steps.embeddings"), "--weights", weights, "--out", MADE)
     files.write(MADE_WITH, json.dumps({Settings.embeddings.name: weights}) + "\n")
 
 

@@ -24,6 +24,8 @@ from scripts.stacks.flavour import Stack
 from scripts.stacks.local import run_here
 from scripts.steps import engine, gate, plan, quantise
 from scripts.steps.manifest import why_export
+from scripts.steps.step import BUILD_PLAN, ENGINE, QUANTISE
+from scripts.steps.step import GATE as GATE_STEP
 from scripts.steps.workspace import Workspace
 
 if TYPE_CHECKING:  # it takes long to load what talks to Docker
@@ -49,8 +51,7 @@ def make(
     switches.require(pipeline.recipe)
     if not export(stack, settings, pipeline, made):
         if trial := pipeline.recipe.trial():
-            step, *words = trial
-            stack.run_step(str(step), *words)
+            stack.run_step(trial.step, *trial.words)
         return
     if engine_for(stack) is GPU:
         on_gpu = cast("GpuStack", stack)
@@ -65,8 +66,8 @@ def export(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace
     """Returns whether the pipeline has a network."""
     export = pipeline.recipe.export(settings, engine_for(stack))
     if export:
-        run = run_here if export.layers else stack.run_step
-        for layer in export.layers:
+        run = run_here if export.step.layers else stack.run_step
+        for layer in export.step.layers:
             bootstrap.ensure(layer)
         _step(
             pipeline,
@@ -94,7 +95,7 @@ def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace)
         made.engine,
         "engine",
         lambda out: None if engine.fits(network, precision, out, samples) else "not checked yet",
-        lambda: stack.run_step("engine", *words, "--out", made.engine),
+        lambda: stack.run_step(ENGINE, *words, "--out", made.engine),
     )
 
 
@@ -132,7 +133,7 @@ def _quantise(stack: Stack, settings: Settings, pipeline: Pipeline, made: Worksp
                 "name a folder with a few hundred photos: CALIBRATION=photos",
             )
         stack.run_step(
-            "quantise",
+            QUANTISE,
             *("--onnx", made.onnx, "--calibration", calibration),
             *("--accuracy", f"{accuracy:g}", "--out", made.int8),
         )
@@ -158,7 +159,14 @@ def _build_plan(
         "plan",
         lambda out: plan.why_build(out, wanted),
         lambda: stack.run_step(
-            "plan", "--onnx", made.onnx, *words, "--timing-cache", TIMING_CACHE, "--out", made.plan
+            BUILD_PLAN,
+            "--onnx",
+            made.onnx,
+            *words,
+            "--timing-cache",
+            TIMING_CACHE,
+            "--out",
+            made.plan,
         ),
     )
     # Of two that fit, the one that has passed the gate: with Compose alone, the last result.
@@ -224,7 +232,7 @@ def prove_served(
     state.REFUSED.unlink(missing_ok=True)
     try:
         stack.run_step(
-            "gate",
+            GATE_STEP,
             *("--repository", repository, "--run-dir", stack.run_dir),
             *("--ensemble", pipeline.ensemble, "--questions", CANDIDATE / "questions.npz", *words),
             *("--config", layout.engine.config, "--limit", f"{limit:g}", "--out", CANDIDATE),

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving import NAME
+from kinds.callable.recipe import DESCRIBE, Function, not_on_a_gpu
 from scripts.base import files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders, pipelines
-from scripts.recipes.kinds.callable import Function, not_on_a_gpu
 from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
@@ -25,7 +25,7 @@ from scripts.server.running import running_server
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 
-TEMPLATE = ROOT / "recipes" / "callable"
+TEMPLATE = ROOT / "kinds" / "callable" / "template"
 FIRST = "mine"  # what the template calls its function
 DESCRIBED = ROOT / "build" / "run" / "callables.json"
 HEAD = "# A function: `make ask MODEL={name} INPUTS=…`.\n"
@@ -79,7 +79,7 @@ def _describe_file(file: Path, server: State) -> dict[str, Any]:
         raise not_on_a_gpu(file.name)
     with lock.one_at_a_time():
         stack.prepare()
-        stack.run_step("callables", "--file", file, "--out", DESCRIBED)
+        stack.run_step(DESCRIBE, "--file", file, "--out", DESCRIBED)
     try:
         described: dict[str, Any] = json.loads(DESCRIBED.read_text())
     finally:

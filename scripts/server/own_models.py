@@ -14,6 +14,7 @@ from scripts.repository import live, model_folders
 from scripts.server import engines
 from scripts.stacks import flavour
 from scripts.stacks.state import State
+from scripts.steps.step import COMPLETE
 
 COMPLETED = ROOT / "build" / "run" / "completed.json"
 HEAD = "# Made from the model itself, since its folder has no config.pbtxt.\n"
@@ -35,7 +36,7 @@ def lay_out(model: str, server: State) -> None:
     has_config = (folders.model_folder(model) / "config.pbtxt").is_file()
     # NVIDIA's server completes configs by itself.
     if not has_config and engine is CPU:
-        stack.run_step("complete", "--model", folder, "--out", COMPLETED)
+        stack.run_step(COMPLETE, "--model", folder, "--out", COMPLETED)
         files.write(folder / "config.pbtxt", HEAD + _as_text(COMPLETED))
         COMPLETED.unlink()
     files.let_all_read(folder)

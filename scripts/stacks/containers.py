@@ -38,6 +38,7 @@ from scripts.stacks import admin_key, certificates, exposure, state, temporary
 from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
 from scripts.steps.manifest import read_pins
+from scripts.steps.step import Place, Step
 from scripts.storage import on_demand
 from scripts.storage.from_containers import address_from_containers
 from scripts.storage.location import from_settings
@@ -109,18 +110,8 @@ class DockerStack:
     compose_files: tuple[str, ...] = ("compose.yaml",)
     images: tuple[str, ...] = ("export", "server")
     image_suffix = ""
-    # The service that runs a step, if its name differs.
-    places: ClassVar[Mapping[str, str]] = {
-        "adopt": "export",
-        "detection": "export",
-        "sounds.export": "export",
-        "segmentation": "export",
-        "places": "export",
-        "quantise": "export",
-        "gate": "engine",
-        "complete": "engine",
-        "callables": "engine",
-    }
+    # The service whose container runs a step.
+    services: ClassVar[Mapping[Place, str]] = {Place.EXPORT: "export", Place.SERVER: "engine"}
     has_door = True
     run_dir = "/run/triton"  # in the container: writable, and programs may run from it
     # A container that does not start is removed, and its log with it.
@@ -173,9 +164,9 @@ class DockerStack:
         for name in names:
             self.remove_networks(name)
 
-    def run_step(self, step: str, *arguments: str | Path) -> None:
+    def run_step(self, step: Step, *arguments: str | Path) -> None:
         """Paths inside the project exist in the container; others are mounted."""
-        self.prepare_step(step)
+        self.prepare_place(step.place)
         options: list[str] = []
         words: list[str] = []
         for number, argument in enumerate(arguments):
@@ -189,8 +180,8 @@ class DockerStack:
                 options += ["--volume", f"{argument}:{inside}:ro"]
                 words.append(inside)
         _give(ROOT / "build")
-        command = ("as-owner", "python3", "-m", f"scripts.steps.{step}", *words)
-        self._run(self.places.get(step, step), *command, options=options)
+        command = ("as-owner", "python3", "-m", step.module, *words)
+        self._run(self.services[step.place], *command, options=options)
 
     def _run(self, service: str, *command: str, options: Iterable[str] = ()) -> None:
         self.remove(service)  # left by a killed make: it would write to the same files
@@ -202,8 +193,8 @@ class DockerStack:
             self.remove_networks(self.project)
             raise AlreadyReported(ran.returncode)
 
-    def prepare_step(self, step: str) -> None:
-        if self.places.get(step, step) == "export":
+    def prepare_place(self, place: Place) -> None:
+        if place is Place.EXPORT:
             _fetch_torch()
             self.build("export")
 
@@ -611,7 +602,7 @@ class DockerStack:
 
 
 # What images are built from.
-SOURCES = ("docker", "requirements", "serving", "client", "scripts/base")
+SOURCES = ("docker", "requirements", "serving", "kinds", "client", "scripts/base")
 
 
 @cache

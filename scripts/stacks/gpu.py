@@ -18,6 +18,7 @@ from scripts.stacks.containers import DockerStack, last_line
 from scripts.stacks.state import State
 from scripts.steps import gpus
 from scripts.steps.gpus import Gpu
+from scripts.steps.step import Place
 
 # In WSL, Windows has the driver, and processes cannot share GPU memory (CUDA IPC).
 WSL = Path("/usr/lib/wsl/lib/nvidia-smi")
@@ -31,13 +32,10 @@ class GpuStack(DockerStack):
     images = ("export", "server", "sdk")
     image_suffix = "-gpu"
     has_door = False
-    places: ClassVar[Mapping[str, str]] = {
-        "adopt": "export",
-        "detection": "export",
-        "sounds.export": "export",
-        "segmentation": "export",
-        "places": "export",
-        "plan": "engine",
+    services: ClassVar[Mapping[Place, str]] = {
+        Place.EXPORT: "export",
+        Place.PLAN: "engine",
+        Place.SERVER: "gate",
     }
 
     def prepare(self) -> None:
@@ -98,8 +96,8 @@ class GpuStack(DockerStack):
             )
         return versions[-1]
 
-    def prepare_step(self, step: str) -> None:
-        if step == "plan" or self.places.get(step, step) == "export":
+    def prepare_place(self, place: Place) -> None:
+        if place is not Place.SERVER:
             self.build("export")
 
     def prepare_sdk(self) -> None:

@@ -25,10 +25,12 @@ from scripts.base import interrupts, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.base.shared import is_shared
+from scripts.recipes.folders import KINDS
 from scripts.repository import live
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
 from scripts.stacks.state import State
+from scripts.steps.step import Place, Step
 from scripts.storage import key_files, on_demand
 from scripts.storage.location import from_settings
 
@@ -49,19 +51,7 @@ SIDES = ("", "b")
 # What a change of makes another server.
 PROGRAMS = (".py", ".html", ".css", ".js", ".svg", ".yaml")
 
-LAYERS = {
-    "export": "export",
-    "detection": "export",
-    "sounds.export": "export",
-    "segmentation": "export",
-    "places": "export",
-    "adopt": "export",
-    "quantise": "export",
-    "engine": "serve",
-    "gate": "serve",
-    "complete": "serve",
-    "callables": "serve",
-}
+LAYERS = {Place.EXPORT: "export", Place.SERVER: "serve"}
 
 
 class LocalStack:
@@ -90,13 +80,13 @@ class LocalStack:
         certificates.place(self._settings)
         certificates.make(self._settings)
 
-    def run_step(self, step: str, *arguments: str | Path) -> None:
-        bootstrap.ensure(LAYERS[step])
+    def run_step(self, step: Step, *arguments: str | Path) -> None:
+        bootstrap.ensure(LAYERS[step.place])
         run_here(step, *arguments)
 
     def version(self) -> str:
         """The server program's version, for the fingerprint."""
-        return _tree_hash(ROOT / "serving")
+        return _tree_hash(ROOT / "serving", *sorted(KINDS.glob("*/serving")))
 
     def start(self, wanted: State) -> None:
         ports.require_free(self._settings.bind, self._settings.ports)
@@ -250,9 +240,9 @@ def _require_files() -> None:
         )
 
 
-def run_here(step: str, *arguments: str | Path) -> None:
+def run_here(step: Step, *arguments: str | Path) -> None:
     """Runs a step in the project's environment."""
-    command = [*interrupts.HELD_BACK, PYTHON, "-m", f"scripts.steps.{step}", *arguments]
+    command = [*interrupts.HELD_BACK, PYTHON, "-m", step.module, *arguments]
     environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
     with subprocess.Popen(command, cwd=ROOT, env=environment) as running:
         try:
@@ -262,7 +252,7 @@ def run_here(step: str, *arguments: str | Path) -> None:
             code = interrupts.INTERRUPTED
     if code < 0:  # it had no time to say why
         raise UserError(
-            f"the step {step} crashed (signal {-code})",
+            f"the step {step.module} crashed (signal {-code})",
             "if memory was short, free some; or else a library failed on this network",
         )
     if code:
@@ -337,8 +327,9 @@ def _is_of(side: str, process: psutil.Process) -> bool:
         return False
 
 
-def _tree_hash(folder: Path) -> str:
+def _tree_hash(*folders: Path) -> str:
     hasher = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.suffix in PROGRAMS):
-        hasher.update(path.read_bytes())
+    for path in (path for folder in folders for path in sorted(folder.rglob("*"))):
+        if path.suffix in PROGRAMS:
+            hasher.update(path.read_bytes())
     return hasher.hexdigest()

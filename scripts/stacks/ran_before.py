@@ -15,14 +15,15 @@ from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
 from scripts.steps.gpus import Gpu
+from scripts.steps.step import ENGINE, Step
 
 PLAN = ROOT / "build" / "cache" / PIPELINE / "plan" / "manifest.json"
 
 
 class StepsRanBefore(DockerStack):
-    def run_step(self, step: str, *arguments: str | Path) -> None:
+    def run_step(self, step: Step, *arguments: str | Path) -> None:
         raise UserError(
-            f"this needs the step {step}, which did not run before this one",
+            f"this needs the step {step.module}, which did not run before this one",
             "docker compose up --wait runs only export, engine and layout; use make for the rest",
         )
 
@@ -43,7 +44,7 @@ class StepsRanBeforeOnGpu(StepsRanBefore, GpuStack):
             plan: dict[str, Any] = json.loads(PLAN.read_text())
             return plan
         except (OSError, ValueError):
-            self.run_step("engine")
+            self.run_step(ENGINE)
             raise
 
 

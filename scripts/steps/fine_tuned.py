@@ -71,13 +71,6 @@ class FineTuned:
         return named or [f"class {number}" for number in range(1, classes + 1)]
 
 
-@dataclass(frozen=True)
-class Segmenter(FineTuned):
-    """Its labels are by the number of the class, the background's too."""
-
-    setting: ClassVar[str] = "SEGMENTATION"
-
-
 def parser(about: str, precisions: Iterable[str]) -> argparse.ArgumentParser:
     """Of a step that exports one."""
     made = argparse.ArgumentParser(description=about.splitlines()[0])

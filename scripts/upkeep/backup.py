@@ -39,7 +39,7 @@ from scripts.upkeep import sealed
 
 INDEX, SUM, KEYS, CONTENTS = "backup.json", "backup.json.sha256", "keys", "contents/"
 VERSIONS, OWN, SETTINGS = "versions", "own", ".env"
-OF_THE_CHECKOUT = ("recipes", "model_repository")
+OF_THE_CHECKOUT = ("recipes", "kinds", "model_repository")
 
 # Versions come into a folder where nothing is yet.
 NEW = ROOT / "build" / ".restored"
@@ -210,7 +210,7 @@ def restore(backup: Backup) -> list[str]:
             files.place(contents / content, own / name)
         for top in OF_THE_CHECKOUT:
             for name, content in _part(top, backup).items():
-                target = ROOT / top / name
+                target = _home(top, name)
                 if not target.exists():
                     files.place(contents / content, target)
                 elif files.sha256(target) != content:
@@ -218,6 +218,12 @@ def restore(backup: Backup) -> list[str]:
         if text:
             _restore_settings(text)
     return kept
+
+
+def _home(top: str, name: str) -> Path:
+    """Some were in recipes/ and model_repository/ before they came to their kind's folder."""
+    moved = name if top == "recipes" else f"{top}/{name}"
+    return next(ROOT.glob(f"kinds/*/{moved}"), ROOT / top / name)
 
 
 def _unpack(backup: Backup, contents: Path) -> None:

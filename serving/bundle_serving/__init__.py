@@ -2,6 +2,10 @@
 
 import signal
 import sys
+from pathlib import Path
+
+# The parts of kinds/ that run in the server; in an image they lie in this folder.
+__path__ += sorted(map(str, Path(__file__).parents[2].glob("kinds/*/serving")))
 
 PIPELINE = "ensemble_python_resnet50"  # the main one
 NAME = "[a-z][a-z0-9_]{0,40}"  # what a pipeline of the user's may be called

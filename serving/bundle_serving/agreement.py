@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving.detection import BOX, EACH, INDEPENDENT, UNITS, foreground, overlaps
+import bundle_serving
 from bundle_serving.infer import Answer
 from bundle_serving.scores import READINGS
 
-DETECTION = "detection"  # of a network that answers with a row for each of its anchors
-INDEPENDENT_DETECTION = "detection of independent labels"
-DETECTIONS = {DETECTION: EACH, INDEPENDENT_DETECTION: INDEPENDENT}
 TABLE = "table"  # of a model that answers a row of numbers with numbers of any size
-SEGMENTATION = "segmentation"  # of one that answers with the number of a class for each pixel
 
 # Two classes this close in the reference are a tie: their order means nothing.
 TIE = 0.02
@@ -67,14 +66,14 @@ class OfRows(Agreement):
         )
 
 
-class OfMasks(Agreement):
-    """Its difference is the share of a picture's pixels that are of another class."""
-
-    def __str__(self) -> str:
-        return (
-            f"{SAME_PIXELS:.0%} of the pixels equal on {self.top1_equal} of {self.pictures} "
-            f"pictures, at most {self.max_difference:.2%} of them another class"
-        )
+@cache
+def _find_kinds() -> tuple[Any, ...]:
+    """What kinds of pipelines compare in a way of their own: kinds/*/serving/agreement_of_*.py.
+    SCORES: the name of a network's scores -> how they are compared; ANSWERS: the tensors of those
+    answers that compare_answers() compares."""
+    names = (module.name for module in pkgutil.iter_modules(bundle_serving.__path__))
+    wanted = [name for name in names if name.startswith("agreement_of_")]
+    return tuple(import_module(f"{bundle_serving.__name__}.{name}") for name in wanted)
 
 
 def compare(
@@ -83,35 +82,15 @@ def compare(
     """Compares scores [pictures, classes] with the reference's."""
     if not np.isfinite(scores).all():
         return Agreement(len(reference), 0, float("inf"))
-    if answers in DETECTIONS:
-        return _compare_rows(reference, scores, DETECTIONS[answers])
     if answers == TABLE:
         return of_rows(reference, scores)
-    if answers == SEGMENTATION:
-        return of_masks(reference, scores)
+    for kind in _find_kinds() if answers not in READINGS else ():
+        if compare_scores := kind.SCORES.get(answers):
+            return cast(Agreement, compare_scores(reference, scores))
     expected, actual = READINGS[answers](reference), READINGS[answers](scores)
     chosen = np.take_along_axis(expected, actual.argmax(axis=1, keepdims=True), axis=1)[:, 0]
     equal = expected.max(axis=1) - chosen <= TIE
     return Agreement(len(reference), int(equal.sum()), float(np.abs(expected - actual).max()))
-
-
-def _compare_rows(reference: NDArray[Any], rows: NDArray[Any], labels: str) -> Agreement:
-    """Of a detector: whether the likeliest box of all is the same. The difference is also that
-    between boxes, in their anchors' sizes."""
-    if labels == INDEPENDENT:
-        rows = np.stack([_in_order(*each) for each in zip(reference, rows, strict=True)])
-    expected, actual = (
-        foreground(each, labels).reshape(len(each), -1) for each in (reference, rows)
-    )
-    found = compare(expected, actual, "multi-label")
-    moved = float(np.abs((reference[..., :BOX] - rows[..., :BOX]) / UNITS).max())
-    return replace(found, max_difference=max(found.max_difference, moved))
-
-
-def _in_order(reference: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-    """Of each of the reference's rows the nearest: detectors of two stages, such as RT-DETR, order
-    theirs by scores, and those that hardly differ change places."""
-    return np.stack([rows[np.abs(rows - each).max(axis=1).argmin()] for each in reference])
 
 
 def of_rows(reference: NDArray[Any], rows: NDArray[Any]) -> Agreement:
@@ -139,52 +118,12 @@ def compare_known(
     return Agreement(len(expected), int(equal.sum()), float(np.nanmax(np.abs(expected - actual))))
 
 
-# Boxes of the same thing share this much of their area, and so many of a picture's are found again.
-SAME, MOST = 0.8, 0.9
-
-
-def of_boxes(reference: Sequence[Answer], answers: Sequence[Answer]) -> Agreement:
-    """Compares boxes with the reference's, picture by picture: the best must be there again, and
-    almost all of the others. The difference is between scores of the same."""
-    pairs = [_same_boxes(*each) for each in zip(reference, answers, strict=True)]
-    equal = sum(found[:1].all() and found.sum() >= MOST * len(found) for found, _ in pairs)
-    return Agreement(len(pairs), int(equal), max(moved for _, moved in pairs))
-
-
-def _same_boxes(expected: Answer, actual: Answer) -> tuple[NDArray[np.bool_], float]:
-    """Which of the expected boxes are there, and the largest difference between the scores."""
-    found, moved = [], [0.0]
-    known = zip(*(expected[name][0] for name in ("BOXES", "LABELS", "SCORES")), strict=True)
-    for box, label, score in known:
-        of_label = actual["LABELS"][0] == label
-        shares = overlaps(box, actual["BOXES"][0][of_label])
-        found.append(bool(len(shares)) and shares.max() >= SAME)
-        if found[-1]:
-            moved.append(abs(float(actual["SCORES"][0][of_label][shares.argmax()] - score)))
-    return np.array(found, np.bool_), max(moved)
-
-
-# So many of a picture's pixels are of the same class again.
-SAME_PIXELS = 0.99
-
-
-def of_masks(reference: Iterable[NDArray[Any]], masks: Iterable[NDArray[Any]]) -> OfMasks:
-    """Compares the classes of pixels with the reference's, picture by picture."""
-    others = [
-        float(np.mean(expected != mask)) if expected.shape == mask.shape else 1.0
-        for expected, mask in zip(reference, masks, strict=True)
-    ]
-    equal = sum(share <= 1 - SAME_PIXELS for share in others)
-    return OfMasks(len(others), equal, max(others))
-
-
 def of_answers(reference: Sequence[Answer], answers: Sequence[Answer]) -> Agreement:
     """Compares whole answers, whatever pipeline gave them, with the same one's elsewhere. A
     difference is between numbers of answers that say the same, and a share of those above 1."""
-    if reference and reference[0].keys() >= {"BOXES", "LABELS", "SCORES"}:
-        return of_boxes(reference, answers)
-    if reference and "MASK" in reference[0]:
-        return of_masks(*([each["MASK"] for each in side] for side in (reference, answers)))
+    for kind in _find_kinds():
+        if reference and reference[0].keys() >= kind.ANSWERS:
+            return cast(Agreement, kind.compare_answers(reference, answers))
     found = [_measure_move(*each) for each in zip(reference, answers, strict=True)]
     moved = [each for each in found if each is not None]
     return Agreement(len(found), len(moved), max(moved, default=0.0))

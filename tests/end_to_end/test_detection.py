@@ -12,7 +12,7 @@ from PIL import Image
 from tritonclient.utils import InferenceServerException
 
 from bundle_client import Client, PictureRefused
-from scripts.recipes.kinds.detection import Detection
+from kinds.detection.recipe import Detection
 from scripts.recipes.schema import load
 from tests.pipelines import (
     SSDLITE,
@@ -28,10 +28,10 @@ MODEL = "detection"
 
 def test_boxes_are_those_of_torchvision(with_detection: Project, tmp_path: Path) -> None:
     """Ten pictures of mixed sizes, which share batches."""
-    from scripts.steps import detectors
-    from scripts.steps.detector_source import Detector
+    from kinds.detection import detectors
+    from kinds.detection.source import Detector
 
-    recipe = load(ROOT / "recipes" / "detection.yaml")
+    recipe = load(ROOT / "kinds" / "detection" / "detection.yaml")
     assert isinstance(recipe, Detection)
     photos = of_mixed_sizes(tmp_path)
     detector = detectors.build(Detector(SSDLITE, "random", boxes=recipe.boxes.model_dump()))

@@ -88,10 +88,11 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 BUILD = """
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
+from scripts.steps.step import Place
 
 stack = DockerStack(Settings.load())
 stack.build("server")
-stack.prepare_step("export")
+stack.prepare_place(Place.EXPORT)
 print(stack.project)
 """
 

@@ -83,12 +83,12 @@ ensemble_scheduling {
 }
 """
 KIND = {
-    "kinds/sum.py": SUM,
-    "recipes/sums.yaml": RECIPE,
-    "model_repository/adder/1/model.py": PROGRAM,
-    "model_repository/adder/config.pbtxt": ADDER,
-    "model_repository/sums/config.pbtxt": SUMS,
-    "model_repository/sums/1/.gitkeep": "",
+    "kinds/sum/recipe.py": SUM,
+    "kinds/sum/sums.yaml": RECIPE,
+    "kinds/sum/model_repository/adder/1/model.py": PROGRAM,
+    "kinds/sum/model_repository/adder/config.pbtxt": ADDER,
+    "kinds/sum/model_repository/sums/config.pbtxt": SUMS,
+    "kinds/sum/model_repository/sums/1/.gitkeep": "",
 }
 
 
@@ -202,13 +202,13 @@ def users_own(together: Project, tmp_path: Path) -> Iterator[Path]:
 
 
 def recipe_of(project: Project, name: str) -> Recipe:
-    folders = ("recipes", "own/recipes")
-    paths = (project.path / folder / f"{name}.yaml" for folder in folders)
-    return schema.load(next(path for path in paths if path.exists()))
+    found = [*project.path.glob(f"*/{name}.yaml"), *project.path.glob(f"*/*/{name}.yaml")]
+    return schema.load(found[0])
 
 
 def program(project: Project, model: str) -> Path:
-    return project.path / "model_repository" / model / "1" / "model.py"
+    (found,) = project.path.glob(f"**/model_repository/{model}/1/model.py")
+    return found
 
 
 @contextmanager

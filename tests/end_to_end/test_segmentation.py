@@ -11,15 +11,15 @@ import pytest
 from PIL import Image
 
 from bundle_client import Client, PictureRefused
-from bundle_serving.agreement import of_masks
+from kinds.segmentation.serving.agreement_of_masks import of_masks
 from tests.pipelines import LRASPP, masks_by_torchvision, of_mixed_shapes
 from tests.project import Project
 
 
 def test_pixels_are_of_torchvisions_classes(with_segmentation: Project, tmp_path: Path) -> None:
     """Of pictures of mixed sizes, at the same time."""
-    from scripts.steps import segmenters
-    from scripts.steps.fine_tuned import Segmenter
+    from kinds.segmentation import segmenters
+    from kinds.segmentation.source import Segmenter
 
     photos = of_mixed_shapes(tmp_path)
     expected = masks_by_torchvision(segmenters.build(Segmenter(LRASPP, "random")), photos)

@@ -12,10 +12,10 @@ import pytest
 
 from bundle_client import Client, SoundRefused
 from bundle_client.server import Protocol
-from bundle_serving import wav
 from bundle_serving.infer import ask
-from scripts.steps.sounds import drawings
-from scripts.steps.sounds.things import NAMES
+from kinds.sound import drawings
+from kinds.sound.serving import wav
+from kinds.sound.things import NAMES
 from tests import axe, page
 from tests.chromium import browser
 from tests.pipelines import sounds_by_pytorch

@@ -34,7 +34,7 @@ from tests.project import LONGEST_S, ROOT, Project, error_lines, interrupt
 
 pytestmark = pytest.mark.parametrize("served", ["local"], indirect=True)
 
-RECIPE = yaml.safe_load((ROOT / "recipes" / "video.yaml").read_text())
+RECIPE = yaml.safe_load((ROOT / "kinds" / "video" / "video.yaml").read_text())
 WEIGHT = RECIPE["smoothing"]
 PICTURES = [pixels.transpose(1, 2, 0) for pixels in many(12, seed=5)[0]]
 
@@ -249,7 +249,7 @@ def test_a_stream_outlives_the_process_that_smooths_it(video: Project) -> None:
 @pytest.mark.long
 def test_who_vanishes_frees_a_place_and_one_too_many_is_refused(video: Project) -> None:
     """With a recipe of one's own, for two streams, which are idle after a second."""
-    recipe = yaml.safe_load((ROOT / "recipes" / "video.yaml").read_text())
+    recipe = yaml.safe_load((ROOT / "kinds" / "video" / "video.yaml").read_text())
     recipe["models"] |= {"ensemble": "brief", "smoothing": "brief_smoothing"}
     own = video.path / "own" / "recipes" / "brief.yaml"
     own.parent.mkdir(parents=True, exist_ok=True)
@@ -409,7 +409,7 @@ def test_an_address_that_does_not_answer_is_one_line(video: Project) -> None:
 @pytest.mark.rare
 def test_a_stream_outlives_rollouts(video: Project) -> None:
     """Of its own pipeline, which begins to smooth anew, and of the main one, which does not."""
-    recipe = video.path / "recipes" / "video.yaml"
+    recipe = video.path / "kinds" / "video" / "video.yaml"
     program = video.path / "model_repository" / "postprocessing" / "1" / "model.py"
     kept = {path: path.read_text() for path in (recipe, program)}
     quick = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}

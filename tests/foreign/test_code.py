@@ -276,8 +276,8 @@ def test_pickled_weights_of_hugging_faces(tmp_path: Path) -> None:
 
 
 def test_a_detector_and_a_classifier_of_texts_that_bring_code(tmp_path: Path) -> None:
-    from scripts.steps.detr import network
-    from scripts.steps.detr.source import Detr
+    from kinds.detection.detr import network
+    from kinds.detection.detr.source import Detr
     from scripts.steps.texts import classifiers
 
     marker = tmp_path / "marker"

@@ -18,6 +18,7 @@ from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU, GPU
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
+from scripts.steps.step import ADOPT
 from tests.foreign.expected import require_as_expected
 
 SHORT = (
@@ -106,7 +107,7 @@ def test_what_reads_onnx_alone_is_not_given_it(network: Path) -> None:
     assert sources.find_source(str(network.parent)).network == network
     recipe = custom.recipe("birds", {"ONNX": str(network)})
     settings = Settings(DEFAULTS | recipe.defaults())
-    assert recipe.export(settings, CPU).step == "adopt"
+    assert recipe.export(settings, CPU).step == ADOPT
     with pytest.raises(UserError, match="TensorRT reads ONNX alone"):
         recipe.export(settings, GPU)
     with pytest.raises(UserError, match="int8 quantises ONNX alone"):

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from bundle_serving.detection import BOX, Detection, Rules
 from bundle_serving.pictures import Transform, to_pixels_and_size
+from kinds.detection import detectors
+from kinds.detection.detectors import Whole
+from kinds.detection.recipe import Detection as Recipe
+from kinds.detection.serving.detection import BOX, Detection, Rules
+from kinds.detection.source import Detector
 from scripts.base.errors import UserError
 from scripts.recipes import configs
-from scripts.recipes.kinds.detection import Detection as Recipe
 from scripts.recipes.schema import load
-from scripts.steps import detectors
-from scripts.steps.detector_source import Detector
-from scripts.steps.detectors import Whole
 from scripts.steps.networks import Pixels
 from tests.pipelines import SSDLITE, assert_same_boxes, boxes_by_torchvision, of_mixed_sizes
 from tests.project import ROOT
@@ -24,7 +24,7 @@ from tests.project import ROOT
 
 @pytest.fixture(scope="module")
 def recipe() -> Recipe:
-    found = load(ROOT / "recipes" / "detection.yaml")
+    found = load(ROOT / "kinds" / "detection" / "detection.yaml")
     assert isinstance(found, Recipe)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.recipes.kinds.image import Image
+from kinds.image.recipe import Image
 from scripts.recipes.schema import load
 from scripts.settings.architectures import ARCHITECTURES
 from scripts.steps.vision import torchvision

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from bundle_serving.agreement import of_masks
 from bundle_serving.pictures import Transform, to_pixels
+from kinds.segmentation import segmenters
+from kinds.segmentation.recipe import Segmentation
+from kinds.segmentation.segmenters import Classes, Whole
+from kinds.segmentation.serving.agreement_of_masks import of_masks
+from kinds.segmentation.source import Segmenter
 from scripts.base.errors import UserError
-from scripts.recipes.kinds.segmentation import Segmentation
 from scripts.recipes.schema import load
-from scripts.steps import segmenters
-from scripts.steps.fine_tuned import Segmenter
-from scripts.steps.segmenters import Classes, Whole
 from tests.pipelines import LRASPP, masks_by_torchvision, of_mixed_shapes
 from tests.project import ROOT
 
@@ -27,7 +27,7 @@ def whole() -> Whole:
 
 @pytest.mark.long
 def test_pixels_are_of_torchvisions_classes(whole: Whole, tmp_path: Path) -> None:
-    recipe = load(ROOT / "recipes" / "segmentation.yaml")
+    recipe = load(ROOT / "kinds" / "segmentation" / "segmentation.yaml")
     assert isinstance(recipe, Segmentation)
     assert whole.network.transform["resize"] == recipe.side
     how = Transform(**whole.network.transform, decode="full", longest=recipe.longest)

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from bundle_serving.scores import softmax
-from bundle_serving.sounds import LOG_MEL, log_mel, to_windows
+from kinds.sound import drawings, export, network
+from kinds.sound.serving.sounds import LOG_MEL, log_mel, to_windows
+from kinds.sound.source import Listener
+from kinds.sound.things import NAMES
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 from scripts.steps.manifest import Manifest, why_export
-from scripts.steps.sounds import drawings, export, network
-from scripts.steps.sounds.source import Listener
-from scripts.steps.sounds.things import NAMES
 from tests.pipelines import listener_of, log_mel_by_pytorch, sounds_recipe
 from tests.project import ROOT
 
@@ -78,9 +78,11 @@ def test_weights_of_the_users_own(tmp_path: Path) -> None:
 
 def test_what_the_documents_teach_it_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = re.findall(
-        r"```python\n(from pathlib.*?)```", (ROOT / "docs" / "sounds.md").read_text(), re.DOTALL
+        r"```python\n(from pathlib.*?)```",
+        (ROOT / "kinds" / "sound" / "README.md").read_text(),
+        re.DOTALL,
     )
-    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    (tmp_path / "kinds").symlink_to(ROOT / "kinds")
     for seed in range(8):
         for name, file in drawings.one_of_each(seed=seed).items():
             if name in ("beep", "rain"):

@@ -16,13 +16,13 @@ from google.protobuf import json_format
 from numpy.typing import NDArray
 from sklearn import ensemble, linear_model
 
+from kinds.table.export import Table, export
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import GPU, precision_of
 from scripts.recipes.templates import write
 from scripts.repository import custom
 from scripts.steps.manifest import why_export
-from scripts.steps.tables.export import Table, export
 from scripts.steps.workspace import FOREST, Workspace
 from tests.project import ROOT
 from tests.python_backend import Tensor, program

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from sklearn import ensemble, linear_model, neural_network, pipeline, preprocessing, svm
 
 from bundle_serving import onnxruntime_engine
+from kinds.table.export import Table, export
+from kinds.table.tensors import INPUT
 from scripts.base.errors import UserError
 from scripts.steps.manifest import why_export
-from scripts.steps.tables import INPUT
-from scripts.steps.tables.export import Table, export
 
 random = np.random.default_rng(0)
 KINDS = random.integers(0, 3, 200)

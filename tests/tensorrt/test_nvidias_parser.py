@@ -12,6 +12,12 @@ import pytest
 from benchmark.foreign import detectors as of_transformers
 from benchmark.foreign import graphs
 from benchmark.foreign.adopted import adopt_network
+from kinds.detection import detectors
+from kinds.detection.detr.export import export
+from kinds.detection.detr.source import Detr
+from kinds.detection.source import Detector
+from kinds.segmentation import segmenters
+from kinds.segmentation.source import Segmenter
 from scripts.base.paths import VENV
 from scripts.recipes.folders import RECIPES
 from scripts.recipes.layout import GPU
@@ -19,12 +25,8 @@ from scripts.recipes.recipe import Export, Recipe
 from scripts.recipes.schema import load
 from scripts.repository.custom import of_detector
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.steps import detectors, networks, segmenters
-from scripts.steps.detector_source import Detector
-from scripts.steps.detr.export import export
-from scripts.steps.detr.source import Detr
+from scripts.steps import networks
 from scripts.steps.export import to_onnx
-from scripts.steps.fine_tuned import Segmenter
 from scripts.steps.manifest import Manifest, Torchvision
 from scripts.steps.shapes import OPTIONS, of_pixels
 from scripts.steps.workspace import Workspace

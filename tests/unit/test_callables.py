@@ -12,12 +12,12 @@ import pytest
 from pytriton.proxy.types import Request
 
 from bundle_serving import infer
-from bundle_serving.callables import Instance, NotServed, load
 from bundle_serving.values import NotAValue, Spec, anything, row
+from kinds.callable import describe as step
+from kinds.callable.recipe import Function
+from kinds.callable.serving.callables import Instance, NotServed, load
 from scripts.base.errors import UserError
-from scripts.recipes.kinds.callable import Function
 from scripts.server import functions
-from scripts.steps import callables as step
 from tests.project import ROOT
 
 HEAD = """

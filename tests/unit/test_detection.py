@@ -17,8 +17,14 @@ from bundle_client import Box
 from bundle_door.answers import Refused
 from bundle_door.inference import Signature
 from bundle_door.plain import check_takes_pictures
-from bundle_serving.agreement import DETECTION, INDEPENDENT_DETECTION, compare, of_boxes
-from bundle_serving.detection import (
+from bundle_serving.agreement import compare
+from bundle_serving.pictures import Transform, to_pixels_and_size
+from kinds.detection.serving.agreement_of_boxes import (
+    DETECTION,
+    INDEPENDENT_DETECTION,
+    compare_answers,
+)
+from kinds.detection.serving.detection import (
     INDEPENDENT,
     LIKELIEST,
     Detection,
@@ -28,10 +34,9 @@ from bundle_serving.detection import (
     pad_answers,
     survivors,
 )
-from bundle_serving.pictures import Transform, to_pixels_and_size
+from kinds.detection.source import Detector
 from scripts.base.errors import UserError
 from scripts.recipes import drawing
-from scripts.steps.detector_source import Detector
 from scripts.steps.manifest import labels_beside
 
 NAMES = ("__background__", "cat", "dog")
@@ -141,13 +146,13 @@ def answer(*boxes: tuple[str, float, Sequence[float]]) -> dict[str, NDArray[Any]
 def test_answers_are_compared_box_by_box() -> None:
     cat, dog = ("cat", 0.9, (0, 0, 10, 10)), ("dog", 0.5, (50, 50, 90, 90))
     moved = ("cat", 0.8, (0, 0, 10, 11))
-    same = of_boxes([answer(cat, dog)], [answer(dog, moved)])
+    same = compare_answers([answer(cat, dog)], [answer(dog, moved)])
     assert same.top1_equal == 1 and same.max_difference == pytest.approx(0.1)
     for other in (("dog", 0.9, (0, 0, 10, 10)), ("cat", 0.9, (5, 0, 15, 10))):
-        assert of_boxes([answer(cat)], [answer(other)]).top1_equal == 0
-    assert of_boxes([answer(cat, dog)], [answer(cat)]).top1_equal == 0  # half of them
-    assert of_boxes([answer()], [answer()]).top1_equal == 1
-    assert of_boxes([answer(cat)], [answer()]).top1_equal == 0
+        assert compare_answers([answer(cat)], [answer(other)]).top1_equal == 0
+    assert compare_answers([answer(cat, dog)], [answer(cat)]).top1_equal == 0  # half of them
+    assert compare_answers([answer()], [answer()]).top1_equal == 1
+    assert compare_answers([answer(cat)], [answer()]).top1_equal == 0
 
 
 def test_rows_are_compared_by_scores_and_by_shifts() -> None:

@@ -12,11 +12,11 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelDynamicBatching
 
 import bundle_client
 from scripts.recipes import pipelines
+from scripts.recipes.folders import model_folder, model_folders
 from scripts.recipes.layout import CPU, GPU, Engine
 from scripts.settings.settings import DEFAULTS
 from tests.project import ROOT
 
-REPOSITORY = ROOT / "model_repository"
 README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 STATED_VERSION = re.compile(r"(?:image\.version|VERSION): (?:&version )?([\d.]+)$", re.MULTILINE)
@@ -53,8 +53,8 @@ NOT_WARMED = (
     "cascade_choice",  # it asks others, which are warm
     "video_smoothing",  # nothing in it is slow at first
 )
-CONFIGS = sorted(REPOSITORY.glob("*/config.pbtxt"))
-VARIANTS = sorted(REPOSITORY.glob("*/configs/*.pbtxt"))
+CONFIGS = [folder / "config.pbtxt" for folder in model_folders().values()]
+VARIANTS = [path for each in CONFIGS for path in sorted(each.parent.glob("configs/*.pbtxt"))]
 MEMBERS = [path for path in CONFIGS if config(path).platform != "ensemble"]
 ENSEMBLES = [path for path in CONFIGS if path not in MEMBERS]
 # Beyond this many a request is refused at once; after this long its client has given up. Those of
@@ -109,16 +109,16 @@ def anchors(document: Path) -> set[str]:
 
 
 def name_of(path: Path) -> str:
-    return str(path.relative_to(REPOSITORY))
+    return path.parent.name
 
 
 @pytest.mark.parametrize("path", MEMBERS + ENSEMBLES, ids=name_of)
 def test_every_config_says_whose_it_is(path: Path) -> None:
-    folder = path.relative_to(REPOSITORY).parts[0]
+    folder = path.parent.name
     parsed = config(path)
     assert parsed.name == folder
     assert parsed.version_policy.latest.num_versions == 1
-    versions = [child for child in (REPOSITORY / folder).iterdir() if child.name.isdecimal()]
+    versions = [child for child in path.parent.iterdir() if child.name.isdecimal()]
     assert versions or folder in MADE_HERE
 
 
@@ -132,7 +132,7 @@ def test_every_step_of_the_ensemble_fits_the_next(path: Path, engine: Engine) ->
     )
     known = {tensor.name: tensor for tensor in ensemble.input}
     for step in ensemble.ensemble_scheduling.step:
-        member = config(REPOSITORY / step.model_name / "config.pbtxt")
+        member = config(model_folder(step.model_name) / "config.pbtxt")
         assert member.max_batch_size >= ensemble.max_batch_size
         inputs = {tensor.name: tensor for tensor in member.input}
         outputs = {tensor.name: tensor for tensor in member.output}
@@ -174,7 +174,7 @@ def test_members_are_warmed_up(path: Path) -> None:
 @pytest.mark.parametrize("model", CLASSIFIERS)
 def test_networks_of_pictures_tell_upstreams_image_clients_enough(model: str) -> None:
     """image_client.py goes by where the channels are, and by the names of the classes."""
-    for path in (REPOSITORY / model).rglob("*.pbtxt"):
+    for path in model_folder(model).rglob("*.pbtxt"):
         network = config(path)
         assert network.input[0].format == ModelInput.FORMAT_NCHW, path
         assert network.output[0].label_filename == "labels.txt", path
@@ -187,8 +187,8 @@ def test_the_warmup_file_is_as_long_as_its_config_says() -> None:
         ("segmentation_preprocessing", "INPUT_0"),
         ("sounds_preprocessing", "FILE"),
     ):
-        tensor = config(REPOSITORY / model / "config.pbtxt").model_warmup[0].inputs[name]
-        picture = REPOSITORY / model / "warmup" / tensor.input_data_file
+        tensor = config(model_folder(model) / "config.pbtxt").model_warmup[0].inputs[name]
+        picture = model_folder(model) / "warmup" / tensor.input_data_file
         assert list(tensor.dims) == [picture.stat().st_size]
 
 

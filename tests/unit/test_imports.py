@@ -4,10 +4,12 @@ runs in, installs: this environment holds more."""
 from __future__ import annotations
 
 import re
+from importlib import import_module
 
 import pytest
 
 from scripts.stacks.local import LAYERS
+from scripts.steps.step import Step
 from tests import imports
 from tests.imports import Reached
 from tests.project import ROOT
@@ -23,12 +25,18 @@ FROM_ELSEWHERE = {"cupy", "tensorrt", "triton_python_backend_utils"}
 TARGETS = re.findall(r"^([a-z0-9-]+):.*##[+]? ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 # The images' Python has one layer and nothing else.
 STEPS = [
-    Reached(f"scripts.steps.{step}", frozenset({layer}), True) for step, layer in LAYERS.items()
+    Reached(each.module, frozenset({LAYERS[each.place]}), True)
+    for path in (ROOT / "scripts" / "steps" / "step.py", *(ROOT / "kinds").glob("*/recipe.py"))
+    for each in vars(import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))).values()
+    if isinstance(each, Step) and each.place in LAYERS and not each.layers
 ]
 LAYOUT = Reached("scripts.commands.layout", frozenset({"layout"}), True)
 SERVING = [
     Reached(f"{path.parent.name}.{path.stem}", frozenset({"serve"}))
     for path in (ROOT / "serving").glob("*/*.py")
+] + [
+    Reached(f"kinds.{path.parts[-3]}.serving.{path.stem}", frozenset({"serve"}))
+    for path in (ROOT / "kinds").glob("*/serving/*.py")
 ]
 # Collected by pytest, which `make check` installs without PyTorch.
 CHECKED = [

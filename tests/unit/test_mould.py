@@ -12,14 +12,15 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving import PIPELINE
+from kinds.image.recipe import Image
 from scripts.base.errors import UserError
 from scripts.recipes import configs
-from scripts.recipes.kinds.image import Image
+from scripts.recipes.folders import model_folder, model_folders, recipe_files
 from scripts.recipes.layout import CPU
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load
 from scripts.recipes.templates import write
-from scripts.repository import model_folders
+from scripts.repository import model_folders as laying
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps.signature import signature
 from scripts.steps.workspace import Workspace
@@ -27,22 +28,21 @@ from tests.project import ROOT
 
 RECIPES = ROOT / "recipes"
 RECIPE = RECIPES / "resnet50.yaml"
-REPOSITORY = ROOT / "model_repository"
-
-
-NAMES = [path.name for path in sorted(RECIPES.glob("*.yaml"))]
-TEMPLATES = [RECIPES / "callable", RECIPES / "table"]  # of pipelines that the project has none of
+FILES = {path.stem: path for path in recipe_files()}
+# Of pipelines that the project has none of.
+TEMPLATES = sorted((ROOT / "kinds").glob("*/template"))
+HOMES = [ROOT / "model_repository", *(ROOT / "kinds").glob("*/model_repository"), *TEMPLATES]
 
 
 def configs_of(recipe: Recipe) -> list[Path]:
     models = recipe.model_names.values()
-    return [path for model in models for path in sorted((REPOSITORY / model).rglob("*.pbtxt"))]
+    return [path for model in models for path in sorted(model_folder(model).rglob("*.pbtxt"))]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_a_recipe_and_its_configs_agree(name: str) -> None:
     """What the recipe says too, it would set as it is."""
-    recipe = load(RECIPES / name)
+    recipe = load(FILES[name])
     assert len(configs_of(recipe)) >= len(recipe.model_names) > 1
     for path in configs_of(recipe):
         as_it_is, adapted = configs.read(path), configs.read(path)
@@ -51,28 +51,29 @@ def test_a_recipe_and_its_configs_agree(name: str) -> None:
 
 
 def test_every_model_of_the_repository_is_of_one_recipe() -> None:
-    models = [model for name in NAMES for model in load(RECIPES / name).model_names.values()]
-    assert sorted(models) == sorted(path.name for path in REPOSITORY.iterdir())
+    models = [model for path in FILES.values() for model in load(path).model_names.values()]
+    assert sorted(models) == sorted(model_folders())
 
 
 def test_every_config_is_one_and_names_its_model() -> None:
     """In Triton's own grammar."""
-    for home in (REPOSITORY, *TEMPLATES):
+    for home in HOMES:
         for path in home.rglob("*.pbtxt"):
             assert configs.read(path).name == path.relative_to(home).parts[0]
 
 
 def test_programs_that_are_the_same_stay_so() -> None:
-    for one, other in (
-        ("postprocessing/1/model.py", "sounds_postprocessing/1/model.py"),
-        ("preprocessing/1/model.py", "segmentation_preprocessing/1/model.py"),
-        ("preprocessing/warmup/mug.jpg", "segmentation_preprocessing/warmup/mug.jpg"),
+    for one, other, file in (
+        ("postprocessing", "sounds_postprocessing", "1/model.py"),
+        ("preprocessing", "segmentation_preprocessing", "1/model.py"),
+        ("preprocessing", "segmentation_preprocessing", "warmup/mug.jpg"),
     ):
-        assert (REPOSITORY / one).read_bytes() == (REPOSITORY / other).read_bytes()
+        there = model_folder(one) / file
+        assert there.read_bytes() == (model_folder(other) / file).read_bytes()
 
 
 def test_every_config_lets_a_rollout_serve_two_versions() -> None:
-    for home in (REPOSITORY, *TEMPLATES):
+    for home in HOMES:
         for path in home.rglob("*.pbtxt"):
             assert has_every_version(path.read_text())
     for wanted in (
@@ -85,20 +86,20 @@ def test_every_config_lets_a_rollout_serve_two_versions() -> None:
 
 
 def has_every_version(config: str) -> bool:
-    served = text_format.Parse(model_folders.serving_all(config.encode()), ModelConfig())
+    served = text_format.Parse(laying.serving_all(config.encode()), ModelConfig())
     return bool(served.version_policy.WhichOneof("policy_choice") == "all")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_a_recipe_of_the_users_gets_copies_with_its_names(name: str, tmp_path: Path) -> None:
-    recipe = load(RECIPES / name)
+    recipe = load(FILES[name])
     names = {model: f"my_{model}" for model in recipe.model_names.values()}
     mine = {key: f"my_{model}" for key, model in recipe.models if is_its_own(model, recipe)}
     own = recipe.model_copy(update={"models": recipe.models.model_copy(update=mine)})
     write(own, tmp_path)
     assert {*names.values()} == {*own.model_names.values()}
     for model, copy in names.items():
-        there = files_of(REPOSITORY / model)
+        there = files_of(model_folder(model))
         assert files_of(tmp_path / copy).keys() == there.keys()
         for file, path in files_of(tmp_path / copy).items():
             if path.suffix == ".pbtxt":
@@ -168,7 +169,7 @@ def test_keys_of_a_recipe_edit_the_copies(tmp_path: Path) -> None:
 def test_plans_take_the_shapes_that_the_recipes_say(tmp_path: Path) -> None:
     made = Workspace(tmp_path)  # which they do not ask
     texts, of_places, small, boxes, masks, sounds = (
-        load(RECIPES / f"{name}.yaml").shapes(made, Settings(DEFAULTS))
+        load(FILES[name]).shapes(made, Settings(DEFAULTS))
         for name in ("sentiment", "places", "cascade", "detection", "segmentation", "sounds")
     )
     assert texts == {

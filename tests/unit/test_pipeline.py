@@ -15,13 +15,13 @@ from bundle_serving.agreement import Bound, compare
 from bundle_serving.pictures import Transform
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines
+from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share
 from scripts.repository import model_folders
 from scripts.steps import engine, gate, quantise, samples
 from scripts.steps.manifest import Manifest, Torchvision, why_export
 from scripts.steps.workspace import Workspace
-from tests.project import ROOT, picture
+from tests.project import picture
 
 
 @pytest.fixture
@@ -145,8 +145,11 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
     made: Workspace, repository: Path
 ) -> None:
     there = {str(path.relative_to(repository)) for path in laid_out(made, repository)}
-    committed = ROOT / "model_repository"
-    of_the_project = {str(p.relative_to(committed)) for p in committed.rglob("*") if p.is_file()}
+    of_the_project = {
+        f"{name}/{path.relative_to(folder)}"
+        for name, folder in folders.model_folders().items()
+        for path in folder.rglob("*")
+    }
     assert there - of_the_project == {
         f"{PIPELINE}/configs/cpu.pbtxt",
         f"{PIPELINE}/labels.txt",

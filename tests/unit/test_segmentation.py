@@ -14,13 +14,14 @@ from bundle_client import Area
 from bundle_door.answers import Refused
 from bundle_door.inference import Signature
 from bundle_door.plain import check_takes_pictures
-from bundle_serving.agreement import SEGMENTATION, Bound, compare, of_answers
+from bundle_serving.agreement import Bound, compare, of_answers
 from bundle_serving.decoder import PIXELS, SIZE, gather
 from bundle_serving.pictures import PictureError, Transform, to_pixels
 from bundle_serving.repeated import Batch
-from bundle_serving.segmentation import Segmentation
+from kinds.segmentation.serving.agreement_of_masks import SEGMENTATION
+from kinds.segmentation.serving.segmentation import Segmentation
+from kinds.segmentation.source import Segmenter
 from scripts.recipes import drawing
-from scripts.steps.fine_tuned import Segmenter
 
 WHOLE = Transform(52, 52, fit="whole", decode="full", longest=156)
 

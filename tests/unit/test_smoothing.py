@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bundle_serving.scores import softmax
-from bundle_serving.smoothing import NoRoom, Rules, Streams
+from kinds.video.serving.smoothing import NoRoom, Rules, Streams
 
 RULES = Rules(smoothing=0.2, streams=2, idle_s=10)
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bundle_serving import wav
-from bundle_serving.sounds import LOG_MEL, SHARES, Hearing, cut, resample, to_windows
-from bundle_serving.wav import SoundError
+from kinds.sound import drawings
+from kinds.sound.serving import wav
+from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing, cut, resample, to_windows
+from kinds.sound.serving.wav import SoundError
+from kinds.sound.source import Listener
+from kinds.sound.things import NAMES
 from scripts.base.errors import UserError
 from scripts.settings import pictures
-from scripts.steps.sounds import drawings
-from scripts.steps.sounds.source import Listener
-from scripts.steps.sounds.things import NAMES
 from tests.wav_files import BELL, chunk, encoded, form, made, riff, sine
 
 HOW = Hearing(16_000, 2, 60, 1024, 320, 64, 50, 8000)

@@ -13,14 +13,15 @@ from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
 from bundle_serving import onnxruntime_engine
 from bundle_serving.agreement import TABLE, Bound, compare
+from kinds.table import graphs, rows
+from kinds.table.recipe import Table
+from kinds.table.tensors import INPUT, OUTPUT
 from scripts.base.errors import UserError
 from scripts.recipes import configs
-from scripts.recipes.kinds.table import Table
 from scripts.recipes.layout import CPU, GPU
 from scripts.recipes.templates import write
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.steps.tables import INPUT, OUTPUT, graphs, rows
 
 COLUMNS = ("petal", "sepal")
 
@@ -134,7 +135,7 @@ def test_a_recipe_of_a_table(tmp_path: Path) -> None:
     made = recipe(classes=("rose", "lily"), values=2)
     settings = Settings(DEFAULTS | made.defaults())
     export = made.export(settings, CPU)
-    assert export.layers == ("tables",) and "--source" in export.words
+    assert export.step.layers == ("tables",) and "--source" in export.words
     assert "--forest" in made.export(settings, GPU).words and "--forest" not in export.words
     write(made, tmp_path / "classes")
     write(recipe(), tmp_path / "values")

@@ -1,0 +1,179 @@
+"""A function of the user's own: named tensors in, named tensors out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bundle_serving import infer
+from bundle_serving.agreement import Agreement
+from bundle_serving.health import EXAMPLE
+from bundle_serving.infer import Answer, Question
+from bundle_serving.values import NotAValue, Spec, rows
+from scripts.base.errors import UserError
+from scripts.recipes import configs, tensors
+from scripts.recipes.layout import GPU, Layout
+from scripts.recipes.parts import Count, Ensemble, Name, Part, set_count
+from scripts.recipes.recipe import Contents, Recipe, Server, Trial
+from scripts.steps.step import Place, Step
+from scripts.steps.workspace import Workspace
+
+FILE = "function.py"
+DESCRIBE = Step("kinds.callable.describe", Place.SERVER)
+DESCRIBED = {"inputs", "outputs", "batch", "several_answers", "instances", "request"}
+
+
+class Program(Ensemble):
+    program: Name
+
+
+class Named(Part):
+    name: Name
+    data_type: str
+    dims: tuple[int, ...]
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(self.name, self.data_type.replace("STRING", "BYTES"), self.dims)
+
+
+class Batched(Part):
+    max: Annotated[int, Field(ge=0)]  # 0: it takes no batch
+    preferred: tuple[Count, ...] = ()
+    max_delay_us: Annotated[int, Field(ge=0)] = 0
+
+
+class Function(Recipe):
+    """What a file binds to the name of the ensemble."""
+
+    kind: Literal["callable"]
+    models: Program
+    source: str  # the file
+    inputs: tuple[Named, ...]
+    outputs: tuple[Named, ...]
+    batch: Batched
+    several_answers: bool = False
+    instances: Count
+    request: str  # one that it answers, packed
+
+    example: ClassVar[str] = "template"
+    asked_about: ClassVar[str] = "INPUTS"
+
+    @property
+    def is_decoupled(self) -> bool:
+        return self.several_answers
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """As describe.py prints it."""
+        return self.model_dump(mode="json", include=DESCRIBED)
+
+    @property
+    def model_names(self) -> dict[str, str]:
+        return {"ensemble": self.ensemble, "program": self.models.program}
+
+    def adapt(self, member: Any) -> None:
+        member.max_batch_size = self.batch.max
+        for side, known in ((member.input, self.inputs), (member.output, self.outputs)):
+            for each in known:
+                side.add(name=each.name, data_type=f"TYPE_{each.data_type}", dims=each.dims)
+        if self.is_decoupled:
+            member.model_transaction_policy.decoupled = True
+        if member.name == self.ensemble:
+            (step,) = member.ensemble_scheduling.step
+            step.input_map.update({each.name: each.name for each in self.inputs})
+            step.output_map.update({each.name: each.name for each in self.outputs})
+            configs.set_parameters(member, **{EXAMPLE: self.request})
+        else:
+            set_count(member, self.instances)
+            self._set_batches(member)
+            configs.set_parameters(member, callable=self.ensemble)
+
+    def _set_batches(self, member: Any) -> None:
+        if not self.batch.max:
+            member.ClearField("dynamic_batching")
+            return
+        batching = member.dynamic_batching
+        batching.preferred_batch_size[:] = self.batch.preferred or [self.batch.max]
+        batching.max_queue_delay_microseconds = self.batch.max_delay_us
+
+    def programs(self, layout: Layout) -> list[str]:
+        if layout.engine is GPU:
+            raise not_on_a_gpu(self.ensemble)
+        return [self.models.program]
+
+    def additions(self, made: Workspace, layout: Layout) -> Contents:
+        return {self.models.program: {FILE: self._program_text}}
+
+    @property
+    def _program_text(self) -> str:
+        file = self.path_beside(self.source)
+        try:
+            return file.read_text()
+        except (OSError, UnicodeDecodeError) as fault:
+            cause = f"cannot read {file}, which binds {self.ensemble} ({fault})"
+            raise UserError(cause, "put it back") from None
+
+    def trial(self) -> Trial:
+        same = json.dumps({self.ensemble: self.description})
+        return Trial(DESCRIBE, ["--file", self.path_beside(self.source), "--same", same])
+
+    def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
+        for inputs in asked:
+            self.question(inputs.encode())
+
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
+        question = (
+            self.question(asked[0].encode()) if asked else infer.unpack_question(self.request)
+        )
+        (answer,) = tensors.ask_each(server, self.ensemble, [question])
+        for each in self._answers(answer):
+            print(json.dumps({name: _show_tensor(tensor) for name, tensor in each.items()}))
+        return 0
+
+    def _answers(self, answer: Answer) -> list[Answer]:
+        """One that is decoupled may give several, which the door sends as rows of a batch."""
+        if not self.batch.max:
+            return [answer]
+        count = min(len(tensor) for tensor in answer.values())
+        return [{name: tensor[n] for name, tensor in answer.items()} for n in range(count)]
+
+    def question(self, source: bytes) -> Question:
+        try:
+            values = json.loads(source)
+            found = rows([each.spec for each in self.inputs], values)
+        except (NotAValue, ValueError, AttributeError) as fault:
+            names = ", ".join(f"{each.name} ({each.spec})" for each in self.inputs)
+            raise UserError(f"INPUTS: {fault}", f"give JSON with {names}") from None
+        return {name: row[None] if self.batch.max else row for name, row in found.items()}
+
+    def row(self, question: Question) -> Question:
+        return super().row(question) if self.batch.max else question
+
+    def golden(self, made: Workspace) -> list[Question]:
+        return [infer.unpack_question(self.request)]
+
+    def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
+        """That there are answers: what they must be, its own tests know."""
+        return Agreement(len(answers), len(answers), 0)
+
+    def gist(self, answer: Answer) -> Hashable:
+        return tuple(sorted(answer))
+
+
+def not_on_a_gpu(name: str) -> UserError:
+    return UserError(
+        f"{name}: NVIDIA's server image has no PyTriton, which functions need",
+        "serve them with FLAVOUR=cpu or FLAVOUR=local",
+    )
+
+
+def _show_tensor(tensor: NDArray[Any]) -> Any:
+    if tensor.dtype.kind != "S":
+        return tensor.tolist()
+    return np.char.decode(tensor, "utf-8", "replace").tolist()

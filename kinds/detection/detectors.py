@@ -1,0 +1,142 @@
+"""torchvision's detectors: architecture, weights, and what they find by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from bundle_serving import golden
+from bundle_serving.infer import Answer
+from bundle_serving.pictures import Transform
+from kinds.detection.source import Detector
+from scripts.steps.networks import Network, download_weights, fill_weights, origin_of, read_state
+from scripts.steps.onnx_file import BATCH, save
+from scripts.steps.untrained import set_to_pictures
+from scripts.steps.vision import torchvision
+
+BACKGROUND = "__background__"
+# A tensor of the state whose first dimension is a score for each class and anchor of a place.
+SCORES = "head.classification_head.module_list.0.1.bias"
+
+# Untrained, a network says the same of everything. So that something is found at all, its layers
+# are set to pictures, its scores are this much louder, and the background's is higher by so much.
+LOUDER, ABOVE = 10, 7
+
+
+class Rows(nn.Module):  # type: ignore[misc]  # torch comes without types here
+    """Normalised pixels -> a row for each anchor: how its box is shifted, and its scores."""
+
+    def __init__(self, detector: nn.Module) -> None:
+        super().__init__()
+        self.backbone, self.head = detector.backbone, detector.head
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        found = self.head(list(self.backbone(pixels).values()))
+        return torch.cat([found["bbox_regression"], found["cls_logits"]], dim=2)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """torchvision's own, from a picture to its boxes."""
+
+    module: nn.Module
+    network: Network
+
+    def save_anchors(self, path: Path) -> None:
+        side = self.network.transform["crop"]
+        pixels = torch.zeros(1, 3, side, side)
+        of_size = torchvision.models.detection.image_list.ImageList
+        with torch.inference_mode():
+            features = list(self.module.backbone(pixels).values())
+            (anchors,) = self.module.anchor_generator(of_size(pixels, [(side, side)]), features)
+        np.save(path, anchors.numpy())
+
+    def find(self, picture: Image.Image) -> Answer:
+        """Tensors as a server answers with."""
+        pixels = torch.from_numpy(np.array(picture.convert("RGB"))).permute(2, 0, 1) / 255
+        with torch.inference_mode():
+            (found,) = self.module([pixels])
+        return {
+            "BOXES": found["boxes"].numpy()[None],
+            "LABELS": np.array([[self.network.labels[n] for n in found["labels"]]], np.bytes_),
+            "SCORES": found["scores"].numpy()[None],
+        }
+
+    def save_found(self, pictures: Sequence[Path], path: Path) -> None:
+        golden.save(path, [self.find(Image.open(each)) for each in pictures])
+
+
+def build(spec: Detector) -> Whole:
+    entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
+    module, labels, origin = _load_file(spec, entry)
+    boxes = spec.boxes
+    module.score_thresh, module.nms_thresh = boxes["threshold"], boxes["overlap"]
+    module.topk_candidates, module.detections_per_img = boxes["candidates"], boxes["most"]
+    network = Network(
+        module=Rows(module).eval(),
+        transform=_transform(module),
+        mean=list(module.transform.image_mean),
+        std=list(module.transform.image_std),
+        labels=labels,
+        weights=origin,
+    )
+    return Whole(module.eval(), network)
+
+
+def to_onnx(model: nn.Module, side: int, path: Path) -> None:
+    save(model, {"input": torch.zeros(2, 3, side, side)}, ({0: BATCH},), "output", path)
+
+
+def _transform(module: nn.Module) -> dict[str, Any]:
+    side, _ = module.transform.fixed_size
+    squashed = {"interpolation": "bilinear", "fit": "squash", "antialias": False}
+    return {"resize": side, "crop": side, **squashed}
+
+
+def _load_file(spec: Detector, entry: Any) -> tuple[nn.Module, list[str], dict[str, str]]:
+    published = list(entry.meta["categories"])
+    if spec.is_untrained:
+        return _make_untrained(spec.arch, len(published)), published, {"source": "random, seed 0"}
+    if not spec.is_file:
+        module = _module(spec.arch, len(published))
+        module.load_state_dict(download_weights(spec.arch, entry, spec.ways_out))
+        return module, published, {"source": f"torchvision {entry}", "url": entry.url}
+    path = Path(spec.weights)
+    module, classes = _of_file(spec.arch, path)
+    names = spec.names(classes - 1, published[1:], " besides the background")
+    return module, [BACKGROUND, *names], origin_of(path)
+
+
+def _module(arch: str, classes: int) -> nn.Module:
+    return torchvision.models.get_model(
+        arch, weights=None, weights_backbone=None, num_classes=classes
+    )
+
+
+def _of_file(arch: str, path: Path) -> tuple[nn.Module, int]:
+    """With as many classes as the file has."""
+    state = read_state(path)
+    anchors = _module(arch, 1).state_dict()[SCORES].shape[0]
+    scores = len(state[SCORES]) if SCORES in state else 0
+    module = _module(arch, max(1, scores // anchors))
+    return fill_weights(module, state, arch, path), scores // anchors
+
+
+def _make_untrained(arch: str, classes: int) -> nn.Module:
+    torch.manual_seed(0)
+    module = _module(arch, classes)
+    rows, normalize = Rows(module), module.transform.normalize
+    how = Transform(**_transform(module), decode="full")
+    set_to_pictures(module, lambda pixels: rows(normalize(pixels)), how)
+    with torch.no_grad():
+        for block in module.head.classification_head.module_list:
+            block[-1].weight *= LOUDER
+            block[-1].bias.view(-1, classes)[:, 0] += ABOVE
+    return module

@@ -1,0 +1,102 @@
+"""A folder with a detector of transformers -> ONNX, checked against transformers.
+
+    python -m kinds.detection.detr.export --source street --side 800 --threshold 0.5 --out OUT
+
+Out: the same files as from kinds.detection.export, with uint8 `input`, where each of the network's
+queries is an anchor that covers the picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bundle_serving.agreement import Bound
+from kinds.detection.detr.source import Detr
+from kinds.detection.export import ANCHORS
+from kinds.detection.serving.agreement_of_boxes import (
+    DETECTION,
+    INDEPENDENT_DETECTION,
+    compare_answers,
+)
+from scripts.base import files
+from scripts.base.errors import UserError, run_guarded
+from scripts.steps import intake
+from scripts.steps.manifest import EXPECTED, why_export
+from scripts.steps.progress import step
+
+if TYPE_CHECKING:
+    from kinds.detection.detr.network import Whole
+    from scripts.steps.checked import Shown
+
+# The same arithmetic in a different order; and from the same pixels, read by other code.
+BOUND, READ = Bound(0.001), Bound(0.01)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", type=Path, required=True, help="a folder")
+    parser.add_argument("--side", type=int, required=True)
+    parser.add_argument("--threshold", type=float, required=True)
+    parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    spec = Detr(options.source, options.side, options.threshold, options.samples)
+    if why_export(options.out, spec) is None:
+        print(f"{options.out} fits: nothing to export")
+        return 0
+    intake.quieten()
+    export(spec, options.out)
+    return 0
+
+
+def export(spec: Detr, out: Path) -> None:
+    identity = spec.identity()  # first, for it says what is not there
+    with step(f"loading {spec.folder.name}"):
+        intake.ready(is_local=True)
+        import numpy as np
+
+        from bundle_serving import golden
+        from kinds.detection.detr import network
+        from scripts.steps import checked, networks
+
+        whole = network.build(spec)
+        model = networks.Pixels(whole.network).eval()
+    with files.whole_folder(out) as draft:
+        answers = INDEPENDENT_DETECTION if whole.independent else DETECTION
+        with step("exporting to ONNX"):
+            network.to_onnx(model, spec.side, answers, draft / "model.onnx")
+        made = checked.Made.from_network(
+            whole.network, identity, False, answers, {"most": whole.most}
+        )
+        with step("asking transformers what is in the pictures"):
+            asked = checked.show_pictures(spec.samples, made.transform)
+            rows = np.concatenate([networks.make_asker(model)(each[None]) for each in asked.pixels])
+            _require_read(whole, spec, asked, rows)
+            found = [whole.find(file, spec.threshold) for file in asked.files]
+        checked.finish(draft, made, asked, rows, BOUND)
+        np.save(draft / ANCHORS, whole.anchors(spec.side))
+        golden.save(draft / EXPECTED, found)
+
+
+def _require_read(whole: Whole, spec: Detr, asked: Shown, rows: Any) -> None:
+    """That pictures are prepared, and rows are read, as transformers does it: all boxes count."""
+    expected, found = [], []
+    for file, pixels, row in zip(
+        asked.files, asked.pixels[-len(asked.files) :], rows[-len(asked.files) :], strict=True
+    ):
+        whole.require_prepared(file, pixels)
+        expected.append(whole.find(file, 0))
+        found.append(whole.read(spec.side, row, file))
+    agreement = compare_answers(expected, found)
+    if not agreement.within(READ):
+        raise UserError(
+            f"{spec.folder.name} finds other boxes in transformers than here ({agreement}; {READ})",
+            "it cannot be served; please report this as a bug, with its config.json",
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(main))

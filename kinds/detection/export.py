@@ -1,0 +1,64 @@
+"""One of torchvision's detectors -> ONNX, checked against PyTorch, with its anchors and labels.
+
+    python -m kinds.detection.export --arch ssdlite320_mobilenet_v3_large --weights default \
+        --boxes '{"threshold": 0.3, …}' --out build/detection
+
+Out: model.onnx (FP32 NCHW `input`, from 0 to 255 -> FP32 `output` [batch, anchors, 4 + classes]:
+how each anchor's box is shifted, and its scores), anchors.npy, labels.txt, reference.npz,
+pictures/, expected.npz (what torchvision finds in those) and manifest.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from bundle_serving.agreement import Bound
+from kinds.detection.serving.agreement_of_boxes import DETECTION
+from kinds.detection.source import Detector
+from scripts.base import files
+from scripts.base.errors import run_guarded
+from scripts.steps.fine_tuned import parser
+from scripts.steps.manifest import EXPECTED, why_export
+from scripts.steps.progress import step
+
+ANCHORS = "anchors.npy"
+BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
+
+
+def main(argv: list[str] | None = None) -> int:
+    taken = parser(__doc__, BOUNDS)
+    taken.add_argument("--boxes", type=json.loads, required=True, help="which boxes count")
+    options = vars(taken.parse_args(argv))
+    out = options.pop("out")
+    spec = Detector(**options)
+    if why_export(out, spec) is None:
+        print(f"{out} fits: nothing to export")
+        return 0
+    export(spec, out)
+    return 0
+
+
+def export(spec: Detector, out: Path) -> None:
+    identity = spec.identity()  # first, for it says what is not there
+    with step(f"loading {spec.arch}, weights {Path(spec.weights).name}"):
+        from kinds.detection import detectors
+        from scripts.steps import checked, networks
+
+        detector = detectors.build(spec)
+        network = detector.network
+        model = networks.Pixels(network, spec.precision).eval()
+    with files.whole_folder(out) as draft:
+        with step("exporting to ONNX"):
+            detectors.to_onnx(model, network.transform["crop"], draft / "model.onnx")
+        made = checked.Made.from_network(network, identity, spec.is_untrained, DETECTION)
+        original = networks.make_asker(networks.Pixels(network).eval())
+        checked.compare_and_save(draft, made, None, original, BOUNDS[spec.precision])
+        detector.save_anchors(draft / ANCHORS)
+        with step("asking torchvision what is in the pictures"):
+            detector.save_found(sorted((draft / "pictures").iterdir()), draft / EXPECTED)
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(main))

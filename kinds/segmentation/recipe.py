@@ -1,0 +1,98 @@
+"""Image files -> which class each of their pixels belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from bundle_serving import golden
+from bundle_serving.agreement import Agreement, of_answers
+from bundle_serving.infer import Answer
+from kinds.segmentation.source import Segmenter
+from scripts.base import console
+from scripts.recipes import configs, drawing
+from scripts.recipes.finding import Finds
+from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.parts import Count
+from scripts.recipes.pictures import best, labels_of
+from scripts.recipes.recipe import Contents, Export, Server
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+from scripts.steps.manifest import EXPECTED
+from scripts.steps.shapes import profile
+from scripts.steps.step import Step
+from scripts.steps.workspace import Workspace
+
+EXPORT = Step("kinds.segmentation.export")
+
+
+class Segmentation(Finds):
+    """An image file -> of each pixel, the number of its class."""
+
+    kind: Literal["segmentation"]
+    longest: Count
+
+    example: ClassVar[str] = "segmentation.yaml"
+
+    def adapt(self, member: Any) -> None:
+        super().adapt(member)
+        if member.name in (self.network_model(CPU), self.network_model(GPU)):
+            member.model_warmup[0].inputs["input"].dims[:] = [3, self.side, self.side]
+
+    def additions(self, made: Workspace, layout: Layout) -> Contents:
+        how = self.transform(made, layout, longest=self.longest)
+        return {
+            self.models.preprocessing: {"transform.json": how},
+            self.models.postprocessing: {configs.LABELS: labels_of(made)},
+        }
+
+    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
+        if member.name == self.models.preprocessing:
+            configs.set_share(member, layout.preprocessing)
+        elif member.name == self.network_model(CPU) and layout.engine is CPU:
+            configs.set_share(member, layout.network)
+        else:
+            return False
+        return True
+
+    def export(self, settings: Settings, engine: Engine) -> Export:
+        return self.of_torchvision(EXPORT, Segmenter, settings, engine)
+
+    def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
+        """Most pictures are as photographs: four wide and three high."""
+        side, longest, batch = self.side, self.longest, self.batch
+        least, usual, most = (
+            {"input": shape}
+            for shape in (
+                (1, 3, side, side),
+                (batch.optimal, 3, side, side * 4 // 3),
+                (self.most, 3, longest, longest),
+            )
+        )
+        return profile(least, usual, most)
+
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
+        from bundle_client import Client
+        from bundle_client.show import areas_as_json, areas_as_table
+
+        out, top = arguments.load(environment).out, best(environment)
+
+        def ask(client: Client, file: bytes, name: str) -> str:
+            found = client.segment(file, self.ensemble)
+            shown = replace(found, source=name, areas=found.areas[:top])
+            if out:
+                drawing.save(
+                    file, out, lambda picture: drawing.areas(picture, shown.mask, shown.areas)
+                )
+            as_json = environment.get("JSON")
+            return areas_as_json(shown) if as_json else areas_as_table(shown, console.out)
+
+        return self.about(server, asked, ask)
+
+    def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
+        return of_answers(golden.load(made.onnx / EXPECTED), answers)
+
+    def gist(self, answer: Answer) -> Hashable:
+        """The class with the largest share."""
+        return int(answer["SHARES"][0].argmax())

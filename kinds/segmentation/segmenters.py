@@ -1,0 +1,138 @@
+"""torchvision's networks for segmentation: architecture, weights, and what they see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import nn
+
+from bundle_serving.pictures import Transform
+from kinds.segmentation.source import Segmenter
+from scripts.base.errors import UserError
+from scripts.steps.networks import (
+    Network,
+    Pixels,
+    download_weights,
+    fill_weights,
+    origin_of,
+    read_state,
+)
+from scripts.steps.onnx_file import BATCH, save
+from scripts.steps.untrained import set_to_pictures
+from scripts.steps.vision import torchvision
+
+# A tensor of the state with a number for each class.
+SCORES = "classifier.low_classifier.bias"
+# As many as a byte tells apart.
+MOST_CLASSES = 256
+
+SIDES = {
+    axis: torch.export.Dim(name, min=32, max=8192) for axis, name in ((2, "height"), (3, "width"))
+}
+
+
+class Scores(nn.Module):  # type: ignore[misc]  # torch comes without types here
+    """Normalised pixels -> of each pixel, a score per class."""
+
+    def __init__(self, segmenter: nn.Module) -> None:
+        super().__init__()
+        self.segmenter = segmenter
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.segmenter(pixels)["out"]
+        return scores
+
+
+class Classes(nn.Module):  # type: ignore[misc]
+    """uint8 pixels -> of each pixel, the number of its class."""
+
+    def __init__(self, network: Network, precision: str = "fp32") -> None:
+        super().__init__()
+        self.scores = Pixels(network, precision)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.scores(pixels).argmax(dim=1).to(torch.uint8)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """torchvision's own, from a picture to the class of each pixel."""
+
+    network: Network
+    prepare: Any  # torchvision's transforms, published with the weights
+
+    def see(self, picture: Image.Image) -> NDArray[np.uint8]:
+        with torch.inference_mode():
+            scores = self.network.module(self.prepare(picture.convert("RGB"))[None])
+        classes: NDArray[np.uint8] = scores.argmax(dim=1).numpy().astype(np.uint8)
+        return classes
+
+
+def build(spec: Segmenter) -> Whole:
+    entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
+    prepare = entry.transforms()
+    (side,) = prepare.resize_size
+    transform = {
+        **{"resize": side, "crop": side, "fit": "whole"},
+        "interpolation": prepare.interpolation.value,
+    }
+    module, labels, origin = _load_file(spec, entry, Transform(**transform, decode="full"))
+    network = Network(
+        module=Scores(module).eval(),
+        transform=transform,
+        mean=list(prepare.mean),
+        std=list(prepare.std),
+        labels=labels,
+        weights=origin,
+    )
+    return Whole(network, prepare)
+
+
+def to_onnx(model: nn.Module, path: Path) -> None:
+    example = torch.zeros(2, 3, 96, 160, dtype=torch.uint8)
+    save(model, {"input": example}, ({0: BATCH, **SIDES},), "output", path)
+
+
+def _load_file(
+    spec: Segmenter, entry: Any, how: Transform
+) -> tuple[nn.Module, list[str], dict[str, str]]:
+    published = list(entry.meta["categories"])
+    if spec.is_untrained:
+        return (
+            _make_untrained(spec.arch, len(published), how),
+            published,
+            {"source": "random, seed 0"},
+        )
+    if not spec.is_file:
+        module = _module(spec.arch, len(published))
+        module.load_state_dict(download_weights(spec.arch, entry, spec.ways_out))
+        return module, published, {"source": f"torchvision {entry}", "url": entry.url}
+    path = Path(spec.weights)
+    state = read_state(path)
+    classes = len(state.get(SCORES, [0]))
+    if classes > MOST_CLASSES:
+        raise UserError(
+            f"{path.name} has {classes} classes, and a mask at most {MOST_CLASSES}",
+            "train it with fewer",
+        )
+    module = fill_weights(_module(spec.arch, classes), state, spec.arch, path)
+    return module, spec.names(classes, published), origin_of(path)
+
+
+def _module(arch: str, classes: int) -> nn.Module:
+    return torchvision.models.get_model(
+        arch, weights=None, weights_backbone=None, num_classes=classes
+    )
+
+
+def _make_untrained(arch: str, classes: int, how: Transform) -> nn.Module:
+    torch.manual_seed(0)
+    module = _module(arch, classes)
+    set_to_pictures(module, module, how)
+    return module

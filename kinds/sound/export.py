@@ -1,0 +1,114 @@
+"""A network that tells sounds apart -> ONNX, checked against PyTorch, with its labels.
+
+    python -m kinds.sound.export --weights drawn --hearing '{"rate": 16000, …}' \
+        --out build/sounds
+
+Out: model.onnx (LOG_MEL [batch, windows, mels, frames] and SHARES [batch, windows] -> SCORES),
+labels.txt, reference-*.npz (inputs and PyTorch's scores), golden.npz (WAV files and PyTorch's
+scores) and manifest.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bundle_serving import golden
+from bundle_serving.agreement import Agreement, Bound, compare
+from kinds.sound.serving.sounds import Hearing, to_windows
+from kinds.sound.source import Listener
+from scripts.base import files
+from scripts.base.errors import UserError, run_guarded
+from scripts.steps.manifest import Manifest, why_export
+from scripts.steps.progress import step
+
+BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
+LONGER = 2.6  # times a window
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--weights", required=True, help="drawn, or a file")
+    parser.add_argument("--hearing", type=json.loads, required=True)
+    parser.add_argument("--labels", type=Path, help="one per line")
+    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
+    parser.add_argument("--out", type=Path, required=True)
+    options = vars(parser.parse_args(argv))
+    out = options.pop("out")
+    spec = Listener(**options)
+    if why_export(out, spec) is None:
+        print(f"{out} fits: nothing to export")
+        return 0
+    export(spec, out)
+    return 0
+
+
+def export(spec: Listener, out: Path) -> None:
+    identity, how = spec.identity(), Hearing(**spec.hearing)  # first, for it says what is not there
+    with step(f"loading the network, weights {Path(spec.weights).name}"):
+        from kinds.sound import network
+
+        built = network.build(spec)
+    with files.whole_folder(out) as draft:
+        onnx_path = draft / "model.onnx"
+        with step("exporting to ONNX"):
+            inside = network.Averaged(built.module, spec.precision).eval()
+            network.to_onnx(inside, how, onnx_path)
+        with step("comparing ONNX with PyTorch"):
+            agreement = _compare_onnx(built.module, how, draft)
+        bound = BOUNDS[spec.precision]
+        print(f"  probabilities within {agreement.max_difference:.2g}")
+        if not agreement.within(bound):
+            raise UserError(
+                f"the ONNX graph disagrees with PyTorch ({agreement}; {bound})",
+                "nothing was changed; this network does not export faithfully",
+            )
+        (draft / "labels.txt").write_text("".join(f"{label}\n" for label in built.labels))
+        manifest = Manifest(
+            identity=identity,
+            untrained=False,
+            transform=dict(spec.hearing),
+            onnx={
+                "sha256": files.sha256(onnx_path),
+                "classes": len(built.labels),
+                "weights": built.weights,
+            },
+            check=agreement.record(bound),
+        )
+        (draft / "manifest.json").write_text(manifest.dump())
+
+
+def _compare_onnx(module: Any, how: Hearing, out: Path) -> Agreement:
+    """On sounds of one window and of several; and on some of both, filled up."""
+    import torch
+
+    from kinds.sound.drawings import one_of_each
+    from kinds.sound.network import SCORES, Averaged
+    from scripts.steps.original import session
+
+    original = Averaged(module).eval()
+    exported = session(out / "model.onnx", "the exported network")
+    sounds = list(one_of_each(how.seconds).values())
+    longer = list(one_of_each(LONGER * how.seconds, seed=1).values())[:2]
+    expected: list[NDArray[np.float32]] = []
+    actual: list[NDArray[np.float32]] = []
+    for number, together in enumerate((sounds, longer, [sounds[0], longer[0]])):
+        asked = to_windows(together, how)
+        with torch.inference_mode():
+            scores = original(*(torch.from_numpy(each) for each in asked.values())).numpy()
+        np.savez(out / f"reference-{number}.npz", scores=scores, **asked)
+        actual += exported.run([SCORES], asked)
+        expected.append(scores)
+    questions = [{"INPUT": np.frombuffer(each, np.uint8)[None]} for each in (*sounds, *longer)]
+    golden.save(out / "golden.npz", questions, scores=np.concatenate(expected[:2]))
+    return compare(np.concatenate(expected), np.concatenate(actual))
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(main))

@@ -1,0 +1,127 @@
+"""The network that tells sounds apart, one window at a time."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import nn
+
+from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
+from kinds.sound.source import DRAWN, Listener, drop_longest
+from kinds.sound.things import NAMES
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.steps.layers import make_convolution
+from scripts.steps.manifest import lines_of
+from scripts.steps.networks import fill_weights, read_state
+from scripts.steps.onnx_file import BATCH, save
+
+# Of the sounds that are made up here, with how it hears (benchmark.demo_networks trained it).
+WEIGHTS = Path(__file__).parent / "weights.safetensors"
+HEARD = "hearing"
+SCORES = "SCORES"
+# Less than any probability that matters: the logarithm of 0 would be infinite.
+LEAST = 1e-12
+
+
+class Pooled(nn.Module):  # type: ignore[misc]  # torch comes without types here
+    """Mean and maximum of each feature: a sound may be short or lasting, and anywhere."""
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return torch.cat([features.mean((2, 3)), features.amax((2, 3))], dim=1)
+
+
+def network(classes: int) -> nn.Module:
+    """A window's log-mel bands [n, 1, mels, frames] -> a score for each class."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.BatchNorm2d(1),
+        *make_convolution(1, 16, size=5, stride=2),
+        nn.MaxPool2d(2),
+        *make_convolution(16, 32),
+        nn.MaxPool2d(2),
+        *make_convolution(32, 64),
+        nn.MaxPool2d(2),
+        *make_convolution(64, 128),
+        Pooled(),
+        nn.Linear(256, classes),
+    )
+
+
+class Averaged(nn.Module):  # type: ignore[misc]
+    """Sounds as windows [batch, windows, mels, frames], and each window's share of the answer ->
+    scores: the logarithms of the average probabilities."""
+
+    def __init__(self, module: nn.Module, precision: str = "fp32") -> None:
+        super().__init__()
+        half = precision == "fp16"
+        self.module = copy.deepcopy(module).half() if half else module
+        self.inside = torch.float16 if half else torch.float32
+
+    def forward(self, windows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+        batch, count, mels, frames = windows.shape
+        each = self.module(windows.reshape(batch * count, 1, mels, frames).to(self.inside))
+        likely = each.to(torch.float32).softmax(1).reshape(batch, count, -1)
+        average: torch.Tensor = (likely * shares[..., None]).sum(1)
+        return average.clamp(min=LEAST).log()
+
+
+@dataclass(frozen=True)
+class Network:
+    module: nn.Module
+    labels: list[str]
+    weights: dict[str, str]
+
+
+def build(spec: Listener) -> Network:
+    drawn = spec.weights == DRAWN
+    if drawn:
+        _require_same_hearing(spec)
+    path = WEIGHTS if drawn else Path(spec.weights)
+    module, classes = _of_file(path)
+    labels = [f"drawn {name}" for name in NAMES] if drawn else _labels(spec, classes)
+    origin = {"source": path.name, "sha256": files.sha256(path)}
+    return Network(module.eval(), labels, origin)
+
+
+def _require_same_hearing(spec: Listener) -> None:
+    with safe_open(WEIGHTS, "pt") as file:
+        trained_for = json.loads(file.metadata()[HEARD])
+    if drop_longest(spec.hearing) != trained_for:
+        raise UserError(
+            "the network of SOUNDS=drawn was trained for another `hearing` than the recipe has",
+            "train it for that (.venv/bin/python -m benchmark.demo_networks sounds --to "
+            "build/mine.safetensors), and give it as SOUNDS=build/mine.safetensors",
+        )
+
+
+def to_onnx(module: nn.Module, how: Hearing, path: Path) -> None:
+    windows = torch.export.Dim("windows", min=1, max=how.most_windows)
+    examples = {LOG_MEL: torch.zeros(2, 3, how.mels, how.frames), SHARES: torch.ones(2, 3) / 3}
+    save(module, examples, ({0: BATCH, 1: windows}, {0: BATCH, 1: windows}), SCORES, path)
+
+
+def _of_file(path: Path) -> tuple[nn.Module, int]:
+    """With as many classes as the file has."""
+    state = read_state(path)
+    *_, last, _ = network(1).state_dict()
+    classes = len(state[last]) if last in state else 1
+    module = network(classes)
+    made = "give the state dict of kinds.sound.network.network(classes), trained further"
+    return fill_weights(module, state, "this network", path, made), classes
+
+
+def _labels(spec: Listener, classes: int) -> list[str]:
+    labels = lines_of(spec.labels) or [f"class {number}" for number in range(classes)]
+    if len(labels) != classes:
+        raise UserError(
+            f"{spec.labels} has {len(labels)} labels, and {Path(spec.weights).name} "
+            f"{classes} classes",
+            "give one label per line, in the order of the training",
+        )
+    return labels

@@ -1,0 +1,160 @@
+"""A model of a table -> ONNX, checked against its own framework.
+
+    python -m kinds.table.export --source flowers.json --out build/flowers
+
+Out: model.onnx (FP32 `input__0` [batch, columns] -> FP32 `output__0` [batch, classes], or values),
+with --forest its trees for a GPU (checkpoint.tl), labels.txt, reference.npz and golden.npz (rows,
+and the framework's answers) and manifest.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bundle_serving.agreement import TABLE, Agreement, Bound, compare
+from scripts.base import files
+from scripts.base.errors import UserError, run_guarded
+from scripts.steps.manifest import (
+    NOTHING,
+    Manifest,
+    lines_of,
+    of_file,
+    of_labels,
+    read_pins,
+    why_export,
+)
+from scripts.steps.progress import step
+from scripts.steps.workspace import FOREST
+
+# The same arithmetic in half as many bits.
+BOUND = Bound(0.001)
+ROWS, GOLDEN = 256, 32
+MAKERS = ("xgboost-cpu", "lightgbm", "scikit-learn", "skl2onnx", "onnxmltools", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class Table:
+    source: Path
+    labels: Path | None = None  # None: as the model calls its classes
+    samples: Path | None = None  # rows for the check, besides those that are drawn
+    forest: bool = False  # its trees too, for a GPU
+
+    @property
+    def words(self) -> list[str | Path]:
+        """The step's arguments."""
+        found: list[str | Path] = ["--source", self.source]
+        for name in ("labels", "samples"):
+            found += [f"--{name}", path] if (path := getattr(self, name)) else []
+        return found + (["--forest"] if self.forest else [])
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        source = of_file(self.source, before)
+        if not source:
+            raise UserError(f"there is no model at {self.source}", "name its file")
+        found: dict[str, Any] = {**source, "precision": "fp32", "versions": read_pins(*MAKERS)}
+        found["labels"] = of_labels(self.labels, before) if self.labels else None
+        if self.samples and self.samples.is_file():
+            found["samples"] = files.sha256(self.samples)
+        if self.forest:
+            found["versions"] |= read_pins("treelite")
+        return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--labels", type=Path, help="one per line; without it, the model's own")
+    parser.add_argument("--samples", type=Path, help="rows for the check, as CSV")
+    parser.add_argument("--forest", action="store_true", help="trees for a GPU too")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    spec = Table(options.source, options.labels, options.samples, options.forest)
+    if why_export(options.out, spec) is None:
+        print(f"{options.out} fits: nothing to export")
+        return 0
+    export(spec, options.out)
+    return 0
+
+
+def export(spec: Table, out: Path) -> None:
+    name = spec.source.name
+    with step(f"loading {name}"):
+        import numpy as np
+        import onnx
+
+        from bundle_serving import golden, onnxruntime_engine
+        from kinds.table import forests, graphs, originals, rows
+        from kinds.table.tensors import INPUT
+
+        original = originals.load(spec.source)
+    classes = labels_for(lines_of(spec.labels), original.classes, spec)
+    with step("converting it to ONNX"):
+        model = graphs.convert_graph(original, name)
+    asked = rows.draw_rows(model.graph, original.width, ROWS, original.takes_missing)
+    if spec.samples:
+        own = rows.read(spec.samples, original.columns, original.width)
+        asked = np.concatenate([own[:ROWS], asked])
+    with step(f"asking {name} itself"):
+        answers = originals.answers(original, asked, name)
+    with files.whole_folder(out) as draft:
+        path = draft / "model.onnx"
+        onnx.save(graphs.with_one_output(model, answers.shape[1]), path)
+        with step("comparing the converted model with the original"):
+            found = onnxruntime_engine.Engine(path, threads=1).only_output({INPUT: asked})
+        agreement = _require_equal(answers, found, f"{name} answers otherwise as ONNX")
+        if spec.forest:
+            with step("comparing its trees for a GPU with the original"):
+                forest = forests.convert_forest(original, name)
+                found = forests.answers(forest, asked, answers.shape[1])
+            agreement = _require_equal(answers, found, f"{name} answers otherwise by treelite")
+            forest.serialize(draft / FOREST)
+        (draft / "labels.txt").write_text("".join(f"{label}\n" for label in classes))
+        np.savez_compressed(draft / "reference.npz", scores=answers, **{INPUT: asked})
+        questions = [{"INPUT": row[None]} for row in asked[:GOLDEN]]
+        golden.save(draft / "golden.npz", questions, scores=answers[:GOLDEN])
+        manifest = Manifest(
+            identity=spec.identity(),
+            untrained=False,
+            transform={},
+            onnx={
+                "sha256": files.sha256(path),
+                "input": ["float32", original.width],
+                "columns": list(original.columns),
+                "classes": classes,
+                "values": answers.shape[1],
+                "answers": TABLE,
+                "engine": onnxruntime_engine.NAME,
+                **({"forest": files.sha256(draft / FOREST)} if spec.forest else {}),
+            },
+            check=agreement.record(BOUND),
+        )
+        (draft / "manifest.json").write_text(manifest.dump())
+
+
+def _require_equal(expected: Any, found: Any, otherwise: str) -> Agreement:
+    agreement = compare(expected, found, TABLE)
+    print(f"  {agreement}")
+    if not agreement.within(BOUND):
+        raise UserError(
+            f"{otherwise} ({agreement}; {BOUND})",
+            "nothing was changed; this model cannot be converted faithfully",
+        )
+    return agreement
+
+
+def labels_for(given: list[str], classes: Any, spec: Table) -> list[str]:
+    if given and len(given) != len(classes):
+        raise UserError(
+            f"{spec.labels} has {len(given)} labels, and {spec.source.name} {len(classes)} classes",
+            "give one label per line, in the model's order",
+        )
+    return given or list(classes)
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(main))

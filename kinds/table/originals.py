@@ -1,0 +1,218 @@
+"""Models of tables as their own frameworks run them, and as ONNX."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinds.table.tensors import INPUT, MAKERS
+from scripts.base.errors import UserError
+
+# The newest that onnxmltools writes.
+OPSET = 15
+# Data alone, which skops nevertheless takes only if it is told to: a forged tree can crash its
+# reader, and do no more.
+OF_DATA = (
+    "sklearn.tree._tree.Tree",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+)
+
+
+class Original(Protocol):
+    width: int  # how many numbers it takes
+    columns: Sequence[str]  # their names; none if it has none
+    classes: Sequence[str]  # none if it gives a value
+    takes_missing: bool
+
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+        """[rows, classes], or values."""
+
+    def as_onnx(self) -> Any: ...
+
+    def as_forest(self) -> Any:
+        """Treelite's, if it is one of trees alone."""
+
+
+def load(path: Path) -> Original:
+    try:
+        return KINDS[path.suffix](path)
+    except UserError:
+        raise
+    except Exception as fault:  # of three libraries, each with its own
+        raise _unreadable(path, fault) from None
+
+
+def _unreadable(path: Path, fault: object) -> UserError:
+    what, message = MAKERS[path.suffix], " ".join(str(fault).split())[:200]
+    return UserError(
+        f"{path.name} cannot be read as a model of {what}: {message}", f"save it again with {what}"
+    )
+
+
+class OfXgboost:
+    takes_missing = True
+
+    def __init__(self, path: Path) -> None:
+        import xgboost
+
+        booster = xgboost.Booster()
+        booster.load_model(path)
+        learner = json.loads(booster.save_config())["learner"]
+        objective = learner["objective"]["name"]
+        kind, _, _ = objective.partition(":")
+        if kind not in ("binary", "multi", "reg", "count"):
+            raise UserError(
+                f"{path.name} has the objective {objective}", "serve a classifier or a regressor"
+            )
+        is_classifier = kind in ("binary", "multi")
+        self._model = (xgboost.XGBClassifier if is_classifier else xgboost.XGBRegressor)()
+        self._model.load_model(path)
+        self.width = booster.num_features()
+        self.columns: Sequence[str] = booster.feature_names or ()
+        count = max(2, int(learner["learner_model_param"]["num_class"]))
+        self.classes: Sequence[str] = [*map(str, range(count))] if is_classifier else ()
+
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+        given = self._model.predict_proba(rows) if self.classes else self._model.predict(rows)
+        return np.asarray(given)
+
+    def as_onnx(self) -> Any:
+        import onnxmltools
+        from onnxmltools.convert.common.data_types import FloatTensorType
+
+        self._model.get_booster().feature_names = None  # the converter knows its own names alone
+        return onnxmltools.convert_xgboost(
+            self._model,
+            initial_types=[(INPUT, FloatTensorType([None, self.width]))],
+            target_opset=OPSET,
+        )
+
+    def as_forest(self) -> Any:
+        import treelite
+
+        return treelite.frontend.from_xgboost(self._model.get_booster())
+
+
+class OfLightgbm:
+    def __init__(self, path: Path) -> None:
+        import lightgbm
+
+        lightgbm.register_logger(_Silent())
+        self._model = lightgbm.Booster(model_file=path)
+        self.width = self._model.num_feature()
+        names = self._model.feature_name()
+        self.columns: Sequence[str] = (
+            () if names == [f"Column_{n}" for n in range(self.width)] else names
+        )
+        described = self._model.dump_model()
+        objective = described.get("objective", "").partition(" ")[0]
+        self.takes_missing = '"missing_type": "NaN"' in json.dumps(described)
+        count = described["num_class"]
+        is_classifier = objective in ("binary", "multiclass", "multiclassova")
+        self.classes: Sequence[str] = [*map(str, range(max(2, count)))] if is_classifier else ()
+
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+        found = np.asarray(self._model.predict(rows))
+        return np.stack([1 - found, found], 1) if self.classes and found.ndim == 1 else found
+
+    def as_onnx(self) -> Any:
+        import onnxmltools
+        from onnxmltools.convert.common.data_types import FloatTensorType
+
+        return onnxmltools.convert_lightgbm(
+            self._model,
+            initial_types=[(INPUT, FloatTensorType([None, self.width]))],
+            target_opset=OPSET,
+            zipmap=False,
+        )
+
+    def as_forest(self) -> Any:
+        import treelite
+
+        return treelite.frontend.from_lightgbm(self._model)
+
+
+class _Silent:
+    def info(self, message: str) -> None: ...
+
+    warning = info
+
+
+class OfScikitLearn:
+    takes_missing = False  # its trees do, and lose it as ONNX
+
+    def __init__(self, path: Path) -> None:
+        import skops.io
+        from sklearn.base import is_classifier, is_regressor
+
+        if odd := [each for each in skops.io.get_untrusted_types(file=path) if each not in OF_DATA]:
+            raise UserError(
+                f"{path.name} contains what is not scikit-learn's: {', '.join(odd)[:200]}",
+                "save a model, or pipeline, of scikit-learn's own parts",
+            )
+        self._model = model = skops.io.load(path, trusted=OF_DATA)
+        if not (is_classifier(model) or is_regressor(model)):
+            raise UserError(
+                f"{path.name} has a {type(model).__name__}, neither a classifier nor a regressor",
+                "save one that has been fitted",
+            )
+        if is_classifier(model) and not hasattr(model, "predict_proba"):
+            raise UserError(
+                f"{type(model).__name__} in {path.name} gives no probabilities",
+                "wrap it before it is fitted: sklearn.calibration.CalibratedClassifierCV",
+            )
+        self.width = int(model.n_features_in_)
+        self.columns: Sequence[str] = [*map(str, getattr(model, "feature_names_in_", ()))]
+        self.classes: Sequence[str] = [*map(str, model.classes_)] if is_classifier(model) else ()
+
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+        given = self._model.predict_proba(rows) if self.classes else self._model.predict(rows)
+        return np.asarray(given)
+
+    def as_onnx(self) -> Any:
+        from skl2onnx import convert_sklearn
+        from skl2onnx.common.data_types import FloatTensorType
+
+        options = {id(self._model): {"zipmap": False}} if self.classes else None
+        return convert_sklearn(
+            self._model,
+            initial_types=[(INPUT, FloatTensorType([None, self.width]))],
+            target_opset=OPSET,
+            options=options,
+        )
+
+    def as_forest(self) -> Any:
+        import treelite
+
+        return treelite.sklearn.import_model(self._model)
+
+
+KINDS: dict[str, Callable[[Path], Original]] = {
+    ".json": OfXgboost,
+    ".ubj": OfXgboost,
+    ".txt": OfLightgbm,
+    ".skops": OfScikitLearn,
+}
+
+
+def answers(original: Original, rows: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+    """One row of numbers for each."""
+    try:
+        found = original.predict(rows)
+    except Exception as fault:  # of three libraries, each with its own
+        message = " ".join(str(fault).split())[:200]
+        raise UserError(f"{name} cannot be asked: {message}", "check it by itself") from None
+    found = np.asarray(found, np.float32).reshape(len(rows), -1)
+    if original.classes and found.shape[1] != len(original.classes):
+        raise UserError(
+            f"{name} gives {found.shape[1]} numbers for {len(original.classes)} classes",
+            "serve a classifier whose classes exclude each other",
+        )
+    return found

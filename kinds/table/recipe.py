@@ -1,0 +1,190 @@
+"""Rows of numbers -> their classes, or values: models of scikit-learn, XGBoost and LightGBM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bundle_serving import agreement, infer
+from bundle_serving.agreement import Agreement
+from bundle_serving.health import EXAMPLE
+from bundle_serving.infer import Answer, Question
+from kinds.table import rows
+from kinds.table.export import Table as Source
+from kinds.table.tensors import INPUT, OUTPUT
+from scripts.base.errors import UserError
+from scripts.base.text import printable
+from scripts.recipes import configs, tensors
+from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.parts import Count, Ensemble, Name, set_count, set_most
+from scripts.recipes.recipe import Export, Recipe, Server
+from scripts.settings.settings import Settings
+from scripts.steps.step import Step
+from scripts.steps.workspace import Workspace
+
+EXPORT = Step("kinds.table.export", layers=("tables",))
+
+FIL = "fil"
+
+
+class Networked(Ensemble):
+    network: Name
+
+
+class Table(Recipe):
+    """A row of numbers -> the probability of each class, or a value."""
+
+    kind: Literal["table"]
+    models: Networked
+    source: str  # the model's file
+    labels: str = ""  # a file; empty: as the model calls its classes
+    width: Annotated[int, Field(ge=0)] = 0  # how many numbers a row has; 0: as the model is
+    columns: tuple[str, ...] = ()  # what they are called, if the model knows
+    classes: tuple[str, ...] = ()  # none: it gives values
+    values: Count = 1  # how many numbers an answer has
+    most_rows: Count
+    instances: Count
+
+    example: ClassVar[str] = "template"
+    asked_about: ClassVar[str] = "IN"
+
+    @property
+    def model_names(self) -> dict[str, str]:
+        network, on_gpu = map(self.network_model, (CPU, GPU))
+        return {"ensemble": self.ensemble, "network_onnx": network, "network_fil": on_gpu}
+
+    def adapt(self, member: Any) -> None:
+        set_most(member, self.most_rows)
+        row, answer = [self.width], [self.values]
+        configs.set_dims(member, {"INPUT": row, INPUT: row, "OUTPUT": answer, OUTPUT: answer})
+        for tensor in member.output:
+            tensor.label_filename = configs.LABELS if self.classes else ""
+        if member.name == self.ensemble:
+            example, columns = infer.pack_question(self._example), json.dumps(self.columns)
+            configs.set_parameters(member, columns=columns, **{EXAMPLE: example})
+            return
+        set_count(member, self.instances)
+        if member.backend == FIL and not self.classes:
+            configs.set_parameters(member, is_classifier="false")
+            for key in ("predict_proba", "threshold"):
+                del member.parameters[key]
+
+    def programs(self, layout: Layout) -> list[str]:
+        return []
+
+    def network_model(self, engine: Engine) -> str:
+        return f"{self.models.network}_{FIL if engine is GPU else CPU.ending}"
+
+    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
+        if member.name != self.network_model(layout.engine):
+            return False
+        if layout.engine is CPU:
+            configs.set_share(member, layout.network)
+        else:
+            set_count(member, layout.network.instances)
+        return True
+
+    def label_lines(self, made: Workspace, repository: Path) -> str | None:
+        return (made.onnx / configs.LABELS).read_text() if self.classes else None
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        return (Settings.weights.name, Settings.samples.name)
+
+    def deciding(self) -> tuple[str, ...]:
+        return (Settings.weights.name,)
+
+    def defaults(self) -> dict[str, str]:
+        return {
+            Settings.weights.name: str(self.path_beside(self.source)),
+            Settings.samples.name: "",
+        }
+
+    def export(self, settings: Settings, engine: Engine) -> Export:
+        source = Path(settings.weights)
+        labels = self.path_beside(self.labels) if self.labels else None
+        spec = Source(source, labels, settings.samples, forest=engine is GPU)
+        as_before = Settings.weights.name not in settings.given
+        return Export(EXPORT, spec.words, spec, as_before)
+
+    def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
+        found = self.as_found(made)
+        differ = [
+            name
+            for name in ("width", "columns", "classes", "values")
+            if getattr(found, name) != getattr(self, name)
+        ]
+        if self.width and differ:
+            raise UserError(
+                f"{made.manifest.describe()} has other {differ[0]} than the pipeline",
+                "give it a pipeline of its own: make add-model NAME=…",
+            )
+
+    def as_found(self, made: Workspace) -> Self:
+        found = made.manifest.onnx
+        update = {name: tuple(found[name]) for name in ("columns", "classes")}
+        width = {"width": found["input"][1], "values": found["values"]}
+        return self.model_copy(update=update | width)
+
+    def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._questions(asked)
+
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
+        answers = tensors.ask_each(server, self.ensemble, self._questions(asked))
+        given = [row for answer in answers for row in answer["OUTPUT"].reshape(-1, self.values)]
+        for line in self._as_json(given) if environment.get("JSON") else self._as_table(given):
+            print(line)
+        return 0
+
+    def _questions(self, asked: Sequence[str]) -> list[Question]:
+        if not asked:
+            return [self._example]
+        read = rows.read(Path(asked[0]).expanduser(), self.columns, self.width)
+        parts = range(0, len(read), self.most_rows)
+        return [{"INPUT": read[at : at + self.most_rows]} for at in parts]
+
+    @property
+    def _example(self) -> Question:
+        return {"INPUT": np.zeros((1, self.width), np.float32)}
+
+    @property
+    def _names(self) -> Sequence[str]:
+        numbered = [f"value {number}" for number in range(1, self.values + 1)]
+        return self.classes or (numbered if self.values > 1 else ["value"])
+
+    def _as_json(self, given: Sequence[NDArray[Any]]) -> Iterator[str]:
+        for row in given:
+            numbers = dict(zip(self._names, map(float, row), strict=True))
+            if self.classes:
+                yield json.dumps({"label": self.classes[row.argmax()], "probabilities": numbers})
+            else:
+                yield json.dumps(numbers)
+
+    def _as_table(self, given: Sequence[NDArray[Any]]) -> Iterator[str]:
+        head = [*(["label"] if self.classes else []), *map(printable, self._names)]
+        lines = [head]
+        for row in given:
+            numbers = [f"{each:.2%}" if self.classes else f"{each:g}" for each in row]
+            first = [printable(self.classes[row.argmax()])] if self.classes else []
+            lines.append([*first, *numbers])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for cells in lines:
+            aligned = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+            yield "  ".join(aligned)
+
+    def question(self, source: bytes) -> Question:
+        values = np.array(json.loads(source), np.float32)
+        return {"INPUT": values.reshape(1, self.width)}
+
+    def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
+        given = np.concatenate([answer["OUTPUT"] for answer in answers])
+        return agreement.of_rows(self.expect_scores(made), given)
+
+    def gist(self, answer: Answer) -> Hashable:
+        return int(answer["OUTPUT"].argmax()) if self.classes else answer["OUTPUT"].shape

@@ -1,0 +1,112 @@
+"""Rows of numbers: read from CSV, and drawn for a comparison."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinds.table.tensors import INPUT
+from scripts.base.errors import UserError
+
+EMPTY = ("", "na", "nan", "null", "none")
+Rows = NDArray[np.float32]
+
+
+def read(path: Path, columns: Sequence[str], width: int) -> Rows:
+    """`columns` are the model's, if it has names for them: then a header says which is which, and
+    others are left out. An empty cell is NaN."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = [(number, line) for number, line in enumerate(csv.reader(file), 1) if line]
+    except (OSError, UnicodeDecodeError, csv.Error) as fault:
+        raise UserError(f"cannot read {path} ({fault})", "name a CSV file") from None
+    places: Sequence[int] = range(width)
+    if lines and not all(map(_is_number, lines[0][1])):
+        header = [cell.strip() for cell in lines.pop(0)[1]]
+        if columns:
+            places = _places(path, header, columns)
+    if not lines:
+        raise UserError(f"{path} has no rows", "give one row per line")
+    return np.stack([_row(path, *line, places) for line in lines])
+
+
+def _places(path: Path, header: Sequence[str], columns: Sequence[str]) -> list[int]:
+    if missing := [name for name in columns if name not in header]:
+        raise UserError(
+            f"{path} has no column {missing[0]}", f"the model's are: {', '.join(columns)}"[:300]
+        )
+    return [header.index(name) for name in columns]
+
+
+def _row(path: Path, number: int, cells: Sequence[str], places: Sequence[int]) -> Rows:
+    if max(places) >= len(cells) or (isinstance(places, range) and len(places) != len(cells)):
+        raise UserError(
+            f"{path}, line {number}: {len(cells)} numbers", f"give {len(places)} in each line"
+        )
+    try:
+        numbers = [_number(cells[place]) for place in places]
+    except ValueError as fault:
+        raise UserError(f"{path}, line {number}: {fault}", "give numbers alone") from None
+    return np.array(numbers, np.float32)
+
+
+def _number(cell: str) -> float:
+    return math.nan if cell.strip().lower() in EMPTY else float(cell)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        _number(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def draw_rows(graph: Any, width: int, count: int, some_missing: bool) -> Rows:
+    """Between the thresholds that trees have for a column, and beyond the outermost; where there
+    are none, around what a scaler takes for the middle."""
+    random = np.random.default_rng(0)
+    middle, spread = _find_scales(graph, width)
+    found = random.standard_normal((count, width)) * spread + middle
+    for column, thresholds in _thresholds(graph).items():
+        between = (thresholds[1:] + thresholds[:-1]) / 2
+        beyond = max(1.0, float(np.abs(thresholds).max())) / 2
+        choices = [thresholds[0] - beyond, *between, thresholds[-1] + beyond]
+        found[:, column] = random.choice(choices, count)
+    if some_missing:
+        found[::4][random.random((len(found[::4]), width)) < 0.3] = math.nan
+    rows: Rows = found.astype(np.float32)
+    return rows
+
+
+def _find_scales(graph: Any, width: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    for node in graph.node:
+        if node.op_type == "Scaler":
+            given = {each.name: np.array(each.floats) for each in node.attribute}
+            if len(given["scale"]) == len(given["offset"]) == width and given["scale"].all():
+                return given["offset"], 1 / given["scale"]
+    return np.zeros(width), np.ones(width)
+
+
+def _thresholds(graph: Any) -> dict[int, NDArray[Any]]:
+    """By column; those of columns that were scaled before are none of the caller's."""
+    found: dict[int, set[float]] = {}
+    for node in graph.node:
+        if INPUT not in node.input or not node.op_type.startswith("TreeEnsemble"):
+            continue
+        given = {each.name: each for each in node.attribute}
+        for column, value, mode in zip(
+            given["nodes_featureids"].ints,
+            given["nodes_values"].floats,
+            given["nodes_modes"].strings,
+            strict=True,
+        ):
+            if mode != b"LEAF":
+                found.setdefault(column, set()).add(value)
+    return {column: np.array(sorted(values)) for column, values in found.items()}

@@ -1,0 +1,33 @@
+"""A step: a module that a stack runs in one of its environments.
+
+stack.run_step(Step("kinds.sound.export"), "--out", made.onnx)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Place(Enum):
+    """Whose packages a step needs."""
+
+    EXPORT = auto()  # PyTorch, and what checks a network
+    SERVER = auto()  # the server's, to try what it would do
+    PLAN = auto()  # TensorRT's builder
+
+
+@dataclass(frozen=True)
+class Step:
+    module: str
+    place: Place = Place.EXPORT
+    layers: tuple[str, ...] = ()  # from requirements/, what that place lacks: it runs here instead
+
+
+EXPORT = Step("scripts.steps.export")
+ADOPT = Step("scripts.steps.adopt")
+QUANTISE = Step("scripts.steps.quantise")
+ENGINE = Step("scripts.steps.engine", Place.SERVER)
+GATE = Step("scripts.steps.gate", Place.SERVER)
+COMPLETE = Step("scripts.steps.complete", Place.SERVER)
+BUILD_PLAN = Step("scripts.steps.plan", Place.PLAN)
