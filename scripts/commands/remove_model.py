@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from scripts.base import console, lock
 from scripts.base.errors import UserError
-from scripts.recipes import folders, pipelines
+from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
 from scripts.server import removal
@@ -20,12 +20,11 @@ from scripts.storage.shared import Shared
 
 
 def main() -> int:
-    own, name = folders.own(), arguments.load().name
-    there = sorted(path.stem for path in own.recipes.glob("*.yaml"))
+    name, there = arguments.load().name, pipelines.of_the_user()
     if name not in there:
         raise UserError(
             f"NAME={name} is not a pipeline of yours" if name else "no NAME given",
-            f"yours: {', '.join(there) or 'none'}",
+            f"yours: {', '.join(sorted(there)) or 'none'}",
         )
     with lock.one_at_a_time():
         remove(pipelines.find_pipeline(name))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
 from scripts.recipes import folders
-from scripts.recipes.folders import RECIPES
+from scripts.recipes.folders import RECIPES, own
 from scripts.settings import arguments
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ def first() -> Pipeline:
 def recipes() -> dict[str, Path]:
     """Paths of all recipes by pipeline name."""
     return {path.stem: path for path in folders.recipe_files()}
+
+
+def of_the_user() -> dict[str, Path]:
+    return {name: path for name, path in recipes().items() if path.is_relative_to(own().folder)}
 
 
 def others() -> list[Pipeline]:

@@ -66,10 +66,14 @@ def write_pipeline(pipeline: Pipeline, head: str) -> Iterator[None]:
 
 def remove(pipeline: Pipeline) -> None:
     """All its files; what the server has loaded of it stays."""
-    own, recipe = folders.own(), pipeline.recipe
-    models = [recipe.ensemble, *recipe.members]
-    _recipe(pipeline).unlink(missing_ok=True)
-    laid_out = [home / model for home in (own.models, live.REPOSITORY) for model in models]
+    own, models = folders.own(), {pipeline.recipe.ensemble, *pipeline.recipe.members}
+    there = folders.model_folders()
+    written = [there[model] for model in models & there.keys()]
+    pipelines.of_the_user().get(pipeline.name, _recipe(pipeline)).unlink(missing_ok=True)
+    laid_out = [
+        *(folder for folder in written if folder.is_relative_to(own.folder)),
+        *(live.REPOSITORY / model for model in models),
+    ]
     for folder in (*laid_out, archive.home(pipeline), own.networks / pipeline.name):
         shutil.rmtree(folder, ignore_errors=True)
 

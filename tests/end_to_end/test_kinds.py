@@ -98,7 +98,7 @@ locally = pytest.mark.parametrize("served", ["local"], indirect=True)
 @pytest.mark.long
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
 @locally
-def test_a_kind_is_one_module_and_one_recipe_and_its_models(served: Project) -> None:
+def test_a_kind_is_one_folder(served: Project) -> None:
     assert len("".join(KIND.values()).splitlines()) < 70
     own = served.path / "own"
     for name, text in KIND.items():
@@ -111,14 +111,14 @@ def test_a_kind_is_one_module_and_one_recipe_and_its_models(served: Project) -> 
         assert "up: sums" in served.made("up", **model)
         assert served.made("classify", IMG=str(white), **model).endswith("38384640.0\n")
         assert "report: " in served.made("bench", QUICK="1", IMAGES=str(white), **model)
-        program = own / "model_repository" / "adder" / "1" / "model.py"
+        program = own / "kinds" / "sum" / "model_repository" / "adder" / "1" / "model.py"
         program.write_text(program.read_text() + "# the same, otherwise\n")
         assert "published: sums version 2" in served.made("publish", **model)
         output = served.made("rollout", WATCH_SECONDS="1", MAX_P99_RATIO="20", **model)
         assert "sums version 2 is live; 0 of " in output
         assert "live (rollout)" in served.made("history", **model)
         assert "removed: sums" in served.made("remove-model", NAME="sums")
-        assert not list(own.glob("*/sums*")) and not list(own.glob("*/adder"))
+        assert not list(own.rglob("sums*")) and not list(own.rglob("adder"))
         assert "yours: none" in served.make("remove-model").stderr
     finally:
         shutil.rmtree(own / "kinds")
