@@ -23,6 +23,7 @@ from bundle_door import certificate
 from bundle_door.envoy import INFER
 from bundle_door.key_file import BadKeys, Client, add, hash_key, read, revoke
 from bundle_door.keys import Bucket
+from bundle_serving.address import BALANCED, BALANCER_HEADER
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
 from bundle_serving.kserve import pb, stub
 from tests.door.servers import KEY, Behind, behind_the_door
@@ -390,3 +391,28 @@ def test_a_key_has_its_share_of_messages_that_stop(exposed: Behind) -> None:
         ended.set()
         for call in kept:
             call.cancel()
+
+
+def test_a_balancer_that_stops_needs_no_key_to_end_its_streams(exposed: Behind) -> None:
+    """But its name, which nobody else knows."""
+    asked = {name: queue.SimpleQueue[Any]() for name in ("abc", "def")}
+
+    def begin(triton: Any, name: str) -> Any:
+        sent = [("authorization", "Bearer key-of-ann"), (BALANCER_HEADER, name)]
+        return triton.ModelStreamInfer(iter(asked[name].get, None), metadata=sent, timeout=60)
+
+    def answer(name: str) -> str:
+        asked[name].put(request_of(picture()))
+        answered: str = next(streams[name]).infer_response.model_name
+        return answered
+
+    with over_grpc(exposed) as triton:
+        streams = {name: begin(triton, name) for name in asked}
+        assert {answer(name) for name in asked} == {"picture"}
+        assert exposed.ask("DELETE", f"{BALANCED}abc")[0] == 200
+        with pytest.raises(grpc.RpcError, match="open the stream again") as ended:
+            next(streams["abc"])
+        assert ended.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert answer("def") == "picture"
+        for each in asked.values():
+            each.put(None)
