@@ -27,8 +27,8 @@ from bundle_door.envoy import (
     Config,
     access_log,
     connections,
+    ended_at_once,
     extension,
-    in_stages,
     listener,
     lua,
     metrics_routes,
@@ -123,6 +123,7 @@ def http_routes(limits: Limits) -> list[Config]:
 
 def grpc_routes(limits: Limits, name: str) -> list[Config]:
     again = {"retry_on": f"{HARMLESS},unavailable"}
+    infer = route({"path": INFER}, "grpc", limits, again)
     stops = {"default_value": {"numerator": 0}, "runtime_key": STOPPING}
     # Until its first answer: a server that stops takes no further streams.
     stream = route({"path": STREAM}, "grpc", limits, {"retry_on": f"{NOT_BEGUN},unavailable"}, 0)
@@ -132,7 +133,8 @@ def grpc_routes(limits: Limits, name: str) -> list[Config]:
     }
     return [
         refusal({"path": STREAM, "runtime_fraction": stops}, 503, STOPS),
-        *in_stages(route({"path": INFER}, "grpc", limits, again)),
+        # How slowly a message may come, the doors say, to which it goes on as it comes.
+        *(ended_at_once(infer), infer),
         *(route({"path": path}, "grpc", limits, again) for path in (*OPEN_METHODS, *ABOUT_A_MODEL)),
         {**stream, "request_headers_to_add": [through]},
         # A load takes as long as it takes.

@@ -219,21 +219,19 @@ def infer_route(limits: Limits) -> Config:
 def in_stages(route: Config) -> list[Config]:
     """By how far the message is, which arrivals.lua notes: the route is chosen anew then, and with
     it what time is left."""
-    at_once = {"max_stream_duration": {"max_stream_duration": seconds(0.001)}}
-    stages: list[tuple[Config, Config]] = [
-        (at_stage("late|refused"), at_once),
-        (at_stage("complete"), {}),
-        (at_stage("hurried"), {"idle_timeout": seconds(arrivals.PAUSE_S)}),
-        ({}, {"idle_timeout": seconds(LATE_S)}),
-    ]
-    return [
-        {**route, "match": {**route["match"], **stage}, "route": {**route["route"], **own}}
-        for stage, own in stages
-    ]
+    hurried = at_stage("hurried", route, idle_timeout=seconds(arrivals.PAUSE_S))
+    arriving = {**route, "route": {**route["route"], "idle_timeout": seconds(LATE_S)}}
+    return [ended_at_once(route), at_stage("complete", route), hurried, arriving]
 
 
-def at_stage(stage: str) -> Config:
-    return {"dynamic_metadata": [noted_stage(stage)]}
+def ended_at_once(route: Config) -> Config:
+    duration = {"max_stream_duration": seconds(0.001)}
+    return at_stage("late|refused", route, max_stream_duration=duration)
+
+
+def at_stage(stage: str, route: Config, **own: Any) -> Config:
+    noted = {"dynamic_metadata": [noted_stage(stage)]}
+    return {**route, "match": {**route["match"], **noted}, "route": {**route["route"], **own}}
 
 
 def noted_stage(stage: str) -> Config:

