@@ -8,7 +8,8 @@ from collections import defaultdict, deque
 
 WITHIN_S = 300
 WITHOUT_PAUSE = 3
-FIRST_S, LONGEST_S = 1, 30
+# Requests wait for what is restored, a minute at most, of which a busy machine takes half.
+FIRST_S, LONGEST_S = 1, 15
 
 
 class Pauses:
