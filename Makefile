@@ -14,7 +14,7 @@ $(foreach name,IMG IN OUT SOUND TEXT INPUTS VIDEO,$(eval override export $(name)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help version can-measure demo doctor up classify ask add-model add-callable remove-model detect segment watch sentiment \
+.PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
 	similar index bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
 	down upgrade audit images pack backup restore prune clean check test test-all test-rare pins lint prove
@@ -28,15 +28,19 @@ APART := $(LAYER)/perf_analyzer $(LAYER)/minilm
 # Whether this machine can measure is asked before the minutes that these take.
 MEASURES := $(if $(wildcard $(LAYER)/perf_analyzer),,can-measure) $(LAYER)/bench $(LAYER)/perf_analyzer
 
+# Commands that kinds of pipelines bring.
+include $(wildcard kinds/*/commands.mk)
+
 ##@ First steps
 
 help: ## List the commands of the first weeks (ALL=1: every command)
 	@[ ! -t 1 ] || { bold='\033[1m'; plain='\033[0m'; }; \
 	awk -F ':.*##[+]? ' -v bold="$$bold" -v plain="$$plain" -v all="$(ALL)" \
-		'/^##@ / {heading = "\n" substr($$0, 5) "\n"} \
+		'/^##@ / {part = substr($$0, 5); if (!seen[part]++) parts[++count] = part} \
 		/^[a-z0-9-]+:.*## / || all && /^[a-z0-9-]+:.*##[+] / \
-			{printf "%s  %smake %-12s%s %s\n", heading, bold, $$1, plain, $$2; heading = ""} \
-		END {if (!all) print "\nThe others: make help ALL=1"}' Makefile
+			{text[part] = text[part] sprintf("  %smake %-12s%s %s\n", bold, $$1, plain, $$2)} \
+		END {for (i = 1; i <= count; i++) if (text[parts[i]]) printf "\n%s\n%s", parts[i], text[parts[i]]; \
+			if (!all) print "\nThe others: make help ALL=1"}' $(MAKEFILE_LIST)
 
 demo: $(LAYER)/tools ## See it work: a network, a server, a picture, an answer
 	$(RUN) demo
@@ -55,18 +59,6 @@ up: $(LAYER)/tools ## Start the server; exports the network first if needed (ARC
 classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places); or MODEL=sounds SOUND=bell.wav
 	$(RUN) ask
 
-detect: export MODEL := $(or $(MODEL),detection)
-detect: $(LAYER)/tools ##+ Find what is where in a picture: IMG=street.jpg (OUT=drawn.png, TOP=5, JSON=1, MODEL=)
-	$(RUN) ask
-
-segment: export MODEL := $(or $(MODEL),segmentation)
-segment: $(LAYER)/tools ##+ Colour each class in a picture: IMG=street.jpg (OUT=coloured.png, TOP=5, JSON=1)
-	$(RUN) ask
-
-watch: export MODEL := $(or $(MODEL),video)
-watch: $(LAYER)/tools ##+ Tell what a video shows, smoothed over time: VIDEO=clip.mp4 (OUT=labelled.mp4, LIVE=1, TOP=5, JSON=1)
-	$(RUN) ask
-
 sentiment: export MODEL := $(or $(MODEL),sentiment)
 sentiment: $(LAYER)/tools ##+ Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
 	$(RUN) ask
@@ -82,9 +74,6 @@ index: $(LAYER)/tools $(LAYER)/index ##+ Add a folder's new and changed pictures
 
 add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, FROM=)
 	$(RUN) add_model
-
-add-callable: $(LAYER)/tools ##+ Serve a Python function of your own: FILE=mine.py (NEW=mine.py writes one)
-	$(RUN) add_callable
 
 remove-model: $(LAYER)/tools ##+ Remove a network or function that you added: NAME=birds (without NAME: list them)
 	$(RUN) remove_model

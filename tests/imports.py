@@ -66,7 +66,8 @@ def of_make(target: str) -> Reached | None:
         check=True,
     ).stdout
     layers = re.findall(r"scripts\.bootstrap ([\w ]+)", lines)
-    program = re.search(r"-m (scripts\.commands) (\w+)|-m (benchmark)\.(\w+)", lines)
+    ours = r"-m (scripts\.commands) (\w+)(?!\S)|-m (benchmark)\.(\w+)"
+    program = re.search(rf"{ours}|-m scripts\.commands (kinds\.\S+)", lines)
     installed = frozenset(" ".join(layers).split())
     if program is None:
         return None

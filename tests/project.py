@@ -63,6 +63,10 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def makefiles() -> list[Path]:
+    return [ROOT / "Makefile", *sorted((ROOT / "kinds").glob("*/commands.mk"))]
+
+
 class Patience:
     """A deadline that counts what the machine gives, not what a clock shows: where programs wait
     for a processor, a second is as much as one of them gets of it."""

@@ -26,7 +26,8 @@ def check(command: str) -> int:
 def run(command: str) -> int:
     # What is wrong is refused before the import, which takes some commands seconds.
     checked = run_guarded(lambda: check(command))
-    return checked or run_guarded(lambda: int(import_module(f"scripts.commands.{command}").main()))
+    module = command if "." in command else f"scripts.commands.{command}"  # dotted: a kind's
+    return checked or run_guarded(lambda: int(import_module(module).main()))
 
 
 if __name__ == "__main__":

@@ -14,13 +14,14 @@ import io
 import os
 import re
 from collections.abc import Collection, Mapping
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from bundle_serving.traces import Collector
 from scripts.base.errors import UserError
-from scripts.base.paths import CPU_TORCH, DOTENV
+from scripts.base.paths import CPU_TORCH, DOTENV, ROOT
 from scripts.settings.architectures import parse_arch
 from scripts.settings.precision import PRECISIONS
 from scripts.settings.setting import (
@@ -153,25 +154,6 @@ class Served(Group):
     cascade = path_or(
         ("default", "random"),
         "The weights of the small network of `make classify MODEL=cascade`; values as for WEIGHTS.",
-        EXTRA,
-    )
-    detection = path_or(
-        ("default", "random"),
-        """The weights of `make detect`, an ssdlite320_mobilenet_v3_large: torchvision's, random, or
-        a file, fine-tuned or not, with the names of its classes in a .txt beside it.""",
-        EXTRA,
-    )
-    sounds = path_or(
-        ("drawn",),
-        """The weights of `make classify MODEL=sounds`: drawn, a small network that comes with the
-        project and knows eight made-up sounds; or a file of that network, trained further, with the
-        names of its classes in a .txt beside it.""",
-        EXTRA,
-    )
-    segmentation = path_or(
-        ("default", "random"),
-        """The weights of `make segment`, an lraspp_mobilenet_v3_large: torchvision's, random, or a
-        file, fine-tuned or not, with the names of its classes in a .txt beside it.""",
         EXTRA,
     )
     embeddings = path_or(
@@ -405,7 +387,25 @@ class Building(Group):
     )
 
 
-GROUPS = (Served, Place, Switching, Keeping, S3, Gpu, Building)
+def _of_kinds() -> type[Group]:
+    """Those that kinds of pipelines bring: kinds/*/settings.py."""
+    found: dict[str, Any] = {"__doc__": "Of single kinds of pipelines"}
+    for file in sorted((ROOT / "kinds").glob("*/settings.py")):
+        module = import_module(f"kinds.{file.parent.name}.settings")
+        found |= {name: each for name, each in vars(module).items() if isinstance(each, Setting)}
+    return type("OfKinds", (Group,), found)
+
+
+GROUPS: tuple[type[Group], ...] = (
+    Served,
+    _of_kinds(),
+    Place,
+    Switching,
+    Keeping,
+    S3,
+    Gpu,
+    Building,
+)
 ALL: dict[str, Setting[Any]] = {each.name: each for each in chain(*map(of_class, GROUPS))}
 PORTS = tuple(each.name for each in (Place.http_port, Place.grpc_port, Place.metrics_port))
 DEFAULTS = {name: setting.default for name, setting in ALL.items()}

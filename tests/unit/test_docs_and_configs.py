@@ -15,13 +15,14 @@ from scripts.recipes import pipelines
 from scripts.recipes.folders import model_folder, model_folders
 from scripts.recipes.layout import CPU, GPU, Engine
 from scripts.settings.settings import DEFAULTS
-from tests.project import ROOT
+from tests.project import ROOT, makefiles
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 STATED_VERSION = re.compile(r"(?:image\.version|VERSION): (?:&version )?([\d.]+)$", re.MULTILINE)
 COMPOSE = "".join(path.read_text() for path in sorted(ROOT.glob("compose*.yaml")))
-TARGETS = re.findall(r"^([a-z0-9-]+):.*##[+]? ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+MAKEFILES = "".join(path.read_text() for path in makefiles())
+TARGETS = re.findall(r"^([a-z0-9-]+):.*##[+]? ", MAKEFILES, re.MULTILINE)
 
 
 def test_images_carry_the_version() -> None:
@@ -75,7 +76,7 @@ def test_every_command_is_in_the_documents(target: str) -> None:
 
 
 def test_the_readme_shows_the_commands_that_help_shows() -> None:
-    shown = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    shown = re.findall(r"^([a-z0-9-]+):.*## ", MAKEFILES, re.MULTILINE)
     in_readme = re.findall(r"^\| `make ([a-z0-9-]+)", README, re.MULTILINE)
     assert {*in_readme} | {"check", "test"} == {*shown} and len(in_readme) <= 21
 
@@ -89,7 +90,7 @@ def test_compose_and_settings_agree_on_defaults() -> None:
 
 
 def test_links_in_the_documents_lead_somewhere() -> None:
-    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    documents = [path for where in ("", "docs/", "kinds/*/") for path in ROOT.glob(f"{where}*.md")]
     links = [
         (document, *link)
         for document in documents

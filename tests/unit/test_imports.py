@@ -12,7 +12,7 @@ from scripts.stacks.local import LAYERS
 from scripts.steps.step import Step
 from tests import imports
 from tests.imports import Reached
-from tests.project import ROOT
+from tests.project import ROOT, makefiles
 
 pytestmark = pytest.mark.skipif(
     not (ROOT / ".venv" / "layers" / "test").exists(),
@@ -22,7 +22,11 @@ pytestmark = pytest.mark.skipif(
 # In NVIDIA's images, or in the interpreter that Triton starts.
 FROM_ELSEWHERE = {"cupy", "tensorrt", "triton_python_backend_utils"}
 
-TARGETS = re.findall(r"^([a-z0-9-]+):.*##[+]? ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+TARGETS = [
+    target
+    for path in makefiles()
+    for target in re.findall(r"^([a-z0-9-]+):.*##[+]? ", path.read_text(), re.MULTILINE)
+]
 # The images' Python has one layer and nothing else.
 STEPS = [
     Reached(each.module, frozenset({LAYERS[each.place]}), True)

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 
+from kinds.callable import functions
 from scripts.base import console
 from scripts.base.errors import UserError
-from scripts.server import ask, functions
+from scripts.server import ask
 from scripts.settings import arguments
 
 
