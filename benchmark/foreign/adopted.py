@@ -62,8 +62,8 @@ def _of_detector(words: dict[str, str], folder: Path, files: list[bytes], truth:
     from kinds.detection.detr.export import export  # which loads PyTorch
 
     source = sources.find_source(words["FROM"])
-    assert source.detector
-    recipe = custom.of_detector("foreign", source.detector, words)
+    assert source.kind
+    recipe = source.kind.make_recipe("foreign", source.path, words)
     wanted = recipe.export(Settings(DEFAULTS | recipe.defaults()), CPU).spec
     assert isinstance(wanted, Detr)
     made = Workspace(folder / "made")

@@ -67,6 +67,7 @@ class Detection(Finds):
     boxes: Boxes
 
     example: ClassVar[str] = "detection.yaml"
+    head: ClassVar[str] = "# Pictures -> what is where in them: `make detect MODEL={name} IMG=…`.\n"
 
     def adapt(self, member: Any) -> None:
         super().adapt(member)

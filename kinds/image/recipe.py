@@ -106,6 +106,7 @@ class Image(ThreeSteps, OfPictures):
     warmup: str = ""  # a file in preprocessing/warmup, if not its template's
 
     example: ClassVar[str] = "resnet50.yaml"
+    head: ClassVar[str] = "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n"
 
     @property
     def model_names(self) -> dict[str, str]:

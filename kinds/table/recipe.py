@@ -52,6 +52,9 @@ class Table(Recipe):
     instances: Count
 
     example: ClassVar[str] = "template"
+    head: ClassVar[str] = (
+        "# Rows of numbers -> classes or values: `make ask MODEL={name} IN=rows.csv`.\n"
+    )
     asked_about: ClassVar[str] = "IN"
 
     @property

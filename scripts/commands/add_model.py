@@ -42,11 +42,6 @@ from scripts.steps.step import Step
 
 PICTURE = ROOT / "build" / "mug.jpg"
 TENSORFLOW = "310 MB to load, 1.3 GB of disk"
-HEADS = {
-    "image": "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n",
-    "detection": "# Pictures -> what is where in them: `make detect MODEL={name} IMG=…`.\n",
-    "table": "# Rows of numbers -> classes or values: `make ask MODEL={name} IN=rows.csv`.\n",
-}
 
 
 def main() -> int:
@@ -67,11 +62,11 @@ def main() -> int:
 
 
 def add_pipeline(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
-    wanted = Pipeline(name, recipe_of(name, samples))
+    wanted = Pipeline(name, recipe_of(name))
     own_pipelines.require_new(wanted)
     server = running_server(up.of_the_server(wanted))
     pipeline = export_and_check(wanted, server)
-    with own_pipelines.write_pipeline(pipeline, HEADS[pipeline.recipe.kind].format(name=name)):
+    with own_pipelines.write_pipeline(pipeline, pipeline.recipe.head.format(name=name)):
         up.bring_up_beside(pipeline, server)
         try:
             agreeing.require(pipeline, server)
@@ -82,22 +77,17 @@ def add_pipeline(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, S
     return pipeline, server
 
 
-def recipe_of(name: str, samples: list[agreeing.Sample]) -> Recipe:
+def recipe_of(name: str) -> Recipe:
     given = dict(os.environ)
     if not (wanted := given.pop("FROM", "").strip()):
         return custom.recipe(name, given)
     if given.get("ONNX") or given.get("ARCH"):
         raise UserError("FROM= already names a network", "omit ONNX and ARCH, or omit FROM")
     source = sources.find_source(wanted)
-    if source.detector:
-        return custom.of_detector(name, source.detector, given)
-    if not source.table:
-        return custom.recipe(name, import_source(name, source, given))
-    if samples:
-        raise UserError(f"SAMPLE= is a picture, and {source.table.name} takes none", "omit it")
-    if given.get("WEIGHTS"):
-        raise UserError(f"{source.table.name} is already a complete model", "omit WEIGHTS")
-    return custom.of_table(name, source.table, given)
+    if source.kind:
+        made: Recipe = source.kind.make_recipe(name, source.path, given)
+        return made
+    return custom.recipe(name, import_source(name, source, given))
 
 
 def import_source(name: str, source: sources.Source, given: dict[str, str]) -> dict[str, str]:

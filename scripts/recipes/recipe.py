@@ -72,6 +72,7 @@ class Recipe(Part):
     triton: Mapping[str, Mapping[str, Any]] = {}  # Triton's own switches, by model
 
     example: ClassVar[str]  # a recipe that shows every key
+    head: ClassVar[str] = ""  # of a recipe that is written for the user, with {name}
     asked_about: ClassVar[str] = "IMG"  # the setting that names the input
     divided: ClassVar[bool] = False  # two networks share the work: measured against the larger one
 

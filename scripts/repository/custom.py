@@ -6,20 +6,18 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
-from kinds.detection.detr import source as detr
-from kinds.detection.recipe import Boxes, Detection
 from kinds.image.recipe import TORCHVISION, Image, Pictures
-from kinds.table.recipe import Networked, Table
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
-from scripts.recipes.parts import Batch, Instances, Models
+from scripts.recipes.parts import Models
+from scripts.recipes.recipe import Recipe
 from scripts.settings.architectures import require_known
 from scripts.steps.manifest import lines_of
 from scripts.steps.reading import GIVES
@@ -27,12 +25,6 @@ from scripts.steps.reading import GIVES
 if TYPE_CHECKING:
     from scripts.steps.signature import Signature
 
-# Of a table, in one request.
-MOST_ROWS = 1024
-# As transformers does it by default.
-THRESHOLD = 0.5
-# Of pictures at once: a detector that attends to all of them takes much memory.
-TOGETHER = Batch(max=8, optimal=4, preferred=(4, 8), max_delay_us=500)
 PICTURES = (
     'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
 )
@@ -43,52 +35,25 @@ def recipe(name: str, given: Any) -> Image:
     network = _foreign(name, given) if given.get("ONNX") else _of_torchvision(given)
     first = _first().model_dump(mode="json", exclude_none=True)
     first["triton"] = {}
-    first["models"] = _models(name).model_dump()
+    first["models"] = models(name).model_dump()
     first["batch"]["max"] = _first().most
     pictures = first["pictures"] | network.pop("pictures", {})
     try:
         recipe = Image.model_validate(first | network | {"pictures": pictures})
     except ValidationError as fault:
         raise _explain_error(fault) from None
+    return place(recipe)
+
+
+R = TypeVar("R", bound=Recipe)
+
+
+def place(recipe: R) -> R:
+    """Among the user's own."""
     return recipe.lying_in(folders.own().recipes)
 
 
-def of_table(name: str, model: Path, given: Any) -> Table:
-    """What its file says, the export finds out."""
-    labels = _labels(given)
-    made = Table(
-        kind="table",
-        models=Networked(ensemble=name, network=name),
-        source=_beside_recipes(model),
-        labels=_beside_recipes(labels) if labels else "",
-        most_rows=MOST_ROWS,
-        instances=1,
-    )
-    return made.lying_in(folders.own().recipes)
-
-
-def of_detector(name: str, folder: Path, given: Any) -> Detection:
-    """What its network is like, the export finds out."""
-    for word in ("LABELS", "OUTPUT", "PICTURES", "SAMPLE", "WEIGHTS"):
-        if given.get(word):
-            raise UserError(f"{word}= is not for a detector, whose folder says it all", "omit it")
-    height, width = size(given.get("SIZE", "")) or (detr.side_of(folder),) * 2
-    if height != width:
-        raise UserError("a detector's pictures are squashed into a square", detr.SIDE)
-    most = 1  # until it is exported
-    made = Detection(
-        kind="detection",
-        models=_models(name),
-        source=_beside_recipes(folder),
-        side=height,
-        boxes=Boxes(threshold=THRESHOLD, overlap=1, candidates=most, most=most),
-        batch=TOGETHER,
-        instances=Instances(network_on_gpu=2),
-    )
-    return made.lying_in(folders.own().recipes)
-
-
-def _models(name: str) -> Models:
+def models(name: str) -> Models:
     return Models(
         ensemble=name,
         preprocessing=f"{name}_preprocessing",
@@ -121,7 +86,7 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
             "ONNX= is already a complete network", "omit ARCH and WEIGHTS, or omit ONNX"
         )
     path = Path(given["ONNX"]).expanduser().resolve()
-    model, labels = read(path), _labels(given)
+    model, labels = read(path), labels_given(given)
     found = metadata.find_beside(path, {each.key: each.value for each in model.metadata_props})
     wanted = dict(found.pictures) | pictures_given(given.get("PICTURES", ""))
     known = lines_of(labels) or list(found.labels)
@@ -135,8 +100,8 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         labels = folders.own().networks / name / LABELS
         files.write(labels, "".join(f"{label}\n" for label in known))
     return {
-        "source": _beside_recipes(path),
-        "labels": _beside_recipes(labels) if labels else "",
+        "source": beside_recipes(path),
+        "labels": beside_recipes(labels) if labels else "",
         "classes": max(2, classes),
         "answers": "",  # which its numbers tell
         "output": output,
@@ -238,21 +203,21 @@ def _of_torchvision(given: Any) -> dict[str, Any]:
         )
     arch = given.get("ARCH") or "resnet50"
     require_known(arch)
-    weights, labels = given.get("WEIGHTS") or "default", _labels(given)
+    weights, labels = given.get("WEIGHTS") or "default", labels_given(given)
     if weights not in ("default", "random"):
-        weights = _beside_recipes(Path(weights).expanduser().resolve())
+        weights = beside_recipes(Path(weights).expanduser().resolve())
     return {
         "source": TORCHVISION + arch,
         "weights": weights,
-        "labels": _beside_recipes(labels) if labels else "torchvision",
+        "labels": beside_recipes(labels) if labels else "torchvision",
         "classes": len(lines_of(labels)) or _first().class_count,
     }
 
 
-def _labels(given: Any) -> Path | None:
+def labels_given(given: Any) -> Path | None:
     return Path(given["LABELS"]).expanduser().resolve() if given.get("LABELS") else None
 
 
-def _beside_recipes(path: Path) -> str:
+def beside_recipes(path: Path) -> str:
     """File names in a recipe are relative to it."""
     return os.path.relpath(path, folders.own().recipes)

@@ -8,18 +8,15 @@ from typing import Any
 
 import yaml
 
-from kinds.detection.detr.source import is_detector
 from kinds.image.recipe import WHOLE
-from kinds.table.tensors import MAKERS
 from scripts.base.errors import UserError
+from scripts.recipes import kind_parts
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
 TAKEN = (
     "name an .onnx file, an .xml of OpenVINO, a TorchScript or torch.export file, "
     "a folder of Hugging Face, timm, MLflow or TensorFlow (a SavedModel), "
-    "a .keras or .h5 file, "
-    "a model of scikit-learn (.skops), XGBoost (.json, .ubj) or LightGBM (.txt), "
-    "timm/NAME, or a name on Hugging Face's hub"
+    "a .keras or .h5 file, {}timm/NAME, or a name on Hugging Face's hub"
 )
 
 
@@ -42,11 +39,16 @@ OTHER = {
 @dataclass(frozen=True)
 class Source:
     network: Path | None = None  # as it is
-    table: Path | None = None  # a model of tables
-    detector: Path | None = None  # a folder of transformers with one
+    path: Path | None = None  # what a kind of its own takes as it is
+    kind: Any = None  # that kind's adoption.py
     other: str = ""  # what has to be exported first
     by_hand: str = ""  # of TensorFlow's and Keras's: how, where what exports it cannot be installed
     program: str = ""  # why it is code, if it is by its nature
+
+
+def describe_taken() -> str:
+    of_kinds = (each.TAKEN for each in kind_parts.find("adoption"))
+    return TAKEN.format("".join(f"{taken}, " for taken in of_kinds if taken))
 
 
 def find_source(name: str) -> Source:
@@ -56,9 +58,9 @@ def find_source(name: str) -> Source:
     if path.is_file():
         return _of_file(path.resolve())
     if path.suffix in (*WHOLE, *TORCH) or name.startswith((".", "/", "~")):
-        raise UserError(f"FROM={name} does not exist", TAKEN)
+        raise UserError(f"FROM={name} does not exist", describe_taken())
     if name.count("/") > 1 or name.startswith("-"):
-        raise UserError(f"FROM={name} is neither a file nor a name on a hub", TAKEN)
+        raise UserError(f"FROM={name} is neither a file nor a name on a hub", describe_taken())
     return Source(other=name)
 
 
@@ -83,21 +85,16 @@ def _of_file(path: Path) -> Source:
             f"FROM={path.name} is a pickle, which runs code when it is read",
             "read it yourself and save it otherwise: skops.io.dump(model, 'model.skops')",
         )
-    if path.suffix in MAKERS and (path.suffix != ".txt" or _begins(path, b"tree")):
-        return Source(table=path)
+    if kind := _find_kind(path):
+        return Source(path=path, kind=kind)
     _require_known(path)
-    raise UserError(f"FROM={path.name} is no file of a known kind", TAKEN)
+    raise UserError(f"FROM={path.name} is no file of a known kind", describe_taken())
 
 
 def _require_known(path: Path) -> None:
     if path.suffix in OTHER:
         what, remedy = OTHER[path.suffix]
         raise UserError(f"FROM={path.name} is {what}", remedy)
-
-
-def _begins(path: Path, content: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(content)) == content
 
 
 def _in_folder(folder: Path) -> Source:
@@ -107,8 +104,8 @@ def _in_folder(folder: Path) -> Source:
         return Source(other=str(folder), by_hand=by_hand, program=SAVED_MODEL)
     if (folder / "MLmodel").is_file():
         return _of_mlflow(folder)
-    if is_detector(folder):
-        return _of_hugging_face(folder)
+    if kind := _find_kind(folder):
+        return Source(path=folder, kind=kind)
     networks = [*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")]
     networks = networks or [*folder.glob("*.xml")]
     for path in (folder / "model.onnx", folder / "onnx" / "model.onnx"):
@@ -123,11 +120,17 @@ def _in_folder(folder: Path) -> Source:
         )
     if (folder / "config.json").is_file():
         return _of_hugging_face(folder)
-    raise UserError(f"{folder} has no network of a known kind", TAKEN)
+    raise UserError(f"{folder} has no network of a known kind", describe_taken())
 
 
 def _of_hugging_face(folder: Path) -> Source:
-    return Source(detector=folder) if is_detector(folder) else Source(other=str(folder))
+    kind = _find_kind(folder)
+    return Source(path=folder, kind=kind) if kind else Source(other=str(folder))
+
+
+def _find_kind(path: Path) -> Any:
+    """Of pipeline, if one takes this file or folder as it is."""
+    return next((each for each in kind_parts.find("adoption") if each.takes(path)), None)
 
 
 def _of_mlflow(folder: Path) -> Source:

@@ -16,12 +16,12 @@ from google.protobuf import json_format
 from numpy.typing import NDArray
 from sklearn import ensemble, linear_model
 
+from kinds.table import adoption
 from kinds.table.export import Table, export
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import GPU, precision_of
 from scripts.recipes.templates import write
-from scripts.repository import custom
 from scripts.steps.manifest import why_export
 from scripts.steps.workspace import FOREST, Workspace
 from tests.project import ROOT
@@ -73,7 +73,7 @@ def exported(save: Saved, folder: Path) -> Path:
 
 def config_for(made: Path) -> dict[str, Any]:
     """Of the model that a GPU runs, as Triton gives it to a backend."""
-    recipe = custom.of_table("flowers", Path("flowers.json"), {})
+    recipe = adoption.make_recipe("flowers", Path("flowers.json"), {})
     write(recipe.as_found(Workspace(made.parent)), made.parent / "models")
     config = configs.read(made.parent / "models" / "flowers_fil" / "config.pbtxt")
     parsed: dict[str, Any] = json_format.MessageToDict(config, preserving_proto_field_name=True)

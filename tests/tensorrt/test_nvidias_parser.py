@@ -13,6 +13,7 @@ from benchmark.foreign import detectors as of_transformers
 from benchmark.foreign import graphs
 from benchmark.foreign.adopted import adopt_network
 from kinds.detection import detectors
+from kinds.detection.adoption import make_recipe as of_detector
 from kinds.detection.detr.export import export
 from kinds.detection.detr.source import Detr
 from kinds.detection.source import Detector
@@ -23,7 +24,6 @@ from scripts.recipes.folders import RECIPES
 from scripts.recipes.layout import GPU
 from scripts.recipes.recipe import Export, Recipe
 from scripts.recipes.schema import load
-from scripts.repository.custom import of_detector
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps import networks
 from scripts.steps.export import to_onnx

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, save
 
+from kinds.detection.adoption import make_recipe as of_detector
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
-from scripts.repository.custom import of_detector, recipe
+from scripts.repository.custom import recipe
 from scripts.repository.own_pipelines import require_a_name, require_new, write_pipeline
 from scripts.repository.sources import find_source, require_trusted
 from scripts.server.agreeing import samples
@@ -172,7 +173,7 @@ def test_a_recipe_of_a_detector(tmp_path: Path) -> None:
     config, prepared = tmp_path / "config.json", tmp_path / "preprocessor_config.json"
     config.write_text(json.dumps({"architectures": ["DetrForObjectDetection"]}))
     prepared.write_text(json.dumps({"size": {"shortest_edge": 800, "longest_edge": 1333}}))
-    assert find_source(str(tmp_path)).detector == tmp_path
+    assert find_source(str(tmp_path)).path == tmp_path
     made = of_detector("street", tmp_path, {})
     assert made.side == 800 and made.defaults()["WEIGHTS"] == str(tmp_path)
     assert made.members == {"street_preprocessing", "street_onnx", "street_trt"} | {

@@ -13,14 +13,14 @@ from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
 from bundle_serving import onnxruntime_engine
 from bundle_serving.agreement import TABLE, Bound, compare
-from kinds.table import graphs, rows
+from kinds.table import adoption, graphs, rows
 from kinds.table.recipe import Table
 from kinds.table.tensors import INPUT, OUTPUT
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import CPU, GPU
 from scripts.recipes.templates import write
-from scripts.repository import custom, sources
+from scripts.repository import sources
 from scripts.settings.settings import DEFAULTS, Settings
 
 COLUMNS = ("petal", "sepal")
@@ -127,7 +127,7 @@ def test_values_are_compared_by_their_size() -> None:
 
 
 def recipe(**more: Any) -> Table:
-    made = custom.of_table("flowers", Path("flowers.json"), {})
+    made = adoption.make_recipe("flowers", Path("flowers.json"), {})
     return made.model_copy(update={"width": 2, "columns": COLUMNS, **more})
 
 
@@ -157,9 +157,9 @@ def test_a_recipe_of_a_table(tmp_path: Path) -> None:
 def test_where_models_of_tables_come_from(tmp_path: Path) -> None:
     for name in ("a.json", "a.ubj", "a.skops"):
         (tmp_path / name).touch()
-        assert sources.find_source(str(tmp_path / name)).table == tmp_path / name
+        assert sources.find_source(str(tmp_path / name)).path == tmp_path / name
     (trees := tmp_path / "a.txt").write_text("tree\nversion=v4\n")
-    assert sources.find_source(str(trees)).table == trees
+    assert sources.find_source(str(trees)).path == trees
     for name, cause in (
         ("a.pkl", "is a pickle, which runs code"),
         ("a.joblib", "is a pickle, which runs code"),

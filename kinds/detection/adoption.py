@@ -1,0 +1,43 @@
+"""Detectors of Hugging Face's transformers, as make add-model takes them: FROM=folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kinds.detection.detr import source
+from kinds.detection.recipe import Boxes, Detection
+from scripts.base.errors import UserError
+from scripts.recipes.parts import Batch, Instances
+from scripts.repository import custom
+
+TAKEN = ""  # a folder of Hugging Face's, as others
+# As transformers does it by default.
+THRESHOLD = 0.5
+# Of pictures at once: a detector that attends to all of them takes much memory.
+TOGETHER = Batch(max=8, optimal=4, preferred=(4, 8), max_delay_us=500)
+
+
+def takes(path: Path) -> bool:
+    return source.is_detector(path)
+
+
+def make_recipe(name: str, folder: Path, given: Mapping[str, str]) -> Detection:
+    """What its network is like, the export finds out."""
+    for word in ("LABELS", "OUTPUT", "PICTURES", "SAMPLE", "WEIGHTS"):
+        if given.get(word):
+            raise UserError(f"{word}= is not for a detector, whose folder says it all", "omit it")
+    height, width = custom.size(given.get("SIZE", "")) or (source.side_of(folder),) * 2
+    if height != width:
+        raise UserError("a detector's pictures are squashed into a square", source.SIDE)
+    most = 1  # until it is exported
+    made = Detection(
+        kind="detection",
+        models=custom.models(name),
+        source=custom.beside_recipes(folder),
+        side=height,
+        boxes=Boxes(threshold=THRESHOLD, overlap=1, candidates=most, most=most),
+        batch=TOGETHER,
+        instances=Instances(network_on_gpu=2),
+    )
+    return custom.place(made)
