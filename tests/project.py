@@ -179,7 +179,9 @@ class Project:
         return os.environ | self.settings | settings
 
     def make(self, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        command = ["make", "--no-print-directory", *words]
+        return self.run_command("make", "--no-print-directory", *words, **settings)
+
+    def run_command(self, *command: str, **settings: str) -> subprocess.CompletedProcess[str]:
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             process = subprocess.Popen(
                 command,
@@ -196,7 +198,9 @@ class Project:
                 raise
             for file in (out, err):
                 file.seek(0)
-            return subprocess.CompletedProcess(command, process.returncode, out.read(), err.read())
+            return subprocess.CompletedProcess(
+                [*command], process.returncode, out.read(), err.read()
+            )
 
     def made(self, *words: str, **settings: str) -> str:
         """The output of a make that must succeed."""

@@ -55,15 +55,9 @@ class Swarm:
 
     def make(self, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """On the first node, which is the manager."""
-        return subprocess.run(
-            [*self.nodes[0].inside, "make", "--no-print-directory", *words],
-            cwd=self.project.path,
-            env=self.project.environment(DOCKER_HOST=self.nodes[0].host, **settings),
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=600,
-        )
+        first = self.nodes[0]
+        command = [*first.inside, "make", "--no-print-directory", *words]
+        return self.project.run_command(*command, DOCKER_HOST=first.host, **settings)
 
     def made(self, *words: str, **settings: str) -> str:
         done = self.make(*words, **settings)
