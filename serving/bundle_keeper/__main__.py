@@ -221,6 +221,7 @@ class Keeper:
                 while server.runs:
                     with suppress(grpc.aio.AioRpcError):
                         if self._options.load_model in await self._triton.ready():
+                            await self._triton.learn(self._options.load_model)
                             await self._load_extra_pipelines(self._options.extra_pipelines.split())
                             return True
                     await asyncio.sleep(0.1)

@@ -93,6 +93,10 @@ class Triton:
             asked.parameters["config"].string_param = as_json(config)
         await self._stub.RepositoryModelLoad(asked, timeout=LOAD_S)
 
+    async def learn(self, pipeline: str) -> None:
+        """How to ask it, before a load from S3 during which Triton does not tell."""
+        await self._last_config(pipeline)
+
     async def ask(self, pipeline: str, seconds: float) -> Refusal | None:
         """None if it answered a test request."""
         try:

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
+import grpc
 import psutil
 import pytest
 
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
-from bundle_keeper.triton_control import question, types
+from bundle_keeper.triton_control import Triton, pb, question, types
 from bundle_serving import hands, keeper_notes
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.processes import Process
@@ -154,6 +156,38 @@ def test_a_models_process_tells_which_it_is() -> None:
     stub = Process(1, "S", 0, (*arguments, "7", "/backends", "336", "net_0_1", "DEFAULT"))
     assert stub.instance == ("net_0", "2") and stub.name == "net_0_1"
     assert Process(1, "S", 0, ("/bin/tritonserver",)).instance is None
+
+
+class WaitsForS3:
+    """Triton, which answers requests meanwhile, but tells nothing more about its models."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    async def ModelConfig(self, asked: Any, timeout: float) -> Any:
+        if self.told:
+            nothing = grpc.aio.Metadata()
+            raise grpc.aio.AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, nothing, nothing)
+        self.told = True
+        config = types.ModelConfig(name=asked.name)
+        config.input.add(name="INPUT", data_type="TYPE_UINT8", dims=[-1])
+        return pb.ModelConfigResponse(config=config)
+
+    async def ModelInfer(self, asked: Any, timeout: float) -> Any:
+        return pb.ModelInferResponse(model_name=asked.model_name)
+
+
+def test_what_was_learned_before_is_asked_while_triton_waits_for_s3(tmp_path: Path) -> None:
+    async def ask() -> None:
+        triton = Triton(tmp_path, "own")
+        triton._stub = WaitsForS3()
+        await triton.learn("first")
+        assert await triton.ask("first", 1) is None
+        refusal = await triton.ask("second", 1)
+        assert refusal and refusal.busy
+        await triton.close()
+
+    asyncio.run(ask())
 
 
 @pytest.mark.parametrize(
