@@ -286,9 +286,15 @@ class Project:
         """Another answer after each start, by whomever it was started."""
         if self.settings["FLAVOUR"] == "local":
             return str(json.loads((self.path / "build/run/state.json").read_text())["started"])
-        label = f"label=com.docker.compose.project.working_dir={self.path}"
-        found = run("docker", "ps", "--quiet", "--no-trunc", "--filter", label)
-        return found + run("docker", "inspect", "--format", "{{.State.StartedAt}}", found.strip())
+        filters = [word for each in self.labels() for word in ("--filter", f"label={each}")]
+        found = run("docker", "ps", "--quiet", "--no-trunc", *filters)
+        began = run("docker", "inspect", "--format", "{{.State.StartedAt}}", *found.split())
+        return found + began
+
+    def labels(self, service: str = "server") -> list[str]:
+        """Of its containers."""
+        of_it = f"project.working_dir={self.path}", f"service={service}"
+        return [f"com.docker.compose.{each}" for each in of_it]
 
     def temporary_servers(self) -> list[psutil.Process]:
         """Those that a measurement brings up for itself, and their models."""

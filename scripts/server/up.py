@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -31,7 +31,6 @@ from scripts.server.served import describe_server, serving
 from scripts.settings.settings import Settings
 from scripts.stacks import exposure, flavour, state
 from scripts.stacks.flavour import Stack
-from scripts.stacks.local import LocalStack
 from scripts.stacks.state import State
 from scripts.storage import old_versions, on_demand
 from scripts.storage.shared import Shared
@@ -76,8 +75,9 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             extra.lay_out(how)
         shared.push_live()
         loads = in_each.pipelines_of(stack, settings, version) if stack.in_place else {}
-        server = _serve(stack, settings, version, loads)
-        _record(shared, version, seed, settings)
+        with ExitStack() as settled:
+            server = _serve(stack, settings, version, loads, settled)
+            _record(shared, version, seed, settings)
         if not stack.in_place:
             extra.load_again(server)
         if stack.has_door:
@@ -209,10 +209,19 @@ def _went_back(seed: Version, version: Version) -> bool:
     return left and version.engine is seed.engine and seed.sound()
 
 
-def _serve(stack: Stack, settings: Settings, version: Version, loads: dict[str, int]) -> State:
+def _serve(
+    stack: Stack,
+    settings: Settings,
+    version: Version,
+    loads: dict[str, int],
+    settled: ExitStack,
+) -> State:
+    """Once another server ends for this one, nothing interrupts what is done in `settled`."""
     mark = fingerprint(stack, settings, loads)
     wanted = State(stack.flavour, mark, settings.values, pipelines=loads)
     known = state.load()
+    if known and not (before := _stack_of(known)).in_place:
+        before.end_strays(known)
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
         if unhealthy_reason(stack, known, PIPELINE) is None or _is_restored(stack, known):
             console.note(f"up already: {describe_server(known, version)}")
@@ -221,8 +230,8 @@ def _serve(stack: Stack, settings: Settings, version: Version, loads: dict[str, 
     in_place = known is not None and known.flavour == stack.flavour and stack.in_place
     if known and not in_place and _stack_of(known).alive():
         alone = stack.why_alone(known)
-        if isinstance(stack, LocalStack) and not alone:
-            return _take_over(stack, settings, version, known, wanted)
+        if not alone:
+            return _take_over(stack, settings, version, known, wanted, settled)
         with _lay_out_as_before(stack, known, settings, version.pipeline):
             stack.rehearse()
         console.note(announce_silence(known, alone))
@@ -243,7 +252,12 @@ def _serve(stack: Stack, settings: Settings, version: Version, loads: dict[str, 
 
 
 def _take_over(
-    stack: LocalStack, settings: Settings, version: Version, known: State, wanted: State
+    stack: Stack,
+    settings: Settings,
+    version: Version,
+    known: State,
+    wanted: State,
+    settled: ExitStack,
 ) -> State:
     """The server from before answers until the new one does, and longer if that fails."""
     beside = [each.pipeline.ensemble for each in extra.read_remembered()]
@@ -255,10 +269,10 @@ def _take_over(
         except BaseException:
             stack.withdraw(new)
             raise
+    settled.enter_context(interrupts.defer_interrupts("the server from before has ended"))
     new = replace(new, took=took)
     console.note("the new server answers; the one from before ends its requests")
-    with interrupts.defer_interrupts("the server from before has ended"):
-        stack.take_over(known, new)
+    stack.take_over(known, new)
     console.note(f"up: {describe_server(new, version)}")
     return new
 
@@ -280,7 +294,7 @@ def _lay_out_as_before(
         raise
 
 
-def announce_silence(known: State, why: str | None) -> str:
+def announce_silence(known: State, why: str) -> str:
     long = f"about {known.took:.0f} s, as its last start took" if known.took else "some seconds"
     return f"nobody is answered for {long}: the server ends before the new one starts ({why})"
 

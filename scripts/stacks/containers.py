@@ -22,9 +22,10 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
-from bundle_serving import PIPELINE, keeper_notes
+from bundle_serving import PIPELINE, keeper_notes, relayed
 from bundle_serving.exposure import PRIVATE_KEY
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.server_log import first_error
 from scripts import bootstrap
 from scripts.base import console, files, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
@@ -34,7 +35,7 @@ from scripts.recipes.layout import Share
 from scripts.repository import live
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
-from scripts.stacks import admin_key, certificates, exposure, state, temporary
+from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
 from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
 from scripts.steps.manifest import read_pins
@@ -66,6 +67,14 @@ PROJECT, SERVICE, ONE_OFF, FOLDER = (
 
 # On the images that make builds: which checkout's they are, under any project name.
 BUILT_BY = "triton-bundle.checkout"
+
+# The server as it is started beside another one, until it takes over.
+BESIDE = SERVED.with_name("beside.yaml")
+
+# What servers share with the relay that holds their ports.
+RELAY_FOLDER = "/run/ports"
+# What two containers of one service cannot both have.
+OF_ONE = ("container_name", "hostname", "ports", "network_mode")
 
 # They have their own commands, and stay when the server is replaced.
 STAY = ("embeddings", "s3", "prometheus", "alertmanager")
@@ -223,19 +232,93 @@ class DockerStack:
         ports.require_free(self._settings.bind, self._settings.ports)
         on_demand.hand_over_keys(self._settings)
         wanted.save()
-        self._write_served(wanted)
-        command = ["docker", "compose", "--project-name", self.project, "--file", str(SERVED)]
-        command += ["--project-directory", str(ROOT), "up", "--detach", "--no-build", "server"]
-        started = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        files.write(SERVED, json.dumps(self._configure(wanted), indent=2) + "\n")
+        compose_env.write(self.project, SERVED)
+        self._up(SERVED)
+
+    def _up(self, file: Path, *options: str) -> None:
+        command = ["docker", "compose", "--project-name", self.project, "--file", str(file)]
+        command += ["--project-directory", str(ROOT), "up", "--detach", "--no-build", *options]
+        started = subprocess.run([*command, "server"], cwd=ROOT, capture_output=True, text=True)
         if started.returncode:
             raise UserError(
                 f"Docker cannot start the server: {last_line(started.stderr)}",
                 "make doctor shows what is wrong",
             )
 
-    def why_alone(self, known: State) -> str:
+    def why_alone(self, known: State) -> str | None:
         """Why no other server can come up beside this one, and take over from it."""
-        return "Docker opens a port for one container alone"
+        if known.flavour != self.flavour:
+            return "it is of another flavour"
+        if not self.has_door:
+            return "a GPU may not have memory for two"
+        if not (self.alive("ports") and SERVED.exists()):
+            return "it is of an earlier release, and holds its ports itself"
+        its = known.settings_at_start
+        if (its.bind, its.ports) != (self._settings.bind, self._settings.ports):
+            return "it gets other ports"
+        server = self._configure(known)["services"]["server"]
+        if own := next((name for name in OF_ONE if name in server), None):
+            return f"COMPOSE_OVERRIDE gives it a {own}, which two cannot share"
+        memory = self.memory()
+        return handover.explain_memory(memory[0]) if memory else None
+
+    def start_beside(self, known: State, wanted: State, pipelines: Iterable[str]) -> State:
+        """Nothing comes to it before it takes over. Its keeper knows what it is to load."""
+        state.REFUSED.unlink(missing_ok=True)
+        on_demand.hand_over_keys(self._settings)
+        config = self._configure(wanted)
+        # The relay stays, and with it what is open.
+        config["services"]["ports"] = json.loads(SERVED.read_text())["services"]["ports"]
+        files.write(BESIDE, json.dumps(config, indent=2) + "\n")
+        try:
+            self._up(BESIDE, "--no-recreate", "--scale", "server=2")
+        except BaseException:
+            self.withdraw(wanted)
+            raise
+        return wanted
+
+    def why_unready(self, new: State) -> str | None:
+        """Of the server beside another one, to which the ports do not lead."""
+        container = next(iter(self._find_beside()), None)
+        if container is None or container.status == "exited" or container.attrs["RestartCount"]:
+            said = container.logs().decode(errors="replace") if container else ""
+            raise UserError(
+                f"the new server stopped during its start: {first_error(said) or 'it is gone'}",
+                state.SERVES_ON,
+            )
+        notes = self._read_notes(container)
+        if not notes.get("ready"):
+            return str(notes.get("reason", "its keeper has written no notes"))
+        _, coming = _execute(container, "cat", f"{self.run_dir}/{keeper_notes.COMING}")
+        if coming != "[]":
+            return f"it loads {coming}"
+        code, said = _execute(container, *container.attrs["Config"]["Healthcheck"]["Test"][1:])
+        return last_line(said) if code else None
+
+    def take_over(self, known: State, new: State) -> None:
+        """Once it answers."""
+        old, (beside,) = self._container("server"), self._find_beside()
+        code, said = _execute(beside, "python3", "-m", "bundle_serving.relayed", RELAY_FOLDER)
+        if code:
+            cause = f"the new server does not get the ports ({last_line(said)})"
+            raise UserError(cause, "make up tries it again")
+        new.save()
+        BESIDE.replace(SERVED)
+        if old:
+            _execute(old, "python3", "-m", "bundle_serving.drain", self.run_dir)
+            _stop_and_remove(old)
+
+    def withdraw(self, new: State) -> None:
+        """The server from before serves on."""
+        for container in self._find_beside():
+            state.REFUSED.write_bytes(container.logs())
+            _remove(container)
+        BESIDE.unlink(missing_ok=True)
+
+    def end_strays(self, known: State) -> None:
+        """What a make that was killed has left of a hand-over."""
+        _remove_containers(self._find_beside())
 
     def rehearse(self) -> None:
         """Whether a server starts with what is laid out, before the one from before is stopped."""
@@ -250,7 +333,7 @@ class DockerStack:
             raise UserError(fault.cause, state.SERVES_ON) from None
         state.REFUSED.unlink()
 
-    def _write_served(self, wanted: State) -> None:
+    def _configure(self, wanted: State) -> dict[str, Any]:
         """The server's configuration as started now, and the services beside it, without the build
         steps."""
         asked = self.compose(
@@ -261,11 +344,15 @@ class DockerStack:
                 f"Compose cannot read its configuration: {last_line(asked.stderr)}",
                 "check COMPOSE_OVERRIDE",
             )
-        served = json.loads(asked.stdout)
-        services = {name: served["services"][name] for name in ("server", *STAY)}
+        configured: dict[str, Any] = json.loads(asked.stdout)
+        of_it = ("server", "ports") if self.has_door else ("server",)
+        services = {name: configured["services"][name] for name in (*of_it, *STAY)}
         services["server"].pop("depends_on", None)
-        files.write(SERVED, json.dumps(served | {"services": services}, indent=2) + "\n")
-        compose_env.write(self.project, SERVED)
+        if self.has_door:
+            services["server"]["depends_on"] = {"ports": {"condition": "service_started"}}
+            # As long as it runs it is the same one, whatever image is built.
+            services["ports"]["image"] = self.version()
+        return configured | {"services": services}
 
     @contextmanager
     def temporary(self, repository: Path, log: Path) -> Iterator[tuple[str, str]]:
@@ -273,7 +360,7 @@ class DockerStack:
         http, grpc = free_ports(2)
         name = f"{self.project}-temporary-{http}"
         options = ["--name", name, f"--volume={repository}:/models:ro"]
-        options += ["--env=BIND=127.0.0.1", "--env=TLS_CERT="]
+        options += ["--env=BIND=127.0.0.1", "--env=TLS_CERT=", "--env=RELAY_FOLDER="]
         options += [f"--publish=127.0.0.1:{http}:8000", f"--publish=127.0.0.1:{grpc}:8001"]
         ran = self.compose("run", "--detach", "--no-deps", *options, "server", quiet=True)
         if ran.returncode:
@@ -324,12 +411,14 @@ class DockerStack:
 
     def keeper_state(self) -> dict[str, Any]:
         """The keeper's notes; the gpu flavour has no keeper."""
-        container = self._container("server")
+        return self._read_notes(self._container("server"))
+
+    def _read_notes(self, container: Container | None) -> dict[str, Any]:
         if self.flavour == "gpu" or not container or container.status != "running":
             return {}
-        ran = container.exec_run(["cat", f"{self.run_dir}/{keeper_notes.STATE}"])
         # Of a program that ends at once, a busy engine may give the exit code and no output.
-        return keeper_notes.parse_notes(cast(bytes, ran.output)) if ran.exit_code == 0 else {}
+        code, said = _execute(container, "cat", f"{self.run_dir}/{keeper_notes.STATE}")
+        return keeper_notes.parse_notes(said.encode()) if code == 0 else {}
 
     def alive(self, service: str = "server") -> bool:
         container = self._container(service)
@@ -477,7 +566,18 @@ class DockerStack:
             raise UserError(f"Docker does not answer ({fault})", "make doctor shows why") from None
 
     def _container(self, service: str) -> Container | None:
-        return next(iter(self._containers(f"{SERVICE}={service}", f"{ONE_OFF}=False")), None)
+        """Of two servers the one that has the ports."""
+        found = self._containers(f"{SERVICE}={service}", f"{ONE_OFF}=False")
+        if len(found) < 2:
+            return next(iter(found), None)
+        serving = _find_serving(found)
+        return next((each for each in found if str(each.id).startswith(serving)), found[-1])
+
+    def _find_beside(self) -> list[Container]:
+        """A server that has not taken over, or has not ended."""
+        found = self._containers(f"{SERVICE}=server", f"{ONE_OFF}=False")
+        serving = self._container("server")
+        return [each for each in found if serving and each.id != serving.id]
 
     def remove(self, service: str, name: str | None = None) -> None:
         for container in self._containers(f"{SERVICE}={service}"):
@@ -650,11 +750,30 @@ def _folder(container: Container) -> str:
 
 
 def _remove_containers(containers: Iterable[Container]) -> None:
-    """Stops each first, within its service's grace period."""
+    """Stops each first, within its service's grace period; the relay ends by itself after its
+    server."""
     found = list(containers)
     with ThreadPoolExecutor(max_workers=max(1, len(found))) as together:
         for _ in together.map(_stop_and_remove, found):
             pass
+
+
+def _find_serving(servers: Iterable[Container]) -> str:
+    """The name of the one that has the ports, as each of them sees it."""
+    for server in servers:
+        code, said = _execute(server, "readlink", f"{RELAY_FOLDER}/{relayed.SERVING}")
+        if code == 0 and said:
+            return said.strip()
+    return "nobody"
+
+
+def _execute(container: Container, *command: str) -> tuple[int, str]:
+    """A program in it: how it ends, and what it says."""
+    try:
+        ran = container.exec_run([*command])
+    except APIError as fault:  # it does not run
+        return 1, str(fault)
+    return int(ran.exit_code or 0), cast(bytes, ran.output).decode(errors="replace")
 
 
 def _stop_and_remove(container: Container) -> None:

@@ -119,7 +119,7 @@ class LocalStack:
         _set_aside()
         LOG_BESIDE.replace(LOG)
         with lock.hands_off():  # its keeper would open its door again
-            handover.drain(RUN / known.side, known.settings_at_start)
+            handover.drain_local(RUN / known.side, known.settings_at_start)
             _end_server(known)
         _clear(known.side)
 
@@ -128,6 +128,13 @@ class LocalStack:
         _end_server(new)
         _clear(new.side)
         LOG_BESIDE.replace(state.REFUSED)
+
+    def end_strays(self, known: State) -> None:
+        """What a make that was killed has left of a hand-over."""
+        (side,) = {*SIDES} - {known.side}
+        if guard := _guard_of(side):
+            _end_process(guard)
+        _clear(side)
 
     def _start(self, wanted: State, log: Path, more: Iterable[str] = ()) -> State:
         run = RUN / wanted.side
@@ -280,7 +287,11 @@ def _server(known: State | None) -> psutil.Process | None:
     except (psutil.Error, OSError):
         pass
     # The keeper takes its place where it was killed.
-    there = (each for each in psutil.process_iter() if _is_of(known.side, each))
+    return _guard_of(known.side)
+
+
+def _guard_of(side: str) -> psutil.Process | None:
+    there = (each for each in psutil.process_iter() if _is_of(side, each))
     return next((each for each in there if GUARD in each.cmdline()), None)
 
 
@@ -292,12 +303,16 @@ def _set_aside() -> None:
 def _end_server(known: State | None) -> bool:
     server = _server(known)
     if server:
-        server.terminate()
-        try:
-            server.wait(STOP_S)
-        except psutil.TimeoutExpired:
-            server.kill()
+        _end_process(server)
     return server is not None
+
+
+def _end_process(server: psutil.Process) -> None:
+    server.terminate()
+    try:
+        server.wait(STOP_S)
+    except psutil.TimeoutExpired:
+        server.kill()
 
 
 def _clear(side: str) -> bool:

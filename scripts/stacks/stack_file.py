@@ -78,6 +78,7 @@ def make_stack_file(server: Service, given: Given) -> dict[str, Any]:
     _require_known(server)
     kept = {name: server[name] for name in KEPT if name in server}
     kept["environment"] = {name: value or "" for name, value in server["environment"].items()}
+    kept["environment"]["RELAY_FOLDER"] = ""
     if isinstance(given.models, str):
         kept["environment"]["REPOSITORY"] = given.models
     kept["environment"]["EXTRA_PIPELINES"] = " ".join(sorted(given.proofs.keys() - {PIPELINE}))

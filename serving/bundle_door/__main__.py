@@ -66,6 +66,7 @@ def settings(options: argparse.Namespace) -> Settings:
         options.log_format,
         of_traces(),
         options.state_folder,
+        options.relay_folder,
     )
 
 
@@ -128,6 +129,7 @@ SETTINGS: list[tuple[str, Callable[[str], object], object]] = [
     ("answer-timeout-s", float, Limits.answer_s),
     ("idle-timeout-s", float, Limits.idle_s),
     ("state-folder", Path, None),
+    ("relay-folder", Path, None),
     ("log-format", one_of(*FORMATS), TEXT),
 ]
 

@@ -46,7 +46,7 @@ from bundle_door.service import Service
 from bundle_door.steps import Steps
 from bundle_door.streams import Streams
 from bundle_door.triton import Triton
-from bundle_serving import keeper_notes, own_requests, sockets
+from bundle_serving import keeper_notes, own_requests, relayed, sockets
 from bundle_serving.exposure import Exposure
 
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
@@ -56,6 +56,8 @@ DRAIN_S = 20.0
 TIDY_S = 5
 # Of this process's own memory, besides bodies over HTTP; more is streams' messages.
 LOOK_S, MOST_BYTES = 0.25, 512 << 20
+# How often it looks whether Envoy listens.
+LISTENS_S = 0.05
 
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -78,6 +80,8 @@ class Settings:
     traces: envoy.Traces | None = None
     # What outlives the run folder's container.
     state_folder: Path | None = None
+    # Where a relay hands on what comes to its ports.
+    relay_folder: Path | None = None
 
 
 async def serve(settings: Settings) -> None:
@@ -117,6 +121,7 @@ async def serve(settings: Settings) -> None:
         listeners = [log.of_envoy, over_grpc(observed, served)]
         if charges:
             listeners.append(charges.of_line)
+        relay = settings.relay_folder
         outside = await stack.enter_async_context(
             envoy_process.running(
                 envoy.config(
@@ -127,12 +132,15 @@ async def serve(settings: Settings) -> None:
                     settings.admin_key,
                     settings.run_dir / keeper_notes.COMING,
                     settings.traces,
+                    relayed.prepare(relay) if relay else None,
                 ),
                 settings.run_dir / "envoy.yaml",
                 folder,
                 partial(envoy_lines.read, listeners=listeners),
             )
         )
+        if relay:
+            stack.callback(asyncio.create_task(take_free_ports(relay)).cancel)
         stack.callback(asyncio.create_task(tidy(service)).cancel)
         stack.callback(asyncio.create_task(watch_memory(service, streams)).cancel)
         stopping = asyncio.ensure_future(stop.wait())
@@ -246,6 +254,14 @@ async def drain(service: Service, streams: Streams, folder: Path) -> None:
             await streams.drain()
             while service.load.requests or await envoy_process.in_flight(folder):
                 await asyncio.sleep(0.05)
+
+
+async def take_free_ports(relay: Path) -> None:
+    """Those of the relay, where no other server has them: it hands them over when it is told to."""
+    while not relayed.is_listening(relayed.folder(relay) / relayed.HTTP):
+        await asyncio.sleep(LISTENS_S)
+    if not relayed.is_held(relay):
+        relayed.take(relay)
 
 
 def keep_pages() -> None:

@@ -23,7 +23,7 @@ from bundle_door.triton import (
     OF_AN_UNKNOWN_MODEL,
     ON_ITS_WAY,
 )
-from bundle_serving import sockets
+from bundle_serving import relayed, sockets
 from bundle_serving.address import BALANCED
 from bundle_serving.exposure import Exposure
 from bundle_serving.guard import GRPC_HEADER
@@ -114,28 +114,31 @@ def config(
     admin_key: str | None,
     coming: Path,
     traces: Traces | None = None,
+    relay: Path | None = None,
 ) -> Config:
-    """All of it, as Envoy reads it from YAML; `coming` is the keeper's note."""
-    listeners = [
-        ("http", ports.http, http_routes(limits)),
-        ("grpc", ports.grpc, grpc_routes(limits, admin_key)),
-        ("metrics", ports.metrics, metrics_routes()),
+    """All of it, as Envoy reads it from YAML; `coming` is the keeper's note, and `relay` the folder
+    in which it also listens for what a relay hands on."""
+    at_ports = [
+        listener(
+            name,
+            ports.address,
+            port,
+            manager(name, routes, limits, exposure, traces),
+            exposure,
+            limits,
+        )
+        for name, port, routes in (
+            (relayed.HTTP, ports.http, http_routes(limits)),
+            (relayed.GRPC, ports.grpc, grpc_routes(limits, admin_key)),
+            (relayed.METRICS, ports.metrics, metrics_routes()),
+        )
+        if port
     ]
+    behind_it = [take_relayed(each, relay) for each in at_ports] if relay else []
     return {
         "admin": {"address": pipe(folder / sockets.ENVOY_ADMIN)},
         "static_resources": {
-            "listeners": [
-                listener(
-                    name,
-                    ports.address,
-                    port,
-                    manager(name, routes, limits, exposure, traces),
-                    exposure,
-                    limits,
-                )
-                for name, port, routes in listeners
-                if port
-            ],
+            "listeners": [*at_ports, *behind_it],
             "clusters": [
                 cluster(
                     "http", folder / sockets.HTTP, HTTP1, limits.in_flight + limits.arriving + MORE
@@ -295,6 +298,17 @@ def listener(
         "listener_filters": inspectors,
         "listener_filters_timeout": seconds(HEADERS_S),
         "filter_chains": chains,
+    }
+
+
+def take_relayed(listener: Config, folder: Path) -> Config:
+    """The same for what a relay hands on, which says first from which address it comes."""
+    kind = "filters.listener.proxy_protocol"
+    whose = extension(f"envoy.{kind}", f"{kind}.v3.ProxyProtocol")
+    return listener | {
+        "name": f"{listener['name']}, relayed",
+        "address": pipe(folder / listener["name"]),
+        "listener_filters": [whose, *listener["listener_filters"]],
     }
 
 

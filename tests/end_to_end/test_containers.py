@@ -37,8 +37,13 @@ def engine() -> docker.DockerClient:
 
 @pytest.fixture
 def container(served: Project, engine: docker.DockerClient) -> Any:
-    label = f"com.docker.compose.project.working_dir={served.path}"
-    (found,) = engine.containers.list(ignore_removed=True, filters={"label": label})
+    return find_container(engine, served)
+
+
+def find_container(engine: docker.DockerClient, project: Project, service: str = "server") -> Any:
+    (found,) = engine.containers.list(
+        ignore_removed=True, filters={"label": project.labels(service)}
+    )
     return found
 
 
@@ -46,16 +51,22 @@ in_containers = pytest.mark.parametrize("served", ["cpu"], indirect=True)
 
 
 @in_containers
-def test_the_container_is_shut_in(container: Any) -> None:
-    host = container.attrs["HostConfig"]
-    assert container.attrs["Config"]["User"] == f"{NOBODY}:{NOBODY}"
-    assert host["ReadonlyRootfs"]
-    assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
-    assert "no-new-privileges:true" in host["SecurityOpt"]
-    assert host["IpcMode"] == "private"
-    assert host["Memory"] == limit_mb(Settings.load({}, Path("/none"))) * 2**20
-    published = [p for ports in host["PortBindings"].values() for p in ports]
-    assert {each["HostIp"] for each in published} == {"127.0.0.1"}
+def test_the_containers_are_shut_in(
+    container: Any, served: Project, engine: docker.DockerClient
+) -> None:
+    relay = find_container(engine, served, "ports")
+    for each in (container, relay):
+        host = each.attrs["HostConfig"]
+        assert each.attrs["Config"]["User"] == f"{NOBODY}:{NOBODY}"
+        assert host["ReadonlyRootfs"]
+        assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
+        assert "no-new-privileges:true" in host["SecurityOpt"]
+        assert host["IpcMode"] == "private"
+    limit = limit_mb(Settings.load({}, Path("/none"))) * 2**20
+    assert container.attrs["HostConfig"]["Memory"] == limit
+    assert not container.attrs["HostConfig"]["PortBindings"]
+    bindings = relay.attrs["HostConfig"]["PortBindings"].values()
+    assert {each["HostIp"] for ports in bindings for each in ports} == {"127.0.0.1"}
     assert container.labels["org.opencontainers.image.version"] == __version__
 
 
@@ -160,8 +171,8 @@ from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
 stack = DockerStack(Settings.load())
 with stack.temporary(live.REPOSITORY, Path("build/tried.log")):
-    label = f"com.docker.compose.project={stack.project}"
-    found = docker.from_env().containers.list(ignore_removed=True, filters={"label": label})
+    labels = [f"com.docker.compose.project={stack.project}", "com.docker.compose.service=server"]
+    found = docker.from_env().containers.list(ignore_removed=True, filters={"label": labels})
     print(json.dumps([each.attrs["HostConfig"] for each in found]))
 """
 
@@ -181,8 +192,9 @@ def test_a_server_to_try_is_shut_in_like_the_one_that_serves(
     first, second = json.loads(tried.stdout)
     for how in ("ReadonlyRootfs", "CapDrop", "SecurityOpt", "Memory", "ShmSize", "PidsLimit"):
         assert first[how] == second[how], how
-    label = f"com.docker.compose.project={served.compose_project}"
-    (left,) = engine.containers.list(all=True, ignore_removed=True, filters={"label": label})
+    (left,) = engine.containers.list(
+        all=True, ignore_removed=True, filters={"label": served.labels()}
+    )
     assert left.id == container.id
 
 

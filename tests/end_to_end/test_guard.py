@@ -180,8 +180,7 @@ def test_no_file_has_the_key_but_its_own(served: Project, key: str) -> None:
 @pytest.mark.parametrize("served", ["cpu"], indirect=True)
 def test_docker_tells_nobody_the_key(served: Project, key: str) -> None:
     engine = docker.from_env()
-    label = f"com.docker.compose.project.working_dir={served.path}"
-    (container,) = engine.containers.list(ignore_removed=True, filters={"label": label})
+    (container,) = engine.containers.list(ignore_removed=True, filters={"label": served.labels()})
     assert key not in json.dumps(container.attrs)
     image = container.image
     assert image and key not in json.dumps([image.attrs, image.history()])

@@ -4,6 +4,9 @@ request is lost."""
 from __future__ import annotations
 
 import http.client
+import json
+import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,21 +18,26 @@ import pytest
 from bundle_client import Client
 from bundle_client.errors import ClientError
 from tests.conftest import require_docker
-from tests.project import Project, error_lines, picture, wait_until
+from tests.project import Project, error_lines, free_ports, picture, wait_until
 
 CLIENTS = 4
 PROGRAM = "model_repository/postprocessing/1/model.py"
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Project]:
-    project = Project.copy(tmp_path_factory.mktemp("handover"), FLAVOUR="local")
+@pytest.fixture(scope="module", params=["local", pytest.param("cpu", marks=pytest.mark.long)])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exported: Path
+) -> Iterator[Project]:
+    if request.param == "cpu":
+        require_docker()
+    project = Project.copy(tmp_path_factory.mktemp("handover"), FLAVOUR=request.param)
     project.take(exported)
     try:
         project.made("up")
         yield project
     finally:
         project.end()
+        project.make("clean")
 
 
 @contextmanager
@@ -138,22 +146,65 @@ def test_one_that_does_not_start_changes_nothing(served: Project) -> None:
     assert "refused: " in line
 
 
+@pytest.mark.long
+def test_what_a_killed_make_leaves_is_put_right_by_the_next(served: Project) -> None:
+    """In the midst of a hand-over, and at its end."""
+    for said, settings in (
+        ("starting the new server", {"MAX_BODY_MB": "48"}),
+        ("ends its requests", {"MAX_BODY_MB": "49"}),
+    ):
+        make = served.start_make("up", **settings)
+        assert make.stdout
+        for line in make.stdout:
+            if said in line:
+                break
+        wait_until(lambda: count_servers(served) == 2, "the second server")
+        os.killpg(make.pid, signal.SIGKILL)
+        make.communicate()
+        with asked_by_many(over_http(served, picture())) as got:
+            served.made("up", **settings)
+        assert count_servers(served) == 1
+        assert got["200"] > 0.9 * got.total()
+        assert "up already" in served.made("up", **settings)
+
+
+def count_servers(project: Project) -> int:
+    if project.settings["FLAVOUR"] == "local":
+        return len(project.processes("bundle_keeper.afresh"))
+    return len(project.server_began().split()) // 2
+
+
+@pytest.mark.long
+def test_what_has_taken_over_is_noted_whatever_interrupts(served: Project) -> None:
+    history = served.path / "build/versions/history.jsonl"
+    before = history.read_text()
+    make = served.start_make("up", DECODE="full")
+    assert make.stdout
+    for line in make.stdout:
+        if "ends its requests" in line:
+            break
+    os.killpg(make.pid, signal.SIGTERM)
+    output, _ = make.communicate()
+    assert make.returncode and "SIGTERM received" in output
+    noted = history.read_text().removeprefix(before).splitlines()
+    assert [json.loads(line)["what"] for line in noted] == ["serves"]
+    assert "up already" in served.made("up", DECODE="full")
+    served.made("up", DECODE="reduced")
+
+
 @pytest.mark.rare
-def test_containers_are_tried_and_the_silence_is_announced(tmp_path: Path, exported: Path) -> None:
+def test_where_two_cannot_be_the_silence_is_announced(tmp_path: Path, exported: Path) -> None:
+    """After a trial, in containers."""
     require_docker()
     project = Project.copy(tmp_path / "containers", FLAVOUR="cpu")
     project.take(exported)
     try:
         project.made("up")
-        output = project.made("up", MAX_BODY_MB="32")
+        (metrics,) = free_ports(1)
+        project.settings["METRICS_PORT"] = str(metrics)
+        output = project.made("up")
         tried, announced = output.index("trying the new"), output.index("nobody is answered for")
         assert tried < announced < output.index("starting the server")
-
-        began, program = project.server_began(), project.path / PROGRAM
-        program.write_text(f"{program.read_text()}\nraise RuntimeError('it does not work')\n")
-        (line,) = error_lines(project.make("up", MAX_BODY_MB="32").stderr)
-        assert "it does not work" in line and "the server from before serves on" in line
-        assert project.server_began() == began and project.readiness() == 200
-        assert "refused: " in project.made("logs")
+        assert "it gets other ports" in output
     finally:
         project.make("clean")

@@ -42,8 +42,9 @@ def root(served: Project) -> int:
     """The process that `make up` started; in a container what Docker did."""
     if served.settings["FLAVOUR"] == "local":
         return int(json.loads((served.path / "build/run/state.json").read_text())["pid"])
-    label = f"com.docker.compose.project.working_dir={served.path}"
-    (container,) = docker.from_env().containers.list(ignore_removed=True, filters={"label": label})
+    (container,) = docker.from_env().containers.list(
+        ignore_removed=True, filters={"label": served.labels()}
+    )
     return int(container.attrs["State"]["Pid"])
 
 

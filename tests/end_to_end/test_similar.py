@@ -91,11 +91,9 @@ def stubs(project: Project) -> list[psutil.Process]:
 
 
 def containers(project: Project, service: str) -> list[Any]:
-    labels = [
-        f"com.docker.compose.project.working_dir={project.path}",
-        f"com.docker.compose.service={service}",
-    ]
-    return docker.from_env().containers.list(ignore_removed=True, filters={"label": labels})
+    return docker.from_env().containers.list(
+        ignore_removed=True, filters={"label": project.labels(service)}
+    )
 
 
 @everywhere

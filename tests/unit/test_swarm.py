@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bundle_door import relay
 from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -59,7 +60,8 @@ def test_the_servers_are_what_compose_runs(server: Service, given: Given) -> Non
     }
     assert {"user", "read_only", "cap_drop", "init", "stop_grace_period"} <= same & ours.keys()
     assert ours["environment"].pop("EXTRA_PIPELINES") == "sentiment_ensemble"
-    assert ours["environment"] == {k: v or "" for k, v in server["environment"].items()}
+    wanted = {k: v or "" for k, v in server["environment"].items()}
+    assert ours["environment"] == wanted | {"RELAY_FOLDER": ""}
     *words, proof = ours["healthcheck"].pop("test")
     assert ours["healthcheck"] | {"test": words} == server["healthcheck"]
     # An engine ends a server that is not healthy by then.
@@ -82,9 +84,9 @@ def test_every_mount_is_there(server: Service, given: Given) -> None:
     made = stack_file.make_stack_file(server, given)["services"]["server"]
     mounts = {each["target"]: each for each in made["volumes"]}
     secrets = {each["target"].rpartition("/")[0] for each in made["secrets"]}
-    asked = {each["target"]: each for each in server["volumes"]}
+    asked = {each["target"] for each in server["volumes"]} - {"/run/ports"}
     temporary = {each.partition(":")[0] for each in server["tmpfs"]}
-    assert {*asked} | temporary | {"/dev/shm"} == {*mounts} | secrets
+    assert asked | temporary | {"/dev/shm"} == {*mounts} | secrets
     assert mounts["/models"] == {
         "type": "bind",
         "source": "/srv/models/abc",
@@ -102,9 +104,7 @@ def test_every_mount_is_there(server: Service, given: Given) -> None:
 def test_the_balancers_open_the_ports_that_compose_publishes(server: Service, given: Given) -> None:
     made = stack_file.make_stack_file(server, given)["services"]
     balancer = made["balancer"]
-    assert {port["target"] for port in balancer["ports"]} == {
-        *(port["target"] for port in server["ports"])
-    } - {8002}
+    assert {port["target"] for port in balancer["ports"]} == {*relay.PORTS.values()} - {8002}
     assert all(port["mode"] == "host" for port in balancer["ports"])
     for name in ("user", "read_only", "cap_drop", "init"):
         assert balancer[name] == made["server"][name]

@@ -1,0 +1,135 @@
+"""The relay before doors that follow each other, as containers have it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bundle_serving import relayed
+from tests.door.servers import Behind, behind_the_door
+from tests.project import ROOT, free_ports, wait_until
+
+PROGRAM = """
+import sys
+from bundle_door import relay
+relay.PORTS.update(zip(relay.PORTS, map(int, sys.argv[3:])))
+sys.exit(relay.main(["--folder", sys.argv[1], "--run-dir", sys.argv[2]]))
+"""
+END = b"\r\n\r\n"
+SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ports")
+
+
+@pytest.fixture(scope="module")
+def door(shared: Path) -> Iterator[Behind]:
+    with behind_the_door(shared / "run", options=["--relay-folder", str(shared)]) as started:
+        yield started
+
+
+@contextlib.contextmanager
+def relaying(shared: Path, run_dir: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    ports = free_ports(3)
+    command = [sys.executable, "-c", PROGRAM, str(shared), str(run_dir), *map(str, ports)]
+    relay = subprocess.Popen(command, cwd=ROOT)
+    try:
+        wait_until(lambda: relayed.is_listening(run_dir / "sockets/envoy-admin"), "the relay")
+        yield relay, ports[0]
+    finally:
+        relay.kill()
+        relay.wait()
+
+
+@contextlib.contextmanager
+def another_server(shared: Path) -> Iterator[list[bytes]]:
+    """What it is told at first of each connection."""
+    told: list[bytes] = []
+    (shared / "other").mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(shared / "other" / relayed.HTTP))
+        listener.listen()
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        said = b""
+                        while END not in said[len(SIGNATURE) :]:
+                            if not (more := connection.recv(65536)):
+                                break  # who only looks whether somebody listens
+                            said += more
+                        else:
+                            told.append(said)
+                            connection.sendall(ANSWER)
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield told
+
+
+def connect(port: int) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+
+def ask(connection: http.client.HTTPConnection) -> bytes:
+    connection.request("GET", "/v2/health/live")
+    answer = connection.getresponse()
+    assert answer.status == 200
+    return answer.read()
+
+
+def test_one_server_follows_the_other(door: Behind, shared: Path, tmp_path: Path) -> None:
+    """New connections are the one's that serves; what is open stays where it is."""
+    wait_until((shared / relayed.SERVING).is_symlink, "the door to take the ports that nobody has")
+    with relaying(shared, tmp_path) as (_, port), another_server(shared) as told:
+        first = connect(port)
+        assert ask(first) == b""
+        (shared / relayed.SERVING).unlink()
+        (shared / relayed.SERVING).symlink_to("other")
+        assert relayed.is_held(shared)
+        second = connect(port)
+        second.connect()
+        (from_address, from_port) = second.sock.getsockname()
+        assert (ask(second), ask(first)) == (b"other", b"")
+        (said,) = told
+        assert said.startswith(SIGNATURE)
+        assert said[16:20] == socket.inet_aton(from_address)
+        assert struct.unpack("!H", said[24:26]) == (from_port,)
+
+        subprocess.run([sys.executable, "-m", "bundle_serving.relayed", shared], check=True)
+        assert ask(connect(port)) == b""
+
+
+def test_a_relay_that_is_stopped_waits_for_its_connections(
+    door: Behind, shared: Path, tmp_path: Path
+) -> None:
+    with relaying(shared, tmp_path) as (relay, port):
+        open_one = connect(port)
+        ask(open_one)
+        relay.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            relay.wait(1)
+        assert ask(open_one) == b""
+        open_one.close()
+        assert relay.wait(30) == 0
+
+
+def test_nobody_answers_where_no_server_is(shared: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    closed = pytest.raises((http.client.RemoteDisconnected, ConnectionError))
+    with relaying(tmp_path / "empty", tmp_path) as (_, port), closed:
+        ask(connect(port))
