@@ -75,6 +75,8 @@ BESIDE = SERVED.with_name("beside.yaml")
 RELAY_FOLDER = "/run/ports"
 # What two containers of one service cannot both have.
 OF_ONE = ("container_name", "hostname", "ports", "network_mode")
+# On a busy machine Triton may end at its start, where a process of a model waits too long.
+MOST_STARTS = 3
 
 # They have their own commands, and stay when the server is replaced.
 STAY = ("embeddings", "s3", "prometheus", "alertmanager")
@@ -281,7 +283,7 @@ class DockerStack:
     def why_unready(self, new: State) -> str | None:
         """Of the server beside another one, to which the ports do not lead."""
         container = next(iter(self._find_beside()), None)
-        if container is None or container.status == "exited" or container.attrs["RestartCount"]:
+        if container is None or container.attrs["RestartCount"] >= MOST_STARTS:
             said = container.logs().decode(errors="replace") if container else ""
             raise UserError(
                 f"the new server stopped during its start: {first_error(said) or 'it is gone'}",
