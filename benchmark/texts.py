@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc
 
-from bundle_serving.texts import TextRecipe, to_tokens
+from kinds.text import sentences
 from kinds.text.recipe import RECIPE_FILE, Text
+from kinds.text.serving.texts import TextRecipe, to_tokens
 from scripts.base.errors import run_guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
@@ -32,7 +33,6 @@ from scripts.server import layouts
 from scripts.server.served import find_served_version
 from scripts.settings.settings import Settings
 from scripts.stacks.temporary import triton
-from scripts.steps.texts import sentences
 
 AT_ONCE = 8
 ROUNDS = 3

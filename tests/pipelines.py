@@ -88,7 +88,7 @@ def checkpoint_of_places(folder: Path) -> None:
     """The form that Places365 publishes: trained on several GPUs, with other things beside."""
     import torch
 
-    from scripts.steps.places import CATEGORIES
+    from kinds.places.export import CATEGORIES
     from scripts.steps.vision import torchvision
 
     torch.manual_seed(1)
@@ -109,7 +109,7 @@ def places_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.floa
     from scripts.steps.networks import read_state
     from scripts.steps.vision import torchvision
 
-    recipe = load(ROOT / "recipes" / "places.yaml")
+    recipe = load(ROOT / "kinds" / "places" / "places.yaml")
     assert isinstance(recipe, Places)
     how = recipe.pictures
     usual = torchvision.transforms.Compose(

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bundle_serving.infer import Answer, Question
+from kinds.text.export import Classifier
+from kinds.text.sources import MINILM
 from scripts.base.text import printable
 from scripts.recipes import configs
 from scripts.recipes.layout import Engine, Layout
@@ -25,11 +27,9 @@ from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings.settings import Settings
 from scripts.steps.shapes import profile
 from scripts.steps.step import Step
-from scripts.steps.texts.export import Classifier
-from scripts.steps.texts.sources import MINILM
 from scripts.steps.workspace import Workspace
 
-EXPORT = Step("scripts.steps.texts.export", layers=("sentiment",))
+EXPORT = Step("kinds.text.export", layers=("sentiment",))
 WITH_MINILM = replace(EXPORT, layers=("sentiment", "minilm"))
 
 # Padded to the longest text of a request, rounded up to a multiple of this.

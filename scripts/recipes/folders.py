@@ -9,7 +9,6 @@ from pathlib import Path
 from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings
 
-RECIPES = ROOT / "recipes"
 MODELS = ROOT / "model_repository"
 KINDS = ROOT / "kinds"
 
@@ -53,7 +52,7 @@ def model_folders() -> dict[str, Path]:
 
 
 def recipe_files() -> list[Path]:
-    folders = (RECIPES, *_each_kinds(""), own().recipes)
+    folders = (*_each_kinds(""), own().recipes)
     return [path for folder in folders for path in sorted(folder.glob("[!.]*.yaml"))]
 
 

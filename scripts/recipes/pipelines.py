@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
 from scripts.recipes import folders
-from scripts.recipes.folders import RECIPES, own
+from scripts.recipes.folders import own
 from scripts.settings import arguments
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Pipeline:
 
 @cache
 def first() -> Pipeline:
-    return Pipeline("", RECIPES / f"{FIRST}.yaml")
+    return Pipeline("", recipes()[FIRST])
 
 
 def recipes() -> dict[str, Path]:

@@ -18,7 +18,7 @@ from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer, Question
 from scripts.recipes import configs, folders
 from scripts.recipes.asking import Server as Server
-from scripts.recipes.folders import RECIPES
+from scripts.recipes.folders import own
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
@@ -77,7 +77,7 @@ class Recipe(Part):
     divided: ClassVar[bool] = False  # two networks share the work: measured against the larger one
 
     # File names in a recipe are relative to its folder.
-    _folder: Path = PrivateAttr(default=RECIPES)
+    _folder: Path = PrivateAttr(default_factory=lambda: own().recipes)
 
     def lying_in(self, folder: Path) -> Self:
         self._folder = folder
@@ -88,8 +88,7 @@ class Recipe(Part):
 
     @classmethod
     def example_path(cls) -> Path:
-        own = Path(inspect.getfile(cls)).parent / cls.example
-        return own if own.exists() else RECIPES / cls.example
+        return Path(inspect.getfile(cls)).parent / cls.example
 
     # models
 

@@ -1,6 +1,6 @@
 """Reads recipes strictly: unknown keys are refused.
 
-recipe = load(Path("recipes/resnet50.yaml"))
+recipe = load(Path("kinds/image/resnet50.yaml"))
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scripts.recipes.recipe import Recipe
 def load(path: Path) -> Recipe:
     content = _read(path)
     if not isinstance(content, dict):
-        raise UserError(f"{path} is not a recipe", "see recipes/ for examples")
+        raise UserError(f"{path} is not a recipe", "see kinds/ for examples")
     kind = kind_named(content.get("kind"), path)
     try:
         return kind.model_validate(content).lying_in(path.parent)
@@ -65,7 +65,7 @@ def _read(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text())
     except OSError as fault:
-        raise UserError(f"cannot read {path} ({fault.strerror})", "see recipes/") from None
+        raise UserError(f"cannot read {path} ({fault.strerror})", "see kinds/") from None
     except yaml.YAMLError as fault:
         detail = " ".join(str(fault).split())
         raise UserError(f"{path} is not valid YAML ({detail})", "fix that line") from None

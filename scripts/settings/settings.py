@@ -138,24 +138,6 @@ class Served(Group):
         200 of them, bf16 is compared with fp32. Empty: noise, and drawn scenes.""",
         CHECK,
     )
-    sentiment = text(
-        "",
-        """The classifier of `make sentiment`: a name on the Hugging Face hub, a folder, or minilm,
-        a small one that needs no hub and is trained here in seconds. Empty: the one in
-        recipes/sentiment.yaml.""",
-        EXTRA,
-    )
-    places = path_or(
-        ("", "random"),
-        """The weights of `make classify MODEL=places`: resnet50_places365.pth.tar, with
-        categories_places365.txt beside it (both from places2.csail.mit.edu); or random.""",
-        EXTRA,
-    )
-    cascade = path_or(
-        ("default", "random"),
-        "The weights of the small network of `make classify MODEL=cascade`; values as for WEIGHTS.",
-        EXTRA,
-    )
     embeddings = path_or(
         ("default", "random"),
         "The weights of `make similar`, a mobilenet_v2; values as for WEIGHTS.",

@@ -14,8 +14,8 @@ import pytest
 
 from bundle_client import Client, TextRefused
 from bundle_client.server import Protocol
+from kinds.text import export, sentences
 from scripts.base.errors import NoWeights, UserError
-from scripts.steps.texts import export, sentences
 from tests.project import Project
 
 ENSEMBLE = "sentiment_ensemble"
@@ -51,7 +51,7 @@ def by_pytorch() -> list[tuple[str, float]]:
     """Text by text, and with no padding at all."""
     import torch
 
-    from scripts.steps.texts import classifiers
+    from kinds.text import classifiers
 
     classifier = classifiers.build("minilm")
     classifier.tokenizer.enable_truncation(512)
@@ -121,7 +121,7 @@ def test_bytes_that_are_no_text_are_refused(with_sentiment: Project) -> None:
 @pytest.mark.long
 def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
     """A folder as a hub would give it, of the default's architecture and a thousandth its size."""
-    from scripts.steps.texts.classifiers import ENCODER
+    from kinds.text.classifiers import ENCODER
 
     folder = tiny_hub_classifier(tmp_path / "tiny", ENCODER, ["NEGATIVE", "POSITIVE"])
     out = tmp_path / "made"

@@ -278,7 +278,7 @@ def test_pickled_weights_of_hugging_faces(tmp_path: Path) -> None:
 def test_a_detector_and_a_classifier_of_texts_that_bring_code(tmp_path: Path) -> None:
     from kinds.detection.detr import network
     from kinds.detection.detr.source import Detr
-    from scripts.steps.texts import classifiers
+    from kinds.text import classifiers
 
     marker = tmp_path / "marker"
     folder = folder_of_code(tmp_path / "own", marker, "AutoModelForObjectDetection")

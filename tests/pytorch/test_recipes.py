@@ -8,7 +8,7 @@ from scripts.settings.architectures import ARCHITECTURES
 from scripts.steps.vision import torchvision
 from tests.project import ROOT
 
-RECIPE = ROOT / "recipes" / "resnet50.yaml"
+RECIPE = ROOT / "kinds" / "image" / "resnet50.yaml"
 
 
 def test_the_recipe_says_what_the_weights_were_trained_with() -> None:

@@ -20,10 +20,9 @@ from kinds.detection.source import Detector
 from kinds.segmentation import segmenters
 from kinds.segmentation.source import Segmenter
 from scripts.base.paths import VENV
-from scripts.recipes.folders import RECIPES
+from scripts.recipes import pipelines
 from scripts.recipes.layout import GPU
 from scripts.recipes.recipe import Export, Recipe
-from scripts.recipes.schema import load
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps import networks
 from scripts.steps.export import to_onnx
@@ -79,7 +78,10 @@ def types_of(onnx: Path, *all_shapes: Mapping[str, str]) -> set[str]:
 
 def by_its_recipe(pipeline: str, **chosen: str) -> tuple[Recipe, Settings, Export]:
     """How its network is exported for a GPU."""
-    recipe, settings = load(RECIPES / f"{pipeline}.yaml"), Settings(DEFAULTS).replace_with(**chosen)
+    recipe, settings = (
+        pipelines.find_pipeline(pipeline).recipe,
+        Settings(DEFAULTS).replace_with(**chosen),
+    )
     export = recipe.export(settings, GPU)
     assert export
     return recipe, settings, export

@@ -9,8 +9,8 @@ import pytest
 
 from bundle_client.wire import parse_label
 from bundle_serving.arrays import ArrayError, Squares, to_answers, to_square, to_squares
+from kinds.places.export import CATEGORIES, Checkpoint, categories_beside, names
 from scripts.base.errors import NoWeights, UserError
-from scripts.steps.places import CATEGORIES, Checkpoint, categories_beside, names
 
 HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 

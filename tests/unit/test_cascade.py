@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bundle_serving.cascade import Cascade
+from kinds.cascade.serving.cascade import Cascade
 
 
 def sure(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -26,9 +26,8 @@ from scripts.steps.signature import signature
 from scripts.steps.workspace import Workspace
 from tests.project import ROOT
 
-RECIPES = ROOT / "recipes"
-RECIPE = RECIPES / "resnet50.yaml"
 FILES = {path.stem: path for path in recipe_files()}
+RECIPE = FILES["resnet50"]
 # Of pipelines that the project has none of.
 TEMPLATES = sorted((ROOT / "kinds").glob("*/template"))
 HOMES = [ROOT / "model_repository", *(ROOT / "kinds").glob("*/model_repository"), *TEMPLATES]

@@ -22,7 +22,7 @@ NETWORK = "resnet50_onnx"
 
 
 def recipe(**switched: Any) -> Recipe:
-    return load(ROOT / "recipes" / "resnet50.yaml").model_copy(update={"triton": switched})
+    return load(ROOT / "kinds" / "image" / "resnet50.yaml").model_copy(update={"triton": switched})
 
 
 def switched(wanted: dict[str, Any]) -> tuple[ModelConfig, ModelConfig]:
@@ -55,7 +55,7 @@ def test_a_part_is_set_beside_the_others_and_a_list_in_place_of_the_old_one() ->
 
 def test_what_is_switched_is_the_config_of_this_engine(tmp_path: Path) -> None:
     """Places' network has one name on both."""
-    places = load(ROOT / "recipes" / "places.yaml")
+    places = load(ROOT / "kinds" / "places" / "places.yaml")
     network = str(places.network_model(CPU))
     switched = places.model_copy(update={"triton": {network: {"optimization": {"priority": 1}}}})
     repository = tmp_path / "live"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from bundle_serving.texts import TextError, TextRecipe, to_labels, to_texts, to_tokens
+from kinds.text.serving.texts import TextError, TextRecipe, to_labels, to_texts, to_tokens
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "not", "judge", ":"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from scripts.steps.texts.sentences import FOLDS, Sentence, folds
+from kinds.text.sentences import FOLDS, Sentence, folds
 
 LABELS = ["negative", "positive"]
 LEAST_ACCURACY = 0.85

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
+from pathlib import Path
 
-from scripts.base.paths import ROOT
-
-PATH = ROOT / "recipes" / "sentiment" / "sentences.tsv"
+PATH = Path(__file__).parent / "sentences.tsv"
 
 FOLDS = 4
 # Single words and phrases are for training only: as tests they would be too easy.

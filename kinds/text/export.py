@@ -1,6 +1,6 @@
 """A text classifier -> ONNX, checked against PyTorch, and its tokenizer.
 
-    python -m scripts.steps.texts.export --source minilm --longest 512 \
+    python -m kinds.text.export --source minilm --longest 512 \
         --labels negative,positive --out build/sentiment
 
 Out: model.onnx (INPUT_IDS and ATTENTION_MASK [batch, tokens] -> SCORES), tokenizer.json,
@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import Bound
+from kinds.text import sentences
+from kinds.text.sources import MINILM
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 from scripts.steps.manifest import NOTHING, Manifest, read_pins, why_export
 from scripts.steps.progress import step
-from scripts.steps.texts import sentences
-from scripts.steps.texts.sources import MINILM
 
 BOUNDS = {"fp32": Bound(0.01), "fp16": Bound(0.05)}
 MAKERS = ("torch", "transformers", "tokenizers", "onnx", "onnxscript")
@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def export(spec: Classifier, out: Path) -> None:
     with step(f"loading {spec.source}"):
-        from scripts.steps.texts import classifiers
+        from kinds.text import classifiers
 
         classifier = classifiers.build(spec.source)
     if "accuracy" in classifier.notes:
@@ -142,7 +142,7 @@ def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
 
     from bundle_serving import golden
     from bundle_serving.agreement import compare
-    from bundle_serving.texts import to_tokens
+    from kinds.text.serving.texts import to_tokens
     from scripts.steps.original import session
 
     texts = [each.text for each in sentences.read()[::20]]

@@ -1,6 +1,6 @@
 """A Places365 checkpoint -> ONNX, checked against PyTorch, with the names of its classes.
 
-    python -m scripts.steps.places --source torchvision/resnet50 --classes 365 \
+    python -m kinds.places.export --source torchvision/resnet50 --classes 365 \
         --pictures '{"side": 256, …}' --weights resnet50_places365.pth.tar --out build/places
 
 Out: model.onnx (input_0 [batch, 3, side, side] -> output_0, scores), labels.txt, reference.npz

