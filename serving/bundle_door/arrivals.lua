@@ -4,7 +4,10 @@
 -- A script cannot answer once it has seen a part of a body. So it names a stage, by which the route is
 -- chosen again (envoy.py), whose timeouts end the request.
 
-local PATH = "/inference.GRPCInferenceService/ModelInfer"
+local INFER = "/inference.GRPCInferenceService/ModelInfer"
+local STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
+local HEAD = 5 -- gRPC's own, of each message: whether it is compressed, and its length
+local LARGE, TELL_MS = 131072, 1000 -- of a message that the door is told of
 local RECOUNT_MS = 50
 local PAGE, COPIED = 4096, 512 -- what is shorter shares a page with others
 
@@ -12,6 +15,7 @@ local PAGE, COPIED = 4096, 512 -- what is shorter shares a page with others
 -- that may be; and the sums of it, in which is what has ended since the last count.
 local requests = setmetatable({}, { __mode = "k" })
 local held, total, counted = {}, 0, 0
+local streams = 0
 
 local function count_again()
   collectgarbage()
@@ -64,10 +68,8 @@ local function client_of(handle)
   return handle:streamInfo():downstreamDirectRemoteAddress():match("^(.*):%d+$") or ""
 end
 
-function envoy_on_request(handle)
-  if handle:headers():get(":path") ~= PATH then
-    return
-  end
+-- One message: until Envoy has all of it.
+local function watch_request(handle)
   local request, is_hurried = { client = client_of(handle), bytes = 0 }, false
   requests[coroutine.running()] = request
   local due = handle:timestamp() + BEGIN_MS
@@ -90,4 +92,56 @@ function envoy_on_request(handle)
     add(request, -request.bytes) -- it goes to Triton, and no copy stays here
   end
   enter(handle, "complete")
+end
+
+-- After a chunk: how many messages of a stream are complete, how much of the next one is there and
+-- still to come, and its head so far, which may be cut.
+local function follow(at, chunk)
+  local place, size = 0, chunk:length()
+  while place < size do
+    local part
+    if at.left > 0 then
+      part = math.min(at.left, size - place)
+      at.left = at.left - part
+    else
+      local head = at.head .. chunk:getBytes(place, math.min(HEAD - #at.head, size - place))
+      part = #head - #at.head
+      at.head = head
+      if #head == HEAD then
+        local a, b, c, d = head:byte(2, HEAD)
+        at.left, at.head = ((a * 256 + b) * 256 + c) * 256 + d, ""
+      end
+    end
+    at.there, place = at.there + part, place + part
+    if at.left == 0 and at.head == "" then
+      at.complete, at.there = at.complete + 1, 0
+    end
+  end
+end
+
+-- The messages of a stream, which the door gathers: it is told of large ones that are on their way,
+-- once a second (streams.py).
+local function watch_stream(handle)
+  streams = streams + 1
+  local number, told = streams, 0
+  handle:headers():replace(NUMBER, tostring(number))
+  local at = { complete = 0, there = 0, left = 0, head = "" }
+  for chunk in handle:bodyChunks() do
+    follow(at, chunk)
+    if at.there >= LARGE and handle:timestamp() - told >= TELL_MS then
+      told = handle:timestamp()
+      local path = string.format("%s%d/%d/%d", TOLD, number, at.complete, at.there)
+      local question = { [":method"] = "GET", [":path"] = path, [":authority"] = "localhost" }
+      handle:httpCall("beside", question, nil, LATE_MS, true)
+    end
+  end
+end
+
+function envoy_on_request(handle)
+  local path = handle:headers():get(":path")
+  if path == INFER then
+    watch_request(handle)
+  elseif path == STREAM and GATHERS then
+    watch_stream(handle)
+  end
 end

@@ -3,7 +3,6 @@ numbers of arrivals.lua. For bodies over HTTP, limits.py does the same."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from bundle_door.limits import AHEAD_S, BEGIN_S, LATE_S, SLOWEST
@@ -20,14 +19,17 @@ MOST_TIMES, PAUSE_S = 16, 3
 
 # Where the script notes how far a message is.
 STAGES = "bundle.arrivals"
+# By which it numbers streams, and where it tells of their messages: stream, message, bytes.
+NUMBER, TOLD = "bundle-stream", "/internal/arriving/"
 
 
-def program(has_keys: bool = False, kept: float = math.inf) -> str:
-    """For Envoy's Lua. By key, where there are keys; else by address. What is complete and larger
-    than `kept` holds no memory any more."""
+def program(at_door: bool, has_keys: bool = False) -> str:
+    """For Envoy's Lua. By key, where there are keys; else by address. A balancer keeps what it may
+    send again, and gathers no messages of streams."""
     numbers = {
         "ROOM": int(ROOM * HEAP_BYTES),
-        "KEPT": "math.huge" if kept == math.inf else kept,
+        "KEPT": KEPT_BYTES if at_door else "math.huge",
+        "GATHERS": str(at_door).lower(),
         "MOST_TIMES": MOST_TIMES,
         "SLOWEST": SLOWEST,
         "BEGIN_MS": int(BEGIN_S * 1000),
@@ -37,4 +39,5 @@ def program(has_keys: bool = False, kept: float = math.inf) -> str:
     client = f'"{CLIENT_HEADER}"' if has_keys else "nil"
     head = [f"local {name} = {value}" for name, value in numbers.items()]
     head += [f'local STAGES, CLIENT = "{STAGES}", {client}']
+    head += [f'local NUMBER, TOLD = "{NUMBER}", "{TOLD}"']
     return "\n".join([*head, Path(__file__).with_name("arrivals.lua").read_text()])

@@ -103,7 +103,7 @@ def manager(name: str, routes: Sequence[Config], limits: Limits) -> Config:
         name,
         routes,
         # What is sent again is kept until it is answered.
-        [*([lua(arrivals.program())] if name == "grpc" else []), router()],
+        [*([lua(arrivals.program(at_door=False))] if name == "grpc" else []), router()],
         limits,
         generate_request_id=False,
         preserve_external_request_id=True,

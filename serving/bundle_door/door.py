@@ -280,7 +280,10 @@ async def watch_memory(service: Service, streams: Streams) -> None:
 
     while True:
         await asyncio.sleep(LOOK_S)
-        if streams.are_open() and is_full():
+        streams.end_late()
+        if streams.is_full():
+            streams.end_some()
+        elif streams.are_open() and is_full():
             libc.malloc_trim(0)
             if is_full():
                 streams.end_some()

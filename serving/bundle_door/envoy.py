@@ -335,7 +335,7 @@ def manager(
     name: str, routes: Sequence[Config], limits: Limits, exposure: Exposure, traces: Traces | None
 ) -> Config:
     grpc, keys = name == "grpc", exposure.api_keys is not None
-    arriving = lua(arrivals.program(keys, arrivals.KEPT_BYTES))
+    arriving = lua(arrivals.program(at_door=True, has_keys=keys))
     for_grpc = [arriving, buffer(limits), lua(asked.program())] if grpc else []
     return connections(
         name,

@@ -59,6 +59,11 @@ def is_sampled(traceparent: str) -> bool:
     return traceparent[-1:] in tuple("13579bdf")
 
 
+def address_of(headers: Mapping[str, str]) -> str:
+    """As Envoy saw it."""
+    return headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+
+
 def note_of(headers: Mapping[str, str], keys: bool, own_id: str = "") -> Note:
     """Without keys anyone could call himself anything."""
     checked = headers.get(CHECK_HEADER, "")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.api import Api
+from bundle_door.arrivals import TOLD
 from bundle_door.drift import Drift
 from bundle_door.keys import Keys
 from bundle_door.limits import MOST_NAME
@@ -78,7 +79,11 @@ def of_keys(keys: Keys) -> list[Route]:
 
 def of_streams(streams: Streams) -> list[Route]:
     """The balancer's name, which nobody else knows, is its key."""
-    return [open_to_all(f"{BALANCED}(?P<balancer>[0-9a-f]+)", DELETE=streams.leave)]
+    arriving = f"{TOLD}(?P<stream>[0-9]+)/(?P<message>[0-9]+)/(?P<bytes>[0-9]+)"
+    return [
+        open_to_all(f"{BALANCED}(?P<balancer>[0-9a-f]+)", DELETE=streams.leave),
+        open_to_all(arriving, GET=streams.arriving),
+    ]
 
 
 def of_drift(drift: Drift, look: Callable[[], Awaitable[None]]) -> list[Route]:

@@ -13,7 +13,7 @@ from bundle_door.compression import choose_encoding, compress, decompress
 from bundle_door.http1 import Body, Incoming
 from bundle_door.inference import HEADER_LENGTH
 from bundle_door.limits import Load, Share, too_large
-from bundle_door.note import REQUEST_ID, Note, note_of
+from bundle_door.note import REQUEST_ID, Note, address_of, note_of
 from bundle_door.request_log import HUNG_UP
 from bundle_door.requests import Request
 from bundle_door.routes import Route, find_route
@@ -134,8 +134,8 @@ class Service:
 
 
 def client_of(headers: Mapping[str, str], note: Note) -> str:
-    """Whose key it is, else the address that Envoy saw."""
-    return note.client or headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+    """Whose key it is, else its address."""
+    return note.client or address_of(headers)
 
 
 def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
@@ -16,9 +17,11 @@ import grpc
 
 from bundle_door import asked
 from bundle_door.answers import Answer, Refused
+from bundle_door.arrivals import NUMBER
 from bundle_door.charges import Charges
 from bundle_door.keys import Keys
-from bundle_door.limits import Limits, busy
+from bundle_door.limits import AHEAD_S, LATE_S, SLOWEST, Limits, busy
+from bundle_door.note import CLIENT_HEADER, address_of
 from bundle_door.requests import Request
 from bundle_door.triton import OF_SEVERAL, SERVICE, Triton
 from bundle_serving.address import BALANCER_HEADER
@@ -31,10 +34,16 @@ WITH_STATUS = "triton_grpc_error"
 # Of streams that wait for an answer when the server stops, or their balancer.
 DRAIN_S = 18.0
 STOPS = "the server is stopping; open the stream again"
+# For a stream that Envoy knows already; it waits for ten seconds.
+LOOK_S = 0.05
+TOO_SLOW = "the message comes too slowly; send it again"
+# Of large messages that are not complete, of all streams.
+MOST_BYTES = 320 << 20
 # What a refused message or key ends its stream with.
 CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
+    408: grpc.StatusCode.DEADLINE_EXCEEDED,
     503: grpc.StatusCode.UNAVAILABLE,
 }
 
@@ -57,12 +66,27 @@ class Admitted:
         # By whose way it came.
         self.balancer = sent.get(BALANCER_HEADER)
         self.refused: Refused | None = None
-        # When its last message came.
+        # When its last message came, and how many did.
         self.since = time.monotonic()
+        self.complete = 0
+        self.number = sent.get(NUMBER)
+        self.client = (keys and sent.get(CLIENT_HEADER)) or address_of(sent)
+        # How much of a large message is there, by when it should go on, and whether it can.
+        self.bytes, self.due, self.reading = 0, 0.0, False
 
     def stop(self) -> None:
         """Takes no more; what it has taken is answered."""
         self._stopping.set()
+
+    def arrive(self, message: int, count: int) -> None:
+        """So much of it, as Envoy saw; or all by now."""
+        if message == self.complete:
+            ahead = time.monotonic() + AHEAD_S
+            self.due = min(self.due + (count - self.bytes) / SLOWEST, ahead)
+            self.bytes = count
+
+    def is_late(self) -> bool:
+        return self.reading and self.bytes > 0 and self.due + LATE_S < time.monotonic()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         begins = True
@@ -82,20 +106,30 @@ class Admitted:
 
     async def _until_the_server_stops(self) -> AsyncIterator[bytes]:
         stopping = asyncio.create_task(self._stopping.wait())
-        coming = asyncio.create_task(next_of(self._messages))
+        coming = asyncio.create_task(self._next())
         try:
             while not self._stopping.is_set():
                 await asyncio.wait((coming, stopping), return_when=asyncio.FIRST_COMPLETED)
                 if coming.done():
                     if (message := coming.result()) is None:
                         return
-                    self.since = time.monotonic()
-                    coming = asyncio.create_task(next_of(self._messages))
+                    coming = asyncio.create_task(self._next())
                     yield message
             self.refused = Refused(503, STOPS)
         finally:
             coming.cancel()
             stopping.cancel()
+
+    async def _next(self) -> bytes | None:
+        """The one after it is not taken before this one is wanted, however long that may be."""
+        self.reading, self.due = True, time.monotonic() + AHEAD_S
+        try:
+            message: bytes | None = await anext(self._messages, None)
+        finally:
+            self.reading = False
+        self.since, self.bytes = time.monotonic(), 0
+        self.complete += 1
+        return message
 
 
 class WithStatus:
@@ -188,11 +222,33 @@ class Streams:
     def are_open(self) -> bool:
         return bool(self._open)
 
+    async def arriving(self, request: Request, named: Mapping[str, str]) -> Answer:
+        """Told by Envoy, perhaps before the stream is here."""
+        while not (
+            found := [each for each in self._open.values() if each.number == named["stream"]]
+        ):
+            await asyncio.sleep(LOOK_S)
+        found[0].arrive(int(named["message"]), int(named["bytes"]))
+        return Answer()
+
+    def end_late(self) -> None:
+        late = [task for task, admitted in self._open.items() if admitted.is_late()]
+        self._end(late, Refused(408, TOO_SLOW))
+
+    def is_full(self) -> bool:
+        return sum(admitted.bytes for admitted in self._open.values()) > MOST_BYTES
+
     def end_some(self) -> None:
-        """A tenth: those that have sent no message for longest, for one whose end does not come is
-        held here all the same."""
-        silent = sorted(self._open, key=lambda task: self._open[task].since)
-        some = silent[: 1 + len(silent) // 10]
+        """A tenth: of the client first whose messages hold most, those that have sent none for
+        longest, for one whose end does not come is held here all the same."""
+        held: Counter[str] = Counter()
+        for admitted in self._open.values():
+            held[admitted.client] += admitted.bytes
+
+        def rank(task: asyncio.Task[None]) -> tuple[int, float]:
+            return -held[self._open[task].client], self._open[task].since
+
+        some = sorted(self._open, key=rank)[: 1 + len(self._open) // 10]
         self._end(some, busy("its memory is full, and this stream has sent no message for long"))
 
     def _end(self, tasks: Iterable[asyncio.Task[None]], refused: Refused) -> None:
@@ -226,7 +282,3 @@ class Streams:
             del self._open[task]
         if admitted.refused:
             await context.abort(CODES[admitted.refused.status], str(admitted.refused))
-
-
-async def next_of(messages: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(messages, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import closing
 
 import grpc
@@ -13,14 +14,17 @@ from benchmark.torture import unfinished
 from benchmark.torture.subject import Subject
 from bundle_door import http2
 from bundle_door.calls import PREFIX, message_of, usual_fields
-from bundle_door.envoy import INFER
+from bundle_door.envoy import DEADLINE_EXCEEDED, INFER, STREAM, UNAVAILABLE
+from bundle_door.limits import AHEAD_S, LATE_S
 from bundle_serving import sockets
 from bundle_serving.kserve import pb
 from tests.door.servers import Behind, OverUnixSocket
 from tests.door.test_attacks import GOOD, bystanders_of
 from tests.door.test_clients import request_of
+from tests.door.test_life import Conversation, Gate, gate
 from tests.project import wait_until
 
+__all__ = ["gate"]
 LARGE = 60_000_000
 TOO_SLOW, NO_ROOM = grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE
 MEGABYTE = request_of(b"\xff\xd8" + bytes(1_000_000))
@@ -104,3 +108,57 @@ def test_five_of_60_mb_at_once(server: Behind) -> None:
     with grpc.insecure_channel(f"localhost:{server.grpc_port}", sizes) as channel:
         ask = channel.unary_unary(INFER)
         assert codes_of([ask.future(asked) for _ in range(5)]) == {grpc.StatusCode.OK}
+
+
+def test_a_stream_has_its_share_and_is_fast_enough(
+    server: Behind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One address sends large messages that stop, each after one that was answered, and one that
+    goes on byte by byte; another has a stream on which nothing happens, and which stays."""
+    monkeypatch.setattr(http2, "END_STREAM", 0)
+    good = request_of(GOOD[2]).SerializeToString()
+    answered = [PREFIX.pack(False, len(good)), good]
+
+    async def begin(size: int) -> tuple[http2.Connection, http2.Stream]:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            http2.Connection, "127.0.0.1", server.grpc_port, local_addr=("127.0.0.2", 0)
+        )
+        pieces = [*answered, PREFIX.pack(False, LARGE), bytes(size)]
+        return connection, connection.request(usual_fields(STREAM, 100), pieces)
+
+    async def attack() -> set[str]:
+        stopped = [await begin(LARGE - 1) for _ in range(9)]
+        async with asyncio.timeout(60):
+            connection, slow = await begin(1_000_000)
+            while not all(stream.ended.done() for _, stream in [*stopped, (connection, slow)]):
+                await asyncio.sleep(1)
+                slow.unsent.append(memoryview(b"\0"))
+                connection._send_waiting()
+        assert slow.fields["grpc-status"] == DEADLINE_EXCEEDED
+        for each, _ in stopped:
+            each.close()
+        connection.close()
+        return {stream.fields["grpc-status"] for _, stream in stopped}
+
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        idle = Conversation(channel)
+        idle.ask(GOOD[2], id="1")
+        assert idle.answer() == "1"
+        assert asyncio.run(attack()) == {UNAVAILABLE, DEADLINE_EXCEEDED}
+        idle.ask(GOOD[2], id="2")
+        assert idle.answer() == "2"
+        idle.hang_up()
+
+
+@pytest.mark.long
+def test_a_message_that_is_not_taken_is_not_too_slow(server: Behind, gate: Gate) -> None:
+    """While the one before it is computed, where a stream asks about one after the other."""
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        stream = Conversation(channel, metadata=[("triton_grpc_error", "true")])
+        stream.ask(gate.picture(), id="0")
+        for number in "123":
+            stream.ask(b"\xff\xd8" + bytes(20_000_000), id=number)
+        time.sleep(LATE_S + AHEAD_S + 2)
+        gate.open()
+        assert [stream.answer() for _ in range(4)] == [*"0123"]
+        stream.hang_up()

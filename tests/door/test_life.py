@@ -188,9 +188,10 @@ def test_sigterm_lets_requests_finish(
 class Conversation:
     """A stream: what is put in is sent, and read as it is answered."""
 
-    def __init__(self, channel: grpc.Channel) -> None:
+    def __init__(self, channel: grpc.Channel, **more: Any) -> None:
         self._asked: queue.Queue[Any] = queue.Queue()
-        self._answers = stub(channel).ModelStreamInfer(iter(self._asked.get, None), timeout=600)
+        asked = iter(self._asked.get, None)
+        self._answers = stub(channel).ModelStreamInfer(asked, timeout=600, **more)
 
     def ask(self, picture: bytes, **more: str) -> None:
         self._asked.put(message(picture, **more))
