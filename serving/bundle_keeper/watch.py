@@ -95,7 +95,7 @@ class Watch:
         return "the server had exited"
 
     async def _notice_who_goes(self) -> NoReturn:
-        loop = asyncio.get_running_loop()
+        loop, begins = asyncio.get_running_loop(), True
         watched: dict[int, int] = {}
 
         def note_gone(pid: int) -> None:
@@ -110,6 +110,9 @@ class Watch:
                         with suppress(ProcessLookupError):
                             watched[pid] = os.pidfd_open(pid)
                             loop.add_reader(watched[pid], note_gone, pid)
+                if begins:
+                    self._gone.set()  # perhaps: before this keeper looked
+                    begins = False
                 await asyncio.sleep(FAMILY_S)
         finally:
             for pidfd in watched.values():

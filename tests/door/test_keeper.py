@@ -25,6 +25,7 @@ from bundle_door.key_file import hash_key
 from bundle_serving import keeper_notes, sockets
 from bundle_serving.exposure import CERTIFICATE
 from bundle_serving.kserve import pb, stub
+from bundle_serving.processes import STUB
 from tests.door.servers import KEY, MODELS, removed_afterwards
 from tests.project import ROOT, free_ports, wait_until
 
@@ -245,6 +246,20 @@ def test_a_keeper_without_a_guard_gets_another(kept: Kept) -> None:
     kept.kill(KEEPER)
     wait_until(lambda: kept.process(KEEPER), "a new keeper", 60)
     assert kept.answers() and kept.process("bundle_door") == door
+
+
+def test_a_process_that_died_while_there_was_no_keeper(kept: Kept) -> None:
+    """It is missed at once, not once questions fail."""
+    kept.gate.touch()
+    wait_until(lambda: keeper_notes.read_coming(kept.run_dir) == [], "the other model")
+    guard = kept.process(GUARD)
+    os.kill(guard, signal.SIGSTOP)
+    kept.kill(KEEPER)
+    kept.kill(STUB)
+    os.kill(guard, signal.SIGCONT)
+    wait_until(lambda: any("picture: " in did for did in kept.did()), "a new process", 120)
+    assert any("picture: it lacked a process" in did for did in kept.did())
+    assert kept.answers()
 
 
 def test_damaged_notes_are_mended(kept: Kept) -> None:
