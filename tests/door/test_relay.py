@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from bundle_door import certificate
 from bundle_serving import relayed
+from bundle_serving.exposure import CERTIFICATE
 from tests.door.servers import Behind, behind_the_door
 from tests.project import ROOT, free_ports, wait_until
 
@@ -47,11 +49,16 @@ def relaying(shared: Path, run_dir: Path) -> Iterator[tuple[subprocess.Popen[byt
     command = [sys.executable, "-c", PROGRAM, str(shared), str(run_dir), *map(str, ports)]
     relay = subprocess.Popen(command, cwd=ROOT)
     try:
-        wait_until(lambda: relayed.is_listening(run_dir / "sockets/envoy-admin"), "the relay")
+        wait_until(lambda: is_open(ports[-1]), "the relay")
         yield relay, ports[0]
     finally:
         relay.kill()
         relay.wait()
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextlib.contextmanager
@@ -126,6 +133,19 @@ def test_a_relay_that_is_stopped_waits_for_its_connections(
         assert ask(open_one) == b""
         open_one.close()
         assert relay.wait(30) == 0
+
+
+def test_tls_is_the_servers(tmp_path: Path) -> None:
+    certificate.ensure(tmp_path, [])
+    options = ["--tls-cert", "own", "--tls-folder", str(tmp_path)]
+    options += ["--relay-folder", str(tmp_path)]
+    tls = tmp_path / CERTIFICATE
+    with (
+        behind_the_door(tmp_path / "run", models=["picture"], options=options, tls=tls) as door,
+        relaying(tmp_path, tmp_path) as (_, port),
+    ):
+        status, _, _ = door.ask("GET", "/v2/health/live", connection=door.connection(port))
+        assert status == 200
 
 
 def test_nobody_answers_where_no_server_is(shared: Path, tmp_path: Path) -> None:
