@@ -41,6 +41,7 @@ end
 -- room for longest, whatever else its client sends.
 local function take(request, length, now)
   local bytes = length <= COPIED and length or math.ceil(length / PAGE) * PAGE
+  bytes = math.min(bytes * COPIES, MOST_OF_ONE - request.bytes)
   if holds_more(request.client, bytes, 1) and now - counted >= RECOUNT_MS then
     count_again()
     counted = now

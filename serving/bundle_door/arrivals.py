@@ -24,11 +24,13 @@ NUMBER, TOLD = "bundle-stream", "/internal/arriving/"
 
 
 def program(at_door: bool, has_keys: bool = False) -> str:
-    """For Envoy's Lua. By key, where there are keys; else by address. A balancer keeps what it may
-    send again, and gathers no messages of streams."""
+    """For Envoy's Lua. By key, where there are keys; else by address. A balancer sends a message on
+    as it comes, but holds the first part of it, and a copy of that, until it is answered."""
     numbers = {
         "ROOM": int(ROOM * HEAP_BYTES),
         "KEPT": KEPT_BYTES if at_door else "math.huge",
+        "COPIES": 1 if at_door else 2,
+        "MOST_OF_ONE": "math.huge" if at_door else 2 * KEPT_BYTES,
         "GATHERS": str(at_door).lower(),
         "MOST_TIMES": MOST_TIMES,
         "SLOWEST": SLOWEST,

@@ -124,6 +124,7 @@ def http_routes(limits: Limits) -> list[Config]:
 def grpc_routes(limits: Limits, name: str) -> list[Config]:
     again = {"retry_on": f"{HARMLESS},unavailable"}
     infer = route({"path": INFER}, "grpc", limits, again)
+    infer["request_body_buffer_limit"] = arrivals.KEPT_BYTES
     stops = {"default_value": {"numerator": 0}, "runtime_key": STOPPING}
     # Until its first answer: a server that stops takes no further streams.
     stream = route({"path": STREAM}, "grpc", limits, {"retry_on": f"{NOT_BEGUN},unavailable"}, 0)

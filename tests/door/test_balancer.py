@@ -291,7 +291,7 @@ def test_no_stream_is_cut_when_servers_or_balancers_are_fewer(
 def test_an_address_has_its_share_of_the_balancer(balancer: Balancer, server: Behind) -> None:
     """Which sees more of them than its doors, for whom it is one."""
     subject = replace(subject_of(server), grpc=f"{ADDRESS}:{balancer.grpc_port}")
-    with unfinished.messages(subject, 9, LARGE, 9) as kept:
+    with unfinished.messages(subject, 12, LARGE, 12) as kept:
         wait_until(lambda: any(call.done() for call in kept), "one to be refused")
         assert answered_from("127.0.0.3", server, MEGABYTE, ADDRESS)
         assert {call.code() for call in kept} <= {NO_ROOM, TOO_SLOW}
