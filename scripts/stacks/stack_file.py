@@ -40,6 +40,9 @@ LEFT_OUT = {
     "security_opt": "no-new-privileges is a setting of each node's engine there",
 }
 
+# An engine ends what is not healthy; first the keeper has two minutes to restore it.
+RETRIES = 12
+
 KEY, TLS, S3, AUTHORITIES = "/run/key", "/run/tls", "/run/secrets/s3", "/etc/ssl/certs"
 PROOFS = "/run/proofs"
 # In a container: user and group of the server.
@@ -156,7 +159,7 @@ def _require_known(server: Service) -> None:
 def _server(
     server: Service, given: Given, secrets: Mapping[str, str], proofs: Mapping[str, str]
 ) -> dict[str, Any]:
-    healthcheck = server["healthcheck"]
+    healthcheck = server["healthcheck"] | {"retries": RETRIES}
     return {
         "image": given.image,
         "networks": {"default": {"aliases": [ALIAS]}},
