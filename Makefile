@@ -194,7 +194,7 @@ clean: $(LAYER)/tools ##+ Stop the server and remove everything that was built
 ##@ Work on the bundle
 
 check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests, without a server (ARGS="-k exif")
-	@$(PYTEST) tests/unit tests/client $(or $(ARGS),-m "not long and not rare")
+	@$(PYTEST) tests/unit tests/client $(wildcard kinds/*/tests/unit) $(or $(ARGS),-m "not long and not rare")
 
 test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipeline end to end on a real server (ARGS="-k exif")
 	@$(PYTEST) $(or $(ARGS),-m "not long and not rare")

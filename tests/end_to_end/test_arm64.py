@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import require_docker
+from tests.plugin import require_docker
 from tests.project import Project, picture, run
 
 EMULATOR = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")

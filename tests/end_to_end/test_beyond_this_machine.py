@@ -14,7 +14,7 @@ import pytest
 from benchmark.rollouts import clients
 from bundle_client import Client, KeyRefused, ServerUnreachable
 from bundle_client.server import Protocol
-from tests.conftest import require_docker
+from tests.plugin import require_docker
 from tests.project import Project, asked_meanwhile, error_lines, picture, run, wait_until
 
 

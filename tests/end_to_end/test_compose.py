@@ -17,7 +17,7 @@ import pytest
 import docker
 from bundle_serving import PIPELINE
 from bundle_serving.health import reason_not_to_trust
-from tests.conftest import require_docker
+from tests.plugin import require_docker
 from tests.project import Project, error_lines, picture, wait_until
 
 pytestmark = pytest.mark.long

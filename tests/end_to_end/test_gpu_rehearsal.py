@@ -35,11 +35,17 @@ from bundle_client import Client
 from bundle_serving import PIPELINE
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.pictures import Transform, to_pixels
+from kinds.table.tests.end_to_end.test_tables import (
+    NAMES,
+    ROLLED,
+    asked,
+    trained,
+    without_a_network,
+)
 from scripts.base import files
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
-from tests.conftest import require_docker
-from tests.end_to_end.test_tables import NAMES, ROLLED, asked, trained, without_a_network
+from tests.plugin import require_docker
 from tests.project import (
     LONGEST_S,
     ROOT,

@@ -17,7 +17,7 @@ import pytest
 
 from bundle_client import Client
 from bundle_client.errors import ClientError
-from tests.conftest import require_docker
+from tests.plugin import require_docker
 from tests.project import Project, error_lines, free_ports, picture, wait_until
 
 CLIENTS = 4

@@ -16,11 +16,11 @@ import pytest
 from PIL import Image
 
 from bundle_serving import infer
+from kinds.table.tests.end_to_end.test_tables import trained, without_a_network
+from kinds.video.tests.end_to_end.test_video import begun, watched
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.recipes import schema
 from scripts.recipes.recipe import Recipe
-from tests.end_to_end.test_tables import trained, without_a_network
-from tests.end_to_end.test_video import begun, watched
 from tests.project import Project, picture
 from tests.wav_files import BELL
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.conftest import everywhere
+from tests.plugin import everywhere
 from tests.project import Project, interrupt, picture, wait_until
 
 TIMED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (door|keeper|triton) ")

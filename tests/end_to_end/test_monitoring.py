@@ -29,9 +29,9 @@ from bundle_serving.guard import HEADER
 from scripts.base import files
 from scripts.server import dashboards
 from scripts.stacks.kubernetes import SOURCE as KUBERNETES
-from tests.conftest import require_docker
 from tests.end_to_end.test_beyond_this_machine import certificate_of_a_company, key_of
 from tests.end_to_end.test_drift import answered
+from tests.plugin import require_docker
 from tests.project import Project, free_ports, picture, wait_until
 from tests.prometheus import Prometheus, faster, hurry, watching
 

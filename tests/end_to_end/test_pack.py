@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts.upkeep import pack
-from tests.conftest import require_docker
+from tests.plugin import require_docker
 from tests.project import ROOT, Project, free_ports, picture, run
 
 INSTALL = ROOT / "scripts" / "upkeep" / pack.INSTALL

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from tests.chromium import browser
-from tests.conftest import everywhere
+from tests.plugin import everywhere
 from tests.project import Project
 
 # What the page promises, even on a busy machine: from its address to a label, to its first paint.

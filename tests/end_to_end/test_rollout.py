@@ -24,7 +24,7 @@ from benchmark.rollouts import clients
 from bundle_client import Client
 from bundle_serving import PIPELINE
 from scripts.base import files
-from tests.conftest import require_docker
+from tests.plugin import require_docker
 from tests.project import (
     Project,
     asked_meanwhile,

@@ -33,8 +33,8 @@ from scripts.stacks import temporary
 from scripts.storage import check
 from scripts.storage.location import parse
 from scripts.storage.remote import Remote
-from tests.conftest import require_docker
 from tests.end_to_end.test_drift import a_reference_outlives_the_server
+from tests.plugin import require_docker
 from tests.project import Project, free_ports, picture, wait_until
 
 pytestmark = pytest.mark.long

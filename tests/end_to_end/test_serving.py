@@ -20,7 +20,7 @@ from benchmark.torture.odd_pictures import CATALOGUE
 from bundle_client import AsyncClient, Client, PictureRefused
 from bundle_client.server import Protocol
 from bundle_door.page_data import PENDING
-from tests.conftest import everywhere
+from tests.plugin import everywhere
 from tests.project import Project, interrupt, picture, wait_until
 
 PIPELINE = "ensemble_python_resnet50"

@@ -31,7 +31,7 @@ from bundle_client import (
 from scripts.base import files
 from scripts.server.picture_index import PictureIndex
 from scripts.steps import embeddings
-from tests.conftest import everywhere
+from tests.plugin import everywhere
 from tests.project import ASSETS, Project, error_lines, free_ports, picture, wait_until
 
 locally = pytest.mark.parametrize("served", ["local"], indirect=True)

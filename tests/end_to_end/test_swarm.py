@@ -34,8 +34,8 @@ from bundle_serving import PIPELINE
 from bundle_serving.address import SERVER_HEADER
 from bundle_serving.infer import LENGTH
 from tests import swarm_nodes
-from tests.conftest import require_docker
 from tests.networks import tiny
+from tests.plugin import require_docker
 from tests.project import Project, error_lines, free_ports, picture, run, wait_until
 from tests.swarm_nodes import HOST, Node, join
 

@@ -22,7 +22,7 @@ from scripts.stacks.stack_file import BALANCER, BALANCERS_SETTINGS, SERVER
 from scripts.stacks.state import State
 from scripts.stacks.swarm import FINGERPRINT, SwarmStack, Task
 from tests import swarm_nodes
-from tests.conftest import require_docker
+from tests.plugin import require_docker
 from tests.project import run, wait_until
 from tests.swarm_nodes import Node, join
 

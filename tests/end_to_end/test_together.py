@@ -26,8 +26,8 @@ from bundle_serving.agreement import Bound
 from scripts.recipes import pipelines
 from scripts.steps import engine, gate
 from scripts.steps.workspace import Workspace
-from tests.conftest import everywhere
 from tests.pipelines import OTHERS, ask_by_command, not_ready, pictures_by_pytorch
+from tests.plugin import everywhere
 from tests.project import Project, picture
 from tests.wav_files import BELL
 

@@ -47,6 +47,9 @@ CHECKED = [
     Reached(f"tests.{path.parent.name}.{path.stem}", frozenset({"check"}))
     for folder in ("unit", "client")
     for path in (ROOT / "tests" / folder).glob("test_*.py")
+] + [
+    Reached(".".join(path.relative_to(ROOT).with_suffix("").parts), frozenset({"check"}))
+    for path in (ROOT / "kinds").glob("*/tests/unit/test_*.py")
 ]
 
 

@@ -95,15 +95,16 @@ REASON_CHARACTERS = 1000
 # The workers end at the same time if what takes longest begins first; and what one makes for all,
 # the others are not to wait for.
 LONGEST_FIRST = (
-    *("served", ALONE, "tests/pytorch/test_sounds.py", "test_gpu_rehearsal.py", "versions"),
-    *("test_compose.py", "tests/pytorch/test_drawn.py", "exported", "served by containers"),
+    *("served", ALONE, "kinds/sound/tests/pytorch/test_sounds.py", "test_gpu_rehearsal.py"),
+    *("versions", "test_compose.py", "tests/pytorch/test_drawn.py", "exported"),
+    "served by containers",
 )
 
 
 def group(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     folder, _, name = file.rpartition("/")
-    name = TOGETHER.get(name, name) if folder == "tests/end_to_end" else file
+    name = TOGETHER.get(name, name) if folder.endswith("/end_to_end") else file
     served = name in ("served", ALONE)
     return "served by containers" if served and re.search(r"[\[-]cpu[-\]]", nodeid) else name
 

@@ -18,15 +18,7 @@ from sklearn import ensemble, linear_model
 
 from kinds.table import adoption
 from kinds.table.export import Table, export
-from scripts.base.errors import UserError
-from scripts.recipes import configs
-from scripts.recipes.layout import GPU, precision_of
-from scripts.recipes.templates import write
-from scripts.steps.manifest import why_export
-from scripts.steps.workspace import FOREST, Workspace
-from tests.project import ROOT
-from tests.python_backend import Tensor, program
-from tests.tables.test_frameworks import (
+from kinds.table.tests.frameworks.test_frameworks import (
     KINDS,
     NAMES,
     ROWS,
@@ -37,6 +29,14 @@ from tests.tables.test_frameworks import (
     of_scikit_learn,
     of_xgboost,
 )
+from scripts.base.errors import UserError
+from scripts.recipes import configs
+from scripts.recipes.layout import GPU, precision_of
+from scripts.recipes.templates import write
+from scripts.steps.manifest import why_export
+from scripts.steps.workspace import FOREST, Workspace
+from tests.project import ROOT
+from tests.python_backend import Tensor, program
 
 FIL = ROOT / "tests" / "rehearsal" / "fil_backend"
 

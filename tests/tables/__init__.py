@@ -1,1 +1,0 @@
-"""Tests that need the libraries of models of tables, and no server."""
