@@ -108,6 +108,8 @@ def is_preposition(name: str) -> bool:
 
 def find_functions() -> Iterator[Function]:
     for path in sorted(path for part in PRODUCT for path in (ROOT / part).rglob("*.py")):
+        if "tests" in path.parts:
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield Function(path, node.lineno, node.name)

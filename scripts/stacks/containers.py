@@ -236,9 +236,9 @@ class DockerStack:
         wanted.save()
         files.write(SERVED, json.dumps(self._configure(wanted), indent=2) + "\n")
         compose_env.write(self.project, SERVED)
-        self._up(SERVED)
+        self._compose_up(SERVED)
 
-    def _up(self, file: Path, *options: str) -> None:
+    def _compose_up(self, file: Path, *options: str) -> None:
         command = ["docker", "compose", "--project-name", self.project, "--file", str(file)]
         command += ["--project-directory", str(ROOT), "up", "--detach", "--no-build", *options]
         started = subprocess.run([*command, "server"], cwd=ROOT, capture_output=True, text=True)
@@ -274,7 +274,7 @@ class DockerStack:
         config["services"]["ports"] = json.loads(SERVED.read_text())["services"]["ports"]
         files.write(BESIDE, json.dumps(config, indent=2) + "\n")
         try:
-            self._up(BESIDE, "--no-recreate", "--scale", "server=2")
+            self._compose_up(BESIDE, "--no-recreate", "--scale", "server=2")
         except BaseException:
             self.withdraw(wanted)
             raise

@@ -78,6 +78,8 @@ class Engine:
         precision = json.loads(decided.read_text())["precision"] if decided.exists() else "fp32"
         return cls(network, precision, threads)
 
+    beside = load  # as in onnxruntime_engine
+
     def require(self, config: Mapping[str, Any]) -> None:
         """Checks the network's inputs and outputs against a Triton config, as Triton's own backends
         do: otherwise each request would fail."""
