@@ -1,7 +1,6 @@
 """A detector's answer and the pictures' sizes in, boxes out: bundle_serving.detection."""
 
 from bundle_serving.detection import Detection
-
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import answer, array, parameter, version_folder
 

@@ -1,7 +1,6 @@
 """The class of each pixel in, the share of each class out: bundle_serving.segmentation."""
 
 from bundle_serving.segmentation import Segmentation
-
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import answer, array, version_folder
 

@@ -1,10 +1,9 @@
 """WAV files in, windows of log-mel bands out: bundle_serving.sounds."""
 
 from bundle_serving.sounds import Hearing, to_windows
-from bundle_serving.wav import SoundError
-
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import answer, array, version_folder
+from bundle_serving.wav import SoundError
 
 
 @reported

@@ -1,8 +1,8 @@
 """Probabilities of frames in, smoothed over each stream's frames out: bundle_serving.smoothing."""
 
 import numpy as np
-from bundle_serving.smoothing import RULES, NoRoom, Rules, Streams
 
+from bundle_serving.smoothing import RULES, NoRoom, Rules, Streams
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import answer, array, version_folder
 

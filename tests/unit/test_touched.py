@@ -1,0 +1,38 @@
+"""Whatever changes, the long tests of it are run."""
+
+import re
+import subprocess
+
+from tests import touched
+from tests.project import ROOT
+
+
+def tracked(*patterns: str) -> list[str]:
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return listed.stdout.splitlines()
+
+
+def test_every_file_has_its_tests_or_needs_none() -> None:
+    assert [path for path in tracked() if not touched.is_known(path)] == []
+    for start, tests in touched.RULES.items():
+        assert any(path.startswith(start) for path in tracked()), start
+        assert all((ROOT / test).exists() for test in tests), start
+
+
+def test_every_long_test_is_of_something() -> None:
+    marked = re.compile(r"^(?:@|pytestmark = .*)pytest\.mark\.long|mark\.long\]?$", re.MULTILINE)
+    long = {path for path in tracked("*test_*.py") if marked.search((ROOT / path).read_text())}
+    product = [path for path in tracked() if not path.startswith(("tests/", "kinds/"))]
+    reached = touched.find_tests([*product, *(path for path in tracked("kinds/*/recipe.py"))])
+    assert len(long) > 20
+    assert [path for path in sorted(long) if not path.startswith(tuple(reached))] == []
+
+
+def test_a_change_has_the_tests_of_its_folder_and_those_above() -> None:
+    found = touched.find_tests(
+        ["scripts/rollout/verdict.py", "kinds/sound/recipe.py", "docs/gpu.md"]
+    )
+    assert {"kinds/sound/tests", "tests/end_to_end/test_rollout.py"} <= found
+    assert "tests/end_to_end/test_s3.py" not in found
+    assert touched.find_tests(["docs/gpu.md", "CHANGELOG.md"]) == set()
