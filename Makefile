@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
 	similar index bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
-	down upgrade audit images pack backup restore prune clean check test test-all test-rare pins lint prove
+	down upgrade audit images pack backup restore prune clean check test test-all test-changed test-rare pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
 # change of requirements/. A command installs the layers itself that it needs only sometimes.
@@ -201,6 +201,10 @@ test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipelin
 
 test-all: test ##+ The same, plus the long tests: rollouts under load, S3 faults, the GPU rehearsal, rivals, soak
 	@$(PYTEST) -m "long and not rare"
+
+test-changed: test ##+ The same, plus the long tests of what has changed: SINCE=main
+	@tests="$$(.venv/bin/python -m tests.touched $(or $(SINCE),main))" && { [ -z "$$tests" ] || \
+		$(PYTEST) -m "long and not rare" $$tests || [ $$? = 5 ]; }
 
 test-rare: $(LAYER)/test $(APART) ##+ The rest: a swarm, a pod, packs, upgrades, and end-to-end tests again, in containers
 	@$(PYTEST) -m rare
