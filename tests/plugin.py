@@ -20,11 +20,7 @@ from scripts.settings import arguments, settings
 from scripts.stacks.containers import why_not_docker
 from scripts.steps.drawn.drawings import many
 from tests import again
-from tests.pipelines import (
-    CHECKPOINT,
-    ask_by_command,
-    checkpoint_of_places,
-)
+from tests.pipelines import ask_by_command, find_served
 from tests.project import ASSETS, ROOT, Project, picture
 
 # usearch has a C++ library of its own inside. Loaded before the system's, it makes PyTorch in the
@@ -212,27 +208,24 @@ def once(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
         yield made
 
 
-@pytest.fixture(scope="session")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with once(tmp_path_factory, "places") as folder:
-        if not folder.exists():
-            folder.mkdir()
-            checkpoint_of_places(folder)
-    return folder / CHECKPOINT
-
-
-Bring: TypeAlias = Callable[..., Project]
+Bring: TypeAlias = Callable[[str], Project]
 
 
 @pytest.fixture(scope="session")
-def bring(served: Project, tmp_path_factory: pytest.TempPathFactory) -> Bring:
+def bring(
+    request: pytest.FixtureRequest, served: Project, tmp_path_factory: pytest.TempPathFactory
+) -> Bring:
     """Brings another pipeline to the same server, by its own command. What it exports is the same
     whatever the flavour, and is made once."""
     photo = served.path / "noise.jpg"
     photo.write_bytes(picture())
 
-    def bring(name: str, **settings: str) -> Project:
-        served.settings |= settings
+    brought: set[str] = set()
+
+    def bring(name: str) -> Project:
+        if name in brought:
+            return served
+        served.settings |= find_served()[name].settings(request)
         made, began = served.path / "build" / "versions" / name, served.server_began()
         with once(tmp_path_factory, f"with-{name}") as kept:
             if kept.exists():
@@ -242,55 +235,17 @@ def bring(served: Project, tmp_path_factory: pytest.TempPathFactory) -> Bring:
                 with files.whole_folder(kept) as draft:
                     files.link_tree(made, draft)
         assert served.server_began() == began
+        brought.add(name)
         return served
 
     return bring
 
 
-# One each: what one of them lacks, or is slow at, fails no test of another.
-
-
 @pytest.fixture(scope="session")
-def with_places(bring: Bring, places: Path) -> Project:
-    return bring("places", PLACES=str(places))
-
-
-@pytest.fixture(scope="session")
-def with_cascade(bring: Bring, served: Project) -> Project:
-    return bring("cascade", CASCADE=served.settings["WEIGHTS"])
-
-
-@pytest.fixture(scope="session")
-def with_sentiment(bring: Bring) -> Project:
-    return bring("sentiment", SENTIMENT="minilm")
-
-
-@pytest.fixture(scope="session")
-def with_detection(bring: Bring) -> Project:
-    return bring("detection", DETECTION="random")
-
-
-@pytest.fixture(scope="session")
-def with_segmentation(bring: Bring) -> Project:
-    return bring("segmentation", SEGMENTATION="random")
-
-
-@pytest.fixture(scope="session")
-def with_sounds(bring: Bring) -> Project:
-    return bring("sounds")
-
-
-@pytest.fixture(scope="session")
-def together(
-    served: Project,
-    with_places: Project,
-    with_cascade: Project,
-    with_sentiment: Project,
-    with_detection: Project,
-    with_segmentation: Project,
-    with_sounds: Project,
-) -> Project:
+def together(served: Project, bring: Bring) -> Project:
     """The same server with every pipeline in it."""
+    for name in find_served():
+        bring(name)
     return served
 
 

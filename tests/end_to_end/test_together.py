@@ -26,7 +26,7 @@ from bundle_serving.agreement import Bound
 from scripts.recipes import pipelines
 from scripts.steps import engine, gate
 from scripts.steps.workspace import Workspace
-from tests.pipelines import OTHERS, ask_by_command, not_ready, pictures_by_pytorch
+from tests.pipelines import ask_by_command, find_served, not_ready, pictures_by_pytorch
 from tests.plugin import everywhere
 from tests.project import Project, picture
 from tests.wav_files import BELL
@@ -50,7 +50,7 @@ def ask(http: str, model: str, file: bytes, *outputs: str) -> list[Any]:
         client.close()
 
 
-@pytest.mark.parametrize("name", ["", *OTHERS])
+@pytest.mark.parametrize("name", ["", *find_served()])
 def test_each_pipeline_proves_itself(
     served: Project, name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -94,7 +94,8 @@ def test_hours_in_which_only_the_keeper_asks_count_nothing(together: Project) ->
     """As often as it would in hours; and whoever else looks whether the server is well."""
     own_id = own_requests.id_of(together.admin_key)
     at = Address.parse(together.http)
-    ensembles = [PIPELINE, *(pipelines.find_pipeline(name).recipe.ensemble for name in OTHERS)]
+    others = map(pipelines.find_pipeline, find_served())
+    ensembles = [PIPELINE, *(each.ensemble for each in others)]
 
     async def look() -> None:
         keepers = Triton(sockets.folder(together.path / "build" / "run"), own_id)
@@ -212,7 +213,7 @@ def test_a_restart_brings_all_back(together: Project, compared: Compared) -> Non
         assert "could not be loaded again" not in output
         assert not_ready(together) == {"sentiment_ensemble", *members}
         assert difference() <= 0.05 and difference("cascade") <= 0.05
-        answers = {name: ask_by_command(together, name, photos[0]) for name in ("", *OTHERS)}
+        answers = {name: ask_by_command(together, name, photos[0]) for name in ("", *find_served())}
         assert answers[""]["labels"][0]["label"] == "coffee mug"
         assert answers["cascade"]["labels"][0]["label"] == "coffee mug"
         assert not_ready(together) == set()

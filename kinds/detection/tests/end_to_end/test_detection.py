@@ -13,14 +13,14 @@ from tritonclient.utils import InferenceServerException
 
 from bundle_client import Client, PictureRefused
 from kinds.detection.recipe import Detection
-from scripts.recipes.schema import load
-from tests.pipelines import (
+from kinds.detection.tests.by_torchvision import (
     SSDLITE,
     ask_for_boxes,
     assert_same_boxes,
     boxes_by_torchvision,
-    of_mixed_sizes,
 )
+from scripts.recipes.schema import load
+from tests.pipelines import of_mixed_sizes
 from tests.project import ROOT, Project, error_lines
 
 MODEL = "detection"

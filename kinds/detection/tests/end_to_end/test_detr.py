@@ -15,12 +15,9 @@ from PIL import Image
 
 from benchmark.foreign import detectors
 from benchmark.foreign.case import Truth
+from kinds.detection.tests.by_torchvision import ask_for_boxes, assert_same_boxes
 from scripts.measuring.perf_analyzer import has_libb64
-from tests.pipelines import (
-    ask_for_boxes,
-    assert_same_boxes,
-    of_mixed_sizes,
-)
+from tests.pipelines import of_mixed_sizes
 from tests.project import Project, error_lines
 
 

@@ -14,11 +14,12 @@ from kinds.detection.detectors import Whole
 from kinds.detection.recipe import Detection as Recipe
 from kinds.detection.serving.detection import BOX, Detection, Rules
 from kinds.detection.source import Detector
+from kinds.detection.tests.by_torchvision import SSDLITE, assert_same_boxes, boxes_by_torchvision
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.schema import load
 from scripts.steps.networks import Pixels
-from tests.pipelines import SSDLITE, assert_same_boxes, boxes_by_torchvision, of_mixed_sizes
+from tests.pipelines import of_mixed_sizes
 from tests.project import ROOT
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from tritonclient.utils import InferenceServerException
 
 from bundle_client import Client
-from tests.pipelines import places_by_pytorch
+from kinds.places.tests.by_pytorch import places_by_pytorch
 from tests.project import Project
 
 ENSEMBLE = "places_ensemble"

@@ -12,7 +12,7 @@ from PIL import Image
 
 from bundle_client import Client, PictureRefused
 from kinds.segmentation.serving.agreement_of_masks import of_masks
-from tests.pipelines import LRASPP, masks_by_torchvision, of_mixed_shapes
+from kinds.segmentation.tests.by_torchvision import LRASPP, masks_by_torchvision, of_mixed_shapes
 from tests.project import Project
 
 

@@ -14,9 +14,9 @@ from kinds.segmentation.recipe import Segmentation
 from kinds.segmentation.segmenters import Classes, Whole
 from kinds.segmentation.serving.agreement_of_masks import of_masks
 from kinds.segmentation.source import Segmenter
+from kinds.segmentation.tests.by_torchvision import LRASPP, masks_by_torchvision, of_mixed_shapes
 from scripts.base.errors import UserError
 from scripts.recipes.schema import load
-from tests.pipelines import LRASPP, masks_by_torchvision, of_mixed_shapes
 from tests.project import ROOT
 
 

@@ -15,10 +15,10 @@ from bundle_client.server import Protocol
 from bundle_serving.infer import ask
 from kinds.sound import drawings
 from kinds.sound.serving import wav
+from kinds.sound.tests.by_pytorch import sounds_by_pytorch
 from kinds.sound.things import NAMES
 from tests import axe, page
 from tests.chromium import browser
-from tests.pipelines import sounds_by_pytorch
 from tests.project import Project, error_lines
 from tests.wav_files import BELL, made
 

@@ -14,11 +14,11 @@ from bundle_serving.scores import softmax
 from kinds.sound import drawings, export, network
 from kinds.sound.serving.sounds import LOG_MEL, log_mel, to_windows
 from kinds.sound.source import Listener
+from kinds.sound.tests.by_pytorch import listener_of, log_mel_by_pytorch, sounds_recipe
 from kinds.sound.things import NAMES
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 from scripts.steps.manifest import Manifest, why_export
-from tests.pipelines import listener_of, log_mel_by_pytorch, sounds_recipe
 from tests.project import ROOT
 
 UNSEEN = 12345
