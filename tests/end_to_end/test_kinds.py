@@ -4,6 +4,7 @@ adds in one module and one recipe."""
 from __future__ import annotations
 
 import http.client
+import re
 import shutil
 import threading
 import urllib.request
@@ -18,78 +19,17 @@ from PIL import Image
 from bundle_serving import infer
 from kinds.table.tests.end_to_end.test_tables import trained, without_a_network
 from kinds.video.tests.end_to_end.test_video import begun, watched
+from scripts.base import files
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.recipes import schema
 from scripts.recipes.recipe import Recipe
-from tests.project import Project, picture
+from tests.project import ROOT, Project, picture
 from tests.wav_files import BELL
 
-SUM = '''"""Image files -> the sum of their pixels."""
-
-from typing import Literal
-
-import numpy as np
-from bundle_serving.address import Address
-from bundle_serving.health import PICTURE
-from scripts.recipes.recipe import Recipe
-from bundle_serving import infer
-from bundle_serving.agreement import Agreement
-
-class Sum(Recipe):
-    kind: Literal["sum"]
-    example = "sum.yaml"
-
-    @property
-    def model_names(self): return {"program": "adder", "ensemble": self.ensemble}
-    def programs(self, layout): return ["adder"]
-    def list_borrowed(self, engine): return ["preprocessing"]
-    def question(self, source): return {"INPUT": np.frombuffer(source, np.uint8)[None]}
-    def golden(self, made): return [self.question(PICTURE)]
-    def gist(self, answer): return float(answer["SUM"][0, 0])
-    def judge(self, made, answers): return Agreement(1, int(self.gist(answers[0]) == 38384640), 0)
-
-    def ask(self, server, asked, environment):
-        connection = Address.parse(server.known["url"]).connection(60)
-        for question in (self.question(open(name, "rb").read()) for name in asked):
-            print(self.gist(infer.ask(connection, self.ensemble, question)))
-        return 0
-'''
-RECIPE = "kind: sum\nmodels: {ensemble: sums}\n"
-PROGRAM = """from bundle_serving.triton import answer, array
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [answer(total, request, output="SUM") for request in requests]
-
-def total(request):
-    return array(request, "PIXELS").sum(axis=(1, 2, 3)).astype("float32")[:, None]
-"""
-ADDER = """name: "adder" backend: "python" max_batch_size: 8
-input { name: "PIXELS" data_type: TYPE_UINT8 dims: [ 3, 224, 224 ] }
-output { name: "SUM" data_type: TYPE_FP32 dims: 1 }
-"""
-SUMS = """name: "sums" platform: "ensemble" max_batch_size: 8
-input { name: "INPUT" data_type: TYPE_UINT8 dims: -1 }
-output { name: "SUM" data_type: TYPE_FP32 dims: 1 }
-ensemble_scheduling {
-  step {
-    model_name: "preprocessing" model_version: -1
-    input_map { key: "INPUT_0" value: "INPUT" } output_map { key: "OUTPUT_0" value: "pixels" }
-  }
-  step {
-    model_name: "adder" model_version: -1
-    input_map { key: "PIXELS" value: "pixels" } output_map { key: "SUM" value: "SUM" }
-  }
-}
-"""
-KIND = {
-    "kinds/sum/recipe.py": SUM,
-    "kinds/sum/sums.yaml": RECIPE,
-    "kinds/sum/model_repository/adder/1/model.py": PROGRAM,
-    "kinds/sum/model_repository/adder/config.pbtxt": ADDER,
-    "kinds/sum/model_repository/sums/config.pbtxt": SUMS,
-    "kinds/sum/model_repository/sums/1/.gitkeep": "",
-}
+# By its path in the checkout, as the page shows it.
+KIND = dict(
+    re.findall(r"```\w+ (\S+)\n(.*?)```", (ROOT / "docs" / "own_kind.md").read_text(), re.DOTALL)
+)
 
 
 locally = pytest.mark.parametrize("served", ["local"], indirect=True)
@@ -99,11 +39,11 @@ locally = pytest.mark.parametrize("served", ["local"], indirect=True)
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
 @locally
 def test_a_kind_is_one_folder(served: Project) -> None:
-    assert len("".join(KIND.values()).splitlines()) < 70
+    assert len(KIND) == 5 and len("".join(KIND.values()).splitlines()) < 80
     own = served.path / "own"
     for name, text in KIND.items():
-        (own / name).parent.mkdir(parents=True, exist_ok=True)
-        (own / name).write_text(text)
+        files.write(served.path / name, text)
+    (own / "kinds" / "sum" / "model_repository" / "sums" / "1").mkdir()
     white = served.path / "build" / "white.png"
     Image.new("RGB", (300, 300), "white").save(white)
     model = {"MODEL": "sums"}
