@@ -24,12 +24,12 @@ from kinds.sound import network as listener
 from kinds.sound.recipe import Sound
 from kinds.sound.source import drop_longest
 from kinds.sound.things import NAMES
+from scripts.artefacts.drawn import drawings, network
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.recipes.schema import load
-from scripts.steps.drawn import drawings, network
-from scripts.steps.progress import step
 
 # How many of each, the last of which are held back.
 PICTURES, SOUNDS = 3360, 1600

@@ -23,8 +23,9 @@ from onnxruntime.quantization import CalibrationMethod
 from bundle_serving.agreement import Bound
 from bundle_serving.openvino_engine import Engine, has_bf16
 from bundle_serving.pictures import Transform, to_pixels
+from scripts.artefacts import samples
 from scripts.measuring.confidence import Estimate
-from scripts.steps import engine, quantise, samples
+from scripts.steps import engine, quantise
 from scripts.steps.eight_bits import Quantiser
 from scripts.steps.quantise import Asked
 

@@ -31,13 +31,13 @@ from rich.table import Table
 from benchmark import gpu_tensors
 from bundle_serving.agreement import compare
 from bundle_serving.pictures import Transform, to_pixels
+from scripts.artefacts import gpus
+from scripts.artefacts.manifest import Torchvision
+from scripts.artefacts.picture import mug
+from scripts.artefacts.samples import noise
 from scripts.base import files
 from scripts.base.errors import run_guarded
 from scripts.base.paths import ROOT
-from scripts.steps import gpus
-from scripts.steps.manifest import Torchvision
-from scripts.steps.picture import mug
-from scripts.steps.samples import noise
 
 BATCHES = (1, 8, 32)
 LARGEST = max(BATCHES)

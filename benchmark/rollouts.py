@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bundle_client import Client
+from scripts.artefacts.picture import mug
 from scripts.base import console
 from scripts.base.errors import AlreadyReported, run_guarded
 from scripts.base.paths import PYTHON, ROOT
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
 from scripts.rollout import rollout
-from scripts.steps.picture import mug
 
 
 @dataclass

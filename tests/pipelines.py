@@ -69,7 +69,7 @@ def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[NDArray[np.
 
 def pictures_by_pytorch(weights: Path, photos: list[Path]) -> list[NDArray[np.float32]]:
     """By mobilenet_v2, with torchvision's own transforms."""
-    from scripts.steps.manifest import Torchvision
+    from scripts.artefacts.manifest import Torchvision
     from scripts.steps.networks import build
     from scripts.steps.vision import torchvision
 
@@ -87,7 +87,7 @@ SIZES = (
 
 def of_mixed_sizes(folder: Path) -> list[Path]:
     """The drawn mug, each time seen otherwise."""
-    from scripts.steps.samples import of_sizes
+    from scripts.artefacts.samples import of_sizes
 
     photos = []
     for number, file in enumerate(of_sizes(SIZES)):

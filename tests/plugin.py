@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 from xdist.scheduler import LoadScopeScheduling
 
+from scripts.artefacts.drawn.drawings import many
 from scripts.base import files
 from scripts.settings import arguments, settings
 from scripts.stacks.containers import why_not_docker
-from scripts.steps.drawn.drawings import many
 from tests import again
 from tests.pipelines import ask_by_command, find_served
 from tests.project import ASSETS, ROOT, Project, picture
@@ -258,7 +258,7 @@ def listener() -> Path:
 @pytest.fixture(scope="session")
 def trained() -> Path:
     """The weights of ARCH=drawn."""
-    return ROOT / "scripts" / "steps" / "drawn" / "weights.safetensors"
+    return ROOT / "scripts" / "artefacts" / "drawn" / "weights.safetensors"
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,8 @@ RULES: dict[str, tuple[str, ...]] = {
         *(f"{END}compose.py", f"{END}handover.py", f"{END}swarm_updates.py"),
         f"{END}gpu_rehearsal.py",
     ),
+    "scripts/intake/": ("tests/foreign",),
+    "scripts/artefacts/": ("tests/pytorch", "tests/tensorrt"),
     "scripts/steps/": ("tests/foreign", "tests/pytorch", "tests/tensorrt"),
     "scripts/storage/": (f"{END}s3.py",),
     "scripts/tuning/": (f"{END}bench.py",),

@@ -22,15 +22,16 @@ from kinds.detection.recipe import Detection
 from kinds.detection.serving import detection
 from kinds.detection.serving.detection import Rules
 from kinds.image.recipe import Image
+from scripts.artefacts.manifest import Foreign
+from scripts.artefacts.workspace import Workspace
 from scripts.base import files as written
 from scripts.base.errors import UserError
+from scripts.intake import metadata
 from scripts.recipes.configs import LABELS
 from scripts.recipes.layout import CPU
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.steps import adopt, engine, metadata
-from scripts.steps.manifest import Foreign
-from scripts.steps.workspace import Workspace
+from scripts.steps import adopt, engine
 
 
 @dataclass(frozen=True)

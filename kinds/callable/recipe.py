@@ -15,13 +15,13 @@ from bundle_serving.agreement import Agreement
 from bundle_serving.health import EXAMPLE
 from bundle_serving.infer import Answer, Question
 from bundle_serving.values import NotAValue, Spec, rows
+from scripts.artefacts.step import Place, Step
+from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs, tensors
 from scripts.recipes.layout import GPU, Layout
 from scripts.recipes.parts import Count, Ensemble, Name, Part, set_count
 from scripts.recipes.recipe import Contents, Recipe, Server, Trial
-from scripts.steps.step import Place, Step
-from scripts.steps.workspace import Workspace
 
 FILE = "function.py"
 DESCRIBE = Step("kinds.callable.describe", Place.SERVER)

@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bundle_serving.infer import Answer
+from scripts.artefacts.manifest import Manifest, Torchvision
+from scripts.artefacts.shapes import of_pixels
+from scripts.artefacts.step import EXPORT
+from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
@@ -19,10 +23,6 @@ from scripts.recipes.parts import Batch, Count, Ensemble, Name, Part, set_count
 from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of, require_pillow
 from scripts.recipes.recipe import Export
 from scripts.settings.settings import Settings
-from scripts.steps.manifest import Manifest, Torchvision
-from scripts.steps.shapes import of_pixels
-from scripts.steps.step import EXPORT
-from scripts.steps.workspace import Workspace
 
 
 class CascadeModels(Ensemble):

@@ -16,8 +16,8 @@ from bundle_serving import golden
 from bundle_serving.infer import Answer
 from bundle_serving.pictures import Transform
 from kinds.detection.source import Detector
+from scripts.artefacts.onnx_file import BATCH, save
 from scripts.steps.networks import Network, download_weights, fill_weights, origin_of, read_state
-from scripts.steps.onnx_file import BATCH, save
 from scripts.steps.untrained import set_to_pictures
 from scripts.steps.vision import torchvision
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from bundle_serving.agreement import Bound
 from kinds.detection.serving.agreement_of_boxes import DETECTION
 from kinds.detection.source import Detector
+from scripts.artefacts.manifest import EXPECTED, why_export
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import run_guarded
 from scripts.steps.fine_tuned import parser
-from scripts.steps.manifest import EXPECTED, why_export
-from scripts.steps.progress import step
 
 ANCHORS = "anchors.npy"
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}

@@ -19,6 +19,10 @@ from kinds.detection.export import ANCHORS
 from kinds.detection.serving.agreement_of_boxes import INDEPENDENT_DETECTION, compare_answers
 from kinds.detection.serving.detection import BOX, EACH, INDEPENDENT, LIKELIEST
 from kinds.detection.source import Detector
+from scripts.artefacts.manifest import EXPECTED
+from scripts.artefacts.shapes import of_pixels
+from scripts.artefacts.step import Step
+from scripts.artefacts.workspace import Workspace
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes import configs, drawing
@@ -29,10 +33,6 @@ from scripts.recipes.pictures import UNTRAINED, best, labels_of
 from scripts.recipes.recipe import Contents, Export, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.steps.manifest import EXPECTED
-from scripts.steps.shapes import of_pixels
-from scripts.steps.step import Step
-from scripts.steps.workspace import Workspace
 
 EXPORT = Step("kinds.detection.export")
 EXPORT_DETR = Step("kinds.detection.detr.export", layers=("hub",))

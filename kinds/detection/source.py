@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from scripts.artefacts.manifest import NOTHING
 from scripts.steps.fine_tuned import FineTuned
-from scripts.steps.manifest import NOTHING
 
 
 @dataclass(frozen=True)

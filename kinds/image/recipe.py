@@ -14,6 +14,10 @@ from pydantic import Field, model_validator
 
 from bundle_serving.infer import Answer
 from bundle_serving.networks import is_ir
+from scripts.artefacts.manifest import Foreign, Torchvision, external_data
+from scripts.artefacts.shapes import of_pixels, sides
+from scripts.artefacts.step import ADOPT, EXPORT
+from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs, folders
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
@@ -23,10 +27,6 @@ from scripts.recipes.recipe import Contents, Export
 from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import CHECK, VERSION, Settings, names
-from scripts.steps.manifest import Foreign, Torchvision, external_data
-from scripts.steps.shapes import of_pixels, sides
-from scripts.steps.step import ADOPT, EXPORT
-from scripts.steps.workspace import Workspace
 
 TORCHVISION = "torchvision/"
 WHOLE = (".onnx", ".xml")  # files with networks, and not with weights alone

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import Bound
+from scripts.artefacts.manifest import NOTHING, Manifest, of_file, read_pins, why_export
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, run_guarded
-from scripts.steps.manifest import NOTHING, Manifest, of_file, read_pins, why_export
-from scripts.steps.progress import step
 
 CATEGORIES = "categories_places365.txt"
 UNTRAINED = "random"
@@ -129,7 +129,7 @@ def _ask_golden(module: Any, pictures: Mapping[str, Any], out: Path) -> None:
 
     from bundle_serving import golden
     from bundle_serving.arrays import Squares, to_square
-    from scripts.steps.picture import mug
+    from scripts.artefacts.picture import mug
 
     drawing = np.asarray(mug().convert("RGB").resize((320, 320)), np.float32)
     shown = [drawing, drawing[:, ::-1], drawing[40:280], drawing[:, 60:200] / 2]
@@ -177,8 +177,8 @@ def _network(spec: Checkpoint) -> Any:
 def _to_onnx(module: Any, precision: str, side: int, path: Path) -> None:
     import torch
 
+    from scripts.artefacts.onnx_file import BATCH, save
     from scripts.steps.networks import Halved
-    from scripts.steps.onnx_file import BATCH, save
 
     inside = Halved(module).eval() if precision == "fp16" else module
     save(inside, {INPUT: torch.zeros(2, 3, side, side)}, ({0: BATCH},), OUTPUT, path)
@@ -189,7 +189,7 @@ def _check(module: Any, precision: str, side: int, out: Path) -> float:
     import torch
 
     from bundle_serving.agreement import compare
-    from scripts.steps.original import session
+    from scripts.intake.original import session
 
     pixels = torch.randn(4, 3, side, side, generator=torch.manual_seed(0))
     with torch.inference_mode():

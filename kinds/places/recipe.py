@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from bundle_serving.infer import Answer, Question
 from kinds.places.export import Checkpoint, categories_beside
+from scripts.artefacts.shapes import of_pixels
+from scripts.artefacts.step import Step
+from scripts.artefacts.workspace import Workspace
 from scripts.recipes import configs
 from scripts.recipes.asking import about_files
 from scripts.recipes.layout import Engine, Layout
@@ -22,9 +25,6 @@ from scripts.recipes.recipe import Contents, Export, Server
 from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.steps.shapes import of_pixels
-from scripts.steps.step import Step
-from scripts.steps.workspace import Workspace
 
 if TYPE_CHECKING:
     from bundle_client import Client, Result, Source

@@ -22,11 +22,11 @@ from bundle_serving.agreement import Bound
 from bundle_serving.pictures import Transform, to_pixels
 from kinds.segmentation.serving.agreement_of_masks import SEGMENTATION, of_masks
 from kinds.segmentation.source import Segmenter
+from scripts.artefacts.manifest import EXPECTED, why_export
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import run_guarded
 from scripts.steps.fine_tuned import parser
-from scripts.steps.manifest import EXPECTED, why_export
-from scripts.steps.progress import step
 
 # Of the pixels that get another class.
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.01)}
@@ -49,9 +49,9 @@ def export(spec: Segmenter, out: Path) -> None:
     identity = spec.identity()  # first, for it says what is not there
     with step(f"loading {spec.arch}, weights {Path(spec.weights).name}"):
         from kinds.segmentation import segmenters
+        from scripts.artefacts.samples import RANDOM_PICTURES, make_varied, noise, of_sizes
+        from scripts.intake.original import rows, session
         from scripts.steps import checked, networks
-        from scripts.steps.original import rows, session
-        from scripts.steps.samples import RANDOM_PICTURES, make_varied, noise, of_sizes
 
         whole = segmenters.build(spec)
         network = whole.network

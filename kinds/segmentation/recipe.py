@@ -10,6 +10,10 @@ from bundle_serving import golden
 from bundle_serving.agreement import Agreement, of_answers
 from bundle_serving.infer import Answer
 from kinds.segmentation.source import Segmenter
+from scripts.artefacts.manifest import EXPECTED
+from scripts.artefacts.shapes import profile
+from scripts.artefacts.step import Step
+from scripts.artefacts.workspace import Workspace
 from scripts.base import console
 from scripts.recipes import configs, drawing
 from scripts.recipes.finding import Finds
@@ -19,10 +23,6 @@ from scripts.recipes.pictures import best, labels_of
 from scripts.recipes.recipe import Contents, Export, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.steps.manifest import EXPECTED
-from scripts.steps.shapes import profile
-from scripts.steps.step import Step
-from scripts.steps.workspace import Workspace
 
 EXPORT = Step("kinds.segmentation.export")
 

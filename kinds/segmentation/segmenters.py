@@ -14,6 +14,7 @@ from torch import nn
 
 from bundle_serving.pictures import Transform
 from kinds.segmentation.source import Segmenter
+from scripts.artefacts.onnx_file import BATCH, save
 from scripts.base.errors import UserError
 from scripts.steps.networks import (
     Network,
@@ -23,7 +24,6 @@ from scripts.steps.networks import (
     origin_of,
     read_state,
 )
-from scripts.steps.onnx_file import BATCH, save
 from scripts.steps.untrained import set_to_pictures
 from scripts.steps.vision import torchvision
 

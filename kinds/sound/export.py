@@ -23,10 +23,10 @@ from bundle_serving import golden
 from bundle_serving.agreement import Agreement, Bound, compare
 from kinds.sound.serving.sounds import Hearing, to_windows
 from kinds.sound.source import Listener
+from scripts.artefacts.manifest import Manifest, why_export
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
-from scripts.steps.manifest import Manifest, why_export
-from scripts.steps.progress import step
 
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 LONGER = 2.6  # times a window
@@ -90,7 +90,7 @@ def _compare_onnx(module: Any, how: Hearing, out: Path) -> Agreement:
 
     from kinds.sound.drawings import one_of_each
     from kinds.sound.network import SCORES, Averaged
-    from scripts.steps.original import session
+    from scripts.intake.original import session
 
     original = Averaged(module).eval()
     exported = session(out / "model.onnx", "the exported network")

@@ -14,12 +14,12 @@ from torch import nn
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
 from kinds.sound.source import DRAWN, Listener, drop_longest
 from kinds.sound.things import NAMES
+from scripts.artefacts.layers import make_convolution
+from scripts.artefacts.manifest import lines_of
+from scripts.artefacts.onnx_file import BATCH, save
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps.layers import make_convolution
-from scripts.steps.manifest import lines_of
 from scripts.steps.networks import fill_weights, read_state
-from scripts.steps.onnx_file import BATCH, save
 
 # Of the sounds that are made up here, with how it hears (benchmark.demo_networks trained it).
 WEIGHTS = Path(__file__).parent / "weights.safetensors"

@@ -13,6 +13,10 @@ from pydantic import Field, model_validator
 from bundle_serving.infer import Answer, Question
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
 from kinds.sound.source import DRAWN, Listener
+from scripts.artefacts.manifest import labels_beside
+from scripts.artefacts.shapes import profile
+from scripts.artefacts.step import Step
+from scripts.artefacts.workspace import Workspace
 from scripts.recipes import configs
 from scripts.recipes.asking import Server, about_files
 from scripts.recipes.layout import CPU, Engine, Layout
@@ -21,10 +25,6 @@ from scripts.recipes.recipe import Contents, Export
 from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.steps.manifest import labels_beside
-from scripts.steps.shapes import profile
-from scripts.steps.step import Step
-from scripts.steps.workspace import Workspace
 
 if TYPE_CHECKING:
     from bundle_client import Client, Result, Source

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.artefacts.manifest import NOTHING, of_file, of_labels, read_pins
 from scripts.base.errors import NoWeights
-from scripts.steps.manifest import NOTHING, of_file, of_labels, read_pins
 
 DRAWN = "drawn"
 MAKERS = ("torch", "onnx", "onnxscript")

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import TABLE, Agreement, Bound, compare
-from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
-from scripts.steps.manifest import (
+from scripts.artefacts.manifest import (
     NOTHING,
     Manifest,
     lines_of,
@@ -28,8 +26,10 @@ from scripts.steps.manifest import (
     read_pins,
     why_export,
 )
-from scripts.steps.progress import step
-from scripts.steps.workspace import FOREST
+from scripts.artefacts.progress import step
+from scripts.artefacts.workspace import FOREST
+from scripts.base import files
+from scripts.base.errors import UserError, run_guarded
 
 # The same arithmetic in half as many bits.
 BOUND = Bound(0.001)

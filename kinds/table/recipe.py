@@ -18,6 +18,8 @@ from bundle_serving.infer import Answer, Question
 from kinds.table import rows
 from kinds.table.export import Table as Source
 from kinds.table.tensors import INPUT, OUTPUT
+from scripts.artefacts.step import Step
+from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.base.text import printable
 from scripts.recipes import configs, tensors
@@ -25,8 +27,6 @@ from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Count, Ensemble, Name, set_count, set_most
 from scripts.recipes.recipe import Export, Recipe, Server
 from scripts.settings.settings import Settings
-from scripts.steps.step import Step
-from scripts.steps.workspace import Workspace
 
 EXPORT = Step("kinds.table.export", layers=("tables",))
 

@@ -21,10 +21,10 @@ from typing import Any
 from bundle_serving.agreement import Bound
 from kinds.text import sentences
 from kinds.text.sources import MINILM
+from scripts.artefacts.manifest import NOTHING, Manifest, read_pins, why_export
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
-from scripts.steps.manifest import NOTHING, Manifest, read_pins, why_export
-from scripts.steps.progress import step
 
 BOUNDS = {"fp32": Bound(0.01), "fp16": Bound(0.05)}
 MAKERS = ("torch", "transformers", "tokenizers", "onnx", "onnxscript")
@@ -125,7 +125,7 @@ def halve(module: Any) -> Any:
 def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
     import torch
 
-    from scripts.steps.onnx_file import BATCH, save
+    from scripts.artefacts.onnx_file import BATCH, save
 
     tokens = torch.export.Dim("tokens", min=1, max=longest)
     mask = torch.ones(2, 16, dtype=torch.int64)
@@ -143,7 +143,7 @@ def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
     from bundle_serving import golden
     from bundle_serving.agreement import compare
     from kinds.text.serving.texts import to_tokens
-    from scripts.steps.original import session
+    from scripts.intake.original import session
 
     texts = [each.text for each in sentences.read()[::20]]
     onnx_path = out / "model.onnx"

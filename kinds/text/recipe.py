@@ -18,6 +18,9 @@ from pydantic import Field
 from bundle_serving.infer import Answer, Question
 from kinds.text.export import Classifier
 from kinds.text.sources import MINILM
+from scripts.artefacts.shapes import profile
+from scripts.artefacts.step import Step
+from scripts.artefacts.workspace import Workspace
 from scripts.base.text import printable
 from scripts.recipes import configs
 from scripts.recipes.layout import Engine, Layout
@@ -25,9 +28,6 @@ from scripts.recipes.parts import Batch, Count, Part
 from scripts.recipes.recipe import Contents, Export, Server
 from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings.settings import Settings
-from scripts.steps.shapes import profile
-from scripts.steps.step import Step
-from scripts.steps.workspace import Workspace
 
 EXPORT = Step("kinds.text.export", layers=("sentiment",))
 WITH_MINILM = replace(EXPORT, layers=("sentiment", "minilm"))

@@ -16,6 +16,7 @@ from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer, Question
 from kinds.video.serving.smoothing import RULES, Rules
 from scripts import bootstrap
+from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import Engine, Layout
@@ -24,7 +25,6 @@ from scripts.recipes.pictures import OfPictures, require_pillow
 from scripts.recipes.recipe import Contents, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.steps.workspace import Workspace
 
 # Sequences that Triton keeps: the model refuses what is too much, Triton would let it wait.
 PLACES_PER_STREAM = 16
@@ -112,7 +112,7 @@ class Video(OfPictures):
 
     def golden(self, made: Workspace) -> list[Question]:
         """Each is a sequence of its own."""
-        from scripts.steps.samples import make_varied  # which loads Pillow
+        from scripts.artefacts.samples import make_varied  # which loads Pillow
 
         return [self.question(file) for file in make_varied()[:GOLDEN]]
 

@@ -23,6 +23,8 @@ from pathlib import Path
 
 from kinds.image.recipe import Image
 from scripts import bootstrap
+from scripts.artefacts import picture
+from scripts.artefacts.step import Step
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -37,8 +39,6 @@ from scripts.settings import arguments
 from scripts.stacks import flavour
 from scripts.stacks.local import run_here
 from scripts.stacks.state import State
-from scripts.steps import picture
-from scripts.steps.step import Step
 
 PICTURE = ROOT / "build" / "mug.jpg"
 TENSORFLOW = "310 MB to load, 1.3 GB of disk"

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 
+from scripts.artefacts import picture
+from scripts.artefacts.drawn.things import NAMES
 from scripts.base import console
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
@@ -19,8 +21,6 @@ from scripts.server.torchvision_weights import why_unavailable
 from scripts.server.up import bring_up
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings
-from scripts.steps import picture
-from scripts.steps.drawn.things import NAMES
 
 PICTURE = ROOT / "build" / "mug.jpg"
 

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from bundle_serving.start_server import StartError, libpython_folder
 from scripts import bootstrap
+from scripts.artefacts import gpus
 from scripts.base import console, ports
 from scripts.base.errors import UserError
 from scripts.base.findings import FAILURE, OK, WARNING, Finding, disks, room
@@ -30,7 +31,6 @@ from scripts.settings.settings import Settings
 from scripts.stacks import containers, flavour, state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
-from scripts.steps import gpus
 
 # On the project's disk, the environment with all layers takes 1.6 GB and an export 0.3 GB. On
 # Docker's disk, the two CPU images take 2.2 GB; NVIDIA's pytorch, tritonserver and sdk images take

@@ -10,12 +10,12 @@ cosign signs them if it is installed.
 from __future__ import annotations
 
 from bundle_client import __version__
+from scripts.artefacts.step import Place
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack, why_not_docker
-from scripts.steps.step import Place
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ import shutil
 import sys
 from functools import partial
 
+from scripts.artefacts.workspace import Workspace
 from scripts.base import console, lock
 from scripts.base.errors import UserError, run_guarded
 from scripts.recipes import pipelines
@@ -23,7 +24,6 @@ from scripts.server.recover import recover
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
 from scripts.stacks.ran_before import StepsRanBefore
-from scripts.steps.workspace import Workspace
 from scripts.storage import old_versions
 from scripts.storage.shared import Shared
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from scripts.artefacts.manifest import Manifest
 from scripts.base import console
 from scripts.repository import live
 from scripts.server import model_control
-from scripts.steps.manifest import Manifest
 
 
 def main() -> int:

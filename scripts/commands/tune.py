@@ -19,6 +19,8 @@ from datetime import date
 from pathlib import Path
 
 from bundle_serving.pictures import Transform
+from scripts.artefacts.manifest import Manifest
+from scripts.artefacts.workspace import Workspace
 from scripts.base import console, files, lock
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import ROOT
@@ -38,8 +40,6 @@ from scripts.stacks.flavour import Stack
 from scripts.stacks.gpu import GpuStack
 from scripts.stacks.state import State
 from scripts.steps.engine import processor
-from scripts.steps.manifest import Manifest
-from scripts.steps.workspace import Workspace
 from scripts.tuning.arena import ROUNDS, Arena
 from scripts.tuning.goal import Goal, Score
 from scripts.tuning.search import Candidate, axes, descend

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from scripts.artefacts.manifest import differences
 from scripts.measuring.confidence import Estimate
-from scripts.steps.manifest import differences
 
 # Other differences are what the user changed on purpose and wants to compare.
 CIRCUMSTANCES = ("machine", "sent")

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from bundle_client import __version__
+from scripts.artefacts.manifest import read_pins
 from scripts.base.errors import UserError
 from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.recipes.pipelines import Pipeline
@@ -20,7 +21,6 @@ from scripts.server import triton_api
 from scripts.server.served import find_served_version
 from scripts.settings.settings import SERVED, names
 from scripts.stacks.state import State
-from scripts.steps.manifest import read_pins
 
 # The CPU features that decide how fast a network runs.
 ABILITIES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")

@@ -19,11 +19,11 @@ from PIL import Image, ImageDraw
 from bundle_client.sources import pictures_in
 from bundle_serving.infer import Question
 from bundle_serving.pictures import PictureError, Transform, to_pixels
+from scripts.artefacts.workspace import Workspace
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes.recipe import Recipe
-from scripts.steps.workspace import Workspace
 
 DRAWN = ROOT / "build" / "cache" / "photos"
 SIZES = {"8.5 MP": (3361, 2521), "500x375": (500, 375)}

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scripts.artefacts.picture import mug
 from scripts.base import console
 from scripts.base.paths import ROOT
 from scripts.base.ports import free_ports
 from scripts.settings.settings import PORTS
-from scripts.steps.picture import mug
 
 # Generated files, and what the flow does not need.
 NOT_COPIED = (".git", ".venv", "build", "docs", "tests", "__pycache__", ".*_cache", "*.whl")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from scripts.artefacts.manifest import labels_beside
+from scripts.artefacts.step import Step
+from scripts.artefacts.workspace import Workspace
 from scripts.recipes import drawing
 from scripts.recipes.asking import Server, about_each
 from scripts.recipes.layout import Engine, Layout
@@ -15,9 +18,6 @@ from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.steps.fine_tuned import FineTuned
-from scripts.steps.manifest import labels_beside
-from scripts.steps.step import Step
-from scripts.steps.workspace import Workspace
 
 if TYPE_CHECKING:
     from bundle_client import Client, Source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scripts.artefacts.workspace import Workspace
 from scripts.settings.settings import Settings
-from scripts.steps.workspace import Workspace
 
 # Past this many processes of one model, memory grows faster than throughput.
 MOST_INSTANCES = 4

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.infer import Question
+from scripts.artefacts.manifest import EXPECTED
+from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes.asking import Server, about_pictures
 from scripts.recipes.configs import LABELS
 from scripts.recipes.recipe import Recipe
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.steps.manifest import EXPECTED
-from scripts.steps.workspace import Workspace
 
 UNTRAINED = " (untrained weights)"
 

@@ -16,15 +16,15 @@ from pydantic import PrivateAttr
 from bundle_serving import agreement, golden
 from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer, Question
+from scripts.artefacts.manifest import ExportSpec
+from scripts.artefacts.step import Step
+from scripts.artefacts.workspace import Workspace
 from scripts.recipes import configs, folders
 from scripts.recipes.asking import Server as Server
 from scripts.recipes.folders import own
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
-from scripts.steps.manifest import ExportSpec
-from scripts.steps.step import Step
-from scripts.steps.workspace import Workspace
 
 # The files of each member's version folder: a file to copy, or text to write.
 Contents = Mapping[str, Mapping[str, Path | str]]

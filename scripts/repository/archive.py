@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bundle_serving.networks import IR, ONNX
+from scripts.artefacts.workspace import FOREST, Workspace
 from scripts.base import below, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes.layout import CPU, GPU, Engine, in_one_step, precision_of
 from scripts.recipes.pipelines import Pipeline
-from scripts.steps.workspace import FOREST, Workspace
 
 if TYPE_CHECKING:
     from scripts.recipes.recipe import Contents

@@ -12,18 +12,18 @@ import yaml
 from pydantic import ValidationError
 
 from kinds.image.recipe import TORCHVISION, Image, Pictures
+from scripts.artefacts.manifest import lines_of
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.intake.reading import GIVES
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.parts import Models
 from scripts.recipes.recipe import Recipe
 from scripts.settings.architectures import require_known
-from scripts.steps.manifest import lines_of
-from scripts.steps.reading import GIVES
 
 if TYPE_CHECKING:
-    from scripts.steps.signature import Signature
+    from scripts.intake.signature import Signature
 
 PICTURES = (
     'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
@@ -77,9 +77,9 @@ def _first() -> Image:
 
 
 def _foreign(name: str, given: Any) -> dict[str, Any]:
-    from scripts.steps import metadata
+    from scripts.intake import metadata
+    from scripts.intake.signature import Hints, read, signature
     from scripts.steps.adopt import labels_for
-    from scripts.steps.signature import Hints, read, signature
 
     if given.get("ARCH") or given.get("WEIGHTS"):
         raise UserError(
@@ -185,7 +185,7 @@ def pictures_given(given: str) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise UserError(f"PICTURES={given} cannot be understood", PICTURES)
-    from scripts.steps import metadata
+    from scripts.intake import metadata
 
     found = found.get("pictures", found)
     if not found.keys() <= Pictures.model_fields.keys():

@@ -7,12 +7,12 @@ import py_compile
 import shutil
 from pathlib import Path
 
+from scripts.artefacts.manifest import Manifest
 from scripts.base import files
 from scripts.base.paths import ROOT
 from scripts.repository import archive
 from scripts.repository.archive import Version
 from scripts.repository.model_folders import version_numbers
-from scripts.steps.manifest import Manifest
 
 REPOSITORY = ROOT / "build" / "live"
 

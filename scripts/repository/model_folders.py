@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bundle_serving.networks import files_of, network_in
+from scripts.artefacts.workspace import FOREST, Workspace
 from scripts.base import files
 from scripts.recipes import configs, folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.layout import GPU, Engine, Layout
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import switches
-from scripts.steps.workspace import FOREST, Workspace
 
 if TYPE_CHECKING:
     from bundle_serving.messages import ModelConfig

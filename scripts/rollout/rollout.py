@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, cast
 
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question, ask
+from scripts.artefacts import samples
+from scripts.artefacts.samples import MOST_PICTURES
 from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
 from scripts.recipes.layout import Engine
@@ -36,8 +38,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
-from scripts.steps import gate, samples
-from scripts.steps.samples import MOST_PICTURES
+from scripts.steps import gate
 from scripts.storage.shared import Shared
 
 if TYPE_CHECKING:  # it takes long to load what talks to Docker

@@ -10,6 +10,7 @@ import numpy as np
 from bundle_serving import agreement
 from bundle_serving.agreement import Agreement
 from kinds.image.recipe import Image
+from scripts.artefacts.workspace import Workspace
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes import tensors
@@ -20,7 +21,6 @@ from scripts.server import ask
 from scripts.server.served import find_served_version
 from scripts.stacks.state import State
 from scripts.steps import gate
-from scripts.steps.workspace import Workspace
 
 # The door gives no more labels for one picture.
 MOST_LABELS = 1000

@@ -22,6 +22,8 @@ from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from scripts import bootstrap
+from scripts.artefacts.manifest import Torchvision, why_export
+from scripts.artefacts.step import Step
 from scripts.base import console, files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
@@ -32,8 +34,6 @@ from scripts.stacks.containers import DockerStack, last_line
 from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
 from scripts.steps.embeddings import ARCH
-from scripts.steps.manifest import Torchvision, why_export
-from scripts.steps.step import Step
 
 MODEL = "embedding"
 MADE = ROOT / "build" / "embeddings"

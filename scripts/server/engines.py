@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, cast
 from bundle_serving import golden
 from bundle_serving.infer import Answer, Question
 from scripts import bootstrap
+from scripts.artefacts.manifest import why_export
+from scripts.artefacts.step import BUILD_PLAN, ENGINE, QUANTISE
+from scripts.artefacts.step import GATE as GATE_STEP
+from scripts.artefacts.workspace import Workspace
 from scripts.base import console, disk, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -23,10 +27,6 @@ from scripts.stacks import state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.local import run_here
 from scripts.steps import engine, gate, plan, quantise
-from scripts.steps.manifest import why_export
-from scripts.steps.step import BUILD_PLAN, ENGINE, QUANTISE
-from scripts.steps.step import GATE as GATE_STEP
-from scripts.steps.workspace import Workspace
 
 if TYPE_CHECKING:  # it takes long to load what talks to Docker
     from scripts.stacks.gpu import GpuStack

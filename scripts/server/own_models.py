@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from scripts.artefacts.step import COMPLETE
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -14,7 +15,6 @@ from scripts.repository import live, model_folders
 from scripts.server import engines
 from scripts.stacks import flavour
 from scripts.stacks.state import State
-from scripts.steps.step import COMPLETE
 
 COMPLETED = ROOT / "build" / "run" / "completed.json"
 HEAD = "# Made from the model itself, since its folder has no config.pbtxt.\n"

@@ -27,6 +27,8 @@ from bundle_serving.exposure import PRIVATE_KEY
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from scripts import bootstrap
+from scripts.artefacts.manifest import read_pins
+from scripts.artefacts.step import Place, Step
 from scripts.base import console, files, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import PYTHON, ROOT
@@ -38,8 +40,6 @@ from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
 from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
-from scripts.steps.manifest import read_pins
-from scripts.steps.step import Place, Step
 from scripts.storage import on_demand
 from scripts.storage.from_containers import address_from_containers
 from scripts.storage.location import from_settings

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from bundle_serving.gpu import LOST, NVML_LOST
+from scripts.artefacts import gpus
+from scripts.artefacts.gpus import Gpu
+from scripts.artefacts.step import Place
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack, last_line
 from scripts.stacks.state import State
-from scripts.steps import gpus
-from scripts.steps.gpus import Gpu
-from scripts.steps.step import Place
 
 # In WSL, Windows has the driver, and processes cannot share GPU memory (CUDA IPC).
 WSL = Path("/usr/lib/wsl/lib/nvidia-smi")

@@ -21,6 +21,7 @@ from bundle_serving.over_socket import AtSocket
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import STOP_S, StartError, libpython_folder
 from scripts import bootstrap
+from scripts.artefacts.step import Place, Step
 from scripts.base import interrupts, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
@@ -30,7 +31,6 @@ from scripts.repository import live
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
 from scripts.stacks.state import State
-from scripts.steps.step import Place, Step
 from scripts.storage import key_files, on_demand
 from scripts.storage.location import from_settings
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving import PIPELINE
+from scripts.artefacts.gpus import Gpu
+from scripts.artefacts.step import ENGINE, Step
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
-from scripts.steps.gpus import Gpu
-from scripts.steps.step import ENGINE, Step
 
 PLAN = ROOT / "build" / "cache" / PIPELINE / "plan" / "manifest.json"
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
+from scripts.artefacts.manifest import EXPECTED, Foreign, external_data, lines_of, why_export
+from scripts.artefacts.progress import step
+from scripts.artefacts.shapes import sides
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
-from scripts.steps.manifest import EXPECTED, Foreign, external_data, lines_of, why_export
-from scripts.steps.progress import step
-from scripts.steps.reading import GIVES
-from scripts.steps.shapes import sides
+from scripts.intake.reading import GIVES
 
 # The same arithmetic on the same numbers, in a different order; or on the same picture, resized
 # in a different order.
@@ -63,15 +63,15 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
     with step(f"reading {name}"):
         import numpy as np
 
+        from scripts.intake.conversion import TOGETHER, Conversion, convert
+        from scripts.intake.ends import has_branches, is_bounded, is_logarithm
+        from scripts.intake.foreign import has_eight_bits
+        from scripts.intake.forms import read
+        from scripts.intake.original import Original, scores
+        from scripts.intake.reading import judge_scores, require_exclusive
+        from scripts.intake.signature import Hints, signature
         from scripts.steps import checked
-        from scripts.steps.conversion import TOGETHER, Conversion, convert
-        from scripts.steps.ends import has_branches, is_bounded, is_logarithm
         from scripts.steps.engine import EIGHT_BITS
-        from scripts.steps.foreign import has_eight_bits
-        from scripts.steps.forms import read
-        from scripts.steps.original import Original, scores
-        from scripts.steps.reading import judge_scores, require_exclusive
-        from scripts.steps.signature import Hints, signature
 
         identity = wanted.identity()
         data = external_data(wanted.network) if wanted.data is None else wanted.data

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.networks import network_in
 from bundle_serving.pictures import Transform
+from scripts.artefacts.manifest import NOTHING, Manifest, digest
+from scripts.artefacts.progress import step
+from scripts.artefacts.samples import noise, pictures
 from scripts.base.errors import UserError
-from scripts.steps.manifest import NOTHING, Manifest, digest
-from scripts.steps.original import rows, session
-from scripts.steps.progress import step
-from scripts.steps.samples import noise, pictures
+from scripts.intake.original import rows, session
 
 if TYPE_CHECKING:
     from scripts.steps.networks import Network

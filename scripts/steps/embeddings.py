@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scripts.artefacts.manifest import Manifest, Torchvision, why_export
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, run_guarded
-from scripts.steps.manifest import Manifest, Torchvision, why_export
-from scripts.steps.progress import step
 
 # A sixth of resnet18's arithmetic and a fifth of its weights.
 ARCH = "mobilenet_v2"
@@ -95,7 +95,7 @@ def _vectors(network: Any) -> Any:
 def _to_onnx(model: Any, crop: int, path: Path) -> int:
     import torch
 
-    from scripts.steps.onnx_file import BATCH, save
+    from scripts.artefacts.onnx_file import BATCH, save
 
     example = torch.zeros(2, 3, crop, crop, dtype=torch.uint8)
     save(model, {"input": example}, ({0: BATCH},), "embedding", path)
@@ -108,8 +108,8 @@ def _check(model: Any, transform: dict[str, Any], path: Path) -> float:
     import torch
 
     from bundle_serving.pictures import Transform
-    from scripts.steps.original import session
-    from scripts.steps.samples import noise, pictures
+    from scripts.artefacts.samples import noise, pictures
+    from scripts.intake.original import session
 
     how = Transform(**transform, decode="full")
     pixels = np.stack([*noise(how), *(each for _, each in pictures(None, how))])

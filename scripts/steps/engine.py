@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.infer import Question
 from bundle_serving.networks import is_ir, network_in
+from scripts.artefacts.manifest import Manifest, of_samples, read_pins
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 from scripts.settings.precision import PRECISIONS
-from scripts.steps.manifest import Manifest, of_samples, read_pins
-from scripts.steps.progress import step
 
 # int8 shifts probabilities; what counts is that labels stay the same, as many as ACCURACY says.
 BOUNDS = {"fp32": Bound(0.001), "bf16": Bound(0.1, top1=0.99), "int8": Bound(1, top1=0.9)}
@@ -166,8 +166,8 @@ def by_float32(onnx: Path, samples: Path | None) -> list[tuple[Question, NDArray
 
 def _pictures(made: Manifest, shape: list[int], folder: Path | None) -> NDArray[np.uint8]:
     from bundle_serving.pictures import Transform, to_pixels
-    from scripts.steps.samples import read
-    from scripts.steps.scenes import scenes
+    from scripts.artefacts.samples import read
+    from scripts.artefacts.scenes import scenes
 
     if folder is None:
         return scenes(MOST_PICTURES, *shape[1:])

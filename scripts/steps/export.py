@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import Bound
+from scripts.artefacts.manifest import Torchvision, why_export
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import run_guarded
 from scripts.settings.architectures import require_known
-from scripts.steps.manifest import Torchvision, why_export
-from scripts.steps.progress import step
 
 # The largest difference from PyTorch's probabilities in float32: the same arithmetic, with half of
 # the digits correct.
@@ -65,7 +65,7 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
 def to_onnx(model: Any, crop: int, path: Path) -> None:
     import torch
 
-    from scripts.steps.onnx_file import BATCH, save
+    from scripts.artefacts.onnx_file import BATCH, save
 
     example = torch.zeros(2, 3, crop, crop, dtype=torch.uint8)
     save(model, {"input": example}, ({0: BATCH},), "output", path)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from scripts.artefacts.manifest import MAKERS, NOTHING, lines_of, of_file, of_labels, read_pins
 from scripts.base.errors import NoWeights, UserError
-from scripts.steps.manifest import MAKERS, NOTHING, lines_of, of_file, of_labels, read_pins
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
-from scripts.steps.progress import step
 
 # The newest that tf2onnx writes without a word.
 OPSET = 18
@@ -134,7 +134,7 @@ def _convert_network(network: Network, source: Path, path: Path) -> None:
 def _require_the_same(network: Network, size: tuple[int, int], path: Path) -> None:
     import tensorflow as tf
 
-    from scripts.steps.original import explain_refusal, session
+    from scripts.intake.original import explain_refusal, session
 
     noise = _noise(network.taken, size)
     expected = [each.numpy() for each in tf.nest.flatten(network.call(tf.constant(noise)))]

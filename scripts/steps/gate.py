@@ -34,11 +34,11 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question, ask
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import is_ngc
+from scripts.artefacts.manifest import Manifest
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.ports import free_ports
 from scripts.steps import engine
-from scripts.steps.manifest import Manifest
 
 # The largest difference from PyTorch's probabilities in float32, by the network's arithmetic:
 # TensorRT's (which rounds float32 to TF32 if the GPU can), or a CPU's.

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, run_guarded
-from scripts.steps import metadata, torch_files
-from scripts.steps.progress import step
-from scripts.steps.signature import Size
+from scripts.intake import metadata, torch_files
+from scripts.intake.signature import Size
 
 if TYPE_CHECKING:
     from torch import nn
@@ -302,8 +302,8 @@ def _observe_processor(source: str, pictures_given: bool, trusted: bool) -> dict
     import numpy as np
     from transformers import AutoImageProcessor
 
-    from scripts.steps import plain
-    from scripts.steps.picture import mug
+    from scripts.artefacts.picture import mug
+    from scripts.intake import plain
 
     try:
         processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=trusted)
@@ -340,8 +340,8 @@ def _export(module: nn.Module, pictures: dict[str, Any], path: Path) -> None:
     """By PyTorch's exporter, or else by its predecessor, which traces."""
     import torch
 
-    from scripts.steps.onnx_file import BATCH, save
-    from scripts.steps.shapes import sides
+    from scripts.artefacts.onnx_file import BATCH, save
+    from scripts.artefacts.shapes import sides
 
     module = module.eval()
     example = torch.zeros(2, 3, *sides(pictures.get("crop", 224)))
@@ -354,7 +354,7 @@ def _export(module: nn.Module, pictures: dict[str, Any], path: Path) -> None:
 
 
 def _trace(module: Any, example: Any, path: Path) -> None:
-    from scripts.steps.onnx_file import trace_to_file
+    from scripts.artefacts.onnx_file import trace_to_file
 
     try:
         trace_to_file(module, "pixels", example, "output", path)
@@ -370,7 +370,7 @@ def _require_the_same(module: Any, example: Any, path: Path) -> None:
     import numpy as np
     import torch
 
-    from scripts.steps.original import explain_refusal, session
+    from scripts.intake.original import explain_refusal, session
 
     noise = torch.randn(3, *example.shape[1:], generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from scripts.artefacts.manifest import Torchvision, lines_of
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 from scripts.settings.architectures import DRAWN
-from scripts.steps.manifest import Torchvision, lines_of
 from scripts.steps.vision import torchvision
 
 # What to give in the place of weights that do not fit.
@@ -81,9 +81,9 @@ def build(wanted: Torchvision) -> Network:
 
 
 def _of_drawings(wanted: Torchvision) -> Network:
-    from scripts.steps.drawn import network
-    from scripts.steps.drawn.drawings import SIDE
-    from scripts.steps.drawn.things import NAMES
+    from scripts.artefacts.drawn import network
+    from scripts.artefacts.drawn.drawings import SIDE
+    from scripts.artefacts.drawn.things import NAMES
 
     module, origin = network.network(), {"source": "random, seed 0"}
     if not wanted.is_untrained:

@@ -22,11 +22,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from scripts.artefacts import gpus, shapes
+from scripts.artefacts.gpus import Gpu
+from scripts.artefacts.manifest import Manifest, differences
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
-from scripts.steps import gpus, shapes
-from scripts.steps.gpus import Gpu
-from scripts.steps.manifest import Manifest, differences
 
 # On PATH in NVIDIA's pytorch image; the second is its place in older ones.
 TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.agreement import Agreement, Bound, compare
+from scripts.artefacts.manifest import Manifest, differences, read_pins
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 from scripts.steps import engine
-from scripts.steps.manifest import Manifest, differences, read_pins
-from scripts.steps.progress import step
 
 if TYPE_CHECKING:  # the host has no onnxruntime, and asks only whether a quantised network fits
     from scripts.steps.eight_bits import Quantiser
@@ -116,7 +116,7 @@ def _digest(folder: Path) -> str:
 
 def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
     from bundle_serving.pictures import Transform, to_pixels
-    from scripts.steps import samples
+    from scripts.artefacts import samples
     from scripts.steps.eight_bits import Quantiser
 
     source = engine.read_manifest(onnx)

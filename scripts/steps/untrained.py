@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from bundle_serving.pictures import Transform, to_pixels
-from scripts.steps.samples import RANDOM_PICTURES, make_varied, noise
+from scripts.artefacts.samples import RANDOM_PICTURES, make_varied, noise
 
 
 def set_to_pictures(module: nn.Module, run: Callable[[torch.Tensor], Any], how: Transform) -> None:

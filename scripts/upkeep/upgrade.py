@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
+from scripts.artefacts.manifest import why_export
 from scripts.base import files
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
@@ -19,7 +20,6 @@ from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state
 from scripts.stacks.flavour import Stack
 from scripts.steps import engine
-from scripts.steps.manifest import why_export
 
 EARLIER_KEY = ROOT / "build" / "run" / "admin.key"
 

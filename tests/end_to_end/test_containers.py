@@ -18,10 +18,10 @@ from bundle_client import __version__
 from bundle_serving import PIPELINE
 from bundle_serving.health import reason_not_to_trust
 from kinds.video.tests.end_to_end.test_video import clip
+from scripts.artefacts.manifest import read_pins
 from scripts.settings.settings import Settings
 from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.memory import limit_mb
-from scripts.steps.manifest import read_pins
 from tests.end_to_end.test_own_models import simple
 from tests.plugin import require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until

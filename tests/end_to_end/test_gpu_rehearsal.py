@@ -94,7 +94,7 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 BUILD = """
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
-from scripts.steps.step import Place
+from scripts.artefacts.step import Place
 
 stack = DockerStack(Settings.load())
 stack.build("server")

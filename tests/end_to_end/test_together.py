@@ -23,9 +23,9 @@ from bundle_keeper.triton_control import Triton
 from bundle_serving import PIPELINE, health, infer, own_requests, proof, sockets, step_reports
 from bundle_serving.address import Address
 from bundle_serving.agreement import Bound
+from scripts.artefacts.workspace import Workspace
 from scripts.recipes import pipelines
 from scripts.steps import engine, gate
-from scripts.steps.workspace import Workspace
 from tests.pipelines import ask_by_command, find_served, not_ready, pictures_by_pytorch
 from tests.plugin import everywhere
 from tests.project import Project, picture

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from scripts.base.errors import UserError
-from scripts.steps import engine, intake, torch_files
+from scripts.intake import torch_files
+from scripts.steps import engine, intake
 from scripts.steps.networks import read_state
 from scripts.steps.vision import torchvision
 

@@ -14,11 +14,11 @@ from benchmark.foreign.adopted import adopt_network
 from benchmark.foreign.case import Case, Truth
 from benchmark.foreign.graphs import CASES, CLASSES, SIDE
 from bundle_serving.openvino_engine import openvino
+from scripts.artefacts.step import ADOPT
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU, GPU
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.steps.step import ADOPT
 from tests.foreign.expected import require_as_expected
 
 SHORT = (
@@ -118,7 +118,7 @@ def test_the_version_that_is_kept_is_the_one_that_was_checked(
     network: Path, tmp_path: Path
 ) -> None:
     """Its weights too."""
-    from scripts.steps.manifest import why_export
+    from scripts.artefacts.manifest import why_export
 
     recipe, made = adopt_network({"FROM": str(network)}, tmp_path)
     spec = recipe.export(Settings(DEFAULTS | recipe.defaults()), CPU).spec

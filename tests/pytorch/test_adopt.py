@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from bundle_serving.scores import softmax
+from scripts.artefacts.manifest import Foreign, Manifest, why_export
 from scripts.base.errors import UserError
 from scripts.steps import adopt
-from scripts.steps.manifest import Foreign, Manifest, why_export
 from tests.project import picture
 
 

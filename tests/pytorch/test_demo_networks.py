@@ -18,7 +18,7 @@ def test_trained_anew(name: str, tmp_path: Path) -> None:
     out = tmp_path / f"{name}.safetensors"
     command = [sys.executable, "-m", "benchmark.demo_networks", name, "--to", str(out)]
     subprocess.run(command, cwd=ROOT, check=True)
-    folder = "scripts/steps/drawn" if name == "pictures" else "kinds/sound"
+    folder = "scripts/artefacts/drawn" if name == "pictures" else "kinds/sound"
     with (
         safe_open(out, "pt") as made,
         safe_open(ROOT / folder / "weights.safetensors", "pt") as kept,

@@ -15,14 +15,14 @@ from safetensors.torch import save_file
 from bundle_serving.agreement import Agreement, Bound
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.scores import softmax
+from scripts.artefacts.drawn.drawings import SIDE, many
+from scripts.artefacts.drawn.things import NAMES
+from scripts.artefacts.manifest import Manifest, Torchvision
+from scripts.artefacts.picture import mug
 from scripts.base.errors import UserError
 from scripts.settings.architectures import DRAWN
 from scripts.steps import engine, export, networks, quantise
-from scripts.steps.drawn.drawings import SIDE, many
-from scripts.steps.drawn.things import NAMES
 from scripts.steps.eight_bits import Quantiser
-from scripts.steps.manifest import Manifest, Torchvision
-from scripts.steps.picture import mug
 from scripts.steps.quantise import Asked
 
 UNSEEN = 12345

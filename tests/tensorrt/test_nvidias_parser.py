@@ -19,6 +19,9 @@ from kinds.detection.detr.source import Detr
 from kinds.detection.source import Detector
 from kinds.segmentation import segmenters
 from kinds.segmentation.source import Segmenter
+from scripts.artefacts.manifest import Manifest, Torchvision
+from scripts.artefacts.shapes import OPTIONS, of_pixels
+from scripts.artefacts.workspace import Workspace
 from scripts.base.paths import VENV
 from scripts.recipes import pipelines
 from scripts.recipes.layout import GPU
@@ -26,9 +29,6 @@ from scripts.recipes.recipe import Export, Recipe
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps import networks
 from scripts.steps.export import to_onnx
-from scripts.steps.manifest import Manifest, Torchvision
-from scripts.steps.shapes import OPTIONS, of_pixels
-from scripts.steps.workspace import Workspace
 from tests.networks import needs_nvidias_builder
 from tests.project import ROOT
 

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from scripts.artefacts import gpus
+from scripts.artefacts.gpus import Gpu, choose_gpus, require_fit
+from scripts.artefacts.manifest import Manifest
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps import gpus, plan
-from scripts.steps.gpus import Gpu, choose_gpus, require_fit
-from scripts.steps.manifest import Manifest
+from scripts.steps import plan
 from tests.networks import needs_nvidias_builder, tiny
 from tests.project import ROOT
 

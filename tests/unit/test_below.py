@@ -16,14 +16,14 @@ import pytest
 from pydantic import ValidationError
 
 from bundle_serving.networks import ONNX
+from scripts.artefacts.manifest import external_data
 from scripts.base import below, files
 from scripts.base.errors import UserError
+from scripts.intake.signature import whole
 from scripts.recipes import pipelines
 from scripts.recipes.parts import Ensemble
 from scripts.repository import archive
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.steps.manifest import external_data
-from scripts.steps.signature import whole
 from scripts.storage.bucket import Stored
 from scripts.storage.credentials import Keys
 from scripts.storage.location import parse

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 from benchmark.compare import Cell, sum_up
 from benchmark.contenders import OURS
 from benchmark.load import Answer, Round, summary
+from scripts.artefacts.manifest import Manifest
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.textbook import layout
-from scripts.steps.manifest import Manifest
 
 
 def test_a_round_counts_between_two_answers() -> None:

@@ -8,8 +8,8 @@ from importlib import import_module
 
 import pytest
 
+from scripts.artefacts.step import Step
 from scripts.stacks.local import LAYERS
-from scripts.steps.step import Step
 from tests import imports
 from tests.imports import Reached
 from tests.project import ROOT, makefiles
@@ -30,7 +30,7 @@ TARGETS = [
 # The images' Python has one layer and nothing else.
 STEPS = [
     Reached(each.module, frozenset({LAYERS[each.place]}), True)
-    for path in (ROOT / "scripts" / "steps" / "step.py", *(ROOT / "kinds").glob("*/recipe.py"))
+    for path in (ROOT / "scripts" / "artefacts" / "step.py", *(ROOT / "kinds").glob("*/recipe.py"))
     for each in vars(import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))).values()
     if isinstance(each, Step) and each.place in LAYERS and not each.layers
 ]

@@ -13,7 +13,9 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving import PIPELINE
 from kinds.image.recipe import Image
+from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
+from scripts.intake.signature import signature
 from scripts.recipes import configs
 from scripts.recipes.folders import model_folder, model_folders, recipe_files
 from scripts.recipes.layout import CPU
@@ -22,8 +24,6 @@ from scripts.recipes.schema import load
 from scripts.recipes.templates import write
 from scripts.repository import model_folders as laying
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.steps.signature import signature
-from scripts.steps.workspace import Workspace
 from tests.project import ROOT
 
 FILES = {path.stem: path for path in recipe_files()}

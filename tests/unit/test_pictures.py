@@ -32,8 +32,8 @@ from benchmark.torture.odd_pictures import (
     turn_scene,
 )
 from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
-from scripts.steps import metadata
-from scripts.steps.plain import crop
+from scripts.intake import metadata
+from scripts.intake.plain import crop
 from tests.project import picture
 
 # pytest shows warnings that the module under test has silenced.

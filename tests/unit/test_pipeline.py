@@ -13,14 +13,15 @@ import pytest
 from bundle_serving import PIPELINE
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.pictures import Transform
+from scripts.artefacts import samples
+from scripts.artefacts.manifest import Manifest, Torchvision, why_export
+from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share
 from scripts.repository import model_folders
-from scripts.steps import engine, gate, quantise, samples
-from scripts.steps.manifest import Manifest, Torchvision, why_export
-from scripts.steps.workspace import Workspace
+from scripts.steps import engine, gate, quantise
 from tests.project import picture
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scripts.steps.scenes import KINDS, scenes
+from scripts.artefacts.scenes import KINDS, scenes
 
 
 def test_scenes_are_all_different_and_everywhere_the_same() -> None:

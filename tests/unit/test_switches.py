@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
+from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import CPU, Decoding, Layout, Share
@@ -15,7 +16,6 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load
 from scripts.repository import model_folders, switches
-from scripts.steps.workspace import Workspace
 from tests.project import ROOT
 
 NETWORK = "resnet50_onnx"

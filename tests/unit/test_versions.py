@@ -8,6 +8,8 @@ import pytest
 
 from bundle_serving import PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
+from scripts.artefacts import samples
+from scripts.artefacts.manifest import Manifest
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import configs, pipelines
@@ -21,8 +23,6 @@ from scripts.rollout.verdict import Agreement, Figures, is_undecided, objection
 from scripts.server.control import pin_steps, serving_both
 from scripts.settings import arguments
 from scripts.settings.settings import DEFAULTS
-from scripts.steps import samples
-from scripts.steps.manifest import Manifest
 
 
 def events(*happened: tuple[str, int, str]) -> list[Event]:

@@ -21,11 +21,11 @@ from kinds.detection.serving.agreement_of_boxes import (
     INDEPENDENT_DETECTION,
     compare_answers,
 )
+from scripts.artefacts.manifest import EXPECTED, why_export
+from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 from scripts.steps import intake
-from scripts.steps.manifest import EXPECTED, why_export
-from scripts.steps.progress import step
 
 if TYPE_CHECKING:
     from kinds.detection.detr.network import Whole

@@ -27,12 +27,12 @@ from kinds.detection.serving.detection import (
     Floats,
     Rules,
 )
+from scripts.artefacts.onnx_file import BATCH, save, trace_to_file
 from scripts.base.errors import UserError
-from scripts.steps import metadata
+from scripts.intake import metadata
+from scripts.intake.original import rows, session
 from scripts.steps.intake import CLOSE
 from scripts.steps.networks import Network, make_asker
-from scripts.steps.onnx_file import BATCH, save, trace_to_file
-from scripts.steps.original import rows, session
 
 BACKGROUND = "__background__"
 # Of a picture's side: boxes smaller than that have this size, so that the logarithm stays finite.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.artefacts.manifest import MAKERS, NOTHING, of_samples, read_pins
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps import metadata
-from scripts.steps.manifest import MAKERS, NOTHING, of_samples, read_pins
+from scripts.intake import metadata
 
 SIDE = "say the side of the square that the network sees: SIZE=640"
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import onnx
 from onnx.utils import Extractor
 
+from scripts.artefacts.manifest import Manifest
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
-from scripts.steps.manifest import Manifest
 
 REPOSITORY = Path(__file__).parent / "repository"
 

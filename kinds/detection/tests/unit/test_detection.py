@@ -35,9 +35,9 @@ from kinds.detection.serving.detection import (
     survivors,
 )
 from kinds.detection.source import Detector
+from scripts.artefacts.manifest import labels_beside
 from scripts.base.errors import UserError
 from scripts.recipes import drawing
-from scripts.steps.manifest import labels_beside
 
 NAMES = ("__background__", "cat", "dog")
 RULES = Rules(threshold=0.3, overlap=0.5, candidates=10, most=10)

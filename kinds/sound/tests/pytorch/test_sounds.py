@@ -16,9 +16,9 @@ from kinds.sound.serving.sounds import LOG_MEL, log_mel, to_windows
 from kinds.sound.source import Listener
 from kinds.sound.tests.by_pytorch import listener_of, log_mel_by_pytorch, sounds_recipe
 from kinds.sound.things import NAMES
+from scripts.artefacts.manifest import Manifest, why_export
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
-from scripts.steps.manifest import Manifest, why_export
 from tests.project import ROOT
 
 UNSEEN = 12345

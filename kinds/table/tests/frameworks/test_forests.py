@@ -29,12 +29,12 @@ from kinds.table.tests.frameworks.test_frameworks import (
     of_scikit_learn,
     of_xgboost,
 )
+from scripts.artefacts.manifest import why_export
+from scripts.artefacts.workspace import FOREST, Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import GPU, precision_of
 from scripts.recipes.templates import write
-from scripts.steps.manifest import why_export
-from scripts.steps.workspace import FOREST, Workspace
 from tests.project import ROOT
 from tests.python_backend import Tensor, program
 

@@ -20,8 +20,8 @@ from sklearn import ensemble, linear_model, neural_network, pipeline, preprocess
 from bundle_serving import onnxruntime_engine
 from kinds.table.export import Table, export
 from kinds.table.tensors import INPUT
+from scripts.artefacts.manifest import why_export
 from scripts.base.errors import UserError
-from scripts.steps.manifest import why_export
 
 random = np.random.default_rng(0)
 KINDS = random.integers(0, 3, 200)

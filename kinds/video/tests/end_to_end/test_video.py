@@ -29,7 +29,7 @@ from bundle_client import AsyncClient, Client, ModelUnavailable, PictureRefused,
 from bundle_client.frames import Sequence as Frames
 from bundle_serving import PIPELINE, infer
 from bundle_serving.address import Address
-from scripts.steps.drawn.drawings import many
+from scripts.artefacts.drawn.drawings import many
 from tests.project import LONGEST_S, ROOT, Project, error_lines, interrupt
 
 pytestmark = pytest.mark.parametrize("served", ["local"], indirect=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from scripts.steps.signature import Signature
+from scripts.intake.signature import Signature
 
 
 def pixels(file: bytes, how: Mapping[str, Any]) -> NDArray[np.uint8]:

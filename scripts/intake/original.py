@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from bundle_serving.networks import is_ir
 from bundle_serving.scores import softmax
 from scripts.base.errors import UserError
-from scripts.steps import plain
-from scripts.steps.forms import Runnable
-from scripts.steps.reading import Reading
-from scripts.steps.signature import Signature
+from scripts.intake import plain
+from scripts.intake.forms import Runnable
+from scripts.intake.reading import Reading
+from scripts.intake.signature import Signature
 
 REMEDY = "check that it runs by itself, or export it again"
 # How far from usual inputs a network is probed: scores leave any interval there, and
@@ -41,7 +41,7 @@ def session(network: Runnable | Path, name: str) -> Session:
 
 
 def _in_openvino(network: Any) -> Session:
-    from scripts.steps.openvino_ir import InOpenVino
+    from scripts.intake.openvino_ir import InOpenVino
 
     return InOpenVino(network)
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeAlias
 
 from bundle_serving.networks import is_ir
 from scripts.base.errors import UserError
-from scripts.steps import foreign, ir, signature
-from scripts.steps.reading import Reading
-from scripts.steps.signature import Signature
+from scripts.intake import foreign, ir, signature
+from scripts.intake.reading import Reading
+from scripts.intake.signature import Signature
 
 # One that can be run: an ONNX file's content, or a model of OpenVINO.
 Runnable: TypeAlias = Any
@@ -37,7 +37,7 @@ def read(path: Path, data: Mapping[str, Path]) -> Form:
     """With what it keeps in other files."""
     if not is_ir(path):
         return _OfOnnx(signature.whole(path, data), path.name)
-    from scripts.steps.openvino_ir import OfOpenVino
+    from scripts.intake.openvino_ir import OfOpenVino
 
     return OfOpenVino.read(path, ir.weights(path, data))
 
@@ -46,7 +46,7 @@ def save(network: Runnable, folder: Path) -> None:
     if isinstance(network, bytes):
         (folder / "model.onnx").write_bytes(network)
         return
-    from scripts.steps import openvino_ir
+    from scripts.intake import openvino_ir
 
     openvino_ir.save(network, folder / "model.xml")
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageOps
 
 from bundle_serving.pictures import PictureError, Transform, to_pixels
+from scripts.artefacts.manifest import MOST_SAMPLES
+from scripts.artefacts.picture import mug
 from scripts.base.errors import UserError
-from scripts.steps.manifest import MOST_SAMPLES
-from scripts.steps.picture import mug
 
 RANDOM_PICTURES = 4
 MOST_PICTURES = MOST_SAMPLES

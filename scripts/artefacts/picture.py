@@ -1,6 +1,6 @@
 """Draws a picture of something that is an ImageNet class: a coffee mug.
 
-python -m scripts.steps.picture --out build/mug.jpg
+python -m scripts.artefacts.picture --out build/mug.jpg
 """
 
 from __future__ import annotations

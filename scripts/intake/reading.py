@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.base.errors import UserError
-from scripts.steps.ends import SLACK
+from scripts.intake.ends import SLACK
 
 GIVES = ("scores", "probabilities", "multi-label")
 # Of a vector that was normalised.

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from bundle_serving.agreement import Bound, compare
 from scripts.base.errors import UserError
-from scripts.steps.forms import Form, Runnable, save
-from scripts.steps.original import Session, rows, session
-from scripts.steps.reading import Reading
-from scripts.steps.signature import Signature
+from scripts.intake.forms import Form, Runnable, save
+from scripts.intake.original import Session, rows, session
+from scripts.intake.reading import Reading
+from scripts.intake.signature import Signature
 
 # Pictures at once, which are to get the answers of each: a graph may branch on their number.
 TOGETHER = (2, 3, 4, 5, 8)

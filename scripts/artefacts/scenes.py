@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from scripts.steps.drawn.drawings import drawing
-from scripts.steps.drawn.things import THINGS, Random
+from scripts.artefacts.drawn.drawings import drawing
+from scripts.artefacts.drawn.things import THINGS, Random
 
 # Of one channel, from -1 to 1, or of three, from 0 to 255.
 Levels = NDArray[Any]

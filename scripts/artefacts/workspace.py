@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.artefacts.manifest import Manifest
 from scripts.base.errors import UserError
-from scripts.steps.manifest import Manifest
 
 # Trees, as Triton's FIL backend calls the file (its src/model.h).
 FOREST = "checkpoint.tl"

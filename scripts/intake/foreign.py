@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts.base.errors import UserError
-from scripts.steps import plain
-from scripts.steps.reading import Reading
-from scripts.steps.signature import HOW, Signature
+from scripts.intake import plain
+from scripts.intake.reading import Reading
+from scripts.intake.signature import HOW, Signature
 
 OLDEST_OPSET, USUAL_OPSET = 9, 13
 # Before what is the user's own; a name of ours has none.

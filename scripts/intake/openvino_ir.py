@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from bundle_serving.openvino_engine import Engine, openvino
 from scripts.base.errors import UserError
-from scripts.steps import foreign, ir
-from scripts.steps.foreign import MARK
-from scripts.steps.reading import Reading
-from scripts.steps.signature import Signature
+from scripts.intake import foreign, ir
+from scripts.intake.foreign import MARK
+from scripts.intake.reading import Reading
+from scripts.intake.signature import Signature
 
 
 @dataclass(frozen=True)

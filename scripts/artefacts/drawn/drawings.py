@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from scripts.steps.drawn.things import (
+from scripts.artefacts.drawn.things import (
     CONTRAST,
     NAMES,
     THINGS,

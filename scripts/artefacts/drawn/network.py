@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from scripts.steps.drawn.things import NAMES
-from scripts.steps.layers import make_convolution
+from scripts.artefacts.drawn.things import NAMES
+from scripts.artefacts.layers import make_convolution
 
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
 MEAN, STD = [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]

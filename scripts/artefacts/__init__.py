@@ -1,0 +1,1 @@
+"""What steps leave behind and share: manifests, workspaces, pictures to check with."""
