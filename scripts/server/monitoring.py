@@ -11,7 +11,7 @@ import yaml
 
 from bundle_door import key_file
 from bundle_door.key_file import Client
-from bundle_door.measures import SECONDS, number
+from bundle_door.watching.measures import SECONDS, number
 from scripts.base import console, files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT

@@ -49,7 +49,7 @@ GUARD = "bundle_keeper.afresh"
 SIDES = ("", "b")
 
 # What a change of makes another server.
-PROGRAMS = (".py", ".html", ".css", ".js", ".svg", ".yaml")
+PROGRAMS = (".py", ".lua", ".html", ".css", ".js", ".svg", ".yaml")
 
 LAYERS = {Place.EXPORT: "export", Place.SERVER: "serve"}
 

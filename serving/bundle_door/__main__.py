@@ -17,10 +17,10 @@ import uvloop
 
 from bundle_door import key_file
 from bundle_door.door import DoorError, Settings, serve
-from bundle_door.envoy import Ports, Traces
+from bundle_door.front.envoy import Ports, Traces
 from bundle_door.key_file import BadKeys
 from bundle_door.limits import MEGABYTE, Limits
-from bundle_door.request_log import FORMATS, TEXT
+from bundle_door.watching.request_log import FORMATS, TEXT
 from bundle_serving import guard, traces
 from bundle_serving.exposure import Exposure
 from bundle_serving.sockets import NotPrivate

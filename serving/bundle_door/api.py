@@ -7,15 +7,21 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from bundle_door import kserve
 from bundle_door.answers import Answer, Refused, as_json
-from bundle_door.inference import HEADER_LENGTH, from_body, from_raw, header_length, make_answer
 from bundle_door.keys import Keys
 from bundle_door.limits import Limits
-from bundle_door.messages import plain
-from bundle_door.parsing import parse
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
+from bundle_door.wire import kserve
+from bundle_door.wire.inference import (
+    HEADER_LENGTH,
+    from_body,
+    from_raw,
+    header_length,
+    make_answer,
+)
+from bundle_door.wire.messages import plain
+from bundle_door.wire.parsing import parse
 from bundle_serving.kserve import pb
 
 Named = Mapping[str, str]

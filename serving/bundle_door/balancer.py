@@ -19,13 +19,14 @@ import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
-from bundle_door import balancing, envoy_lines, envoy_process, http1
 from bundle_door.answers import Answer
-from bundle_door.envoy_lines import Line
-from bundle_door.http1 import Incoming
+from bundle_door.front import balancing, envoy_lines, envoy_process
+from bundle_door.front.envoy_lines import Line
 from bundle_door.limits import MEGABYTE, Limits
-from bundle_door.measures import PROMETHEUS, Counter, Gauge, text
-from bundle_door.request_log import TEXT, RequestLog
+from bundle_door.watching.measures import PROMETHEUS, Counter, Gauge, text
+from bundle_door.watching.request_log import TEXT, RequestLog
+from bundle_door.wire import http1
+from bundle_door.wire.http1 import Incoming
 from bundle_serving import local_http, sockets
 from bundle_serving.address import BALANCED, Address
 from bundle_serving.exposure import Exposure, of_environment

@@ -12,23 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bundle_door import envoy, envoy_lines, envoy_process, http1, own_log
 from bundle_door.answers import Answer, Refused
 from bundle_door.api import Api
 from bundle_door.charges import Charges
 from bundle_door.documents import documents
-from bundle_door.http1 import Incoming
+from bundle_door.front import envoy, envoy_lines, envoy_process
 from bundle_door.keys import Keys
 from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits, Load
 from bundle_door.measured import measure_route, over_grpc
 from bundle_door.metrics import Metrics
 from bundle_door.note import Note
-from bundle_door.observed import HTTP, Observed
 from bundle_door.page_data import PageData
 from bundle_door.plain import PlainQuestions
-from bundle_door.references import References
-from bundle_door.request_log import HUNG_UP, TEXT, RequestLog
 from bundle_door.requests import Request
 from bundle_door.room import Room
 from bundle_door.routes import (
@@ -43,9 +39,15 @@ from bundle_door.routes import (
 )
 from bundle_door.served import Served
 from bundle_door.service import Service
-from bundle_door.steps import Steps
 from bundle_door.streams import Streams
 from bundle_door.triton import Triton
+from bundle_door.watching import own_log
+from bundle_door.watching.observed import HTTP, Observed
+from bundle_door.watching.references import References
+from bundle_door.watching.request_log import HUNG_UP, TEXT, RequestLog
+from bundle_door.watching.steps import Steps
+from bundle_door.wire import http1
+from bundle_door.wire.http1 import Incoming
 from bundle_serving import keeper_notes, own_requests, relayed, sockets
 from bundle_serving.exposure import Exposure
 
@@ -99,7 +101,9 @@ async def serve(settings: Settings) -> None:
             References(settings.state_folder or settings.run_dir, settings.repository)
         )
         if settings.traces:
-            from bundle_door.spans import Spans  # a second's import, where spans are wanted
+            from bundle_door.watching.spans import (
+                Spans,  # a second's import, where spans are wanted
+            )
 
             spans = Spans(settings.traces.collector)
             observed.on_report.append(spans.report)

@@ -12,7 +12,10 @@ from pathlib import Path
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load
-from bundle_door.measures import (
+from bundle_door.requests import Request
+from bundle_door.room import Room
+from bundle_door.served import Served, live_version
+from bundle_door.watching.measures import (
     OPENMETRICS,
     PROMETHEUS,
     Counter,
@@ -21,10 +24,7 @@ from bundle_door.measures import (
     as_openmetrics,
     text,
 )
-from bundle_door.observed import Observed
-from bundle_door.requests import Request
-from bundle_door.room import Room
-from bundle_door.served import Served, live_version
+from bundle_door.watching.observed import Observed
 from bundle_serving import local_http, sockets
 from bundle_serving.processes import TICKS_A_SECOND, Process, family
 

@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bundle_door.answers import Answer, Refused, as_json
-from bundle_door.inference import Signature, classes_of, from_raw, values
 from bundle_door.keys import Keys
 from bundle_door.limits import MOST_NAME, Limits
-from bundle_door.multipart import File, files
 from bundle_door.requests import Request
-from bundle_door.steps import Followed, Steps
-from bundle_door.timeline import Timeline
 from bundle_door.triton import Triton
+from bundle_door.watching.steps import Followed, Steps
+from bundle_door.watching.timeline import Timeline
+from bundle_door.wire.inference import Signature, classes_of, from_raw, values
+from bundle_door.wire.multipart import File, files
 from bundle_serving import PIPELINE
 
 SENTIMENT = "sentiment_ensemble"

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from bundle_door import envoy_process
-from bundle_door.envoy import Config, action, extension, pipe, seconds, threshold
+from bundle_door.front import envoy_process
+from bundle_door.front.envoy import Config, action, extension, pipe, seconds, threshold
 from bundle_door.limits import Limits
 from bundle_serving import local_http, relayed, sockets
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bundle_door.certificate import ends
-from bundle_door.measures import Family, Gauge
+from bundle_door.watching.measures import Family, Gauge
 
 CGROUPS = Path("/sys/fs/cgroup")
 # Of version 2 (this process's own group, then the container's) and of version 1.

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import grpc
 
 from bundle_door.answers import RETRY_SOON, Refused
-from bundle_door.calls import CallFailed, Calls, Disconnected
-from bundle_door.http2 import Pairs
-from bundle_door.inference import Asked, Signature
+from bundle_door.wire.calls import CallFailed, Calls, Disconnected
+from bundle_door.wire.http2 import Pairs
+from bundle_door.wire.inference import Asked, Signature
 from bundle_serving import keeper_notes, sockets
 from bundle_serving.kserve import pb
 

@@ -13,8 +13,8 @@ from urllib.request import Request
 
 import grpc
 
-from bundle_door.calls import PREFIX, CallFailed, message_of, usual_fields
-from bundle_door.http2 import Connection, Reset
+from bundle_door.wire.calls import PREFIX, CallFailed, message_of, usual_fields
+from bundle_door.wire.http2 import Connection, Reset
 from bundle_serving.address import Address, trusting
 from bundle_serving.health import own, question
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
-from bundle_door.inference import from_body
 from bundle_door.limits import Limits
+from bundle_door.wire.inference import from_body
 from bundle_serving import CACHE, kserve, sockets
 from bundle_serving.health import EXAMPLE, IMAGE, PICTURE, TEXT, unpack_example
 

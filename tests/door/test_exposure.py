@@ -20,7 +20,7 @@ import pytest
 import tritonclient.grpc
 
 from bundle_door import certificate
-from bundle_door.envoy import INFER
+from bundle_door.front.envoy import INFER
 from bundle_door.key_file import BadKeys, Client, add, hash_key, read, revoke
 from bundle_door.keys import Bucket
 from bundle_serving.address import BALANCED, BALANCER_HEADER

@@ -16,7 +16,7 @@ from bundle_door.documents import documents
 from bundle_door.limits import Limits
 from bundle_door.plain import PlainQuestions
 from bundle_door.routes import find_route, of_plain_questions, of_triton
-from bundle_door.steps import Steps
+from bundle_door.watching.steps import Steps
 from tests.door.servers import Behind
 
 pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="no curl")

@@ -11,7 +11,7 @@ import grpc
 import numpy as np
 import pytest
 
-from bundle_door.references import ANSWERS
+from bundle_door.watching.references import ANSWERS
 from bundle_serving import kserve
 from bundle_serving.kserve import pb
 from tests import axe

@@ -10,8 +10,8 @@ import pytest
 
 from benchmark.torture.messages import hostile
 from benchmark.torture.requests import Target
-from bundle_door import asked
 from bundle_door.answers import Refused
+from bundle_door.front import asked
 from bundle_door.limits import MOST_ID, MOST_NAME, MOST_PARAMETERS, MOST_TENSORS, MOST_VALUES
 from bundle_serving.kserve import pb
 

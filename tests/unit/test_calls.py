@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import pytest
 
-from bundle_door.calls import CallFailed, Calls
-from bundle_door.http2 import MOST_STREAMS
+from bundle_door.wire.calls import CallFailed, Calls
+from bundle_door.wire.http2 import MOST_STREAMS
 
 ECHO, SLOW, BROKEN = "/test/Echo", "/test/Slow", "/test/Broken"
 HUGE = "/test/Huge"

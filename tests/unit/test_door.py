@@ -17,22 +17,10 @@ from typing import Any
 
 import pytest
 
-from bundle_door import envoy, own_log, routes
+from bundle_door import routes
 from bundle_door.answers import Answer, Refused
-from bundle_door.compression import choose_encoding, compress, decompress
 from bundle_door.documents import documents
-from bundle_door.http1 import Body, Incoming
-from bundle_door.inference import (
-    Asked,
-    Signature,
-    from_body,
-    from_raw,
-    header_length,
-    make_answer,
-    raw_shape,
-    varint,
-)
-from bundle_door.kserve import LogSettings
+from bundle_door.front import envoy
 from bundle_door.limits import (
     MOST_ID,
     MOST_NAME,
@@ -43,15 +31,29 @@ from bundle_door.limits import (
     Load,
     Share,
 )
-from bundle_door.multipart import files
-from bundle_door.parsing import decode
 from bundle_door.plain import AT_ONCE, PlainQuestions, top_of
 from bundle_door.requests import Request
 from bundle_door.routes import open_to_all
 from bundle_door.service import Service, encode_answer
-from bundle_door.steps import Report, Steps
-from bundle_door.tensors import from_json
 from bundle_door.triton import join_answers
+from bundle_door.watching import own_log
+from bundle_door.watching.steps import Report, Steps
+from bundle_door.wire.compression import choose_encoding, compress, decompress
+from bundle_door.wire.http1 import Body, Incoming
+from bundle_door.wire.inference import (
+    Asked,
+    Signature,
+    from_body,
+    from_raw,
+    header_length,
+    make_answer,
+    raw_shape,
+    varint,
+)
+from bundle_door.wire.kserve import LogSettings
+from bundle_door.wire.multipart import files
+from bundle_door.wire.parsing import decode
+from bundle_door.wire.tensors import from_json
 from bundle_serving.exposure import Exposure
 from bundle_serving.kserve import pb
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from bundle_door.drift import NAMED, stability_index
-from bundle_door.measures import text
-from bundle_door.observed import Observed
-from bundle_door.references import ANSWERS, NAME, References
 from bundle_door.served import Served
 from bundle_door.triton import Triton
+from bundle_door.watching.drift import NAMED, stability_index
+from bundle_door.watching.measures import text
+from bundle_door.watching.observed import Observed
+from bundle_door.watching.references import ANSWERS, NAME, References
 from bundle_serving.identity import identity
 from bundle_serving.kserve import pb
 

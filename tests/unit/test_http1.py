@@ -8,9 +8,9 @@ from asyncio import StreamWriter as Writer
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bundle_door import http1
 from bundle_door.answers import Answer, Refused
-from bundle_door.http1 import Incoming
+from bundle_door.wire import http1
+from bundle_door.wire.http1 import Incoming
 
 MEGABYTES = 8_000_000
 

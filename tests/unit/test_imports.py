@@ -36,8 +36,11 @@ STEPS = [
 ]
 LAYOUT = Reached("scripts.commands.layout", frozenset({"layout"}), True)
 SERVING = [
-    Reached(f"{path.parent.name}.{path.stem}", frozenset({"serve"}))
-    for path in (ROOT / "serving").glob("*/*.py")
+    Reached(
+        ".".join(path.relative_to(ROOT / "serving").with_suffix("").parts), frozenset({"serve"})
+    )
+    for path in (ROOT / "serving").glob("bundle_*/**/*.py")
+    if "backends" not in path.parts
 ] + [
     Reached(f"kinds.{path.parts[-3]}.serving.{path.stem}", frozenset({"serve"}))
     for path in (ROOT / "kinds").glob("*/serving/*.py")

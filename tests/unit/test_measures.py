@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from bundle_door.measures import (
+from bundle_door.watching.measures import (
     MOST_SERIES,
     SECONDS,
     Counter,
@@ -25,8 +25,8 @@ from bundle_door.measures import (
     quantile,
     text,
 )
-from bundle_door.observed import SLOT_S, Observed, Recent
-from bundle_door.steps import Report, Steps
+from bundle_door.watching.observed import SLOT_S, Observed, Recent
+from bundle_door.watching.steps import Report, Steps
 from bundle_serving import own_requests, step_reports
 from bundle_serving.local_http import join_chunks
 from bundle_serving.own_requests import OwnRequests

@@ -10,7 +10,6 @@ import pytest
 
 from bundle_door import triton
 from bundle_door.answers import Refused
-from bundle_door.inference import Asked
 from bundle_door.triton import (
     MOST_SENT,
     OF_A_DEAD_PROCESS,
@@ -18,6 +17,7 @@ from bundle_door.triton import (
     Away,
     Triton,
 )
+from bundle_door.wire.inference import Asked
 from bundle_serving.keeper_notes import Notes
 
 UNKNOWN = f"{OF_AN_UNKNOWN_MODEL}: 'net' is not found"

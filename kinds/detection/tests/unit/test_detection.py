@@ -15,8 +15,8 @@ from PIL import Image
 
 from bundle_client import Box
 from bundle_door.answers import Refused
-from bundle_door.inference import Signature
 from bundle_door.plain import check_takes_pictures
+from bundle_door.wire.inference import Signature
 from bundle_serving.agreement import compare
 from bundle_serving.pictures import Transform, to_pixels_and_size
 from kinds.detection.serving.agreement_of_boxes import (

@@ -12,8 +12,8 @@ from PIL import Image
 
 from bundle_client import Area
 from bundle_door.answers import Refused
-from bundle_door.inference import Signature
 from bundle_door.plain import check_takes_pictures
+from bundle_door.wire.inference import Signature
 from bundle_serving.agreement import Bound, compare, of_answers
 from bundle_serving.decoder import PIXELS, SIZE, gather
 from bundle_serving.pictures import PictureError, Transform, to_pixels

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bundle_door.measures import Counter, Family, Labels, sample
-from bundle_door.references import ANSWERS, Reference, References
+from bundle_door.watching.measures import Counter, Family, Labels, sample
+from bundle_door.watching.references import ANSWERS, Reference, References
 
 # So many classes are called by their number, the reference's most frequent ones.
 NAMED = 20

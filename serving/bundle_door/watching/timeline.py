@@ -10,7 +10,7 @@ from typing import Any
 
 from bundle_door.note import Note
 from bundle_door.requests import Request
-from bundle_door.steps import Report
+from bundle_door.watching.steps import Report
 
 TOKEN = re.compile(r"[\w.-]+", re.ASCII)
 

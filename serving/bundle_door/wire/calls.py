@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from bundle_door.http2 import (
+from bundle_door.wire.http2 import (
     CANCEL,
     REFUSED_STREAM,
     Connection,

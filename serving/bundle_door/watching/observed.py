@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bundle_door.drift import Drift
-from bundle_door.measures import SECONDS, Counter, Family, Gauge, Histogram, quantile
-from bundle_door.references import References
-from bundle_door.steps import Report
+from bundle_door.watching.drift import Drift
+from bundle_door.watching.measures import SECONDS, Counter, Family, Gauge, Histogram, quantile
+from bundle_door.watching.references import References
+from bundle_door.watching.steps import Report
 
 # The page shows so much, in slots of so many seconds.
 SLOT_S, SLOTS = 5, 180

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from bundle_door.envoy_lines import Line
+from bundle_door.front.envoy_lines import Line
 from bundle_door.note import SANE_ID, Note, trace_id
 from bundle_serving.log_lines import escape_text, stamp
 

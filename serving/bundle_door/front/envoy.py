@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_door import arrivals, asked, documents
+from bundle_door import documents
+from bundle_door.front import arrivals, asked
 from bundle_door.limits import LATE_S, Limits
 from bundle_door.note import CLIENT_HEADER, REQUEST_ID
 from bundle_door.triton import (

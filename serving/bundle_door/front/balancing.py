@@ -14,8 +14,8 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-from bundle_door import arrivals
-from bundle_door.envoy import (
+from bundle_door.front import arrivals
+from bundle_door.front.envoy import (
     ABOUT_A_MODEL,
     HTTP1,
     HTTP2,
@@ -39,7 +39,7 @@ from bundle_door.envoy import (
     router,
     seconds,
 )
-from bundle_door.envoy import cluster as of_socket
+from bundle_door.front.envoy import cluster as of_socket
 from bundle_door.limits import Limits
 from bundle_serving import sockets
 from bundle_serving.address import BALANCER_HEADER, PEM_END, SERVER_HEADER

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from bundle_door.answers import Refused
 from bundle_door.limits import MOST_OBJECTS
-from bundle_door.parsing import decode
+from bundle_door.wire.parsing import decode
 
 Datatype = Literal[
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from bundle_door.note import trace_id
-from bundle_door.steps import Report
+from bundle_door.watching.steps import Report
 from bundle_serving.traces import SERVICE, TRACEPARENT, Collector
 
 # What a collector that is away may hold up, also the door's end.

@@ -1,0 +1,1 @@
+"""Envoy, which stands before the door: its configuration, its process, what it asks and tells."""
