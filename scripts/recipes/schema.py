@@ -20,6 +20,16 @@ from scripts.base.paths import ROOT
 from scripts.recipes.parts import Part
 from scripts.recipes.recipe import Recipe
 
+# Of Recipe's methods, as kinds of users may still have them.
+RENAMED = {
+    "answered_by_itself": "is_own_answer",
+    "beside": "path_beside",
+    "borrowed": "list_borrowed",
+    "decoupled": "is_decoupled",
+    "expected": "expect_scores",
+    "labelled_like": "labels_owner",
+}
+
 
 def load(path: Path) -> Recipe:
     content = _read(path)
@@ -46,9 +56,15 @@ def kind_named(name: Any, path: Path) -> type[Recipe]:
         )
     module = importlib.import_module(known[name])
     found = (each for each in vars(module).values() if isinstance(each, type))
-    return next(
+    kind = next(
         each for each in found if issubclass(each, Recipe) and each.__module__ == module.__name__
     )
+    if earlier := [name for name in vars(kind) if name in RENAMED]:
+        raise UserError(
+            f"kind {name} defines {earlier[0]}, as earlier releases wanted it",
+            f"call it {RENAMED[earlier[0]]} in {module.__file__}",
+        )
+    return kind
 
 
 def _find_kinds() -> Iterator[tuple[str, str]]:

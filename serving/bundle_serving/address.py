@@ -40,6 +40,8 @@ class Address:
         parts = urlsplit(text if "://" in text else f"//{text}")
         return cls(parts.hostname or "127.0.0.1", parts.port or 8000)
 
+    of = parse  # as kinds of users may still call it
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 

@@ -14,6 +14,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from bundle_serving import PIPELINE
 from kinds.image.recipe import Image
 from scripts.artefacts.workspace import Workspace
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.intake.signature import signature
 from scripts.recipes import configs
@@ -249,6 +250,20 @@ def test_a_wrong_recipe_is_refused_in_one_line(
     error = refused.value
     assert cause in error.cause and remedy in f"{error.cause}; {error.remedy}"
     assert "\n" not in f"{error.cause}{error.remedy}"
+
+
+def test_a_kind_of_an_earlier_release_is_told_what_has_another_name(tmp_path: Path) -> None:
+    path = tmp_path / "recipes" / "earlier.yaml"
+    files.write(path, "kind: earlier\nmodels: {ensemble: earlier}\n")
+    program = """from scripts.recipes.recipe import Recipe
+
+class Earlier(Recipe):
+    def borrowed(self, engine): return []
+"""
+    files.write(tmp_path / "kinds" / "earlier.py", program)
+    with pytest.raises(UserError, match="kind earlier defines borrowed") as refused:
+        load(path)
+    assert refused.value.remedy.startswith("call it list_borrowed in ")
 
 
 def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path) -> None:
