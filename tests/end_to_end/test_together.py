@@ -27,7 +27,7 @@ from scripts.artefacts.workspace import Workspace
 from scripts.recipes import pipelines
 from scripts.steps import engine, gate
 from tests.pipelines import ask_by_command, find_served, not_ready, pictures_by_pytorch
-from tests.plugin import everywhere
+from tests.plugin import Bring, everywhere
 from tests.project import Project, picture
 from tests.wav_files import BELL
 
@@ -52,11 +52,11 @@ def ask(http: str, model: str, file: bytes, *outputs: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", ["", *find_served()])
 def test_each_pipeline_proves_itself(
-    served: Project, name: str, tmp_path: Path, request: pytest.FixtureRequest
+    served: Project, bring: Bring, name: str, tmp_path: Path
 ) -> None:
     """As on the nodes of a swarm, whatever its answers are."""
     if name:
-        request.getfixturevalue(f"with_{name}")
+        bring(name)
     at, recipe = Address.parse(served.http), pipelines.find_pipeline(name).recipe
     model, made = recipe.ensemble, Workspace(served.path / "build" / "versions" / name / "1")
     questions = recipe.golden(made)
