@@ -23,6 +23,7 @@ from scripts.base import files
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.recipes import schema
 from scripts.recipes.recipe import Recipe
+from tests.plugin import Bring
 from tests.project import ROOT, Project, picture
 from tests.wav_files import BELL
 
@@ -89,10 +90,8 @@ LIGHT = ("sentiment", "cascade")
 @pytest.mark.long
 @locally
 @pytest.mark.parametrize("name", LIGHT)
-def test_rollouts_lose_no_request(
-    name: str, served: Project, request: pytest.FixtureRequest
-) -> None:
-    project: Project = request.getfixturevalue(f"with_{name}")
+def test_rollouts_lose_no_request(name: str, served: Project, bring: Bring) -> None:
+    project = bring(name)
     recipe = recipe_of(project, name)
     with changed(program(project, PROGRAMS[name])), nobody_waits_in_vain(project, recipe):
         publish_and_roll_out(project, name)
