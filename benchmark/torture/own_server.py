@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmark.torture.subject import Subject
-from bundle_serving import PIPELINE
+from bundle_serving import PIPELINE, keeper_notes
 from bundle_serving.health import reason_not_to_trust
 from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
@@ -21,6 +22,7 @@ from scripts.repository import live
 from scripts.stacks import admin_key, temporary
 
 DISK_MB, SHARED_MB = 64, 896
+OTHERS_S = 300
 
 # What is mounted is seen by this server alone, and goes with it.
 MOUNTED = f"""
@@ -55,8 +57,17 @@ def serve_own(log: Path) -> Iterator[tuple[Subject, Own | None]]:
             "the server", command, log, lambda: reason_not_to_trust(f"http://{address}", PIPELINE)
         ) as root:
             seen = Path(f"/proc/{root}/root")
-            own = Own(seen / run.lstrip("/"), seen / "dev/shm") if apart else None
+            disk = seen / run.lstrip("/")
+            _wait_for_others(disk)
+            own = Own(disk, seen / "dev/shm") if apart else None
             yield Subject(root, address, f"127.0.0.1:{grpc}"), own
+
+
+def _wait_for_others(run: Path) -> None:
+    """The main pipeline answers first, and the others are loaded meanwhile."""
+    began = time.monotonic()
+    while keeper_notes.read_coming(run) and time.monotonic() < began + OTHERS_S:
+        time.sleep(0.1)
 
 
 def namespaces() -> list[str | Path]:
