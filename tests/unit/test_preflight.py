@@ -15,7 +15,7 @@ from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
 from scripts.base import ports
 from scripts.base.errors import UserError
 from scripts.server.up import announce_silence
-from scripts.settings.settings import DEFAULTS, Settings
+from scripts.settings.settings import DEFAULTS, PORTS, Settings
 from scripts.stacks import certificates, exposure, handover
 from scripts.stacks.state import State
 
@@ -48,7 +48,8 @@ def test_a_certificate_is_placed_with_its_own_key_alone(made: Path) -> None:
 
 
 def settings_for(port: int) -> Settings:
-    return Settings(DEFAULTS | {"HTTP_PORT": str(port)})
+    others = dict(zip(PORTS[1:], map(str, ports.free_ports(len(PORTS) - 1)), strict=True))
+    return Settings(DEFAULTS | others | {"HTTP_PORT": str(port)})
 
 
 def test_two_servers_share_a_port_only_if_both_mean_to(monkeypatch: pytest.MonkeyPatch) -> None:
