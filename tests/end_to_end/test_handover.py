@@ -24,7 +24,7 @@ CLIENTS = 4
 PROGRAM = "model_repository/postprocessing/1/model.py"
 
 
-@pytest.fixture(scope="module", params=["local", pytest.param("cpu", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["local", pytest.param("cpu", marks=pytest.mark.rare)])
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exported: Path
 ) -> Iterator[Project]:
