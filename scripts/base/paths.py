@@ -10,6 +10,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = ROOT / "requirements"
 DOTENV = ROOT / ".env"
+KINDS = ROOT / "kinds"
 
 # Distinguishes this checkout from every other one on this machine, even of the same name.
 MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]

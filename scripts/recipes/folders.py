@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.base.paths import ROOT
+from scripts.base.paths import KINDS, ROOT
 from scripts.settings.settings import Settings
 
 MODELS = ROOT / "model_repository"
-KINDS = ROOT / "kinds"
 
 
 @dataclass(frozen=True)

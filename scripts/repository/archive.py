@@ -80,10 +80,10 @@ class Version:
 
     @property
     def one_step(self) -> bool:
-        return in_one_step(self.read_settings["STEPS"], self.engine)
+        return in_one_step(self.own_settings["STEPS"], self.engine)
 
     @property
-    def read_settings(self) -> dict[str, str]:
+    def own_settings(self) -> dict[str, str]:
         """Its settings. Versions of earlier releases may say nothing of STEPS: they have three."""
         return {"STEPS": "3"} | self.settings
 

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from kinds.image.recipe import WHOLE
+from scripts.base import kind_parts
 from scripts.base.errors import UserError
-from scripts.recipes import kind_parts
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
 TAKEN = (

@@ -402,7 +402,7 @@ def _go_back(switch: Switch | Fleet, how: str, fault: BaseException) -> None:
 
 def _remember(up_now: Up, new: Version, how: str) -> None:
     """For later commands: otherwise `make up` would find a version that it does not expect."""
-    decided = new.read_settings
+    decided = new.own_settings
     known = state.load() or up_now.server
     settings, loads = known.settings | decided, known.pipelines
     mark = layouts.fingerprint(up_now.stack, known.settings_at_start, loads)

@@ -50,7 +50,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         shared.pull()
         seed = serving(first)
         if seed:
-            settings = settings.fill_from(seed.read_settings)
+            settings = settings.fill_from(seed.own_settings)
         name, why = flavour.choose(settings)
         stack = flavour.stack(name, settings)
         if name != "swarm":  # whose engines know what is free on their nodes
@@ -154,7 +154,7 @@ def _record(shared: Shared, version: Version, seed: Version | None, settings: Se
 def settings_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | None) -> Settings:
     """What the user sets now, or else the live version's settings. A setting in .env that the main
     pipeline has too is meant for the main pipeline."""
-    before = seed.read_settings if seed else {}
+    before = seed.own_settings if seed else {}
     if pipeline.first:
         return Settings.load().fill_from(dict(server) | before)
     own = pipeline.recipe.settings
@@ -203,8 +203,8 @@ def build_and_activate(
 
 def _went_back(seed: Version, version: Version) -> bool:
     """Whether that version was left for the live one, and nothing else is asked for now."""
-    both = version.read_settings.keys() & seed.read_settings.keys()
-    same = all(version.read_settings[name] == seed.read_settings[name] for name in both)
+    both = version.own_settings.keys() & seed.own_settings.keys()
+    same = all(version.own_settings[name] == seed.own_settings[name] for name in both)
     left = same and version.number in history.find_gone_back_from(history.read(seed.pipeline))
     return left and version.engine is seed.engine and seed.sound()
 

@@ -14,14 +14,14 @@ import io
 import os
 import re
 from collections.abc import Collection, Mapping
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from bundle_serving.traces import Collector
+from scripts.base import kind_parts
 from scripts.base.errors import UserError
-from scripts.base.paths import CPU_TORCH, DOTENV, ROOT
+from scripts.base.paths import CPU_TORCH, DOTENV
 from scripts.settings.architectures import parse_arch
 from scripts.settings.precision import PRECISIONS
 from scripts.settings.setting import (
@@ -372,8 +372,7 @@ class Building(Group):
 def _of_kinds() -> type[Group]:
     """Those that kinds of pipelines bring: kinds/*/settings.py."""
     found: dict[str, Any] = {"__doc__": "Of single kinds of pipelines"}
-    for file in sorted((ROOT / "kinds").glob("*/settings.py")):
-        module = import_module(f"kinds.{file.parent.name}.settings")
+    for module in kind_parts.find("settings"):
         found |= {name: each for name, each in vars(module).items() if isinstance(each, Setting)}
     return type("OfKinds", (Group,), found)
 

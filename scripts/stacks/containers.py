@@ -619,7 +619,7 @@ class DockerStack:
         image = self._engine.images.get(name)
         image.tag(self._image(service))
         self.remove_image(name)
-        files.write(LOADED, json.dumps(_load_wheels() | {service: image.id}) + "\n")
+        files.write(LOADED, json.dumps(_read_loaded() | {service: image.id}) + "\n")
 
     def build(self, service: str, announced: bool = True) -> None:
         if self._is_loaded(service):
@@ -637,7 +637,7 @@ class DockerStack:
 
     def _is_loaded(self, service: str) -> bool:
         """Whether the image is the one that a pack brought along."""
-        wanted = _load_wheels().get(service)
+        wanted = _read_loaded().get(service)
         found = self._engine.images.list(self._image(service)) if wanted else []
         return any(each.id == wanted for each in found)
 
@@ -704,7 +704,14 @@ class DockerStack:
 
 
 # What images are built from.
-SOURCES = ("docker", "requirements", "serving", "kinds", "client", "scripts/base")
+SOURCES = (
+    "docker",
+    "requirements",
+    "serving",
+    ":(glob)kinds/*/serving/**",
+    "client",
+    "scripts/base",
+)
 
 
 @cache
@@ -724,7 +731,7 @@ def revision() -> str:
     return "" if changed.returncode or changed.stdout else last.stdout.strip()
 
 
-def _load_wheels() -> dict[str, str]:
+def _read_loaded() -> dict[str, str]:
     try:
         loaded: dict[str, str] = json.loads(LOADED.read_text())
         return loaded

@@ -24,9 +24,8 @@ from scripts import bootstrap
 from scripts.artefacts.step import Place, Step
 from scripts.base import interrupts, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
-from scripts.base.paths import MARK, PYTHON, ROOT
+from scripts.base.paths import KINDS, MARK, PYTHON, ROOT
 from scripts.base.shared import is_shared
-from scripts.recipes.folders import KINDS
 from scripts.repository import live
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary

@@ -10,6 +10,7 @@ That is versions and their history, recipes and model folders, the user's own fo
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import io
 import json
@@ -105,8 +106,13 @@ def _files(top: str, place: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(place.rglob("*")):
         name = path.relative_to(place)
         passing = {".draft", ".git", "__pycache__"} & {*name.parts} or path.suffix == ".tmp"
-        if path.is_file() and not passing:
+        if path.is_file() and not passing and _is_edited(top, name):
             yield f"{top}/{name}", path
+
+
+def _is_edited(top: str, name: Path) -> bool:
+    """Of kinds/ what users may have edited; all else there is the bundle's code."""
+    return top != "kinds" or name.suffix == ".yaml" or "model_repository" in name.parts
 
 
 def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
@@ -210,6 +216,8 @@ def restore(backup: Backup) -> list[str]:
             files.place(contents / content, own / name)
         for top in OF_THE_CHECKOUT:
             for name, content in _part(top, backup).items():
+                if not _is_edited(top, Path(name)):
+                    continue
                 target = _home(top, name)
                 if not target.exists():
                     files.place(contents / content, target)
@@ -222,7 +230,7 @@ def restore(backup: Backup) -> list[str]:
 
 def _home(top: str, name: str) -> Path:
     """Some were in recipes/ and model_repository/ before they came to their kind's folder."""
-    moved = name if top == "recipes" else f"{top}/{name}"
+    moved = glob.escape(name if top == "recipes" else f"{top}/{name}")
     return next(ROOT.glob(f"kinds/*/{moved}"), ROOT / top / name)
 
 

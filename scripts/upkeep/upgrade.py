@@ -93,6 +93,6 @@ def restart_if_needed(stack: Stack, settings: Settings) -> bool:
     known, version = state.load(), served.serving(pipelines.first())
     if known is None or version is None or not stack.alive():
         return False
-    settings = settings.fill_from(version.read_settings)
+    settings = settings.fill_from(version.own_settings)
     fits = known.fingerprint == layouts.fingerprint(stack, settings, known.pipelines)
     return not fits or unhealthy_reason(stack, known, pipelines.first().ensemble) is not None

@@ -1,4 +1,4 @@
-"""What kinds of pipelines bring besides their recipes, found by its name.
+"""What the project's kinds of pipelines bring besides their recipes, found by its name.
 
 kind_parts.find("adoption")     the modules kinds/*/adoption.py
 """
@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from scripts.recipes.folders import KINDS
+from scripts.base.paths import KINDS
 
 
 @cache
