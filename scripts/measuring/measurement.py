@@ -29,6 +29,8 @@ class Sample:
     counted: dict[str, Counters] = field(default_factory=dict)
     # Of the server's processor time, milliseconds per picture, by process.
     cpu_ms: dict[str, float] = field(default_factory=dict)
+    # Of a step that does the work of several: how long it worked as each of them.
+    parts_s: dict[str, float] = field(default_factory=dict)
     answered: dict[str, int] = field(default_factory=dict)  # by each server, if there are several
     failure: str = ""
     number: int = 0  # of the round
@@ -93,9 +95,11 @@ class Measurement:
         target = self.configuration.target
         counted = waterfall.together(sample.counted for sample in self._good)
         seen = sum(sample.mean * sample.requests for sample in self._good)
-        return waterfall.make_waterfall(
+        flow = waterfall.make_waterfall(
             target.model, target.steps, counted, seen / max(1, self.requests)
         )
+        parts = {n: sum(each.parts_s.get(n, 0.0) for each in self._good) for n in target.parts}
+        return waterfall.divide(flow, parts) if flow else None
 
     @property
     def _good(self) -> list[Sample]:

@@ -1,5 +1,5 @@
-"""The server's processor time, by process. It depends less than throughput on what else the machine
-does."""
+"""What the server tells of its own time: its processor time by process, which depends less than
+throughput on what else the machine does, and how long each step worked."""
 
 from __future__ import annotations
 
@@ -10,24 +10,38 @@ from collections.abc import Mapping
 from bundle_serving.address import Address
 from scripts.base.errors import UserError
 
-METRIC = re.compile(r'^bundle_process_cpu_seconds_total\{process="([^"]+)"\} (\S+)$', re.MULTILINE)
+PROCESSES = re.compile(
+    r'^bundle_process_cpu_seconds_total\{process="([^"]+)"\} (\S+)$', re.MULTILINE
+)
+STEPS = re.compile(
+    r'^bundle_step_duration_seconds_sum\{model="([^"]+)",[^}]*\} (\S+)$', re.MULTILINE
+)
 TIMEOUT_S = 10
 
 
-def fetch(metrics: Address | None) -> dict[str, float]:
-    """Seconds since each process began. Nothing of a server without the door, as on a GPU."""
+def fetch(metrics: Address | None) -> str:
+    """Its metrics. Nothing of a server without the door, as on a GPU."""
     if metrics is None:
-        return {}
+        return ""
     request = urllib.request.Request(f"{metrics.url}/metrics")
     try:
         with metrics.open(request, TIMEOUT_S) as answer:
-            return parse(answer.read().decode())
+            return str(answer.read().decode())
     except (OSError, ValueError) as fault:
         raise UserError(f"{metrics} does not tell its metrics: {fault}", "see make logs") from None
 
 
 def parse(metrics: str) -> dict[str, float]:
-    return {name: float(seconds) for name, seconds in METRIC.findall(metrics)}
+    """Seconds of the processor since each process began."""
+    return {name: float(seconds) for name, seconds in PROCESSES.findall(metrics)}
+
+
+def parse_steps(metrics: str) -> dict[str, float]:
+    """Seconds that each step has worked, in all its versions."""
+    found: dict[str, float] = {}
+    for name, seconds in STEPS.findall(metrics):
+        found[name] = found.get(name, 0.0) + float(seconds)
+    return found
 
 
 def per_picture(

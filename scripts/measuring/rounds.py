@@ -89,12 +89,13 @@ def _hardest_of_each(configurations: Sequence[Configuration]) -> list[Configurat
 def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float) -> Sample:
     target = configuration.target
     servers = target.servers or {"": target.http}
-    before, spent = waterfall.fetch_each(servers), processor.fetch(target.metrics)
+    before, told = waterfall.fetch_each(servers), processor.fetch(target.metrics)
     try:
         figures = analyzer.run(configuration, seconds)
     except Failed as fault:
         return Sample(failure=str(fault))
     after, now = waterfall.fetch_each(servers), processor.fetch(target.metrics)
+    spent, worked = ((read(told), read(now)) for read in (processor.parse, processor.parse_steps))
     by_server = {name: waterfall.subtract_counters(before[name], after[name]) for name in servers}
     counted = waterfall.together(by_server.values())
     pictures, failed = counted[target.model].pictures, counted[target.model].failed
@@ -102,7 +103,10 @@ def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float
         **dataclasses.asdict(figures),
         counted={name: counted[name] for name in {target.model, *target.steps}},
         answered={n: each[target.model].requests for n, each in by_server.items() if n},
-        cpu_ms=processor.per_picture(spent, now, pictures),
+        cpu_ms=processor.per_picture(spent[0], spent[1], pictures),
+        parts_s={
+            name: worked[1].get(name, 0.0) - worked[0].get(name, 0.0) for name in target.parts
+        },
         failure=f"{failed} requests failed" if failed else "",
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from bundle_serving.address import Address
@@ -126,6 +126,29 @@ def make_waterfall(
             _step(name, counted[name], whole.requests) for name in steps if counted[name].requests
         ),
     )
+
+
+def divide(flow: Waterfall, parts: Mapping[str, float]) -> Waterfall:
+    """With the parts that its one step does, by how long it worked as each of them. What it waits
+    for is before the first of them, and its answer after the last."""
+    worked = {name: seconds for name, seconds in parts.items() if seconds > 0}
+    if len(flow.steps) != 1 or len(worked) < 2:
+        return flow
+    (whole,) = flow.steps
+    first, *_, last = worked
+    together = sum(worked.values())
+    steps = tuple(
+        Step(
+            name,
+            whole.queue if name == first else 0.0,
+            whole.input if name == first else 0.0,
+            whole.compute * seconds / together,
+            whole.output if name == last else 0.0,
+            whole.batch,
+        )
+        for name, seconds in worked.items()
+    )
+    return replace(flow, steps=steps)
 
 
 def _step(name: str, counters: Counters, requests: int) -> Step:

@@ -31,6 +31,7 @@ class Target:
     servers: Mapping[str, Address] = field(default_factory=dict, compare=False)
     metrics: Address | None = None  # if it tells what its processes spend
     in_sequences: bool = False  # a step keeps requests of a sequence together
+    parts: tuple[str, ...] = ()  # whose work its one step does
 
     @classmethod
     def for_model(
@@ -46,9 +47,11 @@ class Target:
         steps = config.get("ensemble_scheduling", {}).get("step", [])
         names = tuple(step["model_name"] for step in steps) or (model,)
         takes = config["input"][0]["name"]
-        of_steps = (triton_api.get(http, f"/models/{name}/config") for name in names)
+        of_steps = [triton_api.get(http, f"/models/{name}/config") for name in names]
         in_sequences = any("sequence_batching" in each for each in of_steps)
-        return cls(label, model, http, grpc, takes, names, servers, metrics, in_sequences)
+        told = of_steps[0].get("parameters", {}).get("steps", {}).get("string_value", "")
+        parts = tuple(told.split(",")) if len(names) == 1 and told else ()
+        return cls(label, model, http, grpc, takes, names, servers, metrics, in_sequences, parts)
 
 
 @dataclass(frozen=True)

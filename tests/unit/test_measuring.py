@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -166,6 +167,39 @@ def test_a_step_that_few_requests_take_counts_as_much_less() -> None:
     flow = waterfall.make_waterfall("cascade", ("small", "large"), counted, client=11.0)
     assert flow and [step.total for step in flow.steps] == [2, 4]
     assert (flow.wire, flow.overhead) == (1, 4)
+
+
+def test_one_step_is_shown_by_the_parts_that_it_reports() -> None:
+    """Each as long as it worked, of what Triton counted; none is lost."""
+    whole = Counters(requests=10, total=130_000_000)
+    one = Counters(
+        requests=10, pictures=10, executions=5, queue=10_000_000, compute=90_000_000,
+        input=5_000_000, output=5_000_000,
+    )  # fmt: skip
+    counted = {PIPELINE: whole, "resnet50_onnx": one}
+    target = dataclasses.replace(ENSEMBLE, steps=("resnet50_onnx",), parts=STEPS)
+    parts = [{STEPS[0]: 0.02, STEPS[1]: 0.06, STEPS[2]: 0.01}, {STEPS[0]: 0.02, STEPS[1]: 0.06}]
+    samples = [Sample(50, mean=14, requests=5, counted=counted, parts_s=each) for each in parts]
+    flow = Measurement(Configuration(target, SMALL, "grpc", 1, 4), tuple(samples)).waterfall
+    assert flow and [each.name for each in flow.steps] == list(STEPS)
+    assert [each.total for each in flow.steps] == pytest.approx(
+        [1.5 + 9 * 4 / 17, 108 / 17, 1.0294117]
+    )
+    assert sum(each.total for each in flow.steps) == pytest.approx(11)
+    pixels = dataclasses.replace(NETWORK, parts=STEPS)
+    asked = Configuration(pixels, PIXELS, "grpc", 1, 4)
+    only = Sample(50, mean=14, requests=5, counted=counted, parts_s={STEPS[1]: 0.06})
+    alone = Measurement(asked, (only,)).waterfall
+    assert alone and [each.name for each in alone.steps] == ["resnet50_onnx"]
+
+
+def test_how_long_each_step_worked() -> None:
+    name = "bundle_step_duration_seconds"
+    told = (
+        f'{name}_sum{{model="a",version="1"}} 1.5\n{name}_sum{{model="a",version="2"}} 2\n'
+        f'{name}_count{{model="a",version="1"}} 9\n'
+    )
+    assert processor.parse_steps(told) == {"a": 3.5}
 
 
 def test_what_perf_analyzer_reports() -> None:
