@@ -1,0 +1,1 @@
+"""How right a model is on labelled data: reading it, and the figures. No server, no kind."""

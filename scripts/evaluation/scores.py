@@ -1,0 +1,156 @@
+"""How right answers are, each figure with where it lies with 95% certainty. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Of a normal distribution, 95% lies within so many deviations.
+Z = 1.959964
+# In the right order, so many answers must be right.
+LEAST_RIGHT = 0.5
+
+
+@dataclass(frozen=True)
+class Share:
+    """`count` of `of`, with Wilson's interval."""
+
+    count: int
+    of: int
+
+    @property
+    def value(self) -> float:
+        return self.count / self.of if self.of else float("nan")
+
+    @property
+    def low(self) -> float:
+        return self._ends[0]
+
+    @property
+    def high(self) -> float:
+        return self._ends[1]
+
+    @cached_property
+    def _ends(self) -> tuple[float, float]:
+        if not self.of:
+            return 0.0, 1.0
+        n, p = self.of, self.value
+        middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
+        half = Z * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n)) / (1 + Z * Z / n)
+        return max(0.0, middle - half), min(1.0, middle + half)
+
+    def __str__(self) -> str:
+        return f"{self.value:.1%} ({100 * self.low:.1f} to {100 * self.high:.1f})"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """To labelled items. `likeliest` has a row for each: classes, the likeliest first, -1 for
+    none; `confidence` is the probability of the first."""
+
+    classes: Sequence[str]
+    truth: NDArray[np.int64]
+    likeliest: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        first: NDArray[np.int64] = self.likeliest[:, 0]
+        return first
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        right: NDArray[np.bool_] = self.first == self.truth
+        return right
+
+    def __len__(self) -> int:
+        return len(self.truth)
+
+
+def among_first(answers: Answers, most: int) -> Share:
+    """How often the truth is among so many likeliest."""
+    hit = (answers.likeliest[:, :most] == answers.truth[:, None]).any(axis=1)
+    return Share(int(hit.sum()), len(answers))
+
+
+@dataclass(frozen=True)
+class OfClass:
+    name: str
+    recall: Share  # of the items of this class, those that were called so
+    precision: Share  # of the items that were called so, those of this class
+
+
+def by_class(answers: Answers) -> list[OfClass]:
+    """Of classes that are in the data or in answers."""
+    count = len(answers.classes)
+    there = np.bincount(answers.truth, minlength=count)
+    called = np.bincount(answers.first[answers.first >= 0], minlength=count)
+    hit = np.bincount(answers.truth[answers.right], minlength=count)
+    return [
+        OfClass(name, Share(int(right), int(of)), Share(int(right), int(said)))
+        for name, right, of, said in zip(answers.classes, hit, there, called, strict=True)
+        if of or said
+    ]
+
+
+@dataclass(frozen=True)
+class Confused:
+    truth: str
+    called: str
+    count: int
+    of: int  # items of the true class
+    examples: Sequence[int]  # places of the surest
+
+
+def list_confused(answers: Answers, most: int = 10, examples: int = 4) -> list[Confused]:
+    """The pairs that are confused most often."""
+    wrong = np.flatnonzero(~answers.right)
+    pairs: dict[tuple[int, int], list[int]] = {}
+    for place in wrong[np.argsort(-answers.confidence[wrong], kind="stable")]:
+        pairs.setdefault((int(answers.truth[place]), int(answers.first[place])), []).append(place)
+    ordered = sorted(pairs.items(), key=lambda pair: (-len(pair[1]), pair[0]))[:most]
+    there = np.bincount(answers.truth, minlength=len(answers.classes))
+    return [
+        Confused(
+            answers.classes[truth],
+            answers.classes[called],
+            len(places),
+            int(there[truth]),
+            [int(place) for place in places[:examples]],
+        )
+        for (truth, called), places in ordered
+    ]
+
+
+def find_order(answers: Answers) -> NDArray[np.int64] | None:
+    """If classes stand in another order than their labels say: for each label, the class of the
+    network that it belongs to. It shows in the answers: most items of a class are called the
+    same, and wrongly."""
+    count = len(answers.classes)
+    seen = np.unique(answers.truth)
+    if len(seen) < 2:
+        return None
+    # Pairs of a true class and an answer, the most frequent first; each is taken once.
+    pairs, times = np.unique(
+        np.stack([answers.truth, answers.first], 1)[answers.first >= 0], axis=0, return_counts=True
+    )
+    order = np.full(count, -1, np.int64)
+    for truth, called in pairs[np.argsort(-times, kind="stable")]:
+        if order[truth] < 0 and called not in order:
+            order[truth] = called
+    moved = [truth for truth in seen if order[truth] not in (truth, -1)]
+    before = among_first(answers, 1)
+    after = Share(int((order[answers.truth] == answers.first).sum()), len(answers))
+    if len(moved) < 2 or after.low <= before.high or after.value < LEAST_RIGHT:
+        return None
+    # Of classes that no item has, the answers say nothing.
+    for number in np.flatnonzero(order < 0):
+        if number not in order:
+            order[number] = number
+    order[order < 0] = [number for number in range(count) if number not in order]
+    return order

@@ -1,0 +1,292 @@
+"""How right a model is: labelled data as people have it, and the figures."""
+
+from __future__ import annotations
+
+import json
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bundle_client.sources import PICTURES
+from scripts.base.errors import UserError
+from scripts.evaluation.calibration import measure_calibration
+from scripts.evaluation.labelled import (
+    Item,
+    Labelled,
+    match_classes,
+    read_files,
+    read_rows,
+    read_texts,
+)
+from scripts.evaluation.paired import Paired, list_losses
+from scripts.evaluation.scores import (
+    Answers,
+    Share,
+    among_first,
+    by_class,
+    find_order,
+    list_confused,
+)
+
+BIRDS = ("crow", "robin", "song thrush")
+
+
+def write(path: Path, content: str = "a picture") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def classes_of(labelled: Labelled, classes: Any = BIRDS) -> list[int]:
+    return [int(each) for each in match_classes(labelled, classes, "birds")]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    """As torchvision's ImageFolder reads it."""
+    for name in ("crow/1.jpg", "crow/more/2.PNG", "robin/1.jpg", "song_thrush/1.webp"):
+        write(tmp_path / "val" / name)
+    for name in ("crow/notes.txt", "crow/.hidden.jpg", ".cache/1.jpg"):
+        write(tmp_path / "val" / name)
+    return tmp_path / "val"
+
+
+def test_a_folder_for_each_class(folders: Path) -> None:
+    found = read_files(folders, PICTURES.has)
+    names = ["crow/1.jpg", "crow/more/2.PNG", "robin/1.jpg", "song_thrush/1.webp"]
+    assert [each.name for each in found.items] == names and found.left_out == 1
+    assert classes_of(found) == [0, 0, 1, 2]
+    # A network without labels has them in the order of the folders.
+    assert classes_of(found, [f"class {number}" for number in range(3)]) == [0, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("val.csv", "file,label\ncrow/1.jpg,crow\nrobin/1.jpg,Robin\n"),
+        ("val.csv", "crow/1.jpg,0\nrobin/1.jpg,1\n"),
+        ("val.csv", 'id;Image;Species\n1;crow/1.jpg;"crow"\n2;robin/1.jpg;robin\n'),
+        ("val.tsv", "\ufefflabel\tpath\ncrow\tcrow/1.jpg\nrobin\trobin/1.jpg\n"),
+        (
+            "val.jsonl",
+            '{"file": "crow/1.jpg", "label": "crow"}\n\n{"file": "robin/1.jpg", "label": 1}\n',
+        ),
+    ],
+)
+def test_a_list_of_files_and_labels(folders: Path, name: str, content: str) -> None:
+    found = read_files(write(folders / name, content), PICTURES.has)
+    assert classes_of(found) == [0, 1]
+    assert [Path(each.source).is_file() for each in found.items] == [True, True]
+
+
+def test_a_folder_with_a_list_in_it(tmp_path: Path) -> None:
+    write(tmp_path / "metadata.csv", "file_name,label\n1.jpg,robin\n")
+    write(tmp_path / "1.jpg")
+    assert classes_of(read_files(tmp_path, PICTURES.has)) == [1]
+
+
+def test_texts_and_their_labels(tmp_path: Path) -> None:
+    lines = 'text\tlabel\nWhat a day\\, and "so" on!\tgood\nNever again.\tbad\n'
+    quoted = lines.replace('"so"', "so")
+    found = read_texts(write(tmp_path / "val.tsv", quoted))
+    assert classes_of(found, ("bad", "good")) == [1, 0]
+    assert found.items[1] == Item("row 2", "bad", "Never again.")
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        ("", "names nothing"),
+        ("file,label\n", "names nothing"),
+        ("a,b,c\n1,2,3\n", r"no columns with what is asked and its label \(a, b, c\)"),
+        ("crow/1.jpg,crow\ncrow/1.jpg\n", "row 3, has 1 columns and not 2"),
+        ("crow/1.jpg,crow\nmissing.jpg,crow\n", "1 file of val.csv is not there: missing.jpg"),
+    ],
+)
+def test_a_list_that_cannot_be_read(folders: Path, content: str, cause: str) -> None:
+    with pytest.raises(UserError, match=cause):
+        read_files(write(folders / "val.csv", content), PICTURES.has)
+
+
+def test_lines_that_are_no_json(tmp_path: Path) -> None:
+    for content in ("{", "[1]", "\xff"):
+        path = tmp_path / "val.jsonl"
+        path.write_bytes(content.encode("latin-1"))
+        with pytest.raises(UserError, match="cannot read"):
+            read_rows(path)
+
+
+def test_empty_folders_of_classes_are_named(folders: Path) -> None:
+    for name in ("wren", "dove"):
+        write(folders / name / "readme.txt")
+    with pytest.raises(UserError, match=r"2 class folders of .* are empty: dove, wren"):
+        read_files(folders, PICTURES.has)
+
+
+def test_unknown_classes_are_named_and_counted(folders: Path) -> None:
+    for name in ("wren/1.jpg", "wren/2.jpg", "dove/1.jpg"):
+        write(folders / name)
+    known = r"EVAL has 2 classes that birds does not know: wren \(2\), dove \(1\)"
+    with pytest.raises(UserError, match=known) as refused:
+        classes_of(read_files(folders, PICTURES.has))
+    assert "crow, robin, song thrush" in refused.value.remedy
+
+
+def test_a_name_that_two_classes_have_says_nothing() -> None:
+    """Two of ImageNet's are called crane."""
+    classes = ("crane", "mug", "crane")
+    with pytest.raises(UserError, match="crane"):
+        classes_of(Labelled([Item("1", "crane", "")]), classes)
+    assert classes_of(Labelled([Item("1", "2", ""), Item("2", "mug", "")]), classes) == [2, 1]
+
+
+@pytest.mark.parametrize("where", ["nowhere", "empty"])
+def test_there_must_be_data(tmp_path: Path, where: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"no labelled data|no folders of classes"):
+        read_files(tmp_path / where, PICTURES.has)
+
+
+# Figures.
+
+
+def answers(truth: Any, first: Any, confidence: Any = None, classes: Any = BIRDS) -> Answers:
+    likeliest = np.array(first, np.int64).reshape(len(truth), -1)
+    sure = np.full(len(truth), 0.9) if confidence is None else np.asarray(confidence, float)
+    return Answers(classes, np.array(truth, np.int64), likeliest, sure)
+
+
+def test_wilsons_interval() -> None:
+    """As R's prop.test(correct=FALSE) gives it."""
+    for (count, of), ends in {
+        (8, 10): (0.4901625, 0.9433178),
+        (0, 20): (0, 0.1611252),
+        (50, 50): (0.9286524, 1),
+    }.items():
+        share = Share(count, of)
+        assert isclose(share.low, ends[0], abs_tol=1e-6)
+        assert isclose(share.high, ends[1], abs_tol=1e-6)
+    assert str(Share(8, 10)) == "80.0% (49.0 to 94.3)"
+    assert (Share(0, 0).low, Share(0, 0).high) == (0, 1)
+
+
+def test_how_often_the_truth_is_among_the_likeliest() -> None:
+    given = answers([0, 1, 2, 2], [[0, 1], [0, 1], [2, 0], [-1, -1]])
+    assert among_first(given, 1) == Share(2, 4)
+    assert among_first(given, 5) == Share(3, 4)
+
+
+def test_recall_and_precision_of_each_class() -> None:
+    crow, robin, thrush = by_class(answers([0, 0, 0, 1], [0, 0, 1, 2]))
+    assert (crow.recall, crow.precision) == (Share(2, 3), Share(2, 2))
+    assert (robin.recall, robin.precision) == (Share(0, 1), Share(0, 1))
+    assert (thrush.name, thrush.recall, thrush.precision) == (
+        "song thrush",
+        Share(0, 0),
+        Share(0, 1),
+    )
+
+
+def test_the_most_confused_pairs_and_the_surest_of_each() -> None:
+    given = answers([0, 0, 0, 1, 1], [1, 1, 0, 0, 1], [0.5, 0.8, 1, 0.7, 1])
+    first, second = list_confused(given)
+    assert (first.truth, first.called, first.count, first.of) == ("crow", "robin", 2, 3)
+    assert first.examples == [1, 0] and second.count == 1
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.6])
+def test_a_model_that_is_as_often_right_as_it_is_sure(scale: float) -> None:
+    random = np.random.default_rng(0)
+    sure = random.uniform(0.4, 1, 4000)
+    right = random.random(4000) < sure * scale
+    given = answers(np.zeros(4000), np.where(right, 0, 1), sure)
+    found = measure_calibration(given)
+    assert found.low <= found.error <= found.high
+    assert sum(each.right.of for each in found.bins) == 4000
+    assert found.error < 0.03 if scale == 1 else isclose(found.error, 0.28, abs_tol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("order", "wrong"), [([1, 2, 0, 3], 0.2), ([1, 0, 2, 3], 0.1), ([3, 2, 1, 0], 0.3)]
+)
+def test_classes_in_another_order_than_their_labels_are_found(
+    order: list[int], wrong: float
+) -> None:
+    random = np.random.default_rng(0)
+    truth = np.arange(200) % 4
+    called = np.array(order)[truth]
+    off = random.random(200) < wrong
+    called[off] = random.integers(0, 4, off.sum())
+    found = find_order(answers(truth, called, classes="abcd"))
+    assert found is not None and found.tolist() == order
+
+
+@pytest.mark.parametrize("right", [0.0, 0.3, 0.6, 1.0])
+def test_a_poor_model_has_its_classes_in_order(right: float) -> None:
+    random = np.random.default_rng(1)
+    truth = np.arange(200) % 4
+    called = np.where(random.random(200) < right, truth, random.integers(0, 4, 200))
+    assert find_order(answers(truth, called, classes="abcd")) is None
+    assert find_order(answers(truth, np.zeros(200), classes="abcd")) is None
+
+
+def test_an_order_of_classes_that_the_data_has_only_in_part() -> None:
+    found = find_order(answers([0] * 30 + [1] * 30, [1] * 30 + [2] * 30, classes="abcd"))
+    assert found is not None and sorted(found.tolist()) == [0, 1, 2, 3]
+    assert found.tolist()[:2] == [1, 2] and found[3] == 3
+
+
+def test_mcnemars_test() -> None:
+    """As R's binom.test gives it for what only one of the two got right."""
+    assert isclose(Paired(1, 8, 100).p, 0.0390625)
+    assert Paired(0, 0, 10).p == 1 and Paired(5, 5, 10).p == 1
+    assert isclose(Paired(700, 800, 9000).p, 0.0105, abs_tol=0.0005)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "of", "verdict"),
+    [
+        (60, 10, 1000, "worse"),
+        (10, 60, 1000, "better"),
+        (0, 0, 1000, "equal"),
+        (3, 3, 5000, "equal"),
+        (0, 0, 40, "undecided"),
+        (3, 1, 100, "undecided"),
+        (15, 10, 1000, "undecided"),
+        (12, 0, 1000, "undecided"),
+    ],
+)
+def test_a_second_model_is_judged(first: int, second: int, of: int, verdict: str) -> None:
+    found = Paired(first, second, of)
+    assert found.judge(0.01) == verdict
+    assert found.low <= found.drop <= found.high or not first + second
+    needed = found.count_needed(0.01)
+    assert verdict != "undecided" or needed is None or needed > of
+
+
+def test_as_many_as_are_needed_decide() -> None:
+    """Of two that differ as much as these."""
+    needed = Paired(6, 4, 100).count_needed(0.05)
+    assert needed and 100 < needed < 2000
+    more = round(needed * 1.1)
+    assert Paired(6 * more // 100, 4 * more // 100, more).judge(0.05) == "equal"
+    assert Paired(2, 0, 200).count_needed(0.01) is None  # just as much as is allowed
+
+
+def test_what_a_second_model_costs_in_points() -> None:
+    assert str(Paired(30, 10, 1000)) == "-2.0 points (-3.3 to -0.7)"
+
+
+def test_the_classes_that_lost_are_named() -> None:
+    truth = np.array([0, 0, 0, 1, 1, 2])
+    first = np.array([1, 1, 1, 1, 0, 1], bool)
+    second = np.array([1, 0, 0, 0, 1, 1], bool)
+    assert list_losses(truth, first, second, BIRDS) == ["crow 3 -> 1 of 3"]
+
+
+def test_rows_of_json_are_texts(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", json.dumps({"a": 1.5, "b": None}) + "\n")
+    assert read_rows(path) == [{"a": "1.5", "b": ""}]
