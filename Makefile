@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
 	similar index bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
-	down upgrade audit images pack backup restore prune clean check test test-all test-changed test-rare pins lint prove
+	down images prune clean check test test-all test-changed test-rare pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
 # change of requirements/. A command installs the layers itself that it needs only sometimes.
@@ -28,8 +28,8 @@ APART := $(LAYER)/perf_analyzer $(LAYER)/minilm
 # Whether this machine can measure is asked before the minutes that these take.
 MEASURES := $(if $(wildcard $(LAYER)/perf_analyzer),,can-measure) $(LAYER)/bench $(LAYER)/perf_analyzer
 
-# Commands that kinds of pipelines bring.
-include $(wildcard kinds/*/commands.mk)
+# Commands that kinds of pipelines and extensions bring.
+include $(wildcard kinds/*/commands.mk extensions/*/commands.mk)
 
 ##@ First steps
 
@@ -46,7 +46,7 @@ demo: $(LAYER)/tools ## See it work: a network, a server, a picture, an answer
 	$(RUN) demo
 
 doctor: $(LAYER)/tools ## Find common problems, with the fix for each
-	$(RUN) doctor
+	$(RUN) --any-layout doctor
 
 version: ##+ Print the bundle's version
 	@sed -n 's/^__version__ = "\(.*\)".*/\1/p' client/bundle_client/__init__.py
@@ -127,10 +127,10 @@ status: $(LAYER)/tools ## Show whether the server answers, and what it serves
 	$(RUN) status
 
 keys: $(LAYER)/tools ## API keys of clients on other machines: list, ADD=ann (RATE=10 a second), REVOKE=ann
-	$(RUN) keys
+	$(RUN) --any-layout keys
 
 logs: $(LAYER)/tools ## Show the log of Triton, keeper and door: SINCE=5m (FOLLOW=1)
-	$(RUN) logs
+	$(RUN) --any-layout logs
 
 drift: $(LAYER)/tools ##+ Show how far each version's answers have moved (NEW=1: the last 1,000 are the reference)
 	$(RUN) drift
@@ -165,36 +165,21 @@ scale: $(LAYER)/tools ##+ Start more servers on the swarm, or stop some: REPLICA
 swarm-down: down ##+ Stop the servers and balancers of the swarm
 
 down: $(LAYER)/tools ## Stop the server
-	$(RUN) down
-
-upgrade: $(LAYER)/tools ## After git pull: carry over settings and versions, build anew what no longer fits
-	$(RUN) upgrade
-
-audit: $(LAYER)/check ##+ Ask OSV, the database of vulnerabilities, for known flaws of every package, on the host and in images
-	$(RUN) audit
+	$(RUN) --any-layout down
 
 images: $(LAYER)/tools ##+ Build the images of the CPU flavour (PUSH=registry.example/team: push and sign them)
 	$(RUN) images
-
-pack: $(LAYER)/tools ##+ Write all that a machine without internet needs to a folder: TO=folder
-	$(RUN) pack
-
-backup: $(LAYER)/tools ##+ Save versions, history, recipes and settings in a file: TO=file
-	$(RUN) backup
-
-restore: $(LAYER)/tools ##+ Go back to what such a file holds, in place of what is here: FROM=file
-	$(RUN) restore
 
 prune: $(LAYER)/tools ##+ Show what takes room in build/, and remove what is old (YES=1, KEEP_VERSIONS=3, DAYS=7)
 	$(RUN) prune
 
 clean: $(LAYER)/tools ##+ Stop the server and remove everything that was built
-	$(RUN) clean
+	$(RUN) --any-layout clean
 
 ##@ Work on the bundle
 
 check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests, without a server (ARGS="-k exif")
-	@$(PYTEST) tests/unit tests/client $(wildcard kinds/*/tests/unit) $(or $(ARGS),-m "not long and not rare")
+	@$(PYTEST) tests/unit tests/client $(wildcard kinds/*/tests/unit extensions/*/tests/unit) $(or $(ARGS),-m "not long and not rare")
 
 test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipeline end to end on a real server (ARGS="-k exif")
 	@$(PYTEST) $(or $(ARGS),-m "not long and not rare")

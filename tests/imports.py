@@ -27,6 +27,7 @@ Layers = frozenset[str]
 
 HOMES = (ROOT, ROOT / "serving", ROOT / "client")
 OURS = (
+    "extensions",
     "kinds",
     "scripts",
     "benchmark",
@@ -66,8 +67,9 @@ def of_make(target: str) -> Reached | None:
         check=True,
     ).stdout
     layers = re.findall(r"scripts\.bootstrap ([\w ]+)", lines)
-    ours = r"-m (scripts\.commands) (\w+)(?!\S)|-m (benchmark)\.(\w+)"
-    program = re.search(rf"{ours}|-m scripts\.commands (kinds\.\S+)", lines)
+    ours = r"-m (scripts\.commands) (?:--\S+ )*(\w+)(?!\S)|-m (benchmark)\.(\w+)"
+    named = r"-m scripts\.commands (?:--\S+ )*((?:kinds|extensions)\.\S+)"
+    program = re.search(rf"{ours}|{named}", lines)
     installed = frozenset(" ".join(layers).split())
     if program is None:
         return None
@@ -108,7 +110,7 @@ def _path(module: str) -> Path | None:
 def _found(here: Reached, path: Path) -> Iterator[tuple[str, Layers, int, bool]]:
     of_the_module, *of_functions = _marks(here.module, path)
     # What a step imports in its functions is there where it runs as a program of its own.
-    of_steps = here.module.startswith(("scripts.steps.", "kinds."))
+    of_steps = here.module.startswith(("scripts.steps.", "kinds.", "extensions."))
     a_step = of_steps and '"__main__"' in path.read_text()
     for marks in (of_the_module, *(() if a_step and not here.program else of_functions)):
         layers = here.layers
@@ -145,7 +147,7 @@ def _in_scope(scope: ast.AST, module: str, path: Path) -> Iterator[Mark]:
             for name in _named(node, module, path):
                 yield Mark(name, node.lineno, "imported")
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            runs = re.fullmatch(r"(scripts|benchmark|bundle_client)(\.\w+)*", node.value)
+            runs = re.fullmatch(r"(scripts|benchmark|bundle_client|extensions)(\.\w+)*", node.value)
             if runs and _path(node.value):
                 yield Mark(node.value, node.lineno, "run")
 

@@ -63,8 +63,14 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def find_brought(pattern: str) -> list[Path]:
+    """What kinds of pipelines and extensions bring."""
+    homes = ROOT / "kinds", ROOT / "extensions"
+    return [path for home in homes for path in sorted(home.glob(pattern))]
+
+
 def makefiles() -> list[Path]:
-    return [ROOT / "Makefile", *sorted((ROOT / "kinds").glob("*/commands.mk"))]
+    return [ROOT / "Makefile", *find_brought("*/commands.mk")]
 
 
 class Patience:

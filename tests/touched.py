@@ -19,6 +19,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "deploy/": (),
     "docker/": (f"{END}compose.py", f"{END}gpu_rehearsal.py"),
     "docs/": (),
+    "extensions/": (),
     "kinds/": (f"{END}kinds.py",),
     "model_repository/": (f"{END}kinds.py", f"{END}one_step.py"),
     "requirements/": (f"{END}compose.py", f"{END}readme.py", "tests/foreign", "tests/pytorch"),
@@ -40,7 +41,6 @@ RULES: dict[str, tuple[str, ...]] = {
     "scripts/steps/": ("tests/foreign", "tests/pytorch", "tests/tensorrt"),
     "scripts/storage/": (f"{END}s3.py",),
     "scripts/tuning/": (f"{END}bench.py",),
-    "scripts/upkeep/": (),
     "serving/bundle_door/": ("tests/door", f"{END}soak.py", f"{END}torture.py"),
     "serving/bundle_keeper/": ("tests/door/test_keeper.py", f"{END}keeper.py", f"{END}handover.py"),
     "serving/bundle_serving/": (f"{END}keeper.py", f"{END}one_step.py", "tests/pytorch"),
@@ -82,8 +82,8 @@ def _tests_of(path: str) -> Iterator[str]:
         if path.startswith(start):
             yield from tests
     parts = path.split("/")
-    if parts[0] == "kinds" and len(parts) > 2:
-        yield f"kinds/{parts[1]}/tests"
+    if parts[0] in ("kinds", "extensions") and len(parts) > 2:
+        yield f"{parts[0]}/{parts[1]}/tests"
     if parts[-1].startswith("test_"):
         yield path
 

@@ -11,6 +11,7 @@ PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = ROOT / "requirements"
 DOTENV = ROOT / ".env"
 KINDS = ROOT / "kinds"
+EXTENSIONS = ROOT / "extensions"
 
 # Distinguishes this checkout from every other one on this machine, even of the same name.
 MARK = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]

@@ -1,4 +1,7 @@
-"""Runs one of the make commands: python -m scripts.commands up"""
+"""Runs one of the make commands: python -m scripts.commands up
+
+--any-layout: it does not read versions; --any-settings: it renames those of earlier bundles.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +13,26 @@ from scripts.base.shared import share
 from scripts.repository import layout_number
 from scripts.settings.known import require_known
 
-# What does not read versions.
-ANYWAY = ("clean", "doctor", "down", "keys", "logs", "restore")
+ANY_LAYOUT, ANY_SETTINGS = "--any-layout", "--any-settings"
 
 
-def check(command: str) -> int:
+def check(options: set[str]) -> int:
     share()
-    if command != "upgrade":  # which renames settings
+    if ANY_SETTINGS not in options:
         require_known()
-    if command not in ANYWAY:
+    if ANY_LAYOUT not in options:
         layout_number.require_known(layout_number.here())
     return 0
 
 
-def run(command: str) -> int:
+def run(options: set[str], command: str) -> int:
     # What is wrong is refused before the import, which takes some commands seconds.
-    checked = run_guarded(lambda: check(command))
-    module = command if "." in command else f"scripts.commands.{command}"  # dotted: a kind's
+    checked = run_guarded(lambda: check(options))
+    # Kinds of pipelines and extensions bring theirs.
+    module = command if "." in command else f"scripts.commands.{command}"
     return checked or run_guarded(lambda: int(import_module(module).main()))
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv.pop(1)))
+    given = {sys.argv.pop(1) for each in sys.argv[1:3] if each in (ANY_LAYOUT, ANY_SETTINGS)}
+    sys.exit(run(given, sys.argv.pop(1)))

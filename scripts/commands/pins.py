@@ -9,9 +9,9 @@ Run the tests afterwards: make test.
 
 from __future__ import annotations
 
+from scripts import pins
 from scripts.base import console
 from scripts.settings import arguments
-from scripts.upkeep import pins
 
 
 def main() -> int:

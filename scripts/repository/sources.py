@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from kinds.image.recipe import WHOLE
-from scripts.base import kind_parts
+from scripts.base import parts
 from scripts.base.errors import UserError
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
@@ -47,7 +47,7 @@ class Source:
 
 
 def describe_taken() -> str:
-    of_kinds = (each.TAKEN for each in kind_parts.find("adoption"))
+    of_kinds = (each.TAKEN for each in parts.find("adoption"))
     return TAKEN.format("".join(f"{taken}, " for taken in of_kinds if taken))
 
 
@@ -130,7 +130,7 @@ def _of_hugging_face(folder: Path) -> Source:
 
 def _find_kind(path: Path) -> Any:
     """Of pipeline, if one takes this file or folder as it is."""
-    return next((each for each in kind_parts.find("adoption") if each.takes(path)), None)
+    return next((each for each in parts.find("adoption") if each.takes(path)), None)
 
 
 def _of_mlflow(folder: Path) -> Source:

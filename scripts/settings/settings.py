@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.traces import Collector
-from scripts.base import kind_parts
+from scripts.base import parts
 from scripts.base.errors import UserError
 from scripts.base.paths import CPU_TORCH, DOTENV
 from scripts.settings.architectures import parse_arch
@@ -372,7 +372,7 @@ class Building(Group):
 def _of_kinds() -> type[Group]:
     """Those that kinds of pipelines bring: kinds/*/settings.py."""
     found: dict[str, Any] = {"__doc__": "Of single kinds of pipelines"}
-    for module in kind_parts.find("settings"):
+    for module in parts.find("settings"):
         found |= {name: each for name, each in vars(module).items() if isinstance(each, Setting)}
     return type("OfKinds", (Group,), found)
 

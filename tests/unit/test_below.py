@@ -28,7 +28,6 @@ from scripts.storage.bucket import Stored
 from scripts.storage.credentials import Keys
 from scripts.storage.location import parse
 from scripts.storage.remote import Remote
-from scripts.upkeep import pack
 
 PARTS = (
     *("a", "b.onnx", "ä", " ", "...", "a b", "-", "~", "$HOME", "%2e%2e", "c:", "\udc80"),
@@ -172,20 +171,6 @@ def test_weights_are_taken_from_beside_a_network_alone(folder: Path) -> None:
         network.write_bytes(b"\n\x08location\x12" + bytes([len(value)]) + value)
         fine = name in ("file", "in/weights")
         assert external_data(network) == ([folder / name] if fine else []), name
-
-
-def test_a_pack_has_nothing_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkout = tmp_path / "checkout"
-    monkeypatch.setattr(pack, "ROOT", checkout)
-    for name in ("Makefile", ".env", ".env.before", "own/mine", "build/x"):
-        files.write(checkout / name, "")
-    assert pack.bundle_files() == ["Makefile"]
-    (tmp_path / "secret").touch()
-    (checkout / "inside").symlink_to("Makefile")
-    assert sorted(pack.bundle_files()) == ["Makefile", "inside"]
-    (checkout / "notes").symlink_to(tmp_path / "secret")
-    with pytest.raises(UserError, match="'notes' leads elsewhere"):
-        pack.bundle_files()
 
 
 @pytest.mark.parametrize("where", ["initializer", "attribute", "sparse", "function"])

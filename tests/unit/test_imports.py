@@ -12,7 +12,7 @@ from scripts.artefacts.step import Step
 from scripts.stacks.local import LAYERS
 from tests import imports
 from tests.imports import Reached
-from tests.project import ROOT, makefiles
+from tests.project import ROOT, find_brought, makefiles
 
 pytestmark = pytest.mark.skipif(
     not (ROOT / ".venv" / "layers" / "test").exists(),
@@ -52,7 +52,7 @@ CHECKED = [
     for path in (ROOT / "tests" / folder).glob("test_*.py")
 ] + [
     Reached(".".join(path.relative_to(ROOT).with_suffix("").parts), frozenset({"check"}))
-    for path in (ROOT / "kinds").glob("*/tests/unit/test_*.py")
+    for path in find_brought("*/tests/unit/test_*.py")
 ]
 
 

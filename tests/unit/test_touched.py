@@ -23,8 +23,10 @@ def test_every_file_has_its_tests_or_needs_none() -> None:
 def test_every_long_test_is_of_something() -> None:
     marked = re.compile(r"^(?:@|pytestmark = .*)pytest\.mark\.long|mark\.long\]?$", re.MULTILINE)
     long = {path for path in tracked("*test_*.py") if marked.search((ROOT / path).read_text())}
-    product = [path for path in tracked() if not path.startswith(("tests/", "kinds/"))]
-    reached = touched.find_tests([*product, *(path for path in tracked("kinds/*/recipe.py"))])
+    with_tests = ("tests/", "kinds/", "extensions/")
+    product = [path for path in tracked() if not path.startswith(with_tests)]
+    of_folders = tracked("kinds/*/recipe.py", "extensions/*/README.md")
+    reached = touched.find_tests(product + of_folders)
     assert len(long) > 20
     assert [path for path in sorted(long) if not path.startswith(tuple(reached))] == []
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts import pins
 from scripts.base import wheels
 from scripts.base.paths import REQUIREMENTS
-from scripts.upkeep import pins
 
 CONSTRAINTS = pins.CONSTRAINTS.read_text()
 

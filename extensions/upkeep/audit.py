@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from scripts import pins
 from scripts.base import files, wheels
 from scripts.base.paths import REQUIREMENTS, ROOT
-from scripts.upkeep import pins
 
 OSV = "https://api.osv.dev/v1/querybatch"
 AT_ONCE = 500  # it takes 1,000

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from extensions.upkeep import audit
+from extensions.upkeep.audit import Answer, Package
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.server import known_flaws
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour
-from scripts.upkeep import audit
-from scripts.upkeep.audit import Answer, Package
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ from typing import IO, cast
 
 from dotenv import dotenv_values
 
+from extensions.upkeep import sealed
 from scripts.base import below, disk, files
 from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV, ROOT
@@ -36,7 +37,6 @@ from scripts.recipes import folders
 from scripts.repository import archive, layout_number
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
-from scripts.upkeep import sealed
 
 INDEX, SUM, KEYS, CONTENTS = "backup.json", "backup.json.sha256", "keys", "contents/"
 VERSIONS, OWN, SETTINGS = "versions", "own", ".env"

@@ -10,6 +10,7 @@ Without a passphrase, keys are left out. Nothing is written where the backup doe
 from __future__ import annotations
 
 from bundle_client import __version__
+from extensions.upkeep import backup
 from scripts.base import console, disk, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
@@ -18,7 +19,6 @@ from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
 from scripts.storage.shared import Shared
-from scripts.upkeep import backup
 
 
 def main() -> int:

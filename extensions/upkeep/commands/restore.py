@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from extensions.upkeep import backup, sealed
+from extensions.upkeep.backup import Backup
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import archive, layout_number
 from scripts.settings import arguments
 from scripts.stacks import flavour, state
-from scripts.upkeep import backup, sealed
-from scripts.upkeep.backup import Backup
 
 
 def main() -> int:

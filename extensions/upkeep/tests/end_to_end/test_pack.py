@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.upkeep import pack
+from extensions.upkeep import pack
 from tests.plugin import require_docker
 from tests.project import ROOT, Project, free_ports, picture, run
 
-INSTALL = ROOT / "scripts" / "upkeep" / pack.INSTALL
+INSTALL = ROOT / "extensions" / "upkeep" / pack.INSTALL
 
 # A Docker engine with a place of its own, in a network namespace without a route.
 OWN_ENGINE = """

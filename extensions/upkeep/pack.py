@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bundle_client import __version__
+from extensions.upkeep import backup
 from scripts import bootstrap
 from scripts.base import below, console, disk, files, inventory, wheels
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour
-from scripts.upkeep import backup
 
 LAYERS = {"local": ("tools", "serve"), "cpu": ("tools",)}
 SUMS, INSTALL = "SHA256SUMS", "install.sh"

@@ -35,6 +35,6 @@ python3 -m scripts.bootstrap $layers
 .venv/bin/python -c "
 import sys
 from pathlib import Path
-from scripts.base.errors import guarded
-from scripts.upkeep import pack
-sys.exit(guarded(lambda: pack.unpack(Path(sys.argv[1])) or 0))" "$pack"
+from scripts.base.errors import run_guarded
+from extensions.upkeep import pack
+sys.exit(run_guarded(lambda: pack.unpack(Path(sys.argv[1])) or 0))" "$pack"

@@ -10,13 +10,13 @@ upgrade does nothing.
 
 from __future__ import annotations
 
+from extensions.upkeep import upgrade
 from scripts.base import console, lock
 from scripts.recipes import pipelines
 from scripts.server import extra, served, up
 from scripts.settings.settings import SERVER, Settings, names
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
-from scripts.upkeep import upgrade
 
 
 def main() -> int:

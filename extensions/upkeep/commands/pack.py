@@ -9,12 +9,12 @@ There: sh folder/install.sh triton-bundle && cd triton-bundle && make up
 
 from __future__ import annotations
 
+from extensions.upkeep import pack
 from scripts.base import console, disk, lock
 from scripts.base.errors import UserError
 from scripts.server import served
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.upkeep import pack
 
 
 def main() -> int:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from extensions.upkeep import backup, sealed
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders
 from scripts.repository import archive, layout_number
 from scripts.settings import arguments
-from scripts.upkeep import backup, sealed
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""What a server needs after its first day: backups, upgrades, packs."""
