@@ -70,7 +70,7 @@ def compare(paths: dict[str, tuple[str, str]], rows: tuple[bytes, ...], seconds:
             round_ = measure(question, AT_ONCE, seconds)
             rates[name].append(round_.images_per_second)
             print(
-                f"  {name:<25} {rates[name][-1]:7.1f} images/s, p50 {round_.p50 * 1e3:.0f} ms",
+                f"  {name:<25} {rates[name][-1]:7.1f} pictures/s, p50 {round_.p50 * 1e3:.0f} ms",
                 flush=True,
             )
     by_models, by_callable = (statistics.median(each) for each in rates.values())

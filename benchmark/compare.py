@@ -22,16 +22,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.table import Table
-
 from benchmark import contenders
 from benchmark.contenders import ALONE, OURS, SERVICES, WAYS, Contender
 from benchmark.load import Round, measure
-from scripts.base import console, files, lock
+from scripts.base import console, files, lock, tables
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
+from scripts.base.tables import Bar, Row
 from scripts.measuring import machine, photos
-from scripts.measuring.confidence import Estimate
+from scripts.measuring.confidence import Estimate, spread
 from scripts.measuring.photos import Inputs
 from scripts.measuring.textbook.server import HERE
 from scripts.recipes import pipelines
@@ -101,8 +100,7 @@ def main() -> int:
             "draft": options.draft,
         }
     figures = sum_up(results)
-    for inputs in pictures:
-        console.out.print(table(inputs.name, figures))
+    show(figures)
     for photo, found in labels.items():
         for name, label in found.items():
             if label != found[OURS]:
@@ -212,27 +210,34 @@ def sum_up(results: Results) -> dict[Cell, Figures]:
     return figures
 
 
-def table(photo: str, figures: dict[Cell, Figures]) -> Table:
-    shown = Table(title=photo, title_justify="left", box=None)
-    shown.add_column("at a time")
-    shown.add_column("")
-    ways = [way for way in WAYS if any(cell.contender == way for cell in figures)]
-    for head in ("images/s", "p50 ms", "p95 ms", *(f"{way} is … times as fast" for way in ways)):
-        shown.add_column(head, justify="right")
-    before = 0
+def show(figures: dict[Cell, Figures]) -> None:
+    """First how much faster the bundle is, then each figure."""
+    rivals = {
+        cell: found for cell, found in figures.items() if cell.contender not in (*WAYS, ALONE)
+    }
+    ratios = [found.ours[OURS].median for found in rivals.values() if OURS in found.ours]
+    if ratios:
+        names = ", ".join(dict.fromkeys(cell.contender for cell in rivals))
+        console.say(f"{spread(ratios)} times as fast as {names}.")
+    first, *others = [way for way in WAYS if any(cell.contender == way for cell in figures)]
+    head = ("", "pictures/s", "p50 ms", "p95 ms", f"{first} is x times as fast", "")
+    tables.show("lrrrrl", head, _rows(figures, first, whole=True))
+    for way in others:
+        tables.show("lrl", ("", f"{way} is x times as fast", ""), _rows(figures, way, whole=False))
+
+
+def _rows(figures: dict[Cell, Figures], way: str, whole: bool) -> Iterator[Row]:
+    """Bars as long as the ratio; the longest fills the room."""
+    most = max((each.ours[way].median for each in figures.values() if way in each.ours), default=1)
+    before = ""
     for cell, found in figures.items():
-        if cell.photo != photo:
-            continue
-        shown.add_row(
-            str(cell.concurrency) if cell.concurrency != before else "",
-            cell.contender,
-            f"{found.images_per_second.median:.1f}",
-            f"{found.p50_ms:.0f}",
-            f"{found.p95_ms:.0f}",
-            *(str(found.ours.get(way, "")) for way in ways),
-        )
-        before = cell.concurrency
-    return shown
+        asked = f"{cell.photo}, {cell.concurrency} at a time"
+        if asked != before:
+            yield (before := asked)
+        rate, ratio = found.images_per_second.median, found.ours.get(way)
+        rates = (f"{rate:.1f}", f"{found.p50_ms:.0f}", f"{found.p95_ms:.0f}") if whole else ()
+        bar: list[str | Bar] = [str(ratio), Bar(0, ratio.median / most)] if ratio else []
+        yield [cell.contender, *rates, *bar]
 
 
 def record(about: dict[str, Any], figures: dict[Cell, Figures], results: Results) -> Path:

@@ -96,7 +96,7 @@ def network(wanted: Torchvision, seconds: float) -> Iterator[tuple[str, str]]:
                     torch.cuda.synchronize()
 
                 each = rate(run, seconds) * batch
-                yield f"{precision}, batch {batch}", f"{each:.0f} images/s"
+                yield f"{precision}, batch {batch}", f"{each:.0f} pictures/s"
     yield "fp16 against fp32", str(compare(scores["fp32"], scores["fp16"]))
 
 
@@ -137,7 +137,7 @@ def tensorrt(wanted: Torchvision, seconds: float) -> Iterator[tuple[str, str]]:
             context.execute_async_v3(stream.cuda_stream)
             stream.synchronize()
 
-        yield f"fp16, batch {batch}", f"{rate(run, seconds) * batch:.0f} images/s"
+        yield f"fp16, batch {batch}", f"{rate(run, seconds) * batch:.0f} pictures/s"
 
 
 def tensors(seconds: float) -> Iterator[tuple[str, str]]:

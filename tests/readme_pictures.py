@@ -12,14 +12,10 @@ It needs Chromium, the ports 8000 to 8002, and a machine with nothing else to do
 from __future__ import annotations
 
 import io
-import os
-import pty
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-import termios
 from pathlib import Path
 
 from rich.console import Console
@@ -27,6 +23,7 @@ from rich.text import Text
 
 from tests.chromium import Tab, browser
 from tests.project import ASSETS, ROOT, Project
+from tests.terminals import typed, what_stays
 
 PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 92
@@ -61,53 +58,13 @@ def draw_terminal(project: Project) -> None:
         "make classify IMG=vulture.jpeg",
     ):
         console.print(Text.assemble(("$ ", "green"), (command, "bold")))
-        written = typed(project, command).replace(str(project.path), "~/triton-bundle")
+        written = typed(command.split(), project.path, project.environment(), COLUMNS)
+        written = written.replace(str(project.path), "~/triton-bundle")
         console.print(Text.from_ansi("\n".join(what_stays(written)).rstrip()))
         console.print()
     # Without the fonts that a browser would fetch from others.
     drawn = re.sub(r"@font-face {.*?}", "", console.export_svg(title="triton-bundle"), flags=re.S)
     (PICTURES / "terminal.svg").write_text(drawn)
-
-
-def typed(project: Project, command: str) -> str:
-    """All that the command writes to a terminal."""
-    ours, its = pty.openpty()
-    termios.tcsetwinsize(its, (50, COLUMNS))
-    process = subprocess.Popen(
-        command.split(),
-        cwd=project.path,
-        env=project.environment(TERM="xterm-256color"),
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        start_new_session=True,
-    )
-    os.close(its)
-    written = b""
-    try:
-        while piece := os.read(ours, 1 << 16):
-            written += piece
-    except OSError:  # the last process that had it has ended
-        pass
-    os.close(ours)
-    assert process.wait() == 0, written.decode()
-    return written.decode()
-
-
-def what_stays(written: str) -> list[str]:
-    """Its rows in the end, without the spinners that were drawn over."""
-    rows, row = [""], 0
-    for piece in re.split(r"(\x1b\[[?\d;]*[A-Za-z]|\r|\n)", written):
-        if piece == "\n":
-            row += 1
-            rows += [""] * (row == len(rows))
-        elif up := re.fullmatch(r"\x1b\[(\d+)A", piece):
-            row -= int(up[1])
-        elif piece == "\x1b[2K":
-            rows[row] = ""
-        elif piece != "\r" and not piece.startswith("\x1b[?"):
-            rows[row] += piece
-    return rows
 
 
 def take_page(tab: Tab, project: Project) -> None:

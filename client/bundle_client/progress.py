@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 class Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text(f"{task.speed or 0:.1f} images/s")
+        return Text(f"{task.speed or 0:.1f} pictures/s")
 
 
 def with_bar(results: Iterator[T], total: int, console: Console) -> Iterator[T]:

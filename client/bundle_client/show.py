@@ -139,7 +139,7 @@ def as_error(result: Result) -> str:
 def as_summary(answered: int, failed: int, left: int, seconds: float) -> str:
     """A summary of all pictures in one line."""
     rest = f", {left} left" if left else ""
-    return f"{answered} answered, {failed} failed{rest}, {answered / seconds:.1f} images/s"
+    return f"{answered} answered, {failed} failed{rest}, {answered / seconds:.1f} pictures/s"
 
 
 def render_lines(console: "Console", *lines: "Text") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from scripts.base.text import printable
+from scripts.base.text import fold, printable
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -26,14 +27,21 @@ class Output(Console):
             yield Segment(text if control else printable(text), style, control)
 
 
-out = Output(highlight=False)
+# In a pipe nothing wraps: whoever searches it finds each row on one line.
+ENDLESS = 100_000
+out = Output(highlight=False, width=None if sys.stdout.isatty() else ENDLESS)
 
 # Smaller transfers end before anyone could read a bar.
 SHOWN_BYTES = 1_000_000
 
 
 def note(text: str) -> None:
-    out.print(f"- {text}", markup=False, soft_wrap=True)
+    say(f"- {text}", indent="  ")
+
+
+def say(text: str, indent: str = "") -> None:
+    """In a terminal, broken between words; what follows is indented."""
+    out.print(fold(text, out.width, indent), markup=False, soft_wrap=True)
 
 
 class Waiting:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from scripts.base import interrupts
-from scripts.base.text import printable
+from scripts.base.text import fold, printable
 
 # What the machine refuses, wherever it happens, and the remedy.
 ROOM = "make room (make prune shows what can go), then run it again"
@@ -61,7 +61,7 @@ def run_guarded(main: Callable[[], int]) -> int:
     except AlreadyReported as fault:
         return fault.exit_code
     except UserError as fault:
-        print(printable(f"error: {fault.cause}; {fault.remedy}"), file=sys.stderr)
+        _tell(fault)
         return fault.exit_code
     except KeyboardInterrupt:
         print("interrupted; partial work was discarded", file=sys.stderr)
@@ -71,9 +71,16 @@ def run_guarded(main: Callable[[], int]) -> int:
         return 0
     except Exception as fault:
         if refused := of_the_machine(fault):
-            print(printable(f"error: {refused.cause}; {refused.remedy}"), file=sys.stderr)
+            _tell(refused)
             return refused.exit_code
         raise
+
+
+def _tell(fault: UserError) -> None:
+    line = printable(f"error: {fault.cause}; {fault.remedy}")
+    if sys.stderr.isatty():
+        line = fold(line, os.get_terminal_size(sys.stderr.fileno()).columns or 80)
+    print(line, file=sys.stderr)
 
 
 def of_the_machine(fault: BaseException | None) -> UserError | None:

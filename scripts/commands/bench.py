@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from rich.table import Table
-
 from bundle_serving import PIPELINE
 from bundle_serving.address import Address
 from scripts import bootstrap
@@ -28,6 +26,7 @@ from scripts.base.paths import ROOT
 from scripts.measuring import (
     compare,
     division,
+    headlines,
     machine,
     perf_analyzer,
     photos,
@@ -146,22 +145,21 @@ def show(
     comparison: compare.Comparison | None,
     answered: shares.Shares,
 ) -> None:
-    def put(table: Table) -> None:
-        console.out.print(table, markup=False)  # a folder's name may look like markup
-
-    put(terminal.figures(measurements))
+    if told := headlines.tell(measurements):
+        console.say(told)
+    terminal.show_figures(measurements)
     if shown := report.for_the_waterfall(measurements):
-        put(terminal.waterfalls(shown))
+        terminal.show_waterfalls(shown)
         if any(one.cpu_ms for one in shown):
-            put(terminal.processor(shown))
+            terminal.show_processor(shown)
     if answered:
-        put(terminal.who_answered(answered))
+        terminal.show_who_answered(answered)
     if comparison:
         for warning in comparison.warnings:
             console.note(f"the circumstances differ: {warning}")
         for cause in comparison.causes:
             console.note(f"changed: {cause}")
-        put(terminal.comparison(comparison))
+        terminal.show_comparison(comparison)
     if unstable := sum(not one.stable for one in measurements):
         console.note(
             f"{unstable} of {len(measurements)} are unstable, marked here and in the report: "

@@ -42,8 +42,9 @@ def main() -> int:
             f"this network recognises {len(NAMES)} drawn things, not photos; for ImageNet's 1000 "
             "classes: make up ARCH=resnet50 WEIGHTS=resnet50.pth (or online, without WEIGHTS)"
         )
+    http, grpc = server.shown
     console.out.print(
-        f"\nIt runs on:     {server.http.url} (gRPC: {server.grpc})\n"
+        f"\nIt runs on:     {http.url} (gRPC: {grpc})\n"
         "Your picture:   make classify IMG=photo.jpg\n"
         "Status:         make status\n"
         "Stop it:        make down\n"

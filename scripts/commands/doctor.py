@@ -14,12 +14,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.table import Table
+from rich.text import Text
 
 from bundle_serving.start_server import StartError, libpython_folder
 from scripts import bootstrap
 from scripts.artefacts import gpus
-from scripts.base import console, ports
+from scripts.base import console, ports, tables
 from scripts.base.errors import UserError
 from scripts.base.findings import FAILURE, OK, WARNING, Finding, disks, room
 from scripts.base.paths import PYTHON, ROOT, VENV
@@ -47,17 +47,18 @@ SHM_MB = 512
 
 def main() -> int:
     settings = Settings.load()
-    table = Table("", "", "", "fix", box=None, show_header=False, padding=(0, 2, 0, 0))
-    failures = 0
     with console.waiting("checking this machine"):
         findings = list(examine(settings))
-    for finding in findings:
-        failures += finding.verdict == FAILURE
-        table.add_row(finding.verdict, finding.what, finding.detail, finding.fix)
-    console.out.print(table)
+    tables.show("lll", (), map(make_row, findings))
+    failures = sum(finding.verdict == FAILURE for finding in findings)
     problems = f"{failures} problem{'s' * (failures != 1)} found"
     console.note(problems if failures else "everything needed is here")
     return 1 if failures else 0
+
+
+def make_row(finding: Finding) -> tuple[Text, str, str]:
+    detail = "; to fix it: ".join(filter(None, (finding.detail, finding.fix)))
+    return Text.from_markup(finding.verdict), finding.what, detail
 
 
 def examine(settings: Settings) -> Iterator[Finding]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from rich.table import Table
-
 from bundle_serving.address import Address
-from scripts.base import console
+from scripts.base import console, tables
 from scripts.base.errors import UserError
 from scripts.repository import live
 from scripts.server import triton_api
@@ -65,10 +63,9 @@ def show(version: dict[str, Any]) -> None:
         return
     told = ", ".join(f"{of} {far:.2f} ({reading(far)})" for of, far in version["index"].items())
     console.note(f"{name}: {told}; {reference}")
-    table = Table("class", "then", "now", box=None)
-    for each in version["moved"]:
-        table.add_row(each["class"], f"{each['then']:.1%}", f"{each['now']:.1%}")
-    console.out.print(table, markup=False)
+    moved = version["moved"]
+    rows = [(each["class"], f"{each['then']:.1%}", f"{each['now']:.1%}") for each in moved]
+    tables.show("lrr", ("class", "then", "now"), rows)
 
 
 def reading(index: float) -> str:

@@ -27,8 +27,8 @@ def main() -> int:
     cut = history.cut_off(events)
     for event in events:
         if event.what != history.BEGINS or event is cut:
-            line = f"{_here(event.time)}  {history.describe(event)}"
-            console.out.print(line, markup=False, soft_wrap=True)
+            when = f"{_here(event.time)}  "
+            console.say(f"{when}{history.describe(event)}", indent=" " * len(when))
     if cut:
         console.note(
             f"the {cut.how} of version {cut.version} was interrupted; to recover: "

@@ -8,11 +8,11 @@ once, and without a restart.
 
 from __future__ import annotations
 
-from rich.table import Table
+from collections.abc import Iterator
 
 from bundle_door import key_file
 from bundle_door.key_file import BadKeys, Client
-from scripts.base import console, lock
+from scripts.base import console, lock, tables
 from scripts.base.errors import UserError
 from scripts.settings import arguments
 from scripts.stacks.exposure import KEYS
@@ -30,7 +30,7 @@ def main() -> int:
             if asked.add:
                 show(asked.add, key_file.add(KEYS, Client(asked.add, asked.rate)))
             if not (asked.add or asked.revoke):
-                console.out.print(clients(), markup=False)
+                tables.show("lr", ("client", "requests a second"), list_clients())
     except BadKeys as fault:
         raise UserError.from_fault(fault, "make keys lists them") from None
     return 0
@@ -41,8 +41,6 @@ def show(name: str, key: str) -> None:
     print(f"Authorization: Bearer {key}")
 
 
-def clients() -> Table:
-    table = Table("client", "requests a second", box=None)
+def list_clients() -> Iterator[tuple[str, str]]:
     for client in key_file.read(KEYS).values() if KEYS.exists() else ():
-        table.add_row(client.name, "any" if client.per_second is None else f"{client.per_second:g}")
-    return table
+        yield client.name, "any" if client.per_second is None else f"{client.per_second:g}"

@@ -7,25 +7,24 @@ Models that no pipeline uses are shown once someone loads them.
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from scripts.artefacts.manifest import Manifest
-from scripts.base import console
+from scripts.base import tables
 from scripts.repository import live
 from scripts.server import model_control
+from scripts.server.model_control import Model
 
 
 def main() -> int:
     server = model_control.server()
     served = model_control.pipeline()
-    table = Table("model", "version", "state", "made from", "", box=None)
-    table.columns[0].no_wrap = True
-    for model in model_control.index(server):
-        if model.state or model.name in served:
-            made = describe_source(model.name, model.version)
-            table.add_row(model.name, model.version, model.state or "absent", made, model.reason)
-    console.out.print(table, markup=False)
+    models = [each for each in model_control.index(server) if each.state or each.name in served]
+    tables.show("lrll", ("model", "version", "state", "made from"), map(make_row, models))
     return 0
+
+
+def make_row(model: Model) -> tuple[str, str, str, str]:
+    about = describe_source(model.name, model.version), model.reason
+    return model.name, model.version, model.state or "absent", "; ".join(filter(None, about))
 
 
 def describe_source(model: str, version: str) -> str:

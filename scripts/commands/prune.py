@@ -20,9 +20,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from rich.table import Table
-
-from scripts.base import console, disk, lock
+from scripts.base import console, disk, lock, tables
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
@@ -54,7 +52,7 @@ def main() -> int:
     asked, settings = arguments.load(), Settings.load()
     with lock.one_at_a_time():
         items = list(find_items(settings, asked.days))
-        console.out.print(make_table(items))
+        tables.show("rrll", ("size", "days", "what", "can go"), map(make_row, items))
         going = [item for item in items if item.why]
         if not going:
             console.note("nothing can go")
@@ -161,10 +159,5 @@ def _copies_for_pods(settings: Settings, days: int) -> Iterator[Item]:
         )
 
 
-def make_table(items: list[Item]) -> Table:
-    table = Table("", "size", "days", "can go", box=None)
-    for column in table.columns[1:3]:
-        column.justify = "right"
-    for item in items:
-        table.add_row(item.what, disk.readable(item.size), str(item.days), item.why)
-    return table
+def make_row(item: Item) -> tuple[str, str, str, str]:
+    return disk.readable(item.size), str(item.days), item.what, item.why

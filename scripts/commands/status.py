@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from rich.table import Table
-
 from bundle_serving.address import Address
-from scripts.base import console
+from scripts.base import console, tables
 from scripts.base.errors import UserError
 from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.server import known_flaws, triton_api
 from scripts.server.healthy import unhealthy_reason
-from scripts.server.served import describe_server, find_served_version
+from scripts.server.served import find_served_version
 from scripts.stacks import flavour, state
 from scripts.stacks.stack_file import BALANCER
 from scripts.stacks.state import State
@@ -47,7 +46,8 @@ def main() -> int:
             f"{version.serving} does not answer on the {known.flavour} server ({reason})",
             lost or REMEDY,
         )
-    console.note(f"answers: {describe_server(known, version)}")
+    console.say(f"ready · {describe_shortly(known, version)}")
+    tables.show("lrrrr", ("model", "version", "answered", "failed", "ms each"), _models(known))
     console.note(_engine(known, version))
     console.note(known_flaws.summary(triton_api.get(known.http)["version"]))
     for event in stack.keeper_state().get("events", [])[-MOST_EVENTS:]:
@@ -58,8 +58,13 @@ def main() -> int:
         _show_swarm(cast("SwarmStack", stack))
     if lost:  # what is open keeps working; nothing more can be opened
         console.note(f"warning: {lost}")
-    console.out.print(_models(known))
     return 0
+
+
+def describe_shortly(known: State, version: Version) -> str:
+    http, grpc = known.shown
+    what = f"{version.network} v{version.number}"
+    return " · ".join(filter(None, (what, version.precision, http.url, f"gRPC {grpc}")))
 
 
 def _explain_lost_gpu(known: State) -> str | None:
@@ -81,17 +86,15 @@ def _engine(known: State, version: Version) -> str:
 
 
 def _show_swarm(stack: SwarmStack) -> None:
-    table = Table("on the swarm", "node", "state", "", box=None)
-    for task in (*stack.servers(), *stack.tasks(BALANCER)):
-        table.add_row(task.name, task.node, task.state, task.error)
-    console.out.print(table)
+    tasks = (*stack.servers(), *stack.tasks(BALANCER))
+    rows = [(task.name, task.node, task.state, task.error) for task in tasks]
+    tables.show("llll", ("on the swarm", "node", "state", ""), rows)
     for problem in stack.problems():
         console.note(f"warning: {problem}")
 
 
-def _models(known: State) -> Table:
+def _models(known: State) -> Iterator[tuple[str, ...]]:
     """What the door counted, which leaves our own requests out; Triton counts those too."""
-    table = Table("model", "version", "answered", "failed", "ms each", box=None)
     told = {} if known.flavour == "gpu" else _count_answered(known.http)
     for model in triton_api.get(known.http, "/models/stats")["model_stats"]:
         name, version = model["name"], model["version"]
@@ -103,10 +106,8 @@ def _models(known: State) -> Table:
             none = {"answered": 0, "failed": 0, "ms": 0}
             total = told.get((name, version)) or told.get((name, "")) or none
             done, failed, each = total["answered"], total["failed"], total["ms"]
-        table.add_row(
-            live.describe_network(name, version), version, str(done), str(failed), f"{each:.1f}"
-        )
-    return table
+        shown = live.describe_network(name, version)
+        yield shown, version, str(done), str(failed), f"{each:.1f}"
 
 
 def _count_answered(address: Address) -> dict[tuple[str, str], dict[str, Any]]:

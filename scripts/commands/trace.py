@@ -31,12 +31,8 @@ def main() -> int:
     trace = secrets.token_hex(16)
     answer, found = ask_traced(server.http, pipeline.ensemble, file, trace)
     best = answer["labels"][0]
-    say(f"{file}: {best['label'] or best['index']}, {best['probability']:.1%}")
-    for line in draw_spans(found):
-        say(line)
-    say(f"trace {trace}; its line: make logs SINCE=1m | grep {trace[:8]}")
+    console.say(f"{file}: {best['label'] or best['index']}, {best['probability']:.1%}")
+    for line in draw_spans(found, console.out.width):
+        console.say(line)
+    console.say(f"trace {trace}; its line: make logs SINCE=1m | grep {trace[:8]}")
     return 0
-
-
-def say(line: str) -> None:
-    console.out.print(line, markup=False, soft_wrap=True)

@@ -50,6 +50,12 @@ class Estimate:
         return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
+def spread(ratios: Sequence[float]) -> str:
+    """From the smallest to the largest, in words."""
+    low, high = f"{min(ratios):.1f}", f"{max(ratios):.1f}"
+    return low if low == high else f"{low} to {high}"
+
+
 def _medians(rounds: Sequence[float], seed: int) -> NDArray[np.float64]:
     random = np.random.default_rng(seed)
     drawn = np.asarray(rounds, float)[random.integers(0, len(rounds), (RESAMPLES, len(rounds)))]

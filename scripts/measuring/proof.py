@@ -69,7 +69,7 @@ ROWS = (
     Row("TensorRT builds the network of pictures from fp16", "up", r"built in .* half precision"),
     Row("Its layer information names the types", "up", r" [1-9]\d* of \d+ layers in half"),
     Row("fp16 arithmetic stays within the bounds", "up", r"- network: top-1"),
-    Row("The server runs as a plain user, read-only", "status", r"- answers: "),
+    Row("The server runs as a plain user, read-only", "status", r"^ready · "),
     Row("The client answers from the sdk image", "classify", r'^\{.*"labels"'),
     Row("perf_analyzer measures from the sdk image", "bench", r"- report: "),
     Row("TensorRT builds the classifier of texts", "texts", r"- network: top-1"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 CLIENT, WIRE, DOOR, STEP = "client", "wire", "door", "step"
-BAR_WIDTH = 40
+LONGEST_BAR = 40
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,14 @@ def _in_the_door(timings: Mapping[str, Any], began: float) -> Iterator[Span]:
         yield Span(DOOR, "waiting, hand-over", began + until, timings["total_ms"] - until)
 
 
-def draw_spans(found: Sequence[Span]) -> Iterator[str]:
+def draw_spans(found: Sequence[Span], columns: int) -> Iterator[str]:
+    """As wide as a terminal of so many columns lets the bars be."""
     total = max(each.end for each in found)
     width = max(len(each.name) for each in found)
+    room = min(LONGEST_BAR, max(1, columns - width - len("client" + 3 * "  " + "12345.6")))
     for each in found:
-        begin = round(each.start / total * BAR_WIDTH)
-        end = max(begin + 1, round(each.end / total * BAR_WIDTH))
+        begin = min(round(each.start / total * room), room - 1)
+        end = max(begin + 1, round(each.end / total * room))
         bar = " " * begin + "█" * (end - begin)
         yield f"{each.where:<6}  {each.name:<{width}}  {each.ms:7.1f}  {bar}".rstrip()
     yield f"{'total':<6}  {'':<{width}}  {total:7.1f} ms"

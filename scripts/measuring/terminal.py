@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.table import Table
 from rich.text import Text
 
-from scripts.base import console
+from scripts.base import tables
+from scripts.base.tables import Bar, Cell, Row
 from scripts.measuring.compare import Comparison
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.measurement import Measurement, compare_with, name_compared
@@ -15,117 +15,116 @@ from scripts.measuring.shares import Shares, rows
 from scripts.measuring.waterfall import Waterfall
 from scripts.measuring.workload import NETWORK
 
-# The width of a line that the figures leave for the bars.
-FIGURES, LONGEST_BAR = 64, 40
-# Of a process that is worth a word.
-LEAST_MS = 0.05
+# Of the processor time, of a process that is shown by itself.
+LEAST_SHARE = 0.05
 
 
-def figures(measurements: list[Measurement]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("requests at a time", no_wrap=True)
-    beside = "of net" if name_compared(measurements) == NETWORK else "of ensemble"
-    for heading in ("", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", "cpu ms", beside, "ms"):
-        table.add_column(heading, justify="right")
+def show_figures(measurements: list[Measurement]) -> None:
+    beside = "of net" if name_compared(measurements) == NETWORK else "of large"
+    head = ("at a time", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", "cpu ms", beside, "ms")
+    tables.show("r" * len(head), head, _figures(measurements))
+
+
+def _figures(measurements: list[Measurement]) -> Iterator[Row]:
     before = ""
     for one in measurements:
         asked = one.configuration
         group = f"{asked.target.label}, {asked.inputs.name}, {asked.protocol}"
+        if group != before:
+            yield (before := group)
         each = f"{asked.concurrency} of {asked.batch}" if asked.batch > 1 else asked.concurrency
-        table.add_row("" if group == before else group, str(each), *_cells(one, measurements))
-        before = group
-    return table
+        yield [str(each), *_cells(one, measurements)]
 
 
-def _cells(one: Measurement, measurements: list[Measurement]) -> list[str | Text]:
+def _cells(one: Measurement, measurements: list[Measurement]) -> list[Cell]:
     if one.failure:
         return [Text("failed", "yellow")]
     other = compare_with(one, measurements)
     spent = sum(one.cpu_ms.values())
+    share = (
+        f"{other.share.median:.0%} ±{50 * (other.share.high - other.share.low):.0f}"
+        if other
+        else ""
+    )
     return [
         Text(f"{one.throughput.median:.1f}", "" if one.stable else "yellow"),
         f"{one.throughput.share / 2:.0%}",
         *(f"{getattr(one, name).median:.1f}" for name in ("p50", "p95", "p99")),
         f"{spent:.1f}" if spent else "",
-        f"{other.share.median:.0%} ±{50 * (other.share.high - other.share.low):.0f}"
-        if other
-        else "",
+        share,
         f"{other.added:+.1f}" if other else "",
     ]
 
 
-def waterfalls(shown: Sequence[Measurement]) -> Table:
+def show_waterfalls(shown: Sequence[Measurement]) -> None:
     """Each bar begins where the one above it ended, following the request."""
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("where the time goes", no_wrap=True)
-    for heading in ("queue", "input", "compute", "output", "ms", "batch"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
-    target = ""
+    head = ("where the time goes", "queue", "input", "compute", "output", "ms", "batch", "")
+    tables.show("lrrrrrrl", head, _waterfalls(shown))
+
+
+def _waterfalls(shown: Sequence[Measurement]) -> Iterator[Row]:
     for one in shown:
         flow = one.waterfall
         if one.stable and not flow:
             continue
         asked = one.configuration
-        if asked.target.label != target:
-            table.add_row(Text(target := asked.target.label, "bold"))
-        table.add_row(Text(f"{asked.inputs.name}, {asked.concurrency} at a time", "bold"))
+        yield f"{asked.target.label}, {asked.inputs.name}, {asked.concurrency} at a time"
         if not flow or not one.stable:
-            table.add_row(Text("  unstable", "yellow"))
+            yield [Text("unstable", "yellow")]
             continue
         at = 0.0
-        for cells, length in _rows(flow):
-            table.add_row(*cells, _bar(at, length, flow.client))
+        for cells, length in _steps(flow):
+            yield [*cells, Bar(at / flow.client, (at + length) / flow.client)]
             at += length
-        table.add_row("  together", "", "", "", "", f"{flow.client:.1f}")
-    return table
+        yield ["together", "", "", "", "", f"{flow.client:.1f}"]
 
 
-def processor(shown: Sequence[Measurement]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("processor time", no_wrap=True)
-    table.add_column("ms a picture", justify="right")
-    table.add_column("by process")
-    for one in shown:
-        asked, spent = one.configuration, one.cpu_ms
-        parts = ", ".join(f"{name} {ms:.1f}" for name, ms in spent.items() if ms >= LEAST_MS)
-        name = f"{asked.target.label}, {asked.inputs.name}, {asked.concurrency} at a time"
-        table.add_row(name, f"{sum(spent.values()):.1f}", parts)
-    return table
-
-
-def who_answered(shares: Shares) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("answered by", no_wrap=True)
-    for heading in ("", "requests", "share"):
-        table.add_column(heading, justify="right")
-    for protocol, server, count, share in rows(shares):
-        table.add_row(server, protocol, f"{count:,}", f"{share:.0%}")
-    return table
-
-
-def _rows(flow: Waterfall) -> Iterator[tuple[list[str], float]]:
-    yield ["  wire and client", "", "", "", "", f"{flow.wire:.1f}", ""], flow.wire
+def _steps(flow: Waterfall) -> Iterator[tuple[list[str], float]]:
+    yield ["wire and client", "", "", "", "", f"{flow.wire:.1f}", ""], flow.wire
     for step in flow.steps:
         parts = (step.queue, step.input, step.compute, step.output, step.total, step.batch)
-        yield [f"  {step.name}", *(f"{part:.1f}" for part in parts)], step.total
-    yield ["  from step to step", "", "", "", "", f"{flow.overhead:.1f}", ""], flow.overhead
+        yield [step.name, *(f"{part:.1f}" for part in parts)], step.total
+    yield ["from step to step", "", "", "", "", f"{flow.overhead:.1f}", ""], flow.overhead
 
 
-def _bar(start: float, length: float, whole: float) -> Text:
-    longest = min(LONGEST_BAR, console.out.width - FIGURES)
-    before, upto = (round(longest * at / whole) for at in (start, start + length))
-    return Text(" " * before + ("█" * (upto - before) or "▏"), style="blue")
+def show_processor(shown: Sequence[Measurement]) -> None:
+    tables.show("rl", ("cpu ms", "a picture's processor time"), map(_processor, shown))
 
 
-def comparison(found: Comparison) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column(f"against {found.when}")
-    table.add_column("pictures/s", justify="right")
-    table.add_column("p50", justify="right")
+def _processor(one: Measurement) -> tuple[str, str]:
+    asked, spent = one.configuration, one.cpu_ms
+    whole = sum(spent.values())
+    large = {name: ms for name, ms in spent.items() if ms >= LEAST_SHARE * whole}
+    rest = whole - sum(large.values())
+    parts = [
+        *(f"{name} {ms:.1f}" for name, ms in large.items()),
+        *([f"others {rest:.1f}"] if rest else []),
+    ]
+    name = f"{asked.target.label}, {asked.inputs.name}, {asked.concurrency} at a time"
+    return f"{whole:.1f}", f"{name}: {', '.join(parts)}"
+
+
+def show_who_answered(shares: Shares) -> None:
+    tables.show(
+        "llrrl",
+        ("answered by", "", "requests", "share", ""),
+        (
+            (server, protocol, f"{count:,}", f"{share:.0%}", Bar(0, share))
+            for protocol, server, count, share in rows(shares)
+        ),
+    )
+
+
+def show_comparison(found: Comparison) -> None:
+    """Bars as long as the throughput's ratio; the longest fills the room."""
+    most = max((each.throughput.median for each in found.changes if each.throughput), default=1.0)
+    shown: list[Row] = [f"against {found.when}"]
     for change in found.changes:
-        table.add_row(change.name, ratio(change.throughput) or change.note, ratio(change.p50))
-    return table
+        rate = change.throughput
+        shown.append(change.name)
+        bar = Bar(0, rate.median / most) if rate else change.note
+        shown.append([ratio(rate), ratio(change.p50), bar])
+    tables.show("rrl", ("pictures/s", "p50", ""), shown)
 
 
 def ratio(value: Estimate | None) -> str:

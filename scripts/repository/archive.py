@@ -104,9 +104,12 @@ class Version:
     @property
     def serving(self) -> str:
         """The name in the API, which is the same for every network, and the network behind it."""
+        return f"{self.pipeline.ensemble}, serving {self.network}"
+
+    @property
+    def network(self) -> str:
         has_network = self.workspace.onnx.is_dir()
-        network = self.workspace.manifest.network if has_network else PROGRAMS
-        return f"{self.pipeline.ensemble}, serving {network}"
+        return self.workspace.manifest.network if has_network else PROGRAMS
 
     @property
     def record(self) -> dict[str, object]:

@@ -31,6 +31,7 @@ def brings_up(pipeline: Pipeline) -> str:
 
 
 def describe_server(server: State, version: Version) -> str:
-    asked = f"{server.http.url}/v2/models/{version.pipeline.ensemble}, gRPC {server.grpc}"
+    http, grpc = server.shown
+    asked = f"{http.url}/v2/models/{version.pipeline.ensemble}, gRPC {grpc}"
     what = f"{version.pipeline.ensemble}, serving {version.what} ({version.title})"
     return f"{what}, flavour {server.flavour}, {asked}"

@@ -81,7 +81,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         if not stack.in_place:
             extra.load_again(server)
         if stack.has_door:
-            console.note(f"drop a picture on its page: {server.http.url}/")
+            console.note(f"drop a picture on its page: {server.shown[0].url}/")
         return server
 
 

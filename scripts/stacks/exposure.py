@@ -3,6 +3,8 @@ every command needs it."""
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +20,11 @@ from scripts.stacks import admin_key
 
 FOLDER = ROOT / "build" / "tls"
 KEYS = ROOT / "build" / "key" / "api.keys"
+# Some other machine, for a server that is bound to every address of a kind.
+ELSEWHERE = {
+    "0.0.0.0": (socket.AF_INET, "192.0.2.1"),
+    "::": (socket.AF_INET6, "2001:db8::1"),
+}
 
 
 def exposure_of(settings: Settings) -> Exposure:
@@ -70,6 +77,18 @@ def address(settings: Settings, port: int) -> Address:
         key = ""
     api_key, own_id = key if exposure.api_keys else "", own_requests.id_of(key) if key else ""
     return Address(host, port, exposure.certificate, api_key, own_id=own_id)
+
+
+def find_shown_host(bind: str) -> str:
+    """This machine's own address, if it is open to others at any; empty if at a certain one."""
+    if bind not in ELSEWHERE:
+        return ""
+    family, address = ELSEWHERE[bind]
+    # Of a machine without a network, there is none.
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asked:
+        asked.connect((address, 9))  # nothing is sent: the kernel says where it would go from
+        return str(asked.getsockname()[0])
+    return ""
 
 
 @cache

@@ -63,6 +63,13 @@ class State:
             return replace(found, certificate=None, api_key="", own_id="")
         return found
 
+    @property
+    def shown(self) -> tuple[Address, Address]:
+        """HTTP and gRPC, as people are told: where other machines reach it, if they may."""
+        host = exposure.find_shown_host(self.settings_at_start.bind)
+        http, grpc = self.http, self.grpc
+        return (replace(http, host=host), replace(grpc, host=host)) if host else (http, grpc)
+
     def require_one_server(self) -> None:
         """For what is done to a server, and would be done to any one of a swarm's."""
         if self.flavour == "swarm":

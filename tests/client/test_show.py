@@ -102,15 +102,15 @@ def test_an_error_names_the_picture_or_else_the_server() -> None:
 
 
 def test_summary() -> None:
-    assert as_summary(8, 2, 0, 4.0) == "8 answered, 2 failed, 2.0 images/s"
-    assert as_summary(8, 2, 5, 4.0) == "8 answered, 2 failed, 5 left, 2.0 images/s"
+    assert as_summary(8, 2, 0, 4.0) == "8 answered, 2 failed, 2.0 pictures/s"
+    assert as_summary(8, 2, 5, 4.0) == "8 answered, 2 failed, 5 left, 2.0 pictures/s"
 
 
 def test_the_bar_is_gone_while_a_result_is_dealt_with() -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, force_interactive=True, width=80)
     for number, _ in enumerate(with_bar(iter("abc"), 3, terminal)):
-        shown, cleared = screen.getvalue().rsplit("images/s", 1)
+        shown, cleared = screen.getvalue().rsplit("pictures/s", 1)
         assert f"{number}/3" in Text.from_ansi(shown).plain
         assert cleared.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")  # the cursor shown, the line erased
     assert screen.getvalue().endswith("\x1b[2K")

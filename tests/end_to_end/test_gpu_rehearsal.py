@@ -182,7 +182,7 @@ def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
     images_are_in = run("docker", "info", "--format", "{{.DockerRootDir}}").strip()
     for found in ("seen from a container", "610.43.02", "24576 MiB", f"all of {TAG}"):
         assert found in table
-    assert re.search(rf"images' disk +\d+ GB free in {images_are_in} ", table)
+    assert re.search(rf"images' disk +\d+ GB free in {images_are_in}\b", table)
     old = gpu.make("doctor", REHEARSAL_COMPUTE_CAPABILITY="7.0")
     assert old.returncode != 0 and "FLAVOUR=cpu" in old.stdout
 

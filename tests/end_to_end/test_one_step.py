@@ -84,7 +84,7 @@ def test_one_model_is_loaded_and_reports_three_parts(one: Project) -> None:
     (one.path / "noise.jpg").write_bytes(picture())
     shown = one.made("trace", IMG="noise.jpg")
     assert re.findall(r"^step +(\w+)", shown, re.MULTILINE) == list(STEPS)
-    assert "answers: " in one.made("status")
+    assert "ready · " in one.made("status")
 
 
 def test_pixels_get_scores_as_from_the_network_alone(one: Project) -> None:

@@ -32,9 +32,9 @@ from scripts.measuring import (
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.division import Division, list_untrained
+from scripts.measuring.headlines import headlines
 from scripts.measuring.measurement import Measurement, Sample, compare_with
 from scripts.measuring.photos import Inputs
-from scripts.measuring.report import headlines
 from scripts.measuring.rounds import unsure
 from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side

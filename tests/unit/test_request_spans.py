@@ -32,7 +32,7 @@ def test_the_times_add_up() -> None:
 
 
 def test_as_drawn() -> None:
-    *lines, total = draw_spans(spans({"reading": 0.5}, 34.0, TIMINGS))
+    *lines, total = draw_spans(spans({"reading": 0.5}, 34.0, TIMINGS), 80)
     assert total.split() == ["total", "34.5", "ms"]
     (network,) = (line for line in lines if " network " in line)
     assert network.startswith("step    network") and "19.0" in network and network.endswith("█")

@@ -8,11 +8,9 @@ Where OSV cannot be reached, its last answer is shown, with its date.
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from extensions.upkeep import audit
 from extensions.upkeep.audit import Answer, Package
-from scripts.base import console
+from scripts.base import console, tables
 from scripts.base.errors import UserError
 from scripts.server import known_flaws
 from scripts.settings.settings import Settings
@@ -28,11 +26,10 @@ def main() -> int:
     if lacking := answer.lacking(packages):
         console.note(f"{lacking} packages are newer than that answer")
     flawed = [each for each in packages if answer.flaws.get(each.title)]
-    table = Table("package", "where", "flaws", box=None)
-    for each in flawed:
-        table.add_row(each.title, ", ".join(each.where), ", ".join(answer.flaws[each.title]))
     if flawed:
-        console.out.print(table)
+        rows = [(each.title, f"{', '.join(answer.flaws[each.title])} (in {', '.join(each.where)})")
+                for each in flawed]  # fmt: skip
+        tables.show("ll", ("package", "flaws"), rows)
     found = f"{len(flawed)} of {len(packages)} packages have known flaws"
     console.note(f"{found} (OSV, {answer.asked}); make pins ONLY=… renews one")
     return 1 if flawed else 0

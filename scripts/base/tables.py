@@ -1,0 +1,102 @@
+"""Tables that fit a terminal of 80 columns: no figure is cut off or wrapped, and the text in the
+last column breaks between words. In a pipe, each row is one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from scripts.base import console
+from scripts.base.text import fold, printable
+
+LONGEST_BAR = 40
+# Of the last column: with less room, its text stands below the row.
+LEAST = 24
+BELOW = 4
+
+
+@dataclass(frozen=True)
+class Bar:
+    """From one share of the whole to another; in the last column."""
+
+    start: float
+    end: float
+
+    def draw(self, room: int) -> Text:
+        before, until = min(round(room * self.start), room - 1), round(room * self.end)
+        return Text(" " * before + ("█" * (until - before) or "▏"), style="blue")
+
+
+Cell = str | Text | Bar
+# A heading goes across all columns.
+Row = Sequence[Cell] | str
+
+
+def show(columns: str, head: Sequence[str], rows: Iterable[Row]) -> None:
+    """`columns` has l or r for each: the side at which its cells are aligned."""
+    for line in lay_out(columns, head, rows, console.out.width):
+        console.out.print(line, soft_wrap=True)
+
+
+def lay_out(columns: str, head: Sequence[str], rows: Iterable[Row], width: int) -> Iterator[Text]:
+    rows = [[Text(each, "bold") for each in head], *rows]
+    *sizes, last = _sizes(columns, [row for row in rows if not isinstance(row, str)])
+    gaps = next((gap for gap in (2, 1) if sum(sizes) + gap * len(sizes) + last <= width), 1)
+    for row in rows:
+        if isinstance(row, str):
+            yield Text(printable(row), "bold")
+        elif any(row):
+            yield from _lines(columns, row, [*sizes, last], gaps, width)
+
+
+def _sizes(columns: str, rows: Sequence[Sequence[Cell]]) -> list[int]:
+    """Of each column: the widest cell; of a last one with text, what it needs."""
+    found = [0] * len(columns)
+    for row in rows:
+        for at, cell in enumerate(row):
+            found[at] = max(found[at], 0 if isinstance(cell, Bar) else _text(cell).cell_len)
+    if columns[-1] == "l":
+        found[-1] = min(found[-1], LEAST)
+    return found
+
+
+def _lines(
+    columns: str, row: Sequence[Cell], sizes: Sequence[int], gaps: int, width: int
+) -> Iterator[Text]:
+    line = Text()
+    for at, (column, size, cell) in enumerate(zip(columns, sizes, row, strict=False)):
+        line.append(" " * gaps if at else "")
+        if at == len(columns) - 1 and column == "l":
+            yield from _end(line, cell, width)
+            return
+        text = _text(cell)
+        blank = Text(" " * (size - text.cell_len))
+        line.append_text(blank + text if column == "r" else text + blank)
+    line.rstrip()
+    yield line
+
+
+def _end(line: Text, cell: Cell, width: int) -> Iterator[Text]:
+    """The row's last cell, which may go on in further lines, or below it."""
+    room = width - line.cell_len
+    if isinstance(cell, Bar):
+        yield line + cell.draw(min(LONGEST_BAR, max(1, room)))
+        return
+    text = _text(cell)
+    longest = max(map(len, text.plain.split()), default=0)
+    beside = room >= max(min(LEAST, text.cell_len), longest)
+    indent = line.cell_len if beside else BELOW
+    others = fold(text.plain, width - indent).splitlines()
+    if beside and others:
+        line += Text(others.pop(0), text.style)
+    line.rstrip()
+    yield line
+    for other in others:
+        yield Text(" " * indent) + Text(other, text.style)
+
+
+def _text(cell: Cell) -> Text:
+    assert not isinstance(cell, Bar), "a bar is in the last column"
+    return cell if isinstance(cell, Text) else Text(printable(cell))
