@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
 	similar index bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
-	logs monitoring drift trace kubernetes swarm-up swarm-load swarm-down scale \
+	logs drift trace kubernetes swarm-up swarm-load swarm-down scale \
 	down images prune clean check test test-all test-changed test-rare pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
@@ -146,9 +146,6 @@ s3-up: $(LAYER)/tools ##+ Start an S3 server in a container, to try REPOSITORY=s
 
 s3-down: $(LAYER)/tools ##+ Stop that S3 server; its data is kept
 	$(RUN) s3_server down
-
-monitoring: $(LAYER)/tools ##+ Prometheus with percentiles, objectives and alerts beside the server (LATENCY_MS=500)
-	$(RUN) monitoring
 
 kubernetes: $(LAYER)/tools ##+ Write what Kubernetes needs, with these settings, to build/kubernetes (PUSH=registry.example/team)
 	$(RUN) kubernetes

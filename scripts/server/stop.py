@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.base import console
-from scripts.server import embeddings, monitoring
+from scripts.base import console, parts
+from scripts.server import embeddings
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
@@ -17,11 +17,11 @@ def stop_server() -> None:
     else:  # without a record, any flavour may have left something
         stacks = [flavour.stack(name, Settings.load()) for name in flavour.possible()]
     with console.waiting("stopping the server"):
-        watched = monitoring.stop(known)
+        beside = [each.stop(known) for each in parts.find("beside")]
         stopped = [stack.flavour for stack in stacks if stack.stop()]
         extra = embeddings.stop()
     console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was running")
-    if watched:
-        console.note("Prometheus and Alertmanager stopped; what they measured is kept")
+    for each in filter(None, beside):
+        console.note(each)
     if extra:
         console.note("embeddings service stopped")

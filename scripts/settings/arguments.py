@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from scripts.base.errors import UserError
-from scripts.settings import command_line
+from scripts.base import parts
 from scripts.settings.setting import (
     Setting,
     flag,
@@ -98,8 +97,6 @@ class Arguments:
         "1: compare answers with the present ones from now on; or a file to write, for functions.",
     )
 
-    to = path("Where a backup or a pack is written to.")
-    passphrase = text("", "Encrypts the keys in a backup.")
     push = text("", "The registry that images are pushed to.")
     nodes = text("", "Engines of other nodes, as for DOCKER_HOST: ssh://node2,ssh://node3.")
     yes = flag("Do it without asking.")
@@ -111,17 +108,21 @@ class Arguments:
         self.values = values
 
 
-def passphrase() -> str:
-    """Only from the environment."""
-    if Arguments.passphrase.name in command_line.list_typed():
-        raise UserError(
-            "everybody on this machine can see PASSPHRASE on the command line",
-            "give it in the environment: export PASSPHRASE",
-        )
-    return load().passphrase
+def _list_brought() -> dict[str, Setting[Any]]:
+    """Those of single kinds of pipelines and extensions: their arguments.py."""
+    modules = parts.find("arguments")
+    return {
+        name: each
+        for module in modules
+        for name, each in vars(module).items()
+        if isinstance(each, Setting)
+    }
 
 
-ALL: dict[str, Setting[Any]] = {each.name: each for each in of_class(Arguments)}
+ALL: dict[str, Setting[Any]] = {
+    each.name: each
+    for each in (*of_class(Arguments), *of_class(type("Brought", (Arguments,), _list_brought())))
+}
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Arguments:

@@ -58,7 +58,10 @@ class Setting(Generic[T_co]):
     @overload
     def __get__(self, instance: Texts, owner: type) -> T_co: ...
     def __get__(self, instance: Texts | None, owner: type) -> Setting[T_co] | T_co:
-        return self if instance is None else self.read(instance.values[self.name])
+        return self if instance is None else self.value_in(instance)
+
+    def value_in(self, texts: Texts) -> T_co:
+        return self.read(texts.values[self.name])
 
     def read(self, text: str) -> T_co:
         try:

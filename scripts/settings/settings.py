@@ -21,7 +21,7 @@ from typing import Any
 from bundle_serving.traces import Collector
 from scripts.base import parts
 from scripts.base.errors import UserError
-from scripts.base.paths import CPU_TORCH, DOTENV
+from scripts.base.paths import CPU_TORCH, DOTENV, EXTENSIONS, KINDS
 from scripts.settings.architectures import parse_arch
 from scripts.settings.precision import PRECISIONS
 from scripts.settings.setting import (
@@ -175,15 +175,6 @@ class Place(Group):
     metrics_port = port(8002, "The port of the Prometheus metrics.", SERVER)
     embeddings_port = port(
         8010, "The HTTP port of the service that `make similar` uses.", EXTRA, EMBEDDINGS
-    )
-    prometheus_port = port(
-        9090, "The port, on this machine alone, of the Prometheus of `make monitoring`.", COMMAND
-    )
-    alertmanager_port = port(9093, "The same of its Alertmanager.", COMMAND)
-    alertmanager_config = path(
-        """A file of yours for Alertmanager: who is told of alerts, and how. Empty: nobody;
-        Prometheus and Alertmanager show them.""",
-        COMMAND,
     )
     cores = whole_or(
         lambda: len(os.sched_getaffinity(0)),
@@ -369,23 +360,24 @@ class Building(Group):
     )
 
 
-def _of_kinds() -> type[Group]:
-    """Those that kinds of pipelines bring: kinds/*/settings.py."""
-    found: dict[str, Any] = {"__doc__": "Of single kinds of pipelines"}
-    for module in parts.find("settings"):
+def _make_group(title: str, *modules: Any) -> type[Group]:
+    """What kinds of pipelines and extensions bring: their settings.py."""
+    found: dict[str, Any] = {"__doc__": title}
+    for module in modules:
         found |= {name: each for name, each in vars(module).items() if isinstance(each, Setting)}
-    return type("OfKinds", (Group,), found)
+    return type("Brought", (Group,), found)
 
 
 GROUPS: tuple[type[Group], ...] = (
     Served,
-    _of_kinds(),
+    _make_group("Of single kinds of pipelines", *parts.find_in(KINDS, "settings")),
     Place,
     Switching,
     Keeping,
     S3,
     Gpu,
     Building,
+    *(_make_group(each.__doc__, each) for each in parts.find_in(EXTENSIONS, "settings")),
 )
 ALL: dict[str, Setting[Any]] = {each.name: each for each in chain(*map(of_class, GROUPS))}
 PORTS = tuple(each.name for each in (Place.http_port, Place.grpc_port, Place.metrics_port))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import psutil
+import yaml
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
@@ -29,7 +30,7 @@ from bundle_serving.server_log import first_error
 from scripts import bootstrap
 from scripts.artefacts.manifest import read_pins
 from scripts.artefacts.step import Place, Step
-from scripts.base import console, files, lock, ports
+from scripts.base import console, files, lock, parts, ports
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
@@ -50,9 +51,6 @@ INSTALL = "https://docs.docker.com/engine/install"
 
 # The server as make up started it; `docker compose` finds it through COMPOSE_FILE in .env.
 SERVED = ROOT / "build" / "run" / "compose.yaml"
-
-# What Prometheus reads.
-MONITORING = ROOT / "build" / "monitoring"
 
 # The images that a pack brought along, by service.
 LOADED = ROOT / "build" / "images.json"
@@ -78,12 +76,16 @@ OF_ONE = ("container_name", "hostname", "ports", "network_mode")
 # On a busy machine Triton may end at its start, where a process of a model waits too long.
 MOST_STARTS = 3
 
-# They have their own commands, and stay when the server is replaced.
-STAY = ("embeddings", "s3", "prometheus", "alertmanager")
 
 # Each Python process shares a region with Triton that grows with the tensors passed through it. The
 # largest picture accepted as an array, 50 megapixels, takes 600 MB.
 SHM_BASE_MB, SHM_INSTANCE_MB = 768, 64
+
+
+@cache
+def list_staying() -> tuple[str, ...]:
+    """Services that have their own commands, and stay when the server is replaced."""
+    return tuple(yaml.safe_load((ROOT / "compose.extra.yaml").read_text())["services"])
 
 
 def why_not_docker() -> str | None:
@@ -229,7 +231,7 @@ class DockerStack:
         self._take_down(
             each
             for each in self._of_checkout()
-            if each.labels[PROJECT] != self.project and each.labels[SERVICE] not in STAY
+            if each.labels[PROJECT] != self.project and each.labels[SERVICE] not in list_staying()
         )
         ports.require_free(self._settings.bind, self._settings.ports)
         on_demand.hand_over_keys(self._settings)
@@ -348,7 +350,7 @@ class DockerStack:
             )
         configured: dict[str, Any] = json.loads(asked.stdout)
         of_it = ("server", "ports") if self.has_door else ("server",)
-        services = {name: configured["services"][name] for name in (*of_it, *STAY)}
+        services = {name: configured["services"][name] for name in (*of_it, *list_staying())}
         services["server"].pop("depends_on", None)
         if self.has_door:
             services["server"]["depends_on"] = {"ports": {"condition": "service_started"}}
@@ -451,7 +453,7 @@ class DockerStack:
         image = str(container.attrs["Config"]["Image"])
         another_flavours = not image.endswith(f"-server{self.image_suffix}")
         service = container.labels[SERVICE]
-        return service not in STAY and not (service == "server" and another_flavours)
+        return service not in list_staying() and not (service == "server" and another_flavours)
 
     def log(self, service: str = "server") -> str:
         container = self._container(service)
@@ -668,9 +670,9 @@ class DockerStack:
             "FINGERPRINT": wanted.fingerprint if wanted else "",
             "CHECKOUT": str(ROOT),
             "REVISION": revision(),
-            # What `make monitoring` has written, or what is the same for all.
-            "MONITORING": "./build/monitoring" if MONITORING.exists() else "./docker/monitoring",
         }
+        for each in parts.find("compose"):
+            own |= each.list_variables()
         return os.environ | self._settings.values | own
 
     def compose(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from extensions.upkeep import backup, sealed
+from extensions.upkeep.arguments import load_passphrase
 from extensions.upkeep.backup import Backup
 from scripts.base import console, lock
 from scripts.base.errors import UserError
@@ -21,7 +22,7 @@ from scripts.stacks import flavour, state
 
 
 def main() -> int:
-    asked, passphrase = arguments.load(), arguments.passphrase()
+    asked, passphrase = arguments.load(), load_passphrase()
     if not asked.from_:
         raise UserError("no file given", "make restore FROM=file")
     with lock.one_at_a_time():

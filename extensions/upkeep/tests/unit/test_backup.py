@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from extensions.upkeep import backup, sealed
+from extensions.upkeep import arguments, backup, sealed
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders
 from scripts.repository import archive, layout_number
-from scripts.settings import arguments
 
 
 @pytest.fixture
@@ -279,10 +278,10 @@ def test_keys_of_an_earlier_bundle_are_opened(sealed_keys: bytes) -> None:
 
 def test_a_passphrase_does_not_stand_in_the_process_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PASSPHRASE", "correct horse")
-    assert arguments.passphrase() == "correct horse"
+    assert arguments.load_passphrase() == "correct horse"
     monkeypatch.setenv("MAKEFLAGS", " -- PASSPHRASE=correct\\ horse TO=x")
     with pytest.raises(UserError, match="everybody on this machine"):
-        arguments.passphrase()
+        arguments.load_passphrase()
 
 
 def test_versions_of_a_newer_bundle_are_refused(here: Path, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from grafana_foundation_sdk.models import dashboard as grafana
 from bundle_door.certificate import ends, ensure
 from bundle_door.room import Room, memory
 from bundle_serving.keeper_notes import METRICS, Notes
-from scripts.server import dashboards, monitoring
+from extensions.monitoring import containers as monitoring
+from extensions.monitoring import dashboards
 from tests.project import ROOT
 
 TESTS = Path(__file__).parent / "alerts.yml"

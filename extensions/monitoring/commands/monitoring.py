@@ -8,10 +8,11 @@ Without Docker it writes their configuration only.
 
 from __future__ import annotations
 
+from extensions.monitoring import containers
+from extensions.monitoring.settings import alertmanager_port, prometheus_port
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.server import monitoring
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
@@ -25,17 +26,17 @@ def main() -> int:
             raise UserError("no server is running", "start one: make up")
         known.require_one_server()
         settings = Settings.load().fill_from(known.settings)
-        late = monitoring.write(known, settings, asked.latency_ms)
+        late = containers.write(known, settings, asked.latency_ms)
         if known.flavour != "local":
-            monitoring.start(settings)
-    folder = monitoring.FOLDER.relative_to(ROOT)
+            containers.start(settings)
+    folder = containers.FOLDER.relative_to(ROOT)
     console.note(f"objectives: 99.9% of the requests answered, 99% of the answers in {late:.0f} ms")
     if known.flavour == "local":
         console.note(f"wrote {folder}: prometheus --config.file={folder}/prometheus.yml")
     else:
         console.note(
-            f"Prometheus and its alerts: http://127.0.0.1:{settings.prometheus_port}/alerts"
+            f"Prometheus and its alerts: http://127.0.0.1:{prometheus_port.value_in(settings)}/alerts"
         )
-        console.note(f"Alertmanager: http://127.0.0.1:{settings.alertmanager_port}")
-    console.note(f"dashboards for Grafana: {folder}/grafana (docs/monitoring.md)")
+        console.note(f"Alertmanager: http://127.0.0.1:{alertmanager_port.value_in(settings)}")
+    console.note(f"dashboards for Grafana: {folder}/grafana (extensions/monitoring/README.md)")
     return 0

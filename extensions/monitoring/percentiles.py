@@ -1,7 +1,7 @@
 """Is the p99 that the dashboard shows a client's? perf_analyzer asks what is up over HTTP for two
 minutes, and then the Prometheus of `make monitoring` is asked the dashboard's own query.
 
-    python -m benchmark.percentiles --image mug.jpg
+    python -m extensions.monitoring.percentiles --image mug.jpg
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
+from extensions.monitoring import dashboards
 from scripts.base import console
 from scripts.base.errors import run_guarded
 from scripts.measuring import perf_analyzer
@@ -21,7 +22,6 @@ from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration, Target
 from scripts.recipes import pipelines
 from scripts.rollout import rollout
-from scripts.server import dashboards
 
 SECONDS = 120
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -12,10 +13,11 @@ import yaml
 from bundle_door import key_file
 from bundle_door.key_file import Client
 from bundle_door.watching.measures import SECONDS, number
+from extensions.monitoring import dashboards
+from extensions.monitoring.settings import alertmanager_port, prometheus_port
 from scripts.base import console, files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.server import dashboards
 from scripts.settings.settings import Settings
 from scripts.stacks import exposure
 from scripts.stacks.state import State
@@ -24,8 +26,8 @@ from scripts.stacks.state import State
 if TYPE_CHECKING:
     from scripts.stacks.containers import DockerStack
 
-SOURCE = ROOT / "docker" / "monitoring"
-FOLDER = ROOT / "build" / "monitoring"  # which containers.py mounts
+SOURCE = Path(__file__).parent
+FOLDER = ROOT / "build" / "monitoring"
 SERVICES = ("prometheus", "alertmanager")
 # The ports inside the containers.
 METRICS, PROMETHEUS, ALERTMANAGER = 8002, 9090, 9093
@@ -51,8 +53,8 @@ class Places:
         if known.flavour == "local":
             return cls(
                 str(known.where(known.settings_at_start.metrics_port)),
-                f"127.0.0.1:{settings.alertmanager_port}",
-                f"127.0.0.1:{settings.prometheus_port}",
+                f"127.0.0.1:{alertmanager_port.value_in(settings)}",
+                f"127.0.0.1:{prometheus_port.value_in(settings)}",
             )
         names = f"server:{METRICS}", f"alertmanager:{ALERTMANAGER}", f"prometheus:{PROMETHEUS}"
         return cls(*names)
@@ -134,11 +136,9 @@ def start(settings: Settings) -> None:
 
 
 def _require_free_ports(stack: DockerStack, settings: Settings) -> None:
-    for service, setting in zip(
-        SERVICES, (Settings.prometheus_port, Settings.alertmanager_port), strict=True
-    ):
+    for service, setting in zip(SERVICES, (prometheus_port, alertmanager_port), strict=True):
         if not stack.alive(service):
-            wanted = {setting.name: settings.value(setting.name)}
+            wanted = {setting.name: setting.value_in(settings)}
             ports.require_free("127.0.0.1", wanted, "monitoring")
 
 

@@ -26,14 +26,15 @@ from benchmark.rollouts import clients
 from benchmark.torture.subject import PICTURE, Subject, harm
 from bundle_serving import PIPELINE, hands, kserve
 from bundle_serving.guard import HEADER
+from extensions.monitoring import dashboards
+from extensions.monitoring.tests.prometheus import Prometheus, faster, hurry, watching
 from scripts.base import files
-from scripts.server import dashboards
-from scripts.stacks.kubernetes import SOURCE as KUBERNETES
 from tests.end_to_end.test_beyond_this_machine import certificate_of_a_company, key_of
 from tests.end_to_end.test_drift import answered
 from tests.plugin import require_docker
-from tests.project import Project, free_ports, picture, wait_until
-from tests.prometheus import Prometheus, faster, hurry, watching
+from tests.project import ROOT, Project, free_ports, picture, wait_until
+
+KEDA = ROOT / "deploy" / "kubernetes" / "components" / "keda"
 
 in_processes = pytest.mark.parametrize("served", ["local"], indirect=True)
 
@@ -67,7 +68,7 @@ def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_p
 @pytest.mark.rare
 @in_processes
 def test_what_keda_asks_is_how_many_requests_are_in_flight(served: Project, tmp_path: Path) -> None:
-    scaled = yaml.safe_load((KUBERNETES / "components/keda/scaledobject.yaml").read_text())
+    scaled = yaml.safe_load((KEDA / "scaledobject.yaml").read_text())
     (trigger,) = scaled["spec"]["triggers"]
     query = trigger["metadata"]["query"]
     # The operator adds that label; and a minute of load would be a minute of all cores.
