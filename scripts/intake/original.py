@@ -11,6 +11,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from bundle_serving.networks import is_ir
+from bundle_serving.onnxruntime_engine import UNSOUND
 from bundle_serving.scores import softmax
 from scripts.base.errors import UserError
 from scripts.intake import plain
@@ -54,7 +55,7 @@ def _in_onnxruntime(network: bytes | Path) -> Session:
     # onnxruntime 1.31 crashes with more optimisations on vit_b_16 in half precision.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     found: Session = onnxruntime.InferenceSession(
-        network, options, providers=["CPUExecutionProvider"]
+        network, options, ["CPUExecutionProvider"], disabled_optimizers=UNSOUND
     )
     return found
 

@@ -1,0 +1,42 @@
+"""ONNX Runtime computes a network as it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from bundle_serving import onnxruntime_engine
+from scripts.intake import original
+
+
+@pytest.fixture
+def padded_maximum(tmp_path: Path) -> Path:
+    """Zeros around the pixels, then the best of each three by three."""
+    nodes = [
+        helper.make_node("Pad", ["input", "pads"], ["padded"]),
+        helper.make_node("MaxPool", ["padded"], ["output"], kernel_shape=[3, 3], strides=[2, 2]),
+    ]
+    pads = numpy_helper.from_array(np.array([0, 0, 1, 1, 0, 0, 1, 1]), "pads")
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 1, side, side])
+        for name, side in (("input", 5), ("output", 3))
+    ]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], [pads])
+    versions = [helper.make_opsetid("", 17)]
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=versions, ir_version=8), path)
+    return path
+
+
+def test_a_border_of_zeros_is_greater_than_what_is_negative(padded_maximum: Path) -> None:
+    pixels = np.full((1, 1, 5, 5), -7, np.float32)
+    expected = np.zeros((1, 1, 3, 3), np.float32)
+    expected[0, 0, 1, 1] = -7
+    served = onnxruntime_engine.Engine(padded_maximum, 1).only_output({"input": pixels})
+    np.testing.assert_array_equal(served, expected)
+    judged = original.session(padded_maximum, "it").run(None, {"input": pixels})[0]
+    np.testing.assert_array_equal(judged, expected)
