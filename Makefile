@@ -53,7 +53,7 @@ version: ##+ Print the bundle's version
 
 ##@ Serve and ask
 
-up: $(LAYER)/tools ## Start the server; exports the network first if needed (ARCH=, WEIGHTS=)
+up: $(LAYER)/tools ## Start the server with your network (FROM=birds.onnx LABELS=birds.txt), or ImageNet's (ARCH=, WEIGHTS=)
 	$(RUN) up
 
 classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places); or MODEL=sounds SOUND=bell.wav

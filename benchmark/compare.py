@@ -96,7 +96,7 @@ def main() -> int:
             results = measure_rounds([*ours, *up], pictures, plan)
         about = {
             "machine": machine.machine(server),
-            "served": machine.describe_served(server, pipelines.first()),
+            "served": machine.describe_served(server, pipelines.main()),
             "draft": options.draft,
         }
     figures = sum_up(results)

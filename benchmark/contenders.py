@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmark.load import Ask, Connect, Question, infer_path, over_grpc, over_http
 from benchmark.services.usual import SETUP, Setup
+from bundle_serving import main_pipeline
 from bundle_serving.health import PICTURE
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import Transform, to_pixels
@@ -161,7 +162,7 @@ def alone() -> Contender:
 @contextmanager
 def textbook() -> Iterator[Contender]:
     with server.serve_textbook() as (address, _):
-        yield triton("textbook", over_http(address, infer_path()))
+        yield triton("textbook", over_http(address, infer_path(main_pipeline.DEFAULT)))
 
 
 @contextmanager

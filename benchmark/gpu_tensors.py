@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bundle_serving import PIPELINE
+from bundle_serving.main_pipeline import DEFAULT
 from scripts.base import files
 
 BATCH = 32
 PORTS = {"http": 18100, "grpc": 18101, "metrics": 18102}
-URL = f"http://127.0.0.1:{PORTS['http']}/v2/models/{PIPELINE}/infer"
+URL = f"http://127.0.0.1:{PORTS['http']}/v2/models/{DEFAULT}/infer"
 START_TIMEOUT_S = 120
 
 SCORES = """
@@ -84,8 +84,8 @@ def _lay_out(models: Path, copied: bool) -> None:
     for name, code, width in (("scores", SCORES, 1), ("softmax", SOFTMAX, 1000)):
         files.write(models / name / "config.pbtxt", backend + TENSORS.format(width=width))
         files.write(models / name / "1" / "model.py", code)
-    files.write(models / PIPELINE / "config.pbtxt", ENSEMBLE + TENSORS.format(width=1))
-    (models / PIPELINE / "1").mkdir()
+    files.write(models / DEFAULT / "config.pbtxt", ENSEMBLE + TENSORS.format(width=1))
+    (models / DEFAULT / "1").mkdir()
 
 
 def _wait(server: subprocess.Popen[bytes], log: Path) -> None:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import grpc
 
-from bundle_serving import PIPELINE
 from bundle_serving.kserve import pb
 from scripts.base.errors import UserError
+from scripts.recipes import pipelines
 
 ANSWER_TIMEOUT_S = 60
 
@@ -39,8 +39,8 @@ class Question:
     pictures: Sequence[bytes]  # sent in turn
 
 
-def infer_path(model: str = PIPELINE) -> str:
-    return f"/v2/models/{model}/infer"
+def infer_path(model: str = "") -> str:
+    return f"/v2/models/{model or pipelines.main().ensemble}/infer"
 
 
 def over_http(address: str, path: str, headers: Mapping[str, str] = RAW) -> Connect:
@@ -77,6 +77,7 @@ def connect_over(
 def over_grpc(target: str) -> Connect:
     """The main pipeline. Neither a question is made anew each time nor an answer taken apart: the
     clients share the processor with what they measure."""
+    model = pipelines.main().ensemble
 
     @functools.cache
     def question(picture: bytes) -> bytes:
@@ -84,7 +85,7 @@ def over_grpc(target: str) -> Connect:
             name="INPUT", datatype="UINT8", shape=[1, len(picture)]
         )
         request = pb.ModelInferRequest(
-            model_name=PIPELINE, inputs=[tensor], raw_input_contents=[picture]
+            model_name=model, inputs=[tensor], raw_input_contents=[picture]
         )
         return bytes(request.SerializeToString())
 

@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--clients", type=int, default=8)
     options = parser.parse_args(argv)
-    up = rollout.find_running_server(pipelines.first())
+    up = rollout.find_running_server(pipelines.main())
     server, pipeline, first = up.server, up.version.pipeline, up.version.number
     for precision, decode in itertools.product(("fp32", "auto"), ("reduced", "full")):
         command("publish", PRECISION=precision, DECODE=decode)

@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--images", default="", help="empty: drawn ones of 2 MB and of 60 kB")
     parser.add_argument("--harm", action="store_true", help="hostile requests and kills among them")
     options = parser.parse_args(argv)
-    up = rollout.find_running_server(pipelines.first())
+    up = rollout.find_running_server(pipelines.main())
     subject = find_subject(up)
     if options.harm:
         return harm_processes(subject, 60 * options.minutes)
@@ -72,7 +72,7 @@ def find_subject(up: Up) -> Subject:
     root = up.stack.root() if isinstance(up.stack, DockerStack) else up.server.pid
     if not root or (contained and os.getuid() != 0):
         raise UserError("the server's processes cannot be seen from here", "run this as root")
-    return Subject(root, str(up.server.http), str(up.server.grpc))
+    return Subject(root, str(up.server.http), str(up.server.grpc), up.server.main)
 
 
 def harm_processes(subject: Subject, seconds: float) -> int:

@@ -22,6 +22,7 @@ from benchmark.load import Connect, infer_path, over_grpc, over_http
 from bundle_serving import sockets, traces
 from scripts.base.paths import ROOT
 from scripts.measuring.confidence import Estimate
+from scripts.recipes import pipelines
 from scripts.repository import live
 from scripts.stacks import temporary
 
@@ -47,6 +48,7 @@ def main(argv: list[str] | None = None) -> int:
                     name,
                     live.REPOSITORY,
                     ROOT / "build" / "watched" / f"{name}.log",
+                    pipelines.main().ensemble,
                     environment=environment,
                 )
             )

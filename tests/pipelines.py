@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from bundle_serving import PIPELINE
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from scripts.recipes import pipelines
 from scripts.recipes.layout import GPU
 from tests.project import ROOT, Project
@@ -50,7 +50,7 @@ def ask_by_command(project: Project, name: str, photo: Path) -> Any:
 
 def not_ready(project: Project) -> set[str]:
     shown = project.made("models", COLUMNS="200")
-    wanted = {PIPELINE, *pipelines.first().recipe.members}
+    wanted = {PIPELINE, *pipelines.main().recipe.members}
     for each in map(pipelines.find_pipeline, find_served()):
         wanted |= {each.ensemble, *each.recipe.members}
     ready = re.findall(r"^ ?(\w+) +\d+ +READY", shown, re.MULTILINE)

@@ -25,12 +25,12 @@ RULES: dict[str, tuple[str, ...]] = {
     "requirements/": (f"{END}compose.py", f"{END}readme.py", "tests/foreign", "tests/pytorch"),
     "scripts/": (f"{END}lifecycle.py",),
     "scripts/measuring/": (f"{END}bench.py", f"{END}comparison.py"),
-    "scripts/recipes/": (f"{END}kinds.py", f"{END}add_model.py"),
+    "scripts/recipes/": (f"{END}kinds.py", f"{END}add_model.py", f"{END}own_main.py"),
     "scripts/repository/": (f"{END}rollout.py", f"{END}own_models.py", f"{END}add_model.py"),
     "scripts/rollout/": (f"{END}rollout.py", f"{END}swarm_updates.py", f"{END}kinds.py"),
     "scripts/server/": (
         *(f"{END}handover.py", f"{END}drift.py", f"{END}own_models.py", f"{END}similar.py"),
-        *(f"{END}add_model.py", f"{END}embedding_service.py"),
+        *(f"{END}add_model.py", f"{END}embedding_service.py", f"{END}own_main.py"),
     ),
     "scripts/stacks/": (
         *(f"{END}compose.py", f"{END}handover.py", f"{END}swarm_updates.py"),

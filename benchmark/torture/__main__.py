@@ -22,11 +22,11 @@ from benchmark.torture.own_server import serve_own
 from benchmark.torture.pictures import of_a_megabyte
 from benchmark.torture.subject import Subject
 from benchmark.torture.trials import Harmed, Progress, Trial, trials
-from bundle_serving import PIPELINE
 from scripts import bootstrap
 from scripts.base import console
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
+from scripts.recipes import pipelines
 from scripts.repository import live
 from scripts.settings import arguments
 from scripts.settings.known import require_known
@@ -59,7 +59,7 @@ class Row:
 
 def main() -> int:
     require_known()
-    if not (live.REPOSITORY / PIPELINE).is_dir():
+    if not (live.REPOSITORY / pipelines.main().ensemble).is_dir():
         raise UserError("there is no version to serve", "make one: make up")
     bootstrap.ensure("serve")
     scale = SHORTER if arguments.load().quick else 1.0

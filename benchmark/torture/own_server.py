@@ -13,10 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmark.torture.subject import Subject
-from bundle_serving import PIPELINE, keeper_notes
+from bundle_serving import keeper_notes
 from bundle_serving.health import reason_not_to_trust
 from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
+from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
 from scripts.repository import live
 from scripts.stacks import admin_key, temporary
@@ -43,10 +44,11 @@ class Own:
 def serve_own(log: Path) -> Iterator[tuple[Subject, Own | None]]:
     """The server, and its own mounts where the kernel allows them."""
     http, grpc, metrics = free_ports(3)
-    address = f"127.0.0.1:{http}"
+    address, main = f"127.0.0.1:{http}", pipelines.main().ensemble
     with TemporaryDirectory() as run:
         keeper: list[str | Path] = [PYTHON, "-m", "bundle_keeper", "--run-dir", run]
         keeper += ["--repository", live.REPOSITORY, "--config-name", CPU.config]
+        keeper += ["--load-model", main]
         keeper += ["--shm-prefix", f"triton_torture_{os.getpid()}_"]
         keeper += ["--http-port", str(http), "--grpc-port", str(grpc)]
         keeper += ["--metrics-port", str(metrics), "--admin-key-file", admin_key.ensure()]
@@ -54,13 +56,13 @@ def serve_own(log: Path) -> Iterator[tuple[Subject, Own | None]]:
         command = [*apart, "sh", "-c", MOUNTED, run] if apart else []
         command += [PYTHON, "-m", "bundle_keeper.afresh", "--go-on", *keeper]
         with temporary.running(
-            "the server", command, log, lambda: reason_not_to_trust(f"http://{address}", PIPELINE)
+            "the server", command, log, lambda: reason_not_to_trust(f"http://{address}", main)
         ) as root:
             seen = Path(f"/proc/{root}/root")
             disk = seen / run.lstrip("/")
             _wait_for_others(disk)
             own = Own(disk, seen / "dev/shm") if apart else None
-            yield Subject(root, address, f"127.0.0.1:{grpc}"), own
+            yield Subject(root, address, f"127.0.0.1:{grpc}", main), own
 
 
 def _wait_for_others(run: Path) -> None:

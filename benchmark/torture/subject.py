@@ -18,9 +18,10 @@ import psutil
 
 from benchmark.torture.pictures import good
 from benchmark.torture.requests import RAW, Target
-from bundle_serving import PIPELINE, processes
+from bundle_serving import processes
 from bundle_serving.health import PICTURE as WHITE
 from bundle_serving.kserve import pb
+from bundle_serving.main_pipeline import DEFAULT
 
 ANSWER_S = 60
 # More than the instances of any of its models, which take turns.
@@ -36,7 +37,7 @@ class Subject:
     root: int  # the process that started all others
     http: str
     grpc: str
-    pipeline: str = PIPELINE
+    pipeline: str = DEFAULT
 
     def running(self) -> dict[str, list[psutil.Process]]:
         """Those that could compute if they were asked, by their kind."""

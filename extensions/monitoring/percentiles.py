@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--concurrency", type=int, default=2)
     add("--prometheus", default="http://127.0.0.1:9090")
     options = parser.parse_args(argv)
-    up = rollout.find_running_server(pipelines.first())
+    up = rollout.find_running_server(pipelines.main())
     pipeline = up.version.pipeline.ensemble
     target = Target.for_model(pipeline, pipeline, up.server.http, up.server.grpc)
     inputs = Inputs(options.image.name, (options.image.read_bytes(),))

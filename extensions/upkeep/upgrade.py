@@ -90,9 +90,9 @@ def _list_changed_programs(stack: Stack, settings: Settings, version: Version) -
 
 def restart_if_needed(stack: Stack, settings: Settings) -> bool:
     """Whether the running server has to be started again."""
-    known, version = state.load(), served.serving(pipelines.first())
+    known, version = state.load(), served.serving(pipelines.main())
     if known is None or version is None or not stack.alive():
         return False
     settings = settings.fill_from(version.own_settings)
     fits = known.fingerprint == layouts.fingerprint(stack, settings, known.pipelines)
-    return not fits or unhealthy_reason(stack, known, pipelines.first().ensemble) is not None
+    return not fits or unhealthy_reason(stack, known, pipelines.main().ensemble) is not None

@@ -52,7 +52,7 @@ def export(spec: Detector, out: Path) -> None:
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             detectors.to_onnx(model, network.transform["crop"], draft / "model.onnx")
-        made = checked.Made.from_network(network, identity, spec.is_untrained, DETECTION)
+        made = network.as_made(identity, spec.is_untrained, DETECTION)
         original = networks.make_asker(networks.Pixels(network).eval())
         checked.compare_and_save(draft, made, None, original, BOUNDS[spec.precision])
         detector.save_anchors(draft / ANCHORS)

@@ -60,7 +60,7 @@ def export(spec: Segmenter, out: Path) -> None:
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             segmenters.to_onnx(model, draft / "model.onnx")
-        made = checked.Made.from_network(network, identity, spec.is_untrained, SEGMENTATION)
+        made = network.as_made(identity, spec.is_untrained, SEGMENTATION)
         with step("asking PyTorch itself"):
             original = networks.make_asker(segmenters.Classes(network).eval())
             # Without white noise, where the classes of neighbours have nothing to do with each

@@ -14,6 +14,7 @@ class Place(Enum):
 
     EXPORT = auto()  # PyTorch, and what checks a network
     SERVER = auto()  # the server's, to try what it would do
+    ADOPT = auto()  # the same, and what reads ONNX files
     PLAN = auto()  # TensorRT's builder
 
 
@@ -25,7 +26,7 @@ class Step:
 
 
 EXPORT = Step("scripts.steps.export")
-ADOPT = Step("scripts.steps.adopt")
+ADOPT = Step("scripts.steps.adopt", Place.ADOPT)
 QUANTISE = Step("scripts.steps.quantise")
 ENGINE = Step("scripts.steps.engine", Place.SERVER)
 GATE = Step("scripts.steps.gate", Place.SERVER)

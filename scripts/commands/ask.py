@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import os
 
-from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
+from scripts.recipes import pipelines
 from scripts.recipes.asking import about_pictures
 from scripts.server import ask
-from scripts.server.running import running, running_server
+from scripts.server.running import running
 from scripts.settings import pictures
 
 MISSING = {
@@ -30,13 +30,13 @@ MISSING = {
 
 
 def main() -> int:
-    if not os.environ.get("MODEL"):  # known without reading recipes, whose kinds are slow to import
-        named = about("IMG")
-        return about_pictures(ask.server_of(running_server()), PIPELINE, named, os.environ)
-    from scripts.recipes import pipelines
-
     pipeline = pipelines.find_asked_pipeline()
-    asked = about(pipeline.recipe.asked_about, f"classify MODEL={pipeline.name}")
+    if pipeline.name == pipelines.DEFAULT:  # known without its recipe, whose kind is slow to import
+        named = about("IMG", f"classify{pipeline.option}")
+        return about_pictures(
+            ask.server_of(running(pipeline)), pipeline.ensemble, named, os.environ
+        )
+    asked = about(pipeline.recipe.asked_about, f"classify{pipeline.option}")
     pipeline.recipe.require_asked(asked, os.environ)
     return pipeline.recipe.ask(ask.server_of(running(pipeline)), asked, os.environ)
 

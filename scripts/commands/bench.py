@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from bundle_serving import PIPELINE
+from bundle_serving import main_pipeline
 from bundle_serving.address import Address
 from scripts import bootstrap
 from scripts.base import console, files, lock
@@ -62,7 +62,7 @@ def main() -> int:
     options = arguments.load()
     quick, old = options.quick, results.load(options.compare) if options.compare else None
     pipeline = pipelines.find_asked_pipeline()
-    if options.textbook and not pipeline.first:
+    if options.textbook and not pipeline.is_main:
         raise UserError("the textbook pipeline exists only for the main pipeline", "omit MODEL")
     perf_analyzer.require_here()
     server = running(pipeline)
@@ -137,7 +137,7 @@ def contenders(server: State) -> Iterator[list[Target]]:
     console.note("starting the textbook pipeline …")
     with textbook.serve_textbook() as (http, grpc):
         where = Address.parse(http), Address.parse(grpc)
-        yield [Target.for_model(workload.TEXTBOOK, PIPELINE, *where)]
+        yield [Target.for_model(workload.TEXTBOOK, main_pipeline.DEFAULT, *where)]
 
 
 def show(

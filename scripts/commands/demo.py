@@ -36,7 +36,7 @@ def main() -> int:
     picture.main(["--out", str(PICTURE)])
     shown = PICTURE.relative_to(ROOT)
     console.note(f"drew a picture of a mug: {shown}")
-    code = pipelines.first().recipe.ask(ask.server_of(server), [str(shown)], os.environ)
+    code = pipelines.main().recipe.ask(ask.server_of(server), [str(shown)], os.environ)
     if settings.arch == DRAWN:
         console.note(
             f"this network recognises {len(NAMES)} drawn things, not photos; for ImageNet's 1000 "
@@ -56,4 +56,4 @@ def main() -> int:
 
 def _is_settled(settings: Settings) -> bool:
     """Whether a network is chosen, or one is live already."""
-    return Settings.weights.name in settings.given or serving(pipelines.first()) is not None
+    return Settings.weights.name in settings.given or serving(pipelines.main()) is not None

@@ -24,9 +24,12 @@ def main() -> int:
             "make kubernetes PUSH=registry.example/team, and the same with make images",
         )
     with lock.one_at_a_time():
-        folder = kubernetes.write(Settings.load(), registry).relative_to(ROOT)
+        settings = Settings.load()
+        folder = kubernetes.write(settings, registry).relative_to(ROOT)
     console.note(f"written, with keys in it: {folder}")
     console.note(f"next: kubectl apply --kustomize {folder} (docs/kubernetes.md)")
     if (ROOT / folder / "job").is_dir():
         console.note(f"fills the claim: kubectl apply --kustomize {folder}/job")
+    elif not settings.repository:
+        console.note("no job builds a pipeline of yours: copy build/live into the claim, as live")
     return 0

@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def lay_out(stack: StepsRanBefore, settings: Settings) -> None:
-    first = pipelines.first()
+    first = pipelines.main()
     shared = Shared(settings, first)
     seed = served.serving(first)
     if seed:
@@ -58,6 +58,7 @@ def lay_out(stack: StepsRanBefore, settings: Settings) -> None:
         console.note(f"{version.describe()}: nothing to lay out")
         return
     shared.record(history.SERVES, version.number, "compose", version.what)
+    up.note_main()
     old_versions.trim(shared, first, settings.keep_versions, "compose")
     console.note(f"laid out: {version.describe()}; a running server loads it when it restarts")
 
@@ -68,7 +69,7 @@ def lay_out_candidate(how: Layout) -> None:
     if engines.has_passed(find_workspace(), how):
         console.note("the plan has passed the gate")
         return
-    first = pipelines.first()
+    first = pipelines.main()
     lay_out = partial(model_folders.lay_out, first, find_workspace(), how)
     engines.lay_out_candidate(how, first, find_workspace(), lay_out)
 
@@ -76,14 +77,14 @@ def lay_out_candidate(how: Layout) -> None:
 def judge_candidate(how: Layout) -> None:
     """Judges the whole candidate by the gate's answers; the gate compared only the network."""
     if (engines.CANDIDATE / "answers.npz").exists():
-        engines.judge_candidate(how, pipelines.first(), find_workspace())
+        engines.judge_candidate(how, pipelines.main(), find_workspace())
         engines.note_passed(find_workspace(), how)
     shutil.rmtree(engines.CANDIDATE, ignore_errors=True)
 
 
 def find_workspace() -> Workspace:
     """Where the earlier steps left their results."""
-    return Workspace(engines.CACHE / pipelines.first().ensemble)
+    return Workspace(engines.CACHE / pipelines.main().ensemble)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def main() -> int:
     own = (named := arguments.load().triton_model) in own_models.names()
     if own:
         own_models.lay_out(named, server)
-        Shared(server.settings_at_start, pipelines.first()).push_live()
+        Shared(server.settings_at_start, pipelines.main()).push_live()
     name = model_control.find_triton_model(server)
     if not own and (live.REPOSITORY / name).is_dir():
         stack = flavour.stack(server.flavour, server.settings_at_start)

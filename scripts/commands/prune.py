@@ -101,7 +101,7 @@ def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
         others = [each for other, each in folders.items() if other != number]
         name = f", {names[number]}" if number in names else ""
         yield Item(
-            f"{pipeline.name} version {number}{name}".strip(),
+            f"{pipeline.mark} version {number}{name}".strip(),
             disk.measure_occupied([folder], others),
             disk.days_old(folder / archive.RECORD),
             f"older than the newest {settings.keep_versions}" if number in surplus else "",

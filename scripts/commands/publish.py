@@ -41,6 +41,5 @@ def main() -> int:
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)
         old_versions.trim(shared, pipeline, settings.keep_versions, "publish")
-    then = f"make rollout MODEL={pipeline.name}" if pipeline.name else "make rollout"
-    console.note(f"published: {version.describe()}; next: {then}")
+    console.note(f"published: {version.describe()}; next: make rollout{pipeline.option}")
     return 0

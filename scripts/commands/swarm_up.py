@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bundle_serving.exposure import is_loopback
 from scripts.base import lock
-from scripts.server import up
+from scripts.server import own_main
 from scripts.settings.settings import Settings
 from scripts.stacks.swarm import SwarmStack
 
@@ -20,7 +20,7 @@ def main() -> int:
     settings = Settings.load().replace_with(FLAVOUR="swarm")
     if is_loopback(settings.bind):  # others reach a node's ports, whatever BIND says of this one
         settings = settings.replace_with(BIND="0.0.0.0")
-    server = up.bring_up(settings)
+    server = own_main.bring_up(settings, "swarm-up")
     with lock.one_at_a_time():
         stack = SwarmStack(settings)
         if settings.replicas and settings.replicas != stack.replicas:

@@ -32,7 +32,7 @@ from scripts.repository.model_folders import lay_out
 from scripts.server import engines
 from scripts.server.layouts import layout
 from scripts.server.served import serving
-from scripts.server.up import bring_up
+from scripts.server.up import bring_up, fill_from_version
 from scripts.settings import arguments, dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
@@ -53,10 +53,9 @@ FINAL_ROUNDS = 3
 def main() -> int:
     asked, settings = arguments.load(), Settings.load()
     goal, seconds = Goal(asked.latency_ms), 60 * asked.minutes
-    if not pipelines.find_asked_pipeline().first:
+    if not pipelines.find_asked_pipeline().is_main:
         raise UserError("make tune measures the main pipeline alone", "omit MODEL")
-    if seed := serving(pipelines.first()):
-        settings = settings.fill_from(seed.settings)
+    settings = fill_from_version(settings, pipelines.main(), serving(pipelines.main()))
     server = state.load()
     name, why = flavour.serving_or_chosen(settings, server)
     console.note(f"flavour {name}: {why}")
@@ -106,14 +105,15 @@ def tune(stack: Stack, settings: Settings, goal: Goal, seconds: float) -> int:
 
     def lay_out_candidate(candidate: Candidate, target: Path) -> None:
         how = layout(settings.replace_with(**candidate.settings), CPU)
-        lay_out(pipelines.first(), made[candidate.precision], how, target)
+        lay_out(pipelines.main(), made[candidate.precision], how, target)
 
     start = as_it_is(settings)
     console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
     console.note(f"current settings: {start}")
     began = time.monotonic()
     analyzer = at_hand(State(stack.flavour, "", settings.values), scratch)
-    with Arena(stack, lay_out_candidate, goal, settings.cores, pictures, analyzer, HERE) as arena:
+    asked = stack, pipelines.main().ensemble, lay_out_candidate, goal
+    with Arena(*asked, settings.cores, pictures, analyzer, HERE) as arena:
 
         def time_is_left() -> bool:
             """Enough for one more comparison and the final one, which counts."""
@@ -134,10 +134,10 @@ def prove_precisions(stack: Stack, settings: Settings) -> dict[str, Workspace]:
     one. Others are tried only with PRECISION=auto."""
     chosen = settings.precision
     made = {chosen: Workspace(HERE / chosen)}
-    if seed := serving(pipelines.first()):
+    if seed := serving(pipelines.main()):
         files.link_tree(seed.folder, made[chosen].folder)
-    engines.export(stack, settings, pipelines.first(), made[chosen])
-    engines.prove(stack, settings, pipelines.first(), made[chosen])
+    engines.export(stack, settings, pipelines.main(), made[chosen])
+    engines.prove(stack, settings, pipelines.main(), made[chosen])
     others = ("int8", "fp32") if chosen == "auto" else ()
     for other in others:
         if other == made[chosen].decision["precision"]:
@@ -145,7 +145,7 @@ def prove_precisions(stack: Stack, settings: Settings) -> dict[str, Workspace]:
         try:
             tried = Workspace(HERE / other)
             files.link_tree(made[chosen].folder, tried.folder)
-            engines.prove(stack, settings.replace_with(PRECISION=other), pipelines.first(), tried)
+            engines.prove(stack, settings.replace_with(PRECISION=other), pipelines.main(), tried)
             made[other] = tried
         except AlreadyReported:
             console.note(f"{other} is skipped")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 
-from bundle_serving import PIPELINE
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.repository import live
@@ -18,7 +17,7 @@ from scripts.stacks.state import State
 def main() -> int:
     server = model_control.server()
     name = model_control.find_triton_model(server)
-    if name != PIPELINE and name in server.pipelines:
+    if name != server.main and name in server.pipelines:
         with lock.one_at_a_time():
             in_each.unload(server, name)
         console.note(f"unloaded from each server: {name}")

@@ -1,23 +1,30 @@
 """Starts the server: exports, checks and lays out what has changed, then serves it.
 
     make up [FLAVOUR=gpu|cpu|local] [ARCH=resnet50] [WEIGHTS=default|random|FILE] [PRECISION=auto]
+    make up FROM=birds.onnx LABELS=birds.txt [NAME=birds]    your own network, instead of ImageNet's
+    make up MAIN=resnet50   of several pipelines, which the commands mean without MODEL
     make up MODEL=birds     another pipeline, on the same server
 
-A running server that fits is left alone.
+FROM is an .onnx file, or what else make add-model takes; it need be given once. A running server
+that fits is left alone.
 """
 
 from __future__ import annotations
 
 from scripts.recipes import pipelines
-from scripts.server import up
+from scripts.server import own_main, up
 from scripts.server.running import as_it_runs, differing, list_given, running_server
+from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
 
 
 def main() -> int:
+    if not arguments.load().model:
+        own_main.bring_up(Settings.load())
+        return 0
     pipeline = pipelines.find_asked_pipeline()
-    if pipeline.first:
+    if pipeline.is_main:
         up.bring_up(Settings.load())
         return 0
     settings, known = up.of_the_server(pipeline), state.load()

@@ -1,25 +1,35 @@
 """Every pipeline: the project's, and those in the user's own folder.
 
-pipeline = pipelines.named("birds")     # the value of MODEL=; "" is the main one
+pipeline = pipelines.find_pipeline("birds")     # the value of MODEL=; "" is the main one
+
+Which one is the main one: MAIN= says it, else what `make up` has noted.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bundle_serving import PIPELINE
+from bundle_serving import main_pipeline
+from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
 from scripts.recipes import folders
 from scripts.recipes.folders import own
 from scripts.settings import arguments
+from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:
     from scripts.recipes.recipe import Recipe
 
-FIRST = "resnet50"
+# The main one where the user names no other: ImageNet's ResNet50.
+DEFAULT = "resnet50"
+
+# Among the versions, and in backups like them.
+NOTE = ROOT / "build" / "versions" / main_pipeline.FILE
 
 
 @dataclass(frozen=True)
@@ -34,18 +44,67 @@ class Pipeline:
         return load(self.source) if isinstance(self.source, Path) else self.source
 
     @property
-    def first(self) -> bool:
-        """The main pipeline, which `make up` starts the server with."""
-        return not self.name
+    def is_main(self) -> bool:
+        """Whether `make up` starts the server with it."""
+        return self.name == main_name()
+
+    @property
+    def mark(self) -> str:
+        """Its name in messages, which go without that of the main one."""
+        return "" if self.is_main else self.name
+
+    @property
+    def option(self) -> str:
+        """What a command takes to mean it."""
+        return "" if self.is_main else f" MODEL={self.name}"
+
+    @property
+    def folder(self) -> str:
+        """Where its versions lie among all: those of the project's own lie at the top."""
+        return "" if self.name == DEFAULT else self.name
 
     @property
     def ensemble(self) -> str:
-        return PIPELINE if self.first else self.recipe.ensemble
+        return main_pipeline.DEFAULT if self.name == DEFAULT else self.recipe.ensemble
 
 
 @cache
-def first() -> Pipeline:
-    return Pipeline("", recipes()[FIRST])
+def main_name() -> str:
+    return Settings.load().main or find_noted() or DEFAULT
+
+
+def find_noted() -> str:
+    """What the last `make up` had as the main one; empty if it has noted none."""
+    try:
+        return NOTE.read_text().strip()
+    except OSError:
+        return ""
+
+
+def make_main(name: str) -> None:
+    """For this command, as if MAIN= said so."""
+    os.environ[Settings.main.name] = name
+    main_name.cache_clear()
+
+
+def note_main() -> None:
+    """For later commands."""
+    if find_noted() != main_name():
+        files.write(NOTE, main_name() + "\n")
+
+
+def main() -> Pipeline:
+    known = recipes()
+    if (name := main_name()) not in known:
+        raise UserError(
+            f"the main pipeline is to be {name}, which does not exist",
+            f"choose one: make up MAIN={', '.join(known)}",
+        )
+    return Pipeline(name, known[name])
+
+
+def default() -> Pipeline:
+    return Pipeline(DEFAULT, recipes()[DEFAULT])
 
 
 def recipes() -> dict[str, Path]:
@@ -58,11 +117,11 @@ def of_the_user() -> dict[str, Path]:
 
 
 def others() -> list[Pipeline]:
-    return [Pipeline(name, path) for name, path in recipes().items() if name != FIRST]
+    return [Pipeline(name, path) for name, path in recipes().items() if name != main_name()]
 
 
 def every() -> list[Pipeline]:
-    return [first(), *others()]
+    return [main(), *others()]
 
 
 def members() -> set[str]:
@@ -71,8 +130,8 @@ def members() -> set[str]:
 
 
 def find_pipeline(name: str) -> Pipeline:
-    if name in ("", FIRST):
-        return first()
+    if not name:
+        return main()
     known = recipes()
     if name not in known:
         raise UserError(

@@ -1,5 +1,5 @@
-"""Every version, each in its own folder, never changed: the main pipeline's in build/versions,
-those of another pipeline in build/versions/NAME.
+"""Every version, each in its own folder, never changed: those of resnet50 in build/versions, those
+of another pipeline in build/versions/NAME.
 
 onnx/ int8/ engine/ plan/    the results of the steps
 models/NAME/                 the version folders of the pipeline's members
@@ -96,7 +96,7 @@ class Version:
     @property
     def title(self) -> str:
         """Its name in messages."""
-        return f"{self.pipeline.name} version {self.number}".strip()
+        return f"{self.pipeline.mark} version {self.number}".strip()
 
     def describe(self) -> str:
         return f"{self.title}: {self.what}"
@@ -125,7 +125,7 @@ class Version:
 
 
 def home(pipeline: Pipeline) -> Path:
-    return HERE / pipeline.name
+    return HERE / pipeline.folder
 
 
 def numbers(pipeline: Pipeline) -> list[int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,10 +13,11 @@ import yaml
 from pydantic import ValidationError
 
 from kinds.image.recipe import TORCHVISION, Image, Pictures
+from scripts import bootstrap
 from scripts.artefacts.manifest import lines_of
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.intake.reading import GIVES
+from scripts.base.paths import VENV
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.parts import Models
@@ -31,7 +33,7 @@ PICTURES = (
 
 
 def recipe(name: str, given: Any) -> Image:
-    """Like the main pipeline, except for the names and the network."""
+    """Like the default pipeline, except for the names and the network."""
     network = _foreign(name, given) if given.get("ONNX") else _of_torchvision(given)
     first = _first().model_dump(mode="json", exclude_none=True)
     first["triton"] = {}
@@ -71,13 +73,16 @@ def _explain_error(fault: ValidationError) -> UserError:
 
 
 def _first() -> Image:
-    recipe = pipelines.first().recipe
+    recipe = pipelines.default().recipe
     assert isinstance(recipe, Image)
     return recipe
 
 
 def _foreign(name: str, given: Any) -> dict[str, Any]:
+    if Path(sys.prefix) == VENV:  # an image has it
+        bootstrap.ensure("adopt")
     from scripts.intake import metadata
+    from scripts.intake.reading import GIVES
     from scripts.intake.signature import Hints, read, signature
     from scripts.steps.adopt import labels_for
 
@@ -90,7 +95,8 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
     found = metadata.find_beside(path, {each.key: each.value for each in model.metadata_props})
     wanted = dict(found.pictures) | pictures_given(given.get("PICTURES", ""))
     known = lines_of(labels) or list(found.labels)
-    output, gives = _output(given.get("OUTPUT", ""), [each.name for each in model.graph.output])
+    named = [each.name for each in model.graph.output]
+    output, gives = _output(given.get("OUTPUT", ""), named, GIVES)
     asked = Hints(size(given.get("SIZE", "")), _sides_of(wanted), output, len(known))
     facts = signature(path, asked, model)
     classes = facts.classes
@@ -155,18 +161,18 @@ def size(text: str) -> tuple[int, int] | None:
     return int(numbers[1]), int(numbers[2] or numbers[1])
 
 
-def _output(text: str, outputs: Sequence[str]) -> tuple[str, str]:
+def _output(text: str, outputs: Sequence[str], ways: Collection[str]) -> tuple[str, str]:
     """Which output, and what it gives: OUTPUT=logits, OUTPUT=multi-label, or both."""
     output = gives = ""
     for word in text.split():
-        if word in outputs and (len(outputs) > 1 or word not in GIVES):
+        if word in outputs and (len(outputs) > 1 or word not in ways):
             output = word
-        elif word in GIVES:
+        elif word in ways:
             gives = word
         else:
             raise UserError(
                 f"OUTPUT={word} is neither an output of the network nor a way to read one",
-                f"choose one: {', '.join([*outputs, *GIVES])}",
+                f"choose one: {', '.join([*outputs, *ways])}",
             )
     return output, gives
 

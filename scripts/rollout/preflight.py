@@ -85,7 +85,7 @@ def is_untrained(version: Version) -> bool:
 
 def _describe_start(version: Version) -> str:
     own = version.pipeline.recipe.settings
-    words = {"MODEL": version.pipeline.name}
+    words = {"MODEL": version.pipeline.mark}
     words |= {name: word for name, word in version.own_settings.items() if name in own}
     given = (f"{name}={shlex.quote(word)}" for name, word in words.items() if word)
     return " ".join(["make up", *given])

@@ -141,7 +141,7 @@ def switch_to(
     failed = sum(answer.gist is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
     up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
-    if new.pipeline.first:
+    if new.pipeline.is_main:
         _remember(up_now, new, how)
     console.note(f"{new.title} is live; {done}")
 

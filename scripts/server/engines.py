@@ -118,7 +118,7 @@ def _step(
             files.link_tree(kept, out)
             return
     disk.require_room(out, STEP_MB, what)
-    console.note(f"{pipeline.name} {what}: {reason}".strip())
+    console.note(f"{pipeline.mark} {what}: {reason}".strip())
     run()
     files.link_tree(out, own)
 

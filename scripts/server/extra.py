@@ -32,7 +32,7 @@ def load(server: State, pipeline: str, changed: bool) -> None:
     """Loads an ensemble, and its models with it."""
     if changed or reason_not_to_trust(server.http, pipeline):
         with console.waiting(f"loading {pipeline}"):
-            Shared(server.settings_at_start, pipelines.first()).push_live()
+            Shared(server.settings_at_start, pipelines.main()).push_live()
             loading.load(server.admin, pipeline, LOAD_TIMEOUT_S)
         if reason := reason_not_to_trust(server.http, pipeline):
             raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
@@ -51,7 +51,7 @@ def load_again(server: State) -> None:
                 load(server, model, changed=False)
             else:
                 own_models.lay_out(model, server)
-                Shared(server.settings_at_start, pipelines.first()).push_live()
+                Shared(server.settings_at_start, pipelines.main()).push_live()
                 loading.load(server.grpc, model, LOAD_TIMEOUT_S)
         except UserError as fault:
             console.note(f"{model} could not be loaded again: {fault.cause}; {fault.remedy}")
@@ -98,8 +98,12 @@ def read_loaded() -> list[str]:
 
 
 def _read_noted() -> list[str] | None:
+    """Without what has become the main pipeline since."""
     noted = keeper_notes.read_loaded_beside(archive.HERE)
-    return keeper_notes.read_loaded_beside(EARLIER.parent) if noted is None else noted
+    if noted is None and (noted := keeper_notes.read_loaded_beside(EARLIER.parent)) is None:
+        return None
+    main = pipelines.main().ensemble
+    return [each for each in noted if each != main]
 
 
 def _remember(loaded: Iterable[str]) -> None:

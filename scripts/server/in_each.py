@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from bundle_serving import PIPELINE
 from bundle_serving.address import Address
 from scripts.base import console
 from scripts.base.errors import UserError
@@ -31,7 +30,7 @@ def pipelines_of(stack: Stack, settings: Settings, version: Version) -> dict[str
     there does not affect the main pipeline."""
     how = layout(settings, CPU)
     _prove(stack, settings, version, how)
-    found = {PIPELINE: version.number}
+    found = {version.pipeline.ensemble: version.number}
     for other in extra.read_remembered():
         try:
             lay_out(other, how, live.REPOSITORY)

@@ -55,7 +55,8 @@ def fingerprint(stack: Stack, settings: Settings, loads: Collection[str] = ()) -
     by itself; others are loaded later."""
     others = pipelines.others() if loads else []
     started_with = [stack.version(), *(settings[name] for name in names(SERVER))]
-    started_with += [str(admin_key.mark()), exposure.mark(settings), hash_layout(pipelines.first())]
+    main = pipelines.main()
+    started_with += [str(admin_key.mark()), exposure.mark(settings), main.name, hash_layout(main)]
     started_with += [hash_layout(each) for each in others if each.ensemble in loads]
     return hashlib.sha256(json.dumps(started_with).encode()).hexdigest()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bundle_serving import PIPELINE
 from scripts.base.errors import UserError
 from scripts.server import triton_api
 from scripts.server.served import find_served_version
@@ -46,7 +45,8 @@ def in_memory(server: State, name: str) -> list[Model]:
 
 def pipeline() -> set[str]:
     """The main ensemble and the models that it needs, loaded or not."""
-    return {PIPELINE, *find_served_version().members}
+    version = find_served_version()
+    return {version.pipeline.ensemble, *version.members}
 
 
 def list_loaded_steps(server: State) -> dict[str, set[str]]:

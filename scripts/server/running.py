@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from bundle_serving import PIPELINE
 from bundle_serving.health import reason_not_to_trust
 from scripts.base.streams import all_output_on_stderr
 from scripts.settings.settings import SERVED, Settings, names
@@ -21,23 +20,27 @@ def running_server(settings: Settings | None = None) -> State:
     """The server that runs, as it runs: others use it too. Without one, starts it."""
     settings = settings or Settings.load()
     known = state.load()
-    if known and answers(known, PIPELINE):
+    if known and answers(known, known.main):
         _note_differing(known, settings)
         return known
-    from scripts.server.up import bring_up, find_restored  # slow to import, and seldom needed
+    # Slow to import, and seldom needed.
+    from scripts.server.own_main import bring_up
+    from scripts.server.up import find_restored
 
     with all_output_on_stderr():
         if known := find_restored():
             _note_differing(known, settings)
             return known
         last = state.load()
-        return bring_up(settings.fill_from(last.settings) if last else settings)
+        return bring_up(settings.fill_from(last.settings) if last else settings, typed={})
 
 
 def running(pipeline: Pipeline) -> State:
     """The server, with this pipeline loaded."""
-    if pipeline.first:
-        return running_server()
+    if pipeline.is_main:
+        server = running_server()
+        if server.main == pipeline.ensemble:
+            return server
     from scripts.recipes.layout import CPU
     from scripts.server.served import serving
     from scripts.server.up import bring_up_beside, of_the_server, settings_of
@@ -51,7 +54,7 @@ def running(pipeline: Pipeline) -> State:
     server = running_server(of_the_server(pipeline))
     if seed and answers(server, pipeline.ensemble):
         asked = settings_of(pipeline, server.settings, seed)
-        _note(seed.settings, asked, seed.settings, f" MODEL={pipeline.name}")
+        _note(seed.settings, asked, seed.settings, pipeline.option)
         return server
     with all_output_on_stderr():
         return bring_up_beside(pipeline, server)

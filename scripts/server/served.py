@@ -18,7 +18,7 @@ def serving(pipeline: Pipeline) -> Version | None:
 
 def find_served_version(pipeline: Pipeline | None = None) -> Version:
     """The live version; without a name, the main pipeline's."""
-    pipeline = pipeline or pipelines.first()
+    pipeline = pipeline or pipelines.main()
     version = serving(pipeline)
     if version is None:
         raise UserError("nothing is being served here", f"start it: {brings_up(pipeline)}")
@@ -27,7 +27,7 @@ def find_served_version(pipeline: Pipeline | None = None) -> Version:
 
 def brings_up(pipeline: Pipeline) -> str:
     """The command that starts it."""
-    return "make up" if pipeline.first else f"make up MODEL={pipeline.name}"
+    return f"make up{pipeline.option}"
 
 
 def describe_server(server: State, version: Version) -> str:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
-from bundle_serving import PIPELINE
+from bundle_serving import main_pipeline
 from bundle_serving.server_log import first_error
-from scripts.base import console, interrupts, lock, ports
+from scripts.base import console, files, interrupts, lock, ports
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import Layout
@@ -43,14 +44,13 @@ ASK_AGAIN_S = 0.05
 def bring_up(settings: Settings, command: str = "up") -> State:
     """Omitted settings keep the live version's values. Whatever could fail is looked at before
     anything that runs is touched; `command` is the one to name in a remedy."""
-    first = pipelines.first()
+    main = pipelines.main()
     with lock.one_at_a_time():
         on_demand.require_reachable(settings)
-        shared = Shared(settings, first)
+        shared = Shared(settings, main)
         shared.pull()
-        seed = serving(first)
-        if seed:
-            settings = settings.fill_from(seed.own_settings)
+        seed = serving(main)
+        settings = fill_from_version(settings, main, seed)
         name, why = flavour.choose(settings)
         stack = flavour.stack(name, settings)
         if name != "swarm":  # whose engines know what is free on their nodes
@@ -67,8 +67,10 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             )
         exposure.require_keys(settings, stack.has_door)
         stack.prepare()
-        version = build_and_activate(stack, settings, first, seed, shared)
+        _furnish(main)
+        version = build_and_activate(stack, settings, main, seed, shared)
         how = layout(settings, engines.engine_for(stack))
+        _keep_beside(pipelines.find_noted())
         if settings.repository:
             _place_others(settings, how)
         if not stack.in_place:
@@ -78,6 +80,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         with ExitStack() as settled:
             server = _serve(stack, settings, version, loads, settled)
             _record(shared, version, seed, settings)
+            note_main()
         if not stack.in_place:
             extra.load_again(server)
         if stack.has_door:
@@ -96,8 +99,7 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         settings = settings_of(pipeline, server.settings, seed)
         stack = flavour.stack(server.flavour, settings)
         stack.prepare()
-        if pipeline.ensemble not in folders.model_folders():  # from a recipe of the user's
-            write(pipeline.recipe, folders.own().models)
+        _furnish(pipeline)
         before = hash_layout(pipeline)
         version = build_and_activate(stack, settings, pipeline, seed, shared)
         if stack.in_place:
@@ -107,6 +109,27 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         _record(shared, version, seed, settings)
         console.note(f"up: {describe_server(server, version)}")
     return server
+
+
+def _furnish(pipeline: Pipeline) -> None:
+    """From a recipe of the user's, which may come from another machine."""
+    if pipeline.ensemble not in folders.model_folders():
+        write(pipeline.recipe, folders.own().models)
+
+
+def _keep_beside(before: str) -> None:
+    """The main pipeline of the last `make up` is served on if another takes its place."""
+    earlier = next((each for each in pipelines.others() if each.name == before), None)
+    if earlier and serving(earlier):
+        extra.remember(earlier.ensemble)
+        ending = f"make unload TRITON_MODEL={earlier.ensemble}"
+        console.note(f"{earlier.ensemble} is served beside {pipelines.main_name()}; {ending}")
+
+
+def note_main() -> None:
+    """For later commands, and for a server that is started without make."""
+    pipelines.note_main()
+    files.write(live.REPOSITORY / main_pipeline.FILE, pipelines.main().ensemble + "\n")
 
 
 def _require_ports(stack: Stack, settings: Settings, command: str) -> None:
@@ -128,7 +151,7 @@ def find_restored() -> State | None:
         stack = _stack_of(known)
         if not stack.alive():
             return None
-        reason = unhealthy_reason(stack, known, PIPELINE)
+        reason = unhealthy_reason(stack, known, known.main)
         if reason and not _is_restored(stack, known):
             raise UserError(f"the server does not answer ({reason})", "make up restarts it")
         return known
@@ -154,19 +177,29 @@ def _record(shared: Shared, version: Version, seed: Version | None, settings: Se
 def settings_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | None) -> Settings:
     """What the user sets now, or else the live version's settings. A setting in .env that the main
     pipeline has too is meant for the main pipeline."""
-    before = seed.own_settings if seed else {}
-    if pipeline.first:
-        return Settings.load().fill_from(dict(server) | before)
+    if pipeline.is_main:
+        return fill_from_version(Settings.load(), pipeline, seed, server)
     own = pipeline.recipe.settings
     of_the_server = {name: value for name, value in server.items() if name not in own}
-    now = Settings.load(not_in_dotenv={*own} & {*pipelines.first().recipe.settings})
-    earlier = {name: value for name, value in before.items() if name in own}
-    return now.fill_from(of_the_server | pipeline.recipe.defaults() | earlier)
+    now = Settings.load(not_in_dotenv={*own} & {*pipelines.main().recipe.settings})
+    return fill_from_version(now, pipeline, seed, of_the_server)
+
+
+def fill_from_version(
+    now: Settings,
+    pipeline: Pipeline,
+    seed: Version | None,
+    server: Mapping[str, str] = MappingProxyType({}),
+) -> Settings:
+    """What the user sets now, or else the live version's settings, or the recipe's."""
+    before, recipe = seed.own_settings if seed else {}, pipeline.recipe
+    earlier = {name: value for name, value in before.items() if name in recipe.settings}
+    return now.fill_from({**server} | recipe.defaults() | earlier)
 
 
 def of_the_server(pipeline: Pipeline) -> Settings:
     """The settings for the server and its main pipeline, from a command about this pipeline."""
-    own = () if pipeline.first else pipeline.recipe.settings
+    own = () if pipeline.is_main else pipeline.recipe.settings
     return Settings.load({name: word for name, word in os.environ.items() if name not in own})
 
 
@@ -189,10 +222,9 @@ def build_and_activate(
     """The requested version, as the only one in the repository that the server reads."""
     version = build_version(stack, settings, pipeline, seed)
     if seed and _went_back(seed, version):
-        where = f" MODEL={pipeline.name}" if pipeline.name else ""
         console.note(
             f"{seed.title} stays live, which was gone back to; "
-            f"to leave it: make rollout{where} VERSION={version.number}"
+            f"to leave it: make rollout{pipeline.option} VERSION={version.number}"
         )
         version = seed
     shared.push_version(version)
@@ -218,12 +250,13 @@ def _serve(
 ) -> State:
     """Once another server ends for this one, nothing interrupts what is done in `settled`."""
     mark = fingerprint(stack, settings, loads)
-    wanted = State(stack.flavour, mark, settings.values, pipelines=loads)
+    main = version.pipeline.ensemble
+    wanted = State(stack.flavour, mark, settings.values, main=main, pipelines=loads)
     known = state.load()
     if known and not (before := _stack_of(known)).in_place:
         before.end_strays(known)
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
-        if unhealthy_reason(stack, known, PIPELINE) is None or _is_restored(stack, known):
+        if unhealthy_reason(stack, known, known.main) is None or _is_restored(stack, known):
             console.note(f"up already: {describe_server(known, version)}")
             return known
         console.note("the server is running but does not answer; restarting it")
@@ -304,7 +337,7 @@ def _is_restored(stack: Stack, known: State) -> bool:
     if known.flavour == "gpu":  # which has no keeper
         return False
     with console.waiting("the server does not answer; waiting for its keeper") as waiting:
-        while reason := unhealthy_reason(stack, known, PIPELINE):
+        while reason := unhealthy_reason(stack, known, known.main):
             waiting.show(reason)
             if waiting.seconds > KEEPERS_S:
                 return False
@@ -323,7 +356,7 @@ def _stack_of(known: State) -> Stack:
 def _why_not(stack: Stack, wanted: State) -> str | None:
     """Why it does not answer yet; Triton's readiness is true even while the pipeline does not
     work."""
-    reason = unhealthy_reason(stack, wanted, PIPELINE)
+    reason = unhealthy_reason(stack, wanted, wanted.main)
     if reason and not stack.alive():
         cause = first_error(stack.log()) or reason
         raise UserError(f"the server stopped during its start: {cause}", stack.log_hint)

@@ -143,6 +143,27 @@ class Served(Group):
         "The weights of `make similar`, a mobilenet_v2; values as for WEIGHTS.",
         EXTRA,
     )
+    from_ = text(
+        "",
+        """Your own network as the main pipeline, instead of ARCH and WEIGHTS: an .onnx file, or
+        what else `make add-model` takes. With LABELS, also ARCH with a .pth file as WEIGHTS.""",
+        COMMAND,
+    )
+    labels = text("", "The file with your network's labels, one per line.", COMMAND)
+    name = text(
+        "",
+        "What the pipeline of your network is called, here and in the API. Empty: as its file.",
+        COMMAND,
+    )
+    pictures = text(
+        "", "How your network wants pictures: keys of a recipe, or a file that says them.", COMMAND
+    )
+    main = text(
+        "",
+        """The main pipeline: `make up` starts the server with it, and commands mean it without
+        MODEL. Empty: as the last `make up` had it, at first ImageNet's resnet50.""",
+        COMMAND,
+    )
     own = text(
         "own",
         "The folder for pipelines that `make add-model` adds; it can be a git repository of yours.",

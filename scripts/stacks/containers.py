@@ -23,7 +23,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
-from bundle_serving import PIPELINE, keeper_notes, relayed
+from bundle_serving import keeper_notes, main_pipeline, relayed
 from bundle_serving.exposure import PRIVATE_KEY
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
@@ -34,6 +34,7 @@ from scripts.base import console, files, lock, parts, ports
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
+from scripts.recipes import pipelines
 from scripts.recipes.layout import Share
 from scripts.repository import live
 from scripts.settings import compose_env
@@ -124,7 +125,11 @@ class DockerStack:
     images: tuple[str, ...] = ("export", "server")
     image_suffix = ""
     # The service whose container runs a step.
-    services: ClassVar[Mapping[Place, str]] = {Place.EXPORT: "export", Place.SERVER: "engine"}
+    services: ClassVar[Mapping[Place, str]] = {
+        Place.EXPORT: "export",
+        Place.SERVER: "engine",
+        Place.ADOPT: "engine",
+    }
     has_door = True
     run_dir = "/run/triton"  # in the container: writable, and programs may run from it
     # A container that does not start is removed, and its log with it.
@@ -331,7 +336,7 @@ class DockerStack:
             return
         console.note("trying the new server, on ports of its own")
         try:
-            with self.temporary(live.REPOSITORY, state.REFUSED):
+            with self.temporary(live.REPOSITORY, state.REFUSED, pipelines.main().ensemble):
                 pass
         except UserError as fault:
             raise UserError(fault.cause, state.SERVES_ON) from None
@@ -359,12 +364,13 @@ class DockerStack:
         return configured | {"services": services}
 
     @contextmanager
-    def temporary(self, repository: Path, log: Path) -> Iterator[tuple[str, str]]:
+    def temporary(self, repository: Path, log: Path, pipeline: str) -> Iterator[tuple[str, str]]:
         """A server for the duration of a block; yields its HTTP and gRPC addresses."""
         http, grpc = free_ports(2)
         name = f"{self.project}-temporary-{http}"
         options = ["--name", name, f"--volume={repository}:/models:ro"]
         options += ["--env=BIND=127.0.0.1", "--env=TLS_CERT=", "--env=RELAY_FOLDER="]
+        options += [f"--env={main_pipeline.VARIABLE}={pipeline}"]
         options += [f"--publish=127.0.0.1:{http}:8000", f"--publish=127.0.0.1:{grpc}:8001"]
         ran = self.compose("run", "--detach", "--no-deps", *options, "server", quiet=True)
         if ran.returncode:
@@ -383,7 +389,7 @@ class DockerStack:
         try:
             temporary.until_it_answers(
                 "the server",
-                lambda: reason_not_to_trust(address, PIPELINE),
+                lambda: reason_not_to_trust(address, pipeline),
                 alive,
                 lambda: container.logs().decode(errors="replace"),
             )
@@ -668,6 +674,7 @@ class DockerStack:
             "MEMORY": self.memory_limit,
             "SHM_SIZE": self.shm_size,
             "FINGERPRINT": wanted.fingerprint if wanted else "",
+            main_pipeline.VARIABLE: wanted.main if wanted else pipelines.main().ensemble,
             "CHECKOUT": str(ROOT),
             "REVISION": revision(),
         }

@@ -36,6 +36,7 @@ class GpuStack(DockerStack):
         Place.EXPORT: "export",
         Place.PLAN: "engine",
         Place.SERVER: "gate",
+        Place.ADOPT: "export",
     }
 
     def prepare(self) -> None:

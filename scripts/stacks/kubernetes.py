@@ -12,11 +12,13 @@ import yaml
 
 from bundle_client import __version__
 from bundle_door import certificate, prepare
+from bundle_serving import main_pipeline
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from bundle_serving.traces import ENDPOINT, Collector
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.recipes import pipelines
 from scripts.repository import live
 from scripts.repository.history import SHOWN
 from scripts.settings.settings import DOOR, Settings, names
@@ -65,7 +67,7 @@ def write(settings: Settings, registry: str) -> Path:
             generators.append(_secret("s3", secrets, {"credentials": key}))
         written = _overlay(reached, registry, location, generators, plain=not shown.certificate)
         files.write(target / "kustomization.yaml", yaml.safe_dump(written, sort_keys=False))
-        if not location:
+        if not location and pipelines.main_name() == pipelines.DEFAULT:
             (target / "job").mkdir()
             job = yaml.safe_dump(_job(settings, registry), sort_keys=False)
             files.write(target / "job" / "kustomization.yaml", job)
@@ -115,6 +117,7 @@ def _overlay(
     memory = quantity(settings.gpu_memory if on_gpu else stack.memory_limit)
     of_the_door = () if on_gpu else (*names(DOOR), "CACHE_MB", "BIND")
     environment = {name: settings[name] for name in of_the_door}
+    environment[main_pipeline.VARIABLE] = pipelines.main().ensemble
     patches = [
         *_reaching(environment.get(ENDPOINT, ""), with_dns=location is not None),
         _replace_patch("Deployment", f"{CONTAINER}/resources/requests/memory", memory),

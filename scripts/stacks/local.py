@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from bundle_serving import PIPELINE, keeper_notes, leftovers, processes, sockets
+from bundle_serving import keeper_notes, leftovers, processes, sockets
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.over_socket import AtSocket
 from bundle_serving.server_log import first_error
@@ -50,7 +50,11 @@ SIDES = ("", "b")
 # What a change of makes another server.
 PROGRAMS = (".py", ".lua", ".html", ".css", ".js", ".svg", ".yaml")
 
-LAYERS = {Place.EXPORT: "export", Place.SERVER: "serve"}
+LAYERS = {
+    Place.EXPORT: ("export",),
+    Place.SERVER: ("serve",),
+    Place.ADOPT: ("serve", "adopt"),
+}
 
 
 class LocalStack:
@@ -80,7 +84,8 @@ class LocalStack:
         certificates.make(self._settings)
 
     def run_step(self, step: Step, *arguments: str | Path) -> None:
-        bootstrap.ensure(LAYERS[step.place])
+        for layer in LAYERS[step.place]:
+            bootstrap.ensure(layer)
         run_here(step, *arguments)
 
     def version(self) -> str:
@@ -141,7 +146,7 @@ class LocalStack:
         keeper_notes.forget(run)
         command: list[str | Path] = [PYTHON, "-m", GUARD, "--go-on"]
         command += [PYTHON, "-m", "bundle_keeper", "--run-dir", run, *more]
-        command += ["--hands-off", lock.hands_off_file()]
+        command += ["--load-model", wanted.main, "--hands-off", lock.hands_off_file()]
         command += ["--shm-prefix", _shm_prefix(wanted.side)]
         command += ["--admin-key-file", admin_key.PATH, "--address", self._settings.bind]
         for name, port in self._settings.ports.items():
@@ -167,9 +172,11 @@ class LocalStack:
             )
         return replace(wanted, pid=server.pid, started=processes.began(server.pid))
 
-    def temporary(self, repository: Path, log: Path) -> AbstractContextManager[tuple[str, str]]:
+    def temporary(
+        self, repository: Path, log: Path, pipeline: str
+    ) -> AbstractContextManager[tuple[str, str]]:
         """A server for the duration of a block; yields its HTTP and gRPC addresses."""
-        return temporary.triton("the server", repository, log)
+        return temporary.triton("the server", repository, log, pipeline)
 
     def room(self) -> int | None:
         """Bytes of memory that the server may still use."""
@@ -197,7 +204,7 @@ class LocalStack:
             return "its door is not open yet"
         folder = sockets.folder(RUN / new.side)
         return reason_not_to_trust(
-            AtSocket("localhost", 80, socket=folder / sockets.HTTP), PIPELINE
+            AtSocket("localhost", 80, socket=folder / sockets.HTTP), new.main
         )
 
     def there(self) -> bool:

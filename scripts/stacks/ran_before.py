@@ -8,16 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bundle_serving import PIPELINE
 from scripts.artefacts.gpus import Gpu
 from scripts.artefacts.step import ENGINE, Step
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.recipes import pipelines
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
-
-PLAN = ROOT / "build" / "cache" / PIPELINE / "plan" / "manifest.json"
 
 
 class StepsRanBefore(DockerStack):
@@ -40,8 +38,9 @@ class StepsRanBeforeOnGpu(StepsRanBefore, GpuStack):
 
     @cached_property
     def _plan(self) -> dict[str, Any]:
+        built = ROOT / "build" / "cache" / pipelines.main().ensemble / "plan" / "manifest.json"
         try:
-            plan: dict[str, Any] = json.loads(PLAN.read_text())
+            plan: dict[str, Any] = json.loads(built.read_text())
             return plan
         except (OSError, ValueError):
             self.run_step(ENGINE)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_serving import PIPELINE
+from bundle_serving import main_pipeline
 from scripts.base.errors import UserError
 
 Service = dict[str, Any]
@@ -84,7 +84,8 @@ def make_stack_file(server: Service, given: Given) -> dict[str, Any]:
     kept["environment"]["RELAY_FOLDER"] = ""
     if isinstance(given.models, str):
         kept["environment"]["REPOSITORY"] = given.models
-    kept["environment"]["EXTRA_PIPELINES"] = " ".join(sorted(given.proofs.keys() - {PIPELINE}))
+    beside = given.proofs.keys() - {kept["environment"][main_pipeline.VARIABLE]}
+    kept["environment"]["EXTRA_PIPELINES"] = " ".join(sorted(beside))
     secrets = {target: _name_by_content(given.name, file) for target, file in given.secrets.items()}
     proofs = {
         ensemble: _name_by_content(given.name, file) for ensemble, file in given.proofs.items()

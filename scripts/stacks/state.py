@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from bundle_serving import sockets
+from bundle_serving import main_pipeline, sockets
 from bundle_serving.address import Address
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -33,6 +33,7 @@ class State:
     started: str | float | None = None
     side: str = ""  # of the local server: which of two that take over from each other
     took: float | None = None  # seconds from its start to its first answer
+    main: str = main_pipeline.DEFAULT  # its main pipeline's ensemble
     # Of a swarm: each ensemble that its servers load, and its version.
     pipelines: dict[str, int] = field(default_factory=dict)
 

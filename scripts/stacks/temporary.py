@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from bundle_serving import PIPELINE
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import STOP_S
@@ -99,7 +98,7 @@ def triton(
     name: str,
     repository: Path,
     log: Path,
-    pipeline: str = PIPELINE,
+    pipeline: str,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, str]]:
     """The local flavour's server on a repository, behind its own door; yields its HTTP and gRPC

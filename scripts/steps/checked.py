@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,11 @@ from numpy.typing import NDArray
 from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.networks import network_in
 from bundle_serving.pictures import Transform
-from scripts.artefacts.manifest import NOTHING, Manifest, digest
+from scripts.artefacts.manifest import Manifest, digest
 from scripts.artefacts.progress import step
 from scripts.artefacts.samples import noise, pictures
 from scripts.base.errors import UserError
 from scripts.intake.original import rows, session
-
-if TYPE_CHECKING:
-    from scripts.steps.networks import Network
 
 
 @dataclass(frozen=True)
@@ -40,29 +37,6 @@ class Made:
     answers: str = "single-label"
     together: bool = True  # whether it takes several pictures at once
     more: Mapping[str, Any] = field(default_factory=dict)  # what else is known of the network
-
-    @classmethod
-    def from_network(
-        cls,
-        network: Network,
-        identity: dict[str, Any],
-        untrained: bool,
-        answers: str = "single-label",
-        more: Mapping[str, Any] = NOTHING,
-    ) -> Self:
-        """Of PyTorch's."""
-        from scripts.steps.networks import digest_of  # which loads PyTorch
-
-        return cls(
-            identity=identity,
-            untrained=untrained,
-            transform=network.transform,
-            labels=network.labels,
-            weights=network.weights | {"loaded_sha256": digest_of(network.module)},
-            called="PyTorch",
-            answers=answers,
-            more=more,
-        )
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             to_onnx(model, network.transform["crop"], draft / "model.onnx")
-        made = checked.Made.from_network(network, identity, wanted.is_untrained)
+        made = network.as_made(identity, wanted.is_untrained)
         bound = BOUNDS[wanted.precision]
         checked.compare_and_save(draft, made, samples, networks.make_asker(original), bound)
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import copy
 import hashlib
 import urllib.error
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from scripts.artefacts.manifest import Torchvision, lines_of
+from scripts.artefacts.manifest import NOTHING, Torchvision, lines_of
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 from scripts.settings.architectures import DRAWN
 from scripts.steps.vision import torchvision
+
+if TYPE_CHECKING:
+    from scripts.steps.checked import Made
 
 # What to give in the place of weights that do not fit.
 MADE_THERE = "give the state dict of one that torchvision made, fine-tuned or not"
@@ -36,6 +39,27 @@ class Network:
     std: list[float]
     labels: list[str]
     weights: dict[str, str]
+
+    def as_made(
+        self,
+        identity: dict[str, Any],
+        untrained: bool,
+        answers: str = "single-label",
+        more: Mapping[str, Any] = NOTHING,
+    ) -> Made:
+        """Before it is compared with its export."""
+        from scripts.steps.checked import Made
+
+        return Made(
+            identity=identity,
+            untrained=untrained,
+            transform=self.transform,
+            labels=self.labels,
+            weights=self.weights | {"loaded_sha256": digest_of(self.module)},
+            called="PyTorch",
+            answers=answers,
+            more=more,
+        )
 
 
 class Pixels(nn.Module):  # type: ignore[misc]  # torch comes without types here

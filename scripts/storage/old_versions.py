@@ -41,4 +41,4 @@ def trim(shared: Shared, pipeline: Pipeline, keep: int, how: str) -> None:
 
 def describe_versions(pipeline: Pipeline, numbers: list[int]) -> str:
     shown = ", ".join(map(str, numbers))
-    return f"{pipeline.name} version{'s' * (len(numbers) > 1)} {shown}".strip()
+    return f"{pipeline.mark} version{'s' * (len(numbers) > 1)} {shown}".strip()

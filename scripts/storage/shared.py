@@ -67,7 +67,8 @@ class Shared:
 
     def _name_there(self, name: str = "") -> str:
         """Its name on S3, the same as below archive.HERE."""
-        return name if self._pipeline.first else f"{self._pipeline.name}/{name}"
+        folder = self._pipeline.folder
+        return f"{folder}/{name}" if folder else name
 
     def _is_here(self, number: str, content: bytes | None) -> bool:
         record = archive.home(self._pipeline) / number / archive.RECORD

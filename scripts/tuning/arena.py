@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bundle_serving import PIPELINE
 from bundle_serving.address import Address
 from scripts.base import console
 from scripts.measuring import rounds
@@ -29,6 +28,7 @@ SECONDS = 2.0
 @dataclass
 class Arena:
     stack: Stack
+    pipeline: str  # its ensemble
     lay_out: Callable[[Candidate, Path], None]
     goal: Goal
     cores: int
@@ -85,10 +85,10 @@ class Arena:
                 self.lay_out(candidate, repository)
                 with console.waiting(f"starting {candidate}"):
                     http, grpc = starting.enter_context(
-                        self.stack.temporary(repository, folder / "server.log")
+                        self.stack.temporary(repository, folder / "server.log", self.pipeline)
                     )
                 target = Target.for_model(
-                    str(candidate), PIPELINE, Address.parse(http), Address.parse(grpc)
+                    str(candidate), self.pipeline, Address.parse(http), Address.parse(grpc)
                 )
                 self._up[candidate] = starting.pop_all(), target
         return self._up[candidate][1]

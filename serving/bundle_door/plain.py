@@ -22,7 +22,7 @@ from bundle_door.watching.steps import Followed, Steps
 from bundle_door.watching.timeline import Timeline
 from bundle_door.wire.inference import Signature, classes_of, from_raw, values
 from bundle_door.wire.multipart import File, files
-from bundle_serving import PIPELINE
+from bundle_serving.main_pipeline import find_main
 
 SENTIMENT = "sentiment_ensemble"
 MOST_LABELS = 1000
@@ -54,7 +54,7 @@ class PlainQuestions:
         """What a picture shows; with several pictures, each has its labels or its own error."""
         try:
             check_query(request.query, "top", "model", TIMINGS)
-            top, model = top_of(request.query), request.query.get("model", PIPELINE)
+            top, model = top_of(request.query), request.query.get("model", find_main())
             form = request.headers.get("content-type", "").startswith("multipart/")
             sent = await self._files(request) if form else [File("", request.chunks)]
             signature = await self._triton.signature(model, "")

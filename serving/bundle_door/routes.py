@@ -15,8 +15,8 @@ from bundle_door.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
 from bundle_door.streams import Streams
 from bundle_door.watching.drift import Drift
-from bundle_serving import PIPELINE
 from bundle_serving.address import BALANCED
+from bundle_serving.main_pipeline import find_main
 
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Answer]]
 
@@ -67,7 +67,7 @@ def for_the_admin(path: str, **handlers: Handler) -> Route:
 
 def of_plain_questions(plain: PlainQuestions) -> list[Route]:
     return [
-        asking("/classify", PIPELINE, plain.classify),
+        asking("/classify", find_main(), plain.classify),
         asking("/sentiment", SENTIMENT, plain.sentiment),
     ]
 

@@ -15,8 +15,8 @@ import msgspec
 
 from bundle_door.answers import Refused
 from bundle_door.triton import DATA_TYPES, Triton
-from bundle_serving import PIPELINE
 from bundle_serving.health import EXAMPLE, TAKES
+from bundle_serving.main_pipeline import find_main
 
 # An answer holds so long.
 REMEMBERED_S, REFRESHED_S = 2.0, 5.0
@@ -55,7 +55,7 @@ class Served:
         self._naming: set[asyncio.Task[None]] = set()
 
     async def pipelines(self) -> list[dict[str, Any]]:
-        """The first one first; a candidate right behind its pipeline."""
+        """The main one first; a candidate right behind its pipeline."""
         if time.monotonic() > self._asked + REMEMBERED_S:
             self._asked = time.monotonic()
             self._known = await self._ask()
@@ -133,7 +133,8 @@ class Served:
             if kind := kind_of(config):
                 found.append(self._describe_model(name, kind, config, ready, history))
         self._batching = batching
-        return sorted(found, key=lambda each: (each["of"] != PIPELINE, each["of"], each["model"]))
+        main = find_main()
+        return sorted(found, key=lambda each: (each["of"] != main, each["of"], each["model"]))
 
     def _describe_model(
         self,

@@ -40,16 +40,17 @@ from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import BUSY, Triton
 from bundle_keeper.watch import Watch
 from bundle_serving import (
-    PIPELINE,
     guard,
     keeper_notes,
     leftovers,
     local_http,
+    main_pipeline,
     own_requests,
     sockets,
 )
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
+from bundle_serving.main_pipeline import find_main
 from bundle_serving.processes import Process, children_of
 from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
 
@@ -308,7 +309,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--grpc-port", default="8001")
     parser.add_argument("--metrics-port", default="8002")
     parser.add_argument("--admin-key-file", type=Path, required=True)
-    parser.add_argument("--load-model", metavar="NAME", default=PIPELINE, help="the main pipeline")
+    parser.add_argument("--load-model", metavar="NAME", help="the main pipeline")
     extra = os.environ.get("EXTRA_PIPELINES", "")
     parser.add_argument("--extra-pipelines", metavar="NAMES", default=extra, help="from its start")
     parser.add_argument("--shm-prefix", default="triton_bundle_")
@@ -317,6 +318,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--hands-off", type=Path, help="while it is locked, nothing is restored")
     options, for_server = parser.parse_known_args(argv)
+    options.load_model = options.load_model or find_main(options.repository)
+    os.environ[main_pipeline.VARIABLE] = options.load_model  # for the door
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     options.run_dir.mkdir(parents=True, exist_ok=True)

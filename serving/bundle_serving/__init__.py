@@ -7,7 +7,6 @@ from pathlib import Path
 # The parts of kinds/ that run in the server; in an image they lie in this folder.
 __path__ += sorted(map(str, Path(__file__).parents[2].glob("kinds/*/serving")))
 
-PIPELINE = "ensemble_python_resnet50"  # the main one
 NAME = "[a-z][a-z0-9_]{0,40}"  # what a pipeline of the user's may be called
 CACHE = "cache"  # a parameter of requests: false, and no earlier answer will do
 # The id of our own requests (own_requests.py), which the door leaves out of what it measures.

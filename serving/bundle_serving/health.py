@@ -23,10 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bundle_serving import PIPELINE, guard, own_requests
+from bundle_serving import guard, own_requests
 from bundle_serving.address import Address
 from bundle_serving.exposure import of_environment
 from bundle_serving.gpu import why_lost
+from bundle_serving.main_pipeline import find_main
 
 # A white pixel as PNG, which every preprocessing reads.
 PICTURE = bytes.fromhex(
@@ -147,7 +148,7 @@ def _refute(at: Address, model: str, file: Path) -> str | None:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--address", default="127.0.0.1:8000", type=Address.parse)
-    parser.add_argument("--model", default=PIPELINE)
+    parser.add_argument("--model", default=find_main())
     parser.add_argument("--admin-key-file", type=Path, help="sent to the door as an API key")
     parser.add_argument("--proof", type=Path, help="requests, and what is to be answered")
     options = parser.parse_args(argv)

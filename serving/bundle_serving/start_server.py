@@ -24,8 +24,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from bundle_serving import PIPELINE, cores, guard, keeper_notes, s3, sockets, traces
+from bundle_serving import cores, guard, keeper_notes, s3, sockets, traces
 from bundle_serving.hidden_arguments import CannotHide, become
+from bundle_serving.main_pipeline import find_main
 
 NGC = Path("/opt/tritonserver")
 
@@ -251,7 +252,7 @@ def main(argv: list[str] | None = None) -> int:
         f"--backend-directory={backends}",
         "--model-control-mode=explicit",
         "--strict-readiness=false",  # else a model that loads, or fails to, makes it unready
-        *(f"--load-model={name}" for name in options.load_model or [PIPELINE]),
+        *(f"--load-model={name}" for name in options.load_model or [find_main(options.repository)]),
         f"--model-config-name={options.config_name}",
         # Ours are complete; to complete one, a process is started that takes as long as to load.
         *([] if is_ngc() else ["--disable-auto-complete-config"]),

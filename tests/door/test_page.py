@@ -13,8 +13,8 @@ import pytest
 from bundle_door import certificate
 from bundle_door.documents import PAGE
 from bundle_door.key_file import Client, add
-from bundle_serving import PIPELINE
 from bundle_serving.exposure import CERTIFICATE
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from tests import axe
 from tests.chromium import Tab, browser
 from tests.door.servers import MODELS, Behind, behind_the_door

@@ -15,8 +15,8 @@ import pytest
 
 import docker
 from bundle_client import __version__
-from bundle_serving import PIPELINE
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from kinds.video.tests.end_to_end.test_video import clip
 from scripts.artefacts.manifest import read_pins
 from scripts.settings.settings import Settings
@@ -166,11 +166,12 @@ TRY_ONE = """
 import json
 from pathlib import Path
 import docker
+from scripts.recipes import pipelines
 from scripts.repository import live
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
 stack = DockerStack(Settings.load())
-with stack.temporary(live.REPOSITORY, Path("build/tried.log")):
+with stack.temporary(live.REPOSITORY, Path("build/tried.log"), pipelines.main().ensemble):
     labels = [f"com.docker.compose.project={stack.project}", "com.docker.compose.service=server"]
     found = docker.from_env().containers.list(ignore_removed=True, filters={"label": labels})
     print(json.dumps([each.attrs["HostConfig"] for each in found]))

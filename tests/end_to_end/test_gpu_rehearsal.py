@@ -32,8 +32,8 @@ from tritonclient.http import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
 from bundle_client import Client
-from bundle_serving import PIPELINE
 from bundle_serving.guard import GRPC_HEADER
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
 from kinds.table.tests.end_to_end.test_tables import (
     NAMES,

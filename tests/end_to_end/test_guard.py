@@ -290,7 +290,7 @@ from scripts.recipes import pipelines
 
 server, folder = state.load(), Path("build/loads").absolute()
 folder.mkdir(exist_ok=True)
-network = subject.find_subject(server, pipelines.first()).network
+network = subject.find_subject(server, pipelines.main()).network
 pixels = Inputs("black", (bytes(3 * 224 * 224),), (3, 224, 224))
 analyzer = at_hand(server, folder)
 for protocol in ("grpc", "http"):

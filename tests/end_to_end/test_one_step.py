@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from benchmark.rollouts import clients
 from bundle_client import Client, PictureRefused
-from bundle_serving import PIPELINE
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.scores import softmax
 from tests.pipelines import pictures_by_pytorch

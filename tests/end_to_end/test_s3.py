@@ -23,8 +23,9 @@ from tritonclient.utils import InferenceServerException
 
 from benchmark.rollouts import clients
 from bundle_client import Client
-from bundle_serving import PIPELINE, guard
+from bundle_serving import guard
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON
 from scripts.repository.history import SHOWN

@@ -30,9 +30,9 @@ from tritonclient.grpc.service_pb2 import ModelInferRequest
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
 from benchmark.rollouts import Load, clients
-from bundle_serving import PIPELINE
 from bundle_serving.address import SERVER_HEADER
 from bundle_serving.infer import LENGTH
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from tests import swarm_nodes
 from tests.networks import tiny
 from tests.plugin import require_docker

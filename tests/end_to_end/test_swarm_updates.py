@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bundle_serving import PIPELINE
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.stacks import stack_file, state, swarm

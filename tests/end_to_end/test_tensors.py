@@ -11,7 +11,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from bundle_serving import PIPELINE, over_socket, sockets
+from bundle_serving import over_socket, sockets
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from tests.project import ROOT, wait_until
 
 CONFIG = """

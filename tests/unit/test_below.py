@@ -145,7 +145,7 @@ def test_a_version_names_its_own_files_alone(
     """Its record may come from S3 or from a backup; models that it names are laid out, and their
     other versions removed."""
     monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
-    first, named = pipelines.first(), named.format(outside=tmp_path)
+    first, named = pipelines.main(), named.format(outside=tmp_path)
     with archive.draft(first, None) as draft:
         version = archive.keep(draft, {"network": {"model.py": "x"}}, DEFAULTS, first, None)
     assert archive.load(first, 1) == version

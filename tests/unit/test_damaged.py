@@ -19,7 +19,7 @@ from scripts.stacks.state import State
 
 DAMAGE = [b"", b"\0" * 40, b"\xff\xfe\x00{", b"{", b"null", b"5", b'"x"', b"[1]", b'{"a": 1}']
 
-first = pipelines.first()
+first = pipelines.main()
 
 
 @pytest.fixture(autouse=True)

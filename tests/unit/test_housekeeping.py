@@ -25,7 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def publish(network: str) -> int:
-    first = pipelines.first()
+    first = pipelines.main()
     contents = {"preprocessing": {"model.py": "x"}, "resnet50_onnx": {"model.onnx": network}}
     seed = archive.load(first, numbers[-1]) if (numbers := archive.numbers(first)) else None
     with archive.draft(first, seed) as draft:
@@ -35,12 +35,12 @@ def publish(network: str) -> int:
 
 
 def trim(keep: int) -> None:
-    first = pipelines.first()
+    first = pipelines.main()
     old_versions.trim(Shared(Settings(DEFAULTS), first), first, keep, "publish")
 
 
 def test_thirty_publishes_leave_a_folder_of_bounded_size(here: Path) -> None:
-    first, sizes = pipelines.first(), []
+    first, sizes = pipelines.main(), []
     for number in range(1, 31):
         assert publish(f"{number:02}" * 100_000) == number
         if number in (1, 2):
@@ -59,7 +59,7 @@ def test_an_earlier_version_that_is_published_again_stays(here: Path) -> None:
         publish(network)
     assert publish("one") == 1
     trim(1)
-    assert archive.numbers(pipelines.first()) == [1, 4]
+    assert archive.numbers(pipelines.main()) == [1, 4]
 
 
 def test_a_file_with_two_names_takes_room_once(tmp_path: Path) -> None:

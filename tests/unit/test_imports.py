@@ -29,7 +29,7 @@ TARGETS = [
 ]
 # The images' Python has one layer and nothing else.
 STEPS = [
-    Reached(each.module, frozenset({LAYERS[each.place]}), True)
+    Reached(each.module, frozenset(LAYERS[each.place]), True)
     for path in (ROOT / "scripts" / "artefacts" / "step.py", *(ROOT / "kinds").glob("*/recipe.py"))
     for each in vars(import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))).values()
     if isinstance(each, Step) and each.place in LAYERS and not each.layers

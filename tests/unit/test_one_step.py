@@ -177,9 +177,7 @@ def test_a_gpu_keeps_its_three_steps() -> None:
 
 
 def test_another_number_of_steps_needs_a_restart() -> None:
-    old = Version(
-        pipelines.first(), 1, "now", {}, {"resnet50_onnx": 1}, {}
-    )  # before there were any
+    old = Version(pipelines.main(), 1, "now", {}, {"resnet50_onnx": 1}, {})  # before there were any
     new = replace(old, number=2, settings={"STEPS": "1"})
     with pytest.raises(UserError, match="STEPS=1") as refused:
         require_sound(old, new, CPU)

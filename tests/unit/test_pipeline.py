@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bundle_serving import PIPELINE
 from bundle_serving.agreement import Bound, compare
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform
 from scripts.artefacts import samples
 from scripts.artefacts.manifest import Manifest, Torchvision, why_export
@@ -125,7 +125,7 @@ def layout(engine: Engine = CPU, step: str = "python") -> Layout:
 
 
 def laid_out(made: Workspace, repository: Path) -> dict[Path, str]:
-    model_folders.lay_out(pipelines.first(), made, layout(), repository)
+    model_folders.lay_out(pipelines.main(), made, layout(), repository)
     return {path: files.sha256(path) for path in sorted(repository.rglob("*")) if path.is_file()}
 
 
@@ -136,7 +136,7 @@ def test_a_video_has_the_labels_of_the_network_that_is_live(
     laid_out(made, repository)
     assert not labels.exists()  # nothing is served of it
     files.write(labels, "of another network\n")
-    first = pipelines.first()
+    first = pipelines.main()
     assert model_folders.write_labels_alike(first, made, repository) == ["video"]
     assert labels.read_text() == (repository / PIPELINE / "labels.txt").read_text()
     assert model_folders.write_labels_alike(first, made, repository) == []
@@ -180,7 +180,7 @@ def test_the_repository_is_laid_out_for_this_network_and_machine(
 def test_on_a_gpu_the_ensemble_begins_as_wished(
     made: Workspace, repository: Path, step: str, first: str
 ) -> None:
-    model_folders.lay_out(pipelines.first(), made, layout(GPU, step), repository)
+    model_folders.lay_out(pipelines.main(), made, layout(GPU, step), repository)
     ensemble = (repository / PIPELINE / "configs" / "gpu.pbtxt").read_text()
     assert f'"{first}"' in ensemble
     laid_out = (repository / first / "configs" / "gpu.pbtxt").read_text()
@@ -195,7 +195,7 @@ def test_scores_stay_on_the_gpu_where_that_is_asked_for(
     made: Workspace, repository: Path, stay: bool, value: str
 ) -> None:
     model_folders.lay_out(
-        pipelines.first(), made, replace(layout(GPU), scores_stay=stay), repository
+        pipelines.main(), made, replace(layout(GPU), scores_stay=stay), repository
     )
     last = (repository / "postprocessing" / "configs" / "gpu.pbtxt").read_text()
     assert "FORCE_CPU_ONLY_INPUT_TENSORS" in last and f'string_value: "{value}"' in last
@@ -210,7 +210,7 @@ def test_laying_out_twice_changes_nothing(made: Workspace, repository: Path) -> 
 def test_one_step_is_laid_out_beside_the_three(made: Workspace, repository: Path) -> None:
     three = laid_out(made, repository)
     one = replace(layout(), one_step=True)
-    model_folders.lay_out(pipelines.first(), made, one, repository)
+    model_folders.lay_out(pipelines.main(), made, one, repository)
     folder = repository / "resnet50_onnx"
     assert {path.name for path in (folder / "1").iterdir()} == {
         *("engine.json", "manifest.json", "model.onnx", "model.py", "transform.json")
@@ -238,16 +238,16 @@ def test_a_half_laid_out_network_is_mended(made: Workspace, repository: Path) ->
 
 def test_eight_bits_are_served_where_they_were_proved(made: Workspace) -> None:
     files.write(made.engine / "engine.json", '{"precision": "int8"}')
-    network = model_folders.contents(pipelines.first(), made, layout())["resnet50_onnx"]
+    network = model_folders.contents(pipelines.main(), made, layout())["resnet50_onnx"]
     assert network["model.onnx"] == made.int8 / "model.onnx"
     assert network["engine.json"] == made.engine / "engine.json"
 
 
 def test_a_broken_config_is_reported_in_one_line(made: Workspace, repository: Path) -> None:
-    model_folders.lay_out(pipelines.first(), made, layout(), repository)
+    model_folders.lay_out(pipelines.main(), made, layout(), repository)
     (repository / "preprocessing" / "config.pbtxt").write_text("name: preprocessing {")
     with pytest.raises(UserError, match=r"preprocessing/config\.pbtxt is not a valid model config"):
-        model_folders.configure(pipelines.first(), made, layout(), repository)
+        model_folders.configure(pipelines.main(), made, layout(), repository)
 
 
 @pytest.mark.parametrize(

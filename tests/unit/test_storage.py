@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from bundle_serving import PIPELINE, s3
+from bundle_serving import s3
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from scripts.base.errors import UserError
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.storage import check, credentials, pod_copies, upload_order

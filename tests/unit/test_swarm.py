@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from bundle_door import relay
-from bundle_serving import PIPELINE
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings

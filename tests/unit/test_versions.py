@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving import PIPELINE
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
 from scripts.artefacts import samples
 from scripts.artefacts.manifest import Manifest
@@ -194,7 +194,7 @@ def test_pictures_to_compare_on_are_many_and_varied() -> None:
 
 def test_an_ensemble_and_its_members_fixed_to_versions() -> None:
     ensemble = configs.read_model(PIPELINE)
-    assert pipelines.first().recipe.set_engine(ensemble, CPU)
+    assert pipelines.main().recipe.set_engine(ensemble, CPU)
     models = {"preprocessing": 3, "resnet50_onnx": 7, "postprocessing": 1}
     fixed = pin_steps(ensemble, models)
     assert [step.model_version for step in fixed.ensemble_scheduling.step] == [3, 7, 1]
@@ -219,8 +219,8 @@ def kept(seed: Version | None, network: str, program: str = "first") -> Version:
         "postprocessing": {"model.py": "first"},
         "resnet50_onnx": {"model.onnx": network},
     }
-    with archive.draft(pipelines.first(), seed) as draft:
-        return archive.keep(draft, contents, DEFAULTS, pipelines.first(), seed)
+    with archive.draft(pipelines.main(), seed) as draft:
+        return archive.keep(draft, contents, DEFAULTS, pipelines.main(), seed)
 
 
 def test_a_version_is_numbered_once_and_members_keep_their_numbers(here: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_version_is_numbered_once_and_members_keep_their_numbers(here: Path) -
     third = kept(second, "another", "changed")
     assert third.models == {"preprocessing": 3, "postprocessing": 1, "resnet50_onnx": 2}
     # An earlier version that is requested again is reused, unless its files are damaged.
-    assert kept(third, "a network") == first == archive.load(pipelines.first(), 1)
+    assert kept(third, "a network") == first == archive.load(pipelines.main(), 1)
     (first.member("resnet50_onnx") / "model.onnx").write_text("damaged")
     assert kept(third, "a network").number == 4
 
@@ -246,12 +246,12 @@ def test_what_was_removed_or_spoilt_is_mended_once_it_is_made_again(here: Path) 
 
 
 def test_a_draft_that_fails_leaves_nothing(here: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), archive.draft(pipelines.first(), None) as draft:
+    with pytest.raises(KeyboardInterrupt), archive.draft(pipelines.main(), None) as draft:
         files.write(draft.onnx / "model.onnx", "half")
         raise KeyboardInterrupt
-    assert archive.numbers(pipelines.first()) == [] and list((here / "versions").iterdir()) == []
+    assert archive.numbers(pipelines.main()) == [] and list((here / "versions").iterdir()) == []
     with pytest.raises(UserError, match="there is no version 7"):
-        archive.load(pipelines.first(), 7)
+        archive.load(pipelines.main(), 7)
 
 
 def test_a_model_is_called_by_its_name_and_the_network_that_it_serves(here: Path) -> None:
@@ -295,6 +295,6 @@ def test_what_an_older_bundle_would_meet_has_a_number(
     """Those of layout 1 take whatever lies in the live repository for a model's folder."""
     monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
     monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
-    history.add(pipelines.first(), SERVES, 1, "up")
+    history.add(pipelines.main(), SERVES, 1, "up")
     beside = {path.name for path in live.REPOSITORY.iterdir() if path.is_file()}
     assert (layout_number.NUMBER, beside) == (2, {"history.json"})

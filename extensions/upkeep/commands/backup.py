@@ -30,7 +30,7 @@ def main() -> int:
         known = state.load()
         for pipeline in pipelines.every():
             Shared(known.settings_at_start if known else Settings.load(), pipeline).pull()
-        if not archive.numbers(pipelines.first()):
+        if not archive.numbers(pipelines.main()):
             raise UserError("there are no versions to back up", "build one: make up")
         saved = backup.save(target, __version__, passphrase)
     keys = "with its keys, encrypted" if saved.keys else "without keys (PASSPHRASE adds them)"

@@ -25,7 +25,7 @@ def main() -> int:
         for change in changes:
             console.note(change)
         upgrade.write()
-    version = served.serving(pipelines.first())
+    version = served.serving(pipelines.main())
     if version is None:
         console.note("nothing has been served here yet; next: make up")
         return 0
@@ -35,7 +35,7 @@ def main() -> int:
     runs = stack.alive()
     if runs:
         stack.prepare()  # before the old one is asked whether it fits
-    why = upgrade.explain_rebuild(stack, pipelines.first())
+    why = upgrade.explain_rebuild(stack, pipelines.main())
     if why:
         console.note(f"{version.title} does not fit any more ({why}); it is built anew beside it")
     loaded, again = extra.read_loaded() if runs else [], []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from bundle_serving import main_pipeline
 from scripts.base.paths import ROOT
 from scripts.measuring.textbook.layout import lay_out
 from scripts.server.served import find_served_version
@@ -18,5 +19,6 @@ def serve_textbook() -> Iterator[tuple[str, str]]:
     """Where it is asked over HTTP and gRPC, until the block ends."""
     repository = HERE / "textbook"
     lay_out(find_served_version().workspace.onnx, repository)
-    with temporary.triton("the textbook server", repository, HERE / "logs" / "textbook.log") as at:
+    log = HERE / "logs" / "textbook.log"
+    with temporary.triton("the textbook server", repository, log, main_pipeline.DEFAULT) as at:
         yield at

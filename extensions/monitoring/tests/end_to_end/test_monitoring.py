@@ -24,8 +24,9 @@ import yaml
 import docker
 from benchmark.rollouts import clients
 from benchmark.torture.subject import PICTURE, Subject, harm
-from bundle_serving import PIPELINE, hands, kserve
+from bundle_serving import hands, kserve
 from bundle_serving.guard import HEADER
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from extensions.monitoring import dashboards
 from extensions.monitoring.tests.prometheus import Prometheus, faster, hurry, watching
 from scripts.base import files

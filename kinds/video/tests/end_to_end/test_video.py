@@ -27,8 +27,9 @@ from tritonclient.utils import InferenceServerException
 
 from bundle_client import AsyncClient, Client, ModelUnavailable, PictureRefused, Watched
 from bundle_client.frames import Sequence as Frames
-from bundle_serving import PIPELINE, infer
+from bundle_serving import infer
 from bundle_serving.address import Address
+from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts.drawn.drawings import many
 from tests.project import LONGEST_S, ROOT, Project, error_lines, interrupt
 

@@ -1,0 +1,99 @@
+"""Takes in a network of the user's own: its recipe, its export, its check."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from kinds.image.recipe import Image
+from scripts import bootstrap
+from scripts.artefacts.step import Step
+from scripts.base import console, lock
+from scripts.base.errors import UserError
+from scripts.recipes import folders
+from scripts.recipes.layout import CPU
+from scripts.recipes.pipelines import Pipeline
+from scripts.recipes.recipe import Recipe
+from scripts.repository import archive, custom, sources
+from scripts.server import engines
+from scripts.settings import arguments
+from scripts.settings.settings import Settings
+from scripts.stacks.flavour import Stack
+from scripts.stacks.local import run_here
+
+TENSORFLOW = "310 MB to load, 1.3 GB of disk"
+
+
+def recipe_of(name: str, words: Mapping[str, str]) -> Recipe:
+    """Of FROM, ONNX, ARCH, WEIGHTS, LABELS, …"""
+    given = dict(words)
+    if not (wanted := given.pop("FROM", "").strip()):
+        return custom.recipe(name, given)
+    if given.get("ONNX") or given.get("ARCH"):
+        raise UserError("FROM= already names a network", "omit ONNX and ARCH, or omit FROM")
+    source = sources.find_source(wanted)
+    if source.kind:
+        made: Recipe = source.kind.make_recipe(name, source.path, given)
+        return made
+    return custom.recipe(name, _import_source(name, source, given))
+
+
+def _import_source(name: str, source: sources.Source, given: dict[str, str]) -> dict[str, str]:
+    """The user's words; what FROM= names is a file with a network by then."""
+    if source.network:
+        return given | {"ONNX": str(source.network)}
+    trusted = arguments.load().trust
+    sources.require_trusted(source, trusted)
+    folder = folders.own().networks / name
+    words: list[str | Path] = ["--source", source.other, "--out", folder]
+    if size := custom.size(given.get("SIZE", "")):
+        words += ["--size", *map(str, size)]
+    if source.by_hand:
+        _ensure_tensorflow(source)
+        run_here(Step("scripts.steps.from_tensorflow"), *words)
+        return given | {"ONNX": str(folder / "model.onnx")}
+    # They are in that file then, and no setting of the pipeline.
+    os.environ.pop("WEIGHTS", "")
+    words += ["--weights", given.pop("WEIGHTS", "") or "default"]
+    if given.get("PICTURES"):
+        words.append("--pictures-given")
+    if trusted:
+        words.append("--trusted")
+    bootstrap.ensure("hub")
+    run_here(Step("scripts.steps.intake"), *words)
+    return given | {"ONNX": str(folder / "model.onnx")}
+
+
+def _ensure_tensorflow(source: sources.Source) -> None:
+    if not bootstrap.is_installed("tensorflow"):
+        console.note(f"TensorFlow converts it, and is installed once: {TENSORFLOW}")
+    try:
+        bootstrap.ensure("tensorflow")
+    except UserError as fault:
+        raise UserError(
+            f"{source.other} needs TensorFlow, which cannot be installed here ({fault.cause})",
+            f"where it can, {source.by_hand}",
+        ) from None
+
+
+def export_and_check(pipeline: Pipeline, settings: Settings, stack: Stack) -> Pipeline:
+    """Exports and checks it, which later steps find done. Returns the pipeline with what the export
+    found out."""
+    recipe = pipeline.recipe
+    with lock.one_at_a_time():
+        stack.prepare()
+        try:
+            with archive.draft(pipeline, None) as draft:
+                engines.export(stack, settings, pipeline, draft)
+                if engines.engine_for(stack) is CPU:
+                    engines.prove(stack, settings, pipeline, draft)
+                found = Pipeline(pipeline.name, recipe.as_found(draft))
+                found.recipe.require(draft, settings, archive.home(pipeline))
+        finally:
+            shutil.rmtree(archive.home(pipeline))
+    # Of a file that does not say how it was trained.
+    if isinstance(recipe, Image) and isinstance(found.recipe, Image) and not recipe.answers:
+        console.note(f"pictures: {found.recipe.pictures}; otherwise: PICTURES=")
+    return found
