@@ -68,7 +68,7 @@ def export(spec: Detr, out: Path) -> None:
         answers = INDEPENDENT_DETECTION if whole.independent else DETECTION
         with step("exporting to ONNX"):
             network.to_onnx(model, spec.side, answers, draft / "model.onnx")
-        made = network.as_made(whole.network, identity, False, answers, {"most": whole.most})
+        made = whole.network.as_made(identity, False, answers, {"most": whole.most})
         with step("asking transformers what is in the pictures"):
             asked = checked.show_pictures(spec.samples, made.transform)
             rows = np.concatenate([networks.make_asker(model)(each[None]) for each in asked.pixels])
