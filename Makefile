@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
-	similar index bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
+	bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
 	logs drift trace kubernetes swarm-up swarm-load swarm-down scale \
 	down images prune clean check test test-all test-changed test-rare pins lint prove
 
@@ -65,12 +65,6 @@ sentiment: $(LAYER)/tools ##+ Classify the sentiment of a text: TEXT="What a day
 
 ask: $(LAYER)/tools ## Ask a function of yours: MODEL=mine INPUTS='{"text": "What a day!"}' (without INPUTS: its example), or a table: IN=rows.csv
 	$(RUN) ask
-
-similar: $(LAYER)/tools ##+ Find similar pictures in the index, or a folder: IMG=photo.jpg (IN=photos, TOP=5, JSON=1)
-	$(RUN) similar
-
-index: $(LAYER)/tools $(LAYER)/index ##+ Add a folder's new and changed pictures to that index: IN=photos (YES=1: remove those that are gone)
-	$(RUN) index
 
 add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, FROM=)
 	$(RUN) add_model

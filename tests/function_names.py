@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.project import ROOT
 
-PRODUCT = ("scripts", "kinds", "serving", "client", "benchmark", "model_repository")
+PRODUCT = ("scripts", "kinds", "extensions", "serving", "client", "benchmark", "model_repository")
 
 # Regular verbs whose first form ends as a participle does.
 VERBS = {"embed", "exceed", "feed", "heed", "need", "proceed", "seed", "shed", "speed", "succeed"}

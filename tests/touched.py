@@ -12,7 +12,7 @@ END = "tests/end_to_end/test_"
 # A file or folder -> the long tests of what it does, besides those of the folder above.
 RULES: dict[str, tuple[str, ...]] = {
     "benchmark/": (f"{END}comparison.py", f"{END}soak.py", f"{END}torture.py"),
-    "client/": (f"{END}embedding_service.py", f"{END}similar.py"),
+    "client/": ("extensions/similar/tests",),
     "compose": (f"{END}compose.py", f"{END}handover.py"),
     "compose.gpu.yaml": (f"{END}gpu_rehearsal.py",),
     "compose.s3.yaml": (f"{END}s3.py",),
@@ -29,8 +29,8 @@ RULES: dict[str, tuple[str, ...]] = {
     "scripts/repository/": (f"{END}rollout.py", f"{END}own_models.py", f"{END}add_model.py"),
     "scripts/rollout/": (f"{END}rollout.py", f"{END}swarm_updates.py", f"{END}kinds.py"),
     "scripts/server/": (
-        *(f"{END}handover.py", f"{END}drift.py", f"{END}own_models.py", f"{END}similar.py"),
-        *(f"{END}add_model.py", f"{END}embedding_service.py", f"{END}own_main.py"),
+        *(f"{END}handover.py", f"{END}drift.py", f"{END}own_models.py"),
+        *(f"{END}add_model.py", f"{END}own_main.py"),
     ),
     "scripts/stacks/": (
         *(f"{END}compose.py", f"{END}handover.py", f"{END}swarm_updates.py"),

@@ -9,7 +9,7 @@ ARG POSTPROCESS=cpu
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     if [ "$POSTPROCESS" = gpu ]; then set -- cupy; fi; \
     pip-install serve-gpu "$@" --target /opt/bundle
-COPY serving/bundle_serving kinds/*/serving /opt/bundle/bundle_serving/
+COPY serving/bundle_serving kinds/*/serving extensions/*/serving /opt/bundle/bundle_serving/
 # The python backend's interpreter ignores PYTHONPATH, but reads .pth files. Triton would make the
 # stub executable at its start, but cannot on a read-only file system.
 RUN python3 -c "import sysconfig; print(sysconfig.get_path('purelib'))" \

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from scripts.base import console, parts
-from scripts.server import embeddings
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
 
 def stop_server() -> None:
-    for path in (state.PATH, embeddings.STATE):
-        state.forget_damaged(path)
+    state.forget_damaged()
     known = state.load()
     if known:
         stacks = [flavour.stack(known.flavour, known.settings_at_start)]
@@ -19,9 +17,6 @@ def stop_server() -> None:
     with console.waiting("stopping the server"):
         beside = [each.stop(known) for each in parts.find("beside")]
         stopped = [stack.flavour for stack in stacks if stack.stop()]
-        extra = embeddings.stop()
     console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was running")
     for each in filter(None, beside):
         console.note(each)
-    if extra:
-        console.note("embeddings service stopped")

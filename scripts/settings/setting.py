@@ -25,7 +25,6 @@ class Part(Enum):
     DOOR = auto()  # the door's configuration
     MACHINE = auto()  # how this machine runs a version
     EXTRA = auto()  # an additional pipeline
-    EMBEDDINGS = auto()  # how the service behind `make similar` is started
     COMMAND = auto()  # only what a command does
 
 

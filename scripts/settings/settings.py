@@ -40,7 +40,7 @@ from scripts.settings.setting import (
 )
 
 VERSION, CHECK, SERVER, MACHINE = Part.VERSION, Part.CHECK, Part.SERVER, Part.MACHINE
-EXTRA, EMBEDDINGS, COMMAND, DOOR = Part.EXTRA, Part.EMBEDDINGS, Part.COMMAND, Part.DOOR
+COMMAND, DOOR = Part.COMMAND, Part.DOOR
 
 # A change of one of these changes the server or its answers.
 SERVED = (VERSION, SERVER, MACHINE)
@@ -119,13 +119,11 @@ class Served(Group):
         """reduced: large JPEGs are decoded at 1/2, 1/4 or 1/8 of their size, still larger than the
         network needs. Or full.""",
         VERSION,
-        EMBEDDINGS,
     )
     max_megapixels = number(
         "50",
         "Pictures with more megapixels are refused before they are decoded.",
         VERSION,
-        EMBEDDINGS,
     )
     steps = choice(
         ("auto", "1", "3"),
@@ -137,11 +135,6 @@ class Served(Group):
         """A folder with your photos. On some of them every step is compared with PyTorch; on up to
         200 of them, bf16 is compared with fp32. Empty: noise, and drawn scenes.""",
         CHECK,
-    )
-    embeddings = path_or(
-        ("default", "random"),
-        "The weights of `make similar`, a mobilenet_v2; values as for WEIGHTS.",
-        EXTRA,
     )
     from_ = text(
         "",
@@ -189,19 +182,14 @@ class Place(Group):
         """The address to open the ports on. If other machines can reach it, the door requires TLS
         and an API key (`make keys`).""",
         SERVER,
-        EMBEDDINGS,
     )
     http_port = port(8000, "The port of the HTTP API.", SERVER)
     grpc_port = port(8001, "The port of the gRPC API.", SERVER)
     metrics_port = port(8002, "The port of the Prometheus metrics.", SERVER)
-    embeddings_port = port(
-        8010, "The HTTP port of the service that `make similar` uses.", EXTRA, EMBEDDINGS
-    )
     cores = whole_or(
         lambda: len(os.sched_getaffinity(0)),
         "How many CPU cores to use. Empty: all.",
         MACHINE,
-        EMBEDDINGS,
     )
     preprocess_instances = whole_or_none(
         "Processes that decode pictures. Empty: derived from CORES.", MACHINE
@@ -229,7 +217,6 @@ class Place(Group):
         can reach the ports.""",
         SERVER,
         DOOR,
-        EMBEDDINGS,
     )
     tls_key = path("The private key of TLS_CERT.", SERVER)
     insecure = choice(
@@ -237,14 +224,12 @@ class Place(Group):
         "1: neither TLS nor API keys, whatever BIND is: anyone who can reach the ports can ask.",
         SERVER,
         DOOR,
-        EMBEDDINGS,
     )
     allowed_hosts = text(
         "",
         "Host names that requests may use, besides addresses and names without a dot: a,b",
         SERVER,
         DOOR,
-        EMBEDDINGS,
     )
     cors_origins = text(
         "", "Origins whose web pages may call the API: https://a.example", SERVER, DOOR

@@ -718,6 +718,7 @@ SOURCES = (
     "requirements",
     "serving",
     ":(glob)kinds/*/serving/**",
+    ":(glob)extensions/*/serving/**",
     "client",
     "scripts/base",
 )

@@ -24,7 +24,7 @@ from scripts import bootstrap
 from scripts.artefacts.step import Place, Step
 from scripts.base import interrupts, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
-from scripts.base.paths import KINDS, MARK, PYTHON, ROOT
+from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.base.shared import is_shared
 from scripts.repository import live
 from scripts.settings.settings import Settings
@@ -90,7 +90,7 @@ class LocalStack:
 
     def version(self) -> str:
         """The server program's version, for the fingerprint."""
-        return _tree_hash(ROOT / "serving", *sorted(KINDS.glob("*/serving")))
+        return _tree_hash(ROOT / "serving", *sorted(ROOT.glob("*/*/serving")))
 
     def start(self, wanted: State) -> None:
         ports.require_free(self._settings.bind, self._settings.ports)

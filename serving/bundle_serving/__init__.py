@@ -4,8 +4,9 @@ import signal
 import sys
 from pathlib import Path
 
-# The parts of kinds/ that run in the server; in an image they lie in this folder.
-__path__ += sorted(map(str, Path(__file__).parents[2].glob("kinds/*/serving")))
+# The parts of kinds and extensions that run in the server; in an image they lie in this folder.
+for home in ("kinds", "extensions"):
+    __path__ += sorted(map(str, Path(__file__).parents[2].glob(f"{home}/*/serving")))
 
 NAME = "[a-z][a-z0-9_]{0,40}"  # what a pipeline of the user's may be called
 CACHE = "cache"  # a parameter of requests: false, and no earlier answer will do

@@ -42,8 +42,8 @@ SERVING = [
     for path in (ROOT / "serving").glob("bundle_*/**/*.py")
     if "backends" not in path.parts
 ] + [
-    Reached(f"kinds.{path.parts[-3]}.serving.{path.stem}", frozenset({"serve"}))
-    for path in (ROOT / "kinds").glob("*/serving/*.py")
+    Reached(".".join(path.relative_to(ROOT).with_suffix("").parts), frozenset({"serve"}))
+    for path in find_brought("*/serving/*.py")
 ]
 # Collected by pytest, which `make check` installs without PyTorch.
 CHECKED = [

@@ -1,7 +1,7 @@
 """Keeps a program running, like Docker's `restart: unless-stopped`: restarts it whenever it ends,
 until the keeper itself is told to stop.
 
-    python -m scripts.server.embeddings_keeper COMMAND …
+    python -m extensions.similar.service_keeper COMMAND …
 """
 
 from __future__ import annotations

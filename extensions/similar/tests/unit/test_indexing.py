@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bundle_client import Client, Embedding
+from extensions.similar import indexing
+from extensions.similar.indexing import Growth
+from extensions.similar.picture_index import MadeBy, PictureIndex
 from scripts.base.errors import UserError
-from scripts.server import indexing
-from scripts.server.indexing import Growth
-from scripts.server.picture_index import MadeBy, PictureIndex
 from tests.client.stand_in import StandIn
 
 SERVED, ANOTHER = MadeBy("small", "one", 2), MadeBy("large", "two", 2)

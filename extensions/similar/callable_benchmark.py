@@ -1,7 +1,7 @@
 """What a plain Python callable costs: the same network, behind the same decoding, as models of the
 repository and as the callable of `make similar`. Two servers, one run, in turns.
 
-    .venv/bin/python -m benchmark.callable [--seconds 10]
+    .venv/bin/python -m extensions.similar.callable_benchmark [--seconds 10]
 
 Before it: make similar IMG=… IN=…
 """
@@ -22,9 +22,10 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from benchmark.load import Question, infer_path, measure, over_http
-from bundle_serving.embeddings import Network
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.pictures import Transform
+from extensions.similar.service import MADE, MODEL
+from extensions.similar.serving.embeddings import Network
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import PYTHON
@@ -34,7 +35,6 @@ from scripts.recipes import configs
 from scripts.recipes.folders import MODELS
 from scripts.recipes.layout import CPU, Share
 from scripts.repository import model_folders
-from scripts.server.embeddings import MADE, MODEL
 from scripts.stacks.temporary import running, triton
 
 AT_ONCE = 8

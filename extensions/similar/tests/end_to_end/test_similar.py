@@ -28,9 +28,9 @@ from bundle_client import (
     PictureRefused,
     ServerUnreachable,
 )
+from extensions.similar import export
+from extensions.similar.picture_index import PictureIndex
 from scripts.base import files
-from scripts.server.picture_index import PictureIndex
-from scripts.steps import embeddings
 from tests.plugin import everywhere
 from tests.project import ASSETS, Project, error_lines, free_ports, picture, wait_until
 
@@ -41,7 +41,7 @@ WEIGHTS = str(ASSETS / "weights" / "mobilenet_v2_imagenet.safetensors") if ASSET
 @pytest.fixture(scope="session")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("embeddings") / "made"
-    assert embeddings.main(["--weights", WEIGHTS, "--out", str(out)]) == 0
+    assert export.main(["--weights", WEIGHTS, "--out", str(out)]) == 0
     return out
 
 
@@ -62,7 +62,7 @@ def similar(served: Project, network: Path) -> Iterator[Project]:
         served.made("similar", IMG="photos/mug.jpg", IN="photos")
         yield served
     finally:
-        stop = "from scripts.server import embeddings; embeddings.stop()"
+        stop = "from extensions.similar import service; service.stop()"
         subprocess.run(
             [sys.executable, "-c", stop], cwd=served.path, env=served.environment(), check=True
         )

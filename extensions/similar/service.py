@@ -21,19 +21,20 @@ from bundle_serving import processes
 from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.server_log import first_error
+from extensions.similar.export import ARCH
+from extensions.similar.service_keeper import RESTARTED, STOP_S
+from extensions.similar.settings import embeddings, embeddings_port
 from scripts import bootstrap
 from scripts.artefacts.manifest import Torchvision, why_export
 from scripts.artefacts.step import Step
 from scripts.base import console, files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
-from scripts.server.embeddings_keeper import RESTARTED, STOP_S
-from scripts.settings.settings import EMBEDDINGS, Settings, names
+from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, exposure, flavour, state
 from scripts.stacks.containers import DockerStack, last_line
 from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
-from scripts.steps.embeddings import ARCH
 
 MODEL = "embedding"
 MADE = ROOT / "build" / "embeddings"
@@ -41,6 +42,12 @@ STATE = ROOT / "build" / "run" / "embeddings.json"
 LOG = ROOT / "build" / "run" / "embeddings.log"
 # Short, because PyTriton's socket paths may have 107 characters. It also marks the processes.
 RUN = Path(tempfile.gettempdir()) / f"embeddings_{MARK}"
+
+# A change of one of these starts it anew.
+STARTED_WITH = (
+    *("DECODE", "MAX_MEGAPIXELS", "BIND", "EMBEDDINGS_PORT", "CORES", "TLS_CERT", "INSECURE"),
+    "ALLOWED_HOSTS",
+)
 
 # The settings that the network was exported with, for commands that omit them.
 MADE_WITH = MADE / "settings.json"
@@ -70,7 +77,7 @@ def ensure(settings: Settings) -> State:
 
 
 def where(known: State) -> Address:
-    return known.where(known.settings_at_start.embeddings_port)
+    return known.where(embeddings_port.value_in(known.settings_at_start))
 
 
 def why_not(known: State) -> str | None:
@@ -92,13 +99,13 @@ def stop() -> bool:
 
 
 def _export(settings: Settings) -> None:
-    weights = settings.embeddings
+    weights = embeddings.value_in(settings)
     wanted = Torchvision(ARCH, weights)
-    if reason := why_export(MADE, wanted, as_before=Settings.embeddings.name not in settings.given):
+    if reason := why_export(MADE, wanted, as_before=embeddings.name not in settings.given):
         console.note(f"embeddings: {reason}")
         bootstrap.ensure("export")
-        run_here(Step("scripts.steps.embeddings"), "--weights", weights, "--out", MADE)
-    files.write(MADE_WITH, json.dumps({Settings.embeddings.name: weights}) + "\n")
+        run_here(Step("extensions.similar.export"), "--weights", weights, "--out", MADE)
+    files.write(MADE_WITH, json.dumps({embeddings.name: weights}) + "\n")
 
 
 def _read_made_with() -> dict[str, str]:
@@ -110,7 +117,7 @@ def _read_made_with() -> dict[str, str]:
 
 
 def _describe_wanted(name: str, settings: Settings) -> State:
-    values = {setting: settings[setting] for setting in names(EMBEDDINGS)}
+    values = {setting: settings[setting] for setting in STARTED_WITH}
     made = (MADE / "manifest.json").read_text()
     started_from = json.dumps(
         [name, values, made, exposure.mark(settings), LocalStack(settings).version()]
@@ -139,7 +146,7 @@ def _start(wanted: State) -> None:
 
 
 def _require_a_free_port(settings: Settings) -> None:
-    wanted = {Settings.embeddings_port.name: settings.embeddings_port}
+    wanted = {embeddings_port.name: embeddings_port.value_in(settings)}
     ports.require_free(settings.bind, wanted, "similar")
 
 
@@ -147,7 +154,7 @@ def _start_process(wanted: State) -> None:
     settings = wanted.settings_at_start
     service: list[str | Path] = [PYTHON, "-m", "bundle_serving.embedding_service"]
     service += ["--made", MADE, "--run-dir", RUN]
-    service += ["--address", settings.bind, "--port", str(settings.embeddings_port)]
+    service += ["--address", settings.bind, "--port", str(embeddings_port.value_in(settings))]
     service += ["--admin-key-file", admin_key.PATH]
     service += ["--cores", str(settings.cores), "--decode", settings.decode]
     service += ["--max-megapixels", f"{settings.max_megapixels:g}"]
@@ -155,7 +162,7 @@ def _start_process(wanted: State) -> None:
     LOG.unlink(missing_ok=True)
     with LOG.open("a") as log:  # which the door keeps short
         keeper = subprocess.Popen(
-            [PYTHON, "-m", "scripts.server.embeddings_keeper", *service],
+            [PYTHON, "-m", "extensions.similar.service_keeper", *service],
             cwd=ROOT,
             env=os.environ | exposure.environment(settings),
             stdin=subprocess.DEVNULL,
@@ -212,6 +219,6 @@ def _is_ours(process: psutil.Process) -> bool:
 
 def _is_keeper(process: psutil.Process) -> bool:
     try:
-        return "scripts.server.embeddings_keeper" in process.cmdline()
+        return "extensions.similar.service_keeper" in process.cmdline()
     except psutil.Error:
         return False

@@ -1,7 +1,7 @@
 """The index of `make similar` with many pictures: how long it takes to build, save and load, its
 memory, and how fast and how exactly it answers.
 
-    .venv/bin/python -m benchmark.similar_index [--pictures 100000]
+    .venv/bin/python -m extensions.similar.index_benchmark [--pictures 100000]
 
 The vectors are drawn: around as many centres as there would be subjects of fifty pictures each.
 """
@@ -22,9 +22,9 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from extensions.similar.indexing import SAVED_EVERY
+from extensions.similar.picture_index import MadeBy, PictureIndex, Stamp
 from scripts.base.errors import run_guarded
-from scripts.server.indexing import SAVED_EVERY
-from scripts.server.picture_index import MadeBy, PictureIndex, Stamp
 
 DIMENSIONS = 1280  # mobilenet_v2's
 OF_A_SUBJECT = 50

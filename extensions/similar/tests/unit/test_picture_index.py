@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from scripts.base.errors import UserError
-from scripts.server.picture_index import (
+from extensions.similar.picture_index import (
     GRAPH,
     PICTURES,
     MadeBy,
@@ -23,6 +22,7 @@ from scripts.server.picture_index import (
     is_gone,
     stamp,
 )
+from scripts.base.errors import UserError
 from tests.project import ROOT
 
 DIMENSIONS = 64
@@ -103,7 +103,7 @@ def test_killed_at_any_moment_it_leaves_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "pictures.zip"
     code = f"""
 from pathlib import Path
-from tests.unit.test_picture_index import filled
+from extensions.similar.tests.unit.test_picture_index import filled
 indexes = [filled(10), filled(200)]
 while True:
     for index in indexes:

@@ -13,10 +13,10 @@ import numpy as np
 from bundle_client import Client, Embedding
 from bundle_client.errors import CONCERNS_ALL
 from bundle_client.sources import name_of, pictures_in
+from extensions.similar import service
+from extensions.similar.picture_index import MadeBy, PictureIndex, Stamp, is_gone, stamp
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.server import embeddings
-from scripts.server.picture_index import MadeBy, PictureIndex, Stamp, is_gone, stamp
 from scripts.settings.pictures import is_same
 from scripts.stacks.state import State
 
@@ -29,10 +29,10 @@ SAVED_EVERY = 1000
 def describe_maker(known: State) -> MadeBy:
     """What the vectors of this service come from: its network's graph, and how pictures are
     prepared for it."""
-    made = json.loads((embeddings.MADE / "manifest.json").read_text())
+    made = json.loads((service.MADE / "manifest.json").read_text())
     decides = [made["onnx"]["sha256"], made["transform"], known.settings_at_start.decode]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-    return MadeBy(embeddings.network(), digest, made["onnx"]["dimensions"])
+    return MadeBy(service.network(), digest, made["onnx"]["dimensions"])
 
 
 def load_index() -> PictureIndex:

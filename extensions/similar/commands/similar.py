@@ -17,12 +17,13 @@ from bundle_client import Client, ClientError, Embedding, Result, Source
 from bundle_client.errors import CONCERNS_ALL
 from bundle_client.show import as_error, as_json
 from bundle_client.sources import name_of, pictures_in
+from extensions.similar import service
 from scripts import bootstrap
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.base.streams import all_output_on_stderr
 from scripts.base.text import printable
-from scripts.server import ask, embeddings
+from scripts.server import ask
 from scripts.settings import arguments, pictures
 from scripts.settings.arguments import Arguments
 from scripts.settings.settings import Settings
@@ -88,7 +89,7 @@ def _in_folder(picture: str, asked: Arguments) -> tuple[list[Found], list[Result
 
 def _in_index(picture: str, asked: Arguments) -> list[Found]:
     bootstrap.ensure("index")
-    from scripts.server import indexing
+    from extensions.similar import indexing
 
     index = indexing.load_index()
     known = _service()
@@ -105,11 +106,11 @@ def _shorten(path: str) -> str:
 
 def _service() -> State:
     with all_output_on_stderr(), lock.one_at_a_time():
-        return embeddings.ensure(Settings.load())
+        return service.ensure(Settings.load())
 
 
 def _client(known: State) -> Client:
-    return Client(**ask.read_known(embeddings.where(known)), timeout=60)
+    return Client(**ask.read_known(service.where(known)), timeout=60)
 
 
 def _embed_picture(client: Client, picture: str) -> Embedding:

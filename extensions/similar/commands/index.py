@@ -11,10 +11,11 @@ from pathlib import Path
 
 from bundle_client import Client, Result
 from bundle_client.show import as_error
+from extensions.similar import indexing, service
+from extensions.similar.indexing import Growth
 from scripts.base import console, lock
 from scripts.base.errors import UserError
-from scripts.server import ask, embeddings, indexing
-from scripts.server.indexing import Growth
+from scripts.server import ask
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 
@@ -31,7 +32,7 @@ def main() -> int:
         raise UserError(f"IN={asked.in_} is not a folder", "give a folder of pictures")
     with lock.one_at_a_time(indexing.LOCK):
         with lock.one_at_a_time():
-            known = embeddings.ensure(Settings.load())
+            known = service.ensure(Settings.load())
         growth = Growth.start(folder, indexing.describe_maker(known))
         if not (growth.changed or growth.unchanged or growth.gone):
             raise UserError(
@@ -40,7 +41,7 @@ def main() -> int:
             )
         if growth.replaces:
             console.note(f"another network than {growth.replaces.network}: building the index anew")
-        with Client(**ask.read_known(embeddings.where(known)), timeout=60) as client:
+        with Client(**ask.read_known(service.where(known)), timeout=60) as client:
             failed = embed(growth, client)
         settle_gone(growth, asked.yes)
         growth.index.save(indexing.PATH)

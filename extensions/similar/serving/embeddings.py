@@ -22,7 +22,7 @@ from bundle_serving.pictures import PictureError, Transform, check_together, to_
 
 @dataclass(frozen=True)
 class Network:
-    """The result of scripts/steps/embeddings.py."""
+    """The result of extensions/similar/export.py."""
 
     file: Path
     name: str  # included in every answer: only vectors of the same network can be compared

@@ -14,8 +14,8 @@ import pytest
 from pytriton.exceptions import PyTritonUnrecoverableError
 from pytriton.proxy.types import Request
 
-from bundle_serving.embeddings import Embedder, Network
 from bundle_serving.pictures import Transform
+from extensions.similar.serving.embeddings import Embedder, Network
 from tests.networks import SIDE, means
 from tests.project import ROOT, picture
 
@@ -64,7 +64,9 @@ def test_the_pictures_of_a_request_are_bounded_together(made: Path) -> None:
 
 def test_what_fails_in_the_engine_cannot_be_recovered_from(made: Path) -> None:
     """In a process of its own, which is left with too little memory for a large batch."""
-    code = f"from tests.unit.test_embeddings import *; starve(Path({str(made)!r}))"
+    code = (
+        f"from extensions.similar.tests.unit.test_embeddings import *; starve(Path({str(made)!r}))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "unrecoverable\n", done.stderr
 

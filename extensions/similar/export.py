@@ -1,6 +1,6 @@
 """A network without its last layer -> ONNX with vectors of length 1, checked against PyTorch.
 
-    python -m scripts.steps.embeddings --weights default --out build/embeddings
+    python -m extensions.similar.export --weights default --out build/embeddings
 
 Out: model.onnx (uint8 NCHW `input` -> FP32 `embedding`), network.txt (the network's name, included
 in every answer) and manifest.json.

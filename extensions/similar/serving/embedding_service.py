@@ -31,12 +31,13 @@ from pytriton.models import model
 
 from bundle_serving.address import Address
 from bundle_serving.behind_the_door import MODEL_STORE, Server
-from bundle_serving.embeddings import Embedder, Network
 from bundle_serving.handshake import IN_AN_INSTANCE, patient
 from bundle_serving.health import IMAGE, own, reason_not_to_trust
 from bundle_serving.pictures import Transform
 from bundle_serving.processes import children_of
 from bundle_serving.start_server import libpython_folder
+
+from .embeddings import Embedder, Network
 
 MODEL = "embedding"
 INSTANCES = 2
