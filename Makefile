@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
-	bench rivals torture tune keys publish rollout rollback history s3-check s3-up s3-down status models load unload \
+	bench rivals torture tune keys publish rollout rollback history status models load unload \
 	logs drift trace kubernetes swarm-up swarm-load swarm-down scale \
 	down images prune clean check test test-all test-changed test-rare pins lint prove
 
@@ -131,15 +131,6 @@ drift: $(LAYER)/tools ##+ Show how far each version's answers have moved (NEW=1:
 
 trace: $(LAYER)/tools ##+ Show where the time of one request went: IMG=photo.jpg
 	$(RUN) trace
-
-s3-check: $(LAYER)/tools $(LAYER)/s3 ##+ Check the repository on S3 and what each key may do there
-	$(RUN) s3_check
-
-s3-up: $(LAYER)/tools ##+ Start an S3 server in a container, to try REPOSITORY=s3://…
-	$(RUN) s3_server up
-
-s3-down: $(LAYER)/tools ##+ Stop that S3 server; its data is kept
-	$(RUN) s3_server down
 
 kubernetes: $(LAYER)/tools ##+ Write what Kubernetes needs, with these settings, to build/kubernetes (PUSH=registry.example/team)
 	$(RUN) kubernetes

@@ -158,7 +158,7 @@ def history() -> None:
     ]
     run("history", {
         "scripts.stacks.state.load": lambda: None,
-        "scripts.storage.shared.Shared.pull": lambda _: None,
+        "scripts.repository.shared.Shared.pull": lambda _: None,
         "scripts.repository.history.read": lambda _: events,
     })  # fmt: skip
 

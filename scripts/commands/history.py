@@ -11,10 +11,10 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import history
+from scripts.repository.shared import Shared
 from scripts.server.served import brings_up
 from scripts.settings.settings import Settings
 from scripts.stacks import state
-from scripts.storage.shared import Shared
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.repository import place
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import kubernetes
@@ -30,6 +31,6 @@ def main() -> int:
     console.note(f"next: kubectl apply --kustomize {folder} (docs/kubernetes.md)")
     if (ROOT / folder / "job").is_dir():
         console.note(f"fills the claim: kubectl apply --kustomize {folder}/job")
-    elif not settings.repository:
+    elif not place.find(settings):
         console.note("no job builds a pipeline of yours: copy build/live into the claim, as live")
     return 0

@@ -18,21 +18,21 @@ from scripts.base import console, lock
 from scripts.base.errors import UserError, run_guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
-from scripts.repository import history, layout_number, model_folders
+from scripts.repository import history, layout_number, model_folders, old_versions, place
+from scripts.repository.shared import Shared
 from scripts.server import engines, extra, layouts, served, up
 from scripts.server.recover import recover
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
 from scripts.stacks.ran_before import StepsRanBefore
-from scripts.storage import old_versions
-from scripts.storage.shared import Shared
 
 
 def main() -> int:
     settings = Settings.load()
-    if settings.repository:
+    if elsewhere := place.find(settings):
         raise UserError(
-            "a repository on S3 is filled by make only", "make up, or leave REPOSITORY empty"
+            f"a repository on {elsewhere.title} is filled by make only",
+            "make up, or leave REPOSITORY empty",
         )
     layout_number.require_known(layout_number.here())
     stack = ran_before.steps_of(settings)

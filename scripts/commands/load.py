@@ -10,10 +10,10 @@ from __future__ import annotations
 from scripts.base import console
 from scripts.recipes import pipelines
 from scripts.repository import live
+from scripts.repository.shared import Shared
 from scripts.server import engines, extra, loading, model_control, own_models
 from scripts.settings import arguments
 from scripts.stacks import flavour
-from scripts.storage.shared import Shared
 
 
 def main() -> int:

@@ -24,13 +24,12 @@ from scripts.base import console, disk, lock, tables
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, history
+from scripts.repository import archive, history, old_versions, place
+from scripts.repository.shared import Shared
 from scripts.server import engines
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.stacks import flavour, kubernetes, state
-from scripts.storage import old_versions, on_demand, pod_copies
-from scripts.storage.shared import Shared
+from scripts.stacks import flavour, kubernetes, pod_copies, state
 
 BUILD = ROOT / "build"
 REPORTS = ("bench", "proof", "rivals")
@@ -145,13 +144,13 @@ def _images(settings: Settings) -> Iterator[Item]:
 
 
 def _copies_for_pods(settings: Settings, days: int) -> Iterator[Item]:
-    if not (remote := on_demand.remote(settings)):
+    if not (elsewhere := place.find(settings)):
         return
-    copies = remote.place_beside(kubernetes.FOR_PODS)
+    copies = elsewhere.open().place_beside(kubernetes.FOR_PODS)
     for each in pod_copies.read(copies):
         goes = not each.is_among_the_last and each.days >= days
         yield Item(
-            f"{copies.location.path}/{each.name} on S3",
+            f"{copies.prefix}{each.name} on {elsewhere.title}",
             each.size,
             each.days,
             f"{pod_copies.REVISIONS} newer ones, and older than {days} days" if goes else "",

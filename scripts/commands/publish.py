@@ -11,12 +11,11 @@ from __future__ import annotations
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.repository import history
+from scripts.repository import history, old_versions
+from scripts.repository.shared import Shared
 from scripts.server import served, up
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
-from scripts.storage import old_versions
-from scripts.storage.shared import Shared
 
 
 def main() -> int:

@@ -12,11 +12,11 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
+from scripts.repository.shared import Shared
 from scripts.server import removal
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
-from scripts.storage.shared import Shared
 
 
 def main() -> int:

@@ -17,13 +17,13 @@ from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
 from scripts.repository import live
 from scripts.repository.archive import Version
+from scripts.repository.shared import Shared
 from scripts.rollout.verdict import Seen
 from scripts.server import in_each
 from scripts.server.layouts import lay_out, layout
 from scripts.stacks import state
 from scripts.stacks.state import State
 from scripts.stacks.swarm import SwarmStack
-from scripts.storage.shared import Shared
 
 # The balancers ask DNS each second, and a server every other.
 SEEN_S = 60

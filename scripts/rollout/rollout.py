@@ -19,6 +19,7 @@ from scripts.recipes.layout import Engine
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live, proofs
 from scripts.repository.archive import Version
+from scripts.repository.shared import Shared
 from scripts.rollout.preflight import (
     ANYWAY,
     STAYS,
@@ -39,7 +40,6 @@ from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.steps import gate
-from scripts.storage.shared import Shared
 
 if TYPE_CHECKING:  # it takes long to load what talks to Docker
     from scripts.rollout.fleet import Fleet

@@ -20,9 +20,9 @@ from scripts.base.errors import UserError
 from scripts.recipes.layout import Engine
 from scripts.repository import live, model_folders
 from scripts.repository.archive import Version
+from scripts.repository.shared import Shared
 from scripts.server.control import Control, pin_steps, serving_both
 from scripts.server.recover import as_committed, candidate_of
-from scripts.storage.shared import Shared
 
 
 @dataclass

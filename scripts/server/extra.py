@@ -15,11 +15,11 @@ from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import archive, live
 from scripts.repository.archive import Version
+from scripts.repository.shared import Shared
 from scripts.server import layouts, loading, own_models
 from scripts.server.served import serving
 from scripts.stacks import admin_key
 from scripts.stacks.state import State
-from scripts.storage.shared import Shared
 
 # The most that reading, compiling and warming up a network takes.
 LOAD_TIMEOUT_S = 120

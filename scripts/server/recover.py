@@ -12,11 +12,11 @@ from scripts.recipes.layout import Engine
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import history, live, model_folders
 from scripts.repository.archive import Version
+from scripts.repository.shared import Shared
 from scripts.server import engines
 from scripts.server.control import Control
 from scripts.stacks import flavour
 from scripts.stacks.state import State
-from scripts.storage.shared import Shared
 
 if TYPE_CHECKING:  # it takes long to load what talks to Docker
     from scripts.stacks.swarm import SwarmStack

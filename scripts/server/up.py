@@ -22,8 +22,17 @@ from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import Layout
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.templates import write
-from scripts.repository import archive, history, layout_number, live, model_folders
+from scripts.repository import (
+    archive,
+    history,
+    layout_number,
+    live,
+    model_folders,
+    old_versions,
+    place,
+)
 from scripts.repository.archive import Version
+from scripts.repository.shared import Shared
 from scripts.server import engines, extra, in_each
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.layouts import fingerprint, hash_layout, lay_out, layout
@@ -33,8 +42,6 @@ from scripts.settings.settings import Settings
 from scripts.stacks import exposure, flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
-from scripts.storage import old_versions, on_demand
-from scripts.storage.shared import Shared
 
 # Seconds that the keeper gets to restore a server that does not answer.
 KEEPERS_S = 15
@@ -46,7 +53,9 @@ def bring_up(settings: Settings, command: str = "up") -> State:
     anything that runs is touched; `command` is the one to name in a remedy."""
     main = pipelines.main()
     with lock.one_at_a_time():
-        on_demand.require_reachable(settings)
+        elsewhere = place.find(settings)
+        if elsewhere:
+            elsewhere.require_reachable()
         shared = Shared(settings, main)
         shared.pull()
         seed = serving(main)
@@ -71,7 +80,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         version = build_and_activate(stack, settings, main, seed, shared)
         how = layout(settings, engines.engine_for(stack))
         _keep_beside(pipelines.find_noted())
-        if settings.repository:
+        if elsewhere:
             _place_others(settings, how)
         if not stack.in_place:
             extra.lay_out(how)
@@ -158,7 +167,7 @@ def find_restored() -> State | None:
 
 
 def _place_others(settings: Settings, how: Layout) -> None:
-    """Versions that another machine made live must not vanish from S3 with the next upload."""
+    """Versions that another machine made live must not vanish from there with the next upload."""
     for pipeline in pipelines.others():
         Shared(settings, pipeline).pull()
         if version := serving(pipeline):

@@ -294,26 +294,6 @@ class Keeping(Group):
     )
 
 
-class S3(Group):
-    """The repository on S3"""
-
-    repository = text(
-        "",
-        """Where the server loads from: s3://bucket/path on AWS,
-        s3://https://host:port/bucket/path elsewhere. Empty: the folder build/live. See
-        docs/s3.md.""",
-        SERVER,
-    )
-    s3_server_credentials = path(
-        """A file like ~/.aws/credentials with a read-only key for the server. Empty: the server
-        gets yours.""",
-        SERVER,
-    )
-    s3_port = port(
-        9000, "The port of the S3 server that `make s3-up` starts on this machine.", COMMAND
-    )
-
-
 class Gpu(Group):
     """On a GPU"""
 
@@ -380,7 +360,6 @@ GROUPS: tuple[type[Group], ...] = (
     Place,
     Switching,
     Keeping,
-    S3,
     Gpu,
     Building,
     *(_make_group(each.__doc__, each) for each in parts.find_in(EXTENSIONS, "settings")),
@@ -395,7 +374,7 @@ def names(*parts: Part) -> tuple[str, ...]:
     return tuple(name for name, each in ALL.items() if any(part in each.parts for part in parts))
 
 
-class Settings(Served, Place, Switching, Keeping, S3, Gpu, Building):
+class Settings(Served, Place, Switching, Keeping, Gpu, Building):
     def __init__(self, values: dict[str, str], given: Collection[str] = ()) -> None:
         self.values = values
         self.given = frozenset(given)  # set by the user, not defaults

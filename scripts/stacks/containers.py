@@ -36,15 +36,12 @@ from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Share
-from scripts.repository import live
+from scripts.repository import live, place
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
 from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
-from scripts.storage import on_demand
-from scripts.storage.from_containers import address_from_containers
-from scripts.storage.location import from_settings
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
 OLDEST_COMPOSE = (2, 24)
@@ -142,6 +139,14 @@ class DockerStack:
     def _engine(self) -> docker.DockerClient:
         return docker.from_env(timeout=60)
 
+    @cached_property
+    def _elsewhere(self) -> place.Place | None:
+        return place.find(self._settings)
+
+    def _hand_over_keys(self) -> None:
+        if self._elsewhere:
+            self._elsewhere.hand_over_keys()
+
     def _image(self, service: str) -> str:
         return f"{self.project}-{service}{self.image_suffix}"
 
@@ -151,8 +156,8 @@ class DockerStack:
 
     def prepare(self) -> None:
         self._require_own_project()
-        if location := from_settings(self._settings):  # refused before anything is built
-            address_from_containers(location, self._settings)
+        if self._elsewhere:  # refused before anything is built
+            self._elsewhere.require_reachable_from_containers()
         self.build("server")
         certificates.place(self._settings)
         needs_certificate = exposure.exposure_of(self._settings).certificate is not None
@@ -239,7 +244,7 @@ class DockerStack:
             if each.labels[PROJECT] != self.project and each.labels[SERVICE] not in list_staying()
         )
         ports.require_free(self._settings.bind, self._settings.ports)
-        on_demand.hand_over_keys(self._settings)
+        self._hand_over_keys()
         wanted.save()
         files.write(SERVED, json.dumps(self._configure(wanted), indent=2) + "\n")
         compose_env.write(self.project, SERVED)
@@ -275,7 +280,7 @@ class DockerStack:
     def start_beside(self, known: State, wanted: State, pipelines: Iterable[str]) -> State:
         """Nothing comes to it before it takes over. Its keeper knows what it is to load."""
         state.REFUSED.unlink(missing_ok=True)
-        on_demand.hand_over_keys(self._settings)
+        self._hand_over_keys()
         config = self._configure(wanted)
         # The relay stays, and with it what is open.
         config["services"]["ports"] = json.loads(SERVED.read_text())["services"]["ports"]
@@ -332,7 +337,7 @@ class DockerStack:
     def rehearse(self) -> None:
         """Whether a server starts with what is laid out, before the one from before is stopped."""
         needed, free = self.memory(), psutil.virtual_memory().available
-        if self.flavour != "cpu" or self._settings.repository or (needed and needed[0] > free):
+        if self.flavour != "cpu" or self._elsewhere or (needed and needed[0] > free):
             return
         console.note("trying the new server, on ports of its own")
         try:
@@ -498,7 +503,7 @@ class DockerStack:
         for volume in self._engine.volumes.list(filters={"label": f"{PROJECT}={self.project}"}):
             with suppress(APIError):
                 volume.remove()
-        for service in (*self.images, "layout", "s3"):
+        for service in (*self.images, "layout", *list_staying()):
             self.remove_image(self._image(service))
         for image in self._engine.images.list(filters={"label": f"{BUILT_BY}={ROOT}"}):
             for name in image.tags:
@@ -557,7 +562,7 @@ class DockerStack:
         """Images from the time when the folder's name alone was the project's name."""
         if self.project == compose_env.folder_name():
             return []
-        services = (*self.images, *(() if self.image_suffix else ("layout", "s3")))
+        services = (*self.images, *(() if self.image_suffix else ("layout", *list_staying())))
         names = [f"{compose_env.folder_name()}-{each}{self.image_suffix}" for each in services]
         return [name for name in names if self._engine.images.list(name)]
 
@@ -693,10 +698,10 @@ class DockerStack:
     ) -> subprocess.CompletedProcess[str]:
         environment = self._environment(wanted)
         written = [*self.compose_files]
-        if location := from_settings(self._settings):
-            written.append("compose.s3.yaml")
+        if self._elsewhere:
+            written.append(self._elsewhere.compose_file)
             if wanted:
-                environment["S3_URL"] = str(address_from_containers(location, self._settings))
+                environment |= self._elsewhere.list_variables()
         written += filter(None, [self._settings.compose_override])
         command = ["docker", "compose", "--progress", progress, "--project-name", self.project]
         command += [word for file in written for word in ("--file", file)]

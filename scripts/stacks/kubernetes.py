@@ -19,14 +19,12 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
-from scripts.repository import live
+from scripts.repository import live, place
 from scripts.repository.history import SHOWN
+from scripts.repository.place import Place
 from scripts.settings.settings import DOOR, Settings, names
-from scripts.stacks import admin_key, certificates, exposure
+from scripts.stacks import admin_key, certificates, exposure, pod_copies
 from scripts.stacks.containers import DockerStack
-from scripts.storage import on_demand, pod_copies
-from scripts.storage.location import Location, from_settings
-from scripts.storage.upload_order import contents
 
 SOURCE = ROOT / "deploy" / "kubernetes"
 TARGET = ROOT / "build" / "kubernetes"
@@ -49,8 +47,8 @@ def write(settings: Settings, registry: str) -> Path:
     on_gpu = settings.flavour == "gpu"
     # Others reach a pod, whatever BIND says of this machine.
     reached = settings.replace_with(BIND="0.0.0.0")
-    location = _reachable(from_settings(settings))
-    if on_gpu and location:
+    elsewhere = _require_reachable(place.find(settings))
+    if on_gpu and elsewhere:
         raise UserError("pods with a GPU read a volume, not S3", "leave REPOSITORY empty")
     exposure.require_keys(reached, has_door=not on_gpu)
     shown = exposure.exposure_of(reached)
@@ -62,12 +60,12 @@ def write(settings: Settings, registry: str) -> Path:
         generators.append(
             _secret("tls", secrets, _certificate(reached) if shown.certificate else {})
         )
-        if location:
-            key = on_demand.credentials_of_server(location, settings)
+        if elsewhere:
+            key = elsewhere.read_key()
             generators.append(_secret("s3", secrets, {"credentials": key}))
-        written = _overlay(reached, registry, location, generators, plain=not shown.certificate)
+        written = _overlay(reached, registry, elsewhere, generators, plain=not shown.certificate)
         files.write(target / "kustomization.yaml", yaml.safe_dump(written, sort_keys=False))
-        if not location and pipelines.main_name() == pipelines.DEFAULT:
+        if not elsewhere and pipelines.main_name() == pipelines.DEFAULT:
             (target / "job").mkdir()
             job = yaml.safe_dump(_job(settings, registry), sort_keys=False)
             files.write(target / "job" / "kustomization.yaml", job)
@@ -109,7 +107,7 @@ def _merge_patch(name: str, environment: dict[str, str]) -> dict[str, Any]:
 def _overlay(
     settings: Settings,
     registry: str,
-    location: Location | None,
+    elsewhere: Place | None,
     secrets: list[dict[str, Any]],
     plain: bool,
 ) -> dict[str, Any]:
@@ -119,7 +117,7 @@ def _overlay(
     environment = {name: settings[name] for name in of_the_door}
     environment[main_pipeline.VARIABLE] = pipelines.main().ensemble
     patches = [
-        *_reaching(environment.get(ENDPOINT, ""), with_dns=location is not None),
+        *_reaching(environment.get(ENDPOINT, ""), with_dns=elsewhere is not None),
         _replace_patch("Deployment", f"{CONTAINER}/resources/requests/memory", memory),
         _replace_patch("Deployment", f"{CONTAINER}/resources/limits/memory", memory),
         _replace_patch(
@@ -131,12 +129,12 @@ def _overlay(
     if settings.cores and not on_gpu:
         cores = str(settings.cores)
         patches.append(_replace_patch("Deployment", f"{CONTAINER}/resources/requests/cpu", cores))
-    if location:
-        environment["REPOSITORY"] = _place_copy(settings)
+    if elsewhere:
+        environment["REPOSITORY"] = _place_copy(elsewhere)
         patches.append(
-            _replace_patch("NetworkPolicy", "/spec/egress/1/ports/0/port", location.port)
+            _replace_patch("NetworkPolicy", "/spec/egress/1/ports/0/port", elsewhere.port)
         )
-    overlay = "gpu" if on_gpu else "s3" if location else "cpu"
+    overlay = "gpu" if on_gpu else "s3" if elsewhere else "cpu"
     above = Path("../../deploy/kubernetes")
     return {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -200,23 +198,31 @@ def _secret(name: str, folder: Path, contents: dict[str, str]) -> dict[str, Any]
     return secret | ({"files": [f"secrets/{file}" for file in contents]} if contents else {})
 
 
-def _place_copy(settings: Settings) -> str:
+def _place_copy(elsewhere: Place) -> str:
     """A copy of what is live that never changes: a pod that is started again reads what it read
     before, and another version is another rollout, which can be undone."""
-    remote = on_demand.remote(settings)
-    assert remote, "REPOSITORY is set"
     if not live.REPOSITORY.is_dir():
-        raise UserError("nothing is live here", f"make up REPOSITORY={settings.repository} first")
-    named = (f"{e.name}:{e.sha256}\n" for e in contents(live.REPOSITORY) if e.name != SHOWN)
-    name = hashlib.sha256("".join(named).encode()).hexdigest()[:12]
+        raise UserError("nothing is live here", "bring it up there first: make up")
+    remote, name = elsewhere.open(), _name_contents(live.REPOSITORY)
     copies = remote.place_beside(FOR_PODS)
     return pod_copies.write(copies, live.REPOSITORY, name, known=remote.archive.prefix)
 
 
-def _reachable(location: Location | None) -> Location | None:
-    if location and is_loopback(location.host):
+def _name_contents(folder: Path) -> str:
+    """Another one for other models; the door's history is no part of them."""
+    found = (path for path in folder.rglob("*") if path.is_file() and _is_of_a_model(path))
+    named = sorted(f"{path.relative_to(folder)}:{files.sha256(path)}\n" for path in found)
+    return hashlib.sha256("".join(named).encode()).hexdigest()[:12]
+
+
+def _is_of_a_model(path: Path) -> bool:
+    return path.name != SHOWN and path.suffix != ".tmp" and path.parent.name != "__pycache__"
+
+
+def _require_reachable(elsewhere: Place | None) -> Place | None:
+    if elsewhere and is_loopback(elsewhere.host):
         raise UserError(
-            f"pods cannot reach {location.endpoint}, which is this machine itself",
+            f"pods cannot reach {elsewhere.endpoint}, which is this machine itself",
             "set REPOSITORY to an address that the cluster reaches",
         )
-    return location
+    return elsewhere

@@ -26,12 +26,10 @@ from scripts.base import interrupts, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.base.shared import is_shared
-from scripts.repository import live
+from scripts.repository import live, place
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
 from scripts.stacks.state import State
-from scripts.storage import key_files, on_demand
-from scripts.storage.location import from_settings
 
 RUN = ROOT / "build" / "run"
 LOG = RUN / "server.log"
@@ -151,11 +149,8 @@ class LocalStack:
         command += ["--admin-key-file", admin_key.PATH, "--address", self._settings.bind]
         for name, port in self._settings.ports.items():
             command += [f"--{name.replace('_', '-').lower()}", str(port)]
-        if location := from_settings(self._settings):
-            on_demand.hand_over_keys(self._settings)
-            command += ["--repository", str(location), "--s3-credentials", key_files.HANDED]
-        else:
-            command += ["--repository", live.REPOSITORY]
+        elsewhere = place.find(self._settings)
+        command += elsewhere.list_options() if elsewhere else ["--repository", live.REPOSITORY]
         environment = exposure.environment(self._settings)
         environment |= {"CACHE_MB": self._settings["CACHE_MB"], "STATE_FOLDER": str(RUN)}
         mode = 0o640 if is_shared() else 0o600

@@ -25,14 +25,12 @@ from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import MARK, ROOT
-from scripts.repository import live, proofs
+from scripts.repository import live, place, proofs
 from scripts.stacks import admin_key, exposure, spread, stack_file, state
 from scripts.stacks.containers import DockerStack, last_line
 from scripts.stacks.spread import Node
 from scripts.stacks.stack_file import BALANCER, CANARY, KEY, S3, SERVER, TLS, Given
 from scripts.stacks.state import State
-from scripts.storage import key_files, on_demand
-from scripts.storage.location import from_settings
 
 FOLDER = ROOT / "build" / "swarm"
 # What runs, as `docker stack deploy` read it last.
@@ -85,10 +83,10 @@ class SwarmStack(DockerStack):
     def prepare(self) -> None:
         self._require_manager()
         self._require_own_stack()
-        location = from_settings(self._settings)
-        if location and is_loopback(location.host):
+        elsewhere = self._elsewhere
+        if elsewhere and is_loopback(elsewhere.host):
             raise UserError(
-                f"other nodes cannot reach {location.endpoint}, which is this machine itself",
+                f"other nodes cannot reach {elsewhere.endpoint}, which is this machine itself",
                 "set REPOSITORY to an address that all nodes reach",
             )
         super().prepare()
@@ -138,7 +136,7 @@ class SwarmStack(DockerStack):
             yield came[-1]
 
     def _prepare_stack(self, wanted: State) -> dict[str, Any]:
-        on_demand.hand_over_keys(self._settings)
+        self._hand_over_keys()
         stack = self._stack_file(wanted, self._place_copy(_name(wanted)))
         self._require_image(stack["services"][BALANCER]["image"])
         return stack
@@ -291,8 +289,8 @@ class SwarmStack(DockerStack):
         if shown.certificate:
             for name in (CERTIFICATE, PRIVATE_KEY):
                 found[f"{TLS}/{name}"] = exposure.FOLDER / name
-        if from_settings(self._settings):
-            found[S3] = key_files.HANDED
+        if self._elsewhere:
+            found[S3] = self._elsewhere.hand_over_keys()
             if self._settings.ca_bundle:
                 authorities = stack_file.AUTHORITIES
                 found[f"{authorities}/ca-certificates.crt"] = Path(self._settings.ca_bundle)
@@ -316,7 +314,7 @@ class SwarmStack(DockerStack):
     def _place_copy(self, name: str) -> Path | str:
         """A copy of the live repository that never changes: while servers are replaced, and if they
         are to come back, each reads what it was started with."""
-        remote = on_demand.remote(self._settings)
+        remote = place.open_folder(self._settings)
         if remote is None:
             files.link_tree(live.REPOSITORY, MODELS / name)
             return MODELS / name
@@ -325,7 +323,7 @@ class SwarmStack(DockerStack):
         return f"{copies.location}/{name}"
 
     def _leave_only(self, name: str) -> None:
-        if remote := on_demand.remote(self._settings):
+        if remote := place.open_folder(self._settings):
             copies = remote.place_beside("swarm")
             for other in {each.partition("/")[0] for each in copies.list()} - {name}:
                 copies.remove(f"{other}/")

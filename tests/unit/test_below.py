@@ -7,9 +7,7 @@ import json
 import os
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
@@ -23,11 +21,7 @@ from scripts.intake.signature import whole
 from scripts.recipes import pipelines
 from scripts.recipes.parts import Ensemble
 from scripts.repository import archive
-from scripts.settings.settings import DEFAULTS, Settings
-from scripts.storage.bucket import Stored
-from scripts.storage.credentials import Keys
-from scripts.storage.location import parse
-from scripts.storage.remote import Remote
+from scripts.settings.settings import DEFAULTS
 
 PARTS = (
     *("a", "b.onnx", "ä", " ", "...", "a b", "-", "~", "$HOME", "%2e%2e", "c:", "\udc80"),
@@ -105,36 +99,6 @@ def test_usual_names_may(folder: Path, name: str) -> None:
 def test_a_file_is_no_folder_of_another(folder: Path) -> None:
     assert below.why_not(folder, "a", "b/c") == ""
     assert "'a/b' lies below 'a'" in below.why_not(folder, "a/b", "a")
-
-
-class Bucket:
-    """What S3 has, where anybody with its key may have written it."""
-
-    def __init__(self, *keys: str) -> None:
-        self.keys = keys
-
-    def list_below(self, prefix: str) -> dict[str, Stored]:
-        now = datetime.now(UTC)
-        return {key.removeprefix(prefix): Stored(key, 1, "", now) for key in self.keys}
-
-    def download(self, key: str, path: Path, advance: Any) -> None:
-        path.write_text("x")
-
-
-def fetched(folder: Path, *names: str) -> None:
-    bucket: Any = Bucket(*(f"live-versions/3/{name}" for name in names))
-    location, settings = parse("s3://bundle-models/live-versions"), Settings(DEFAULTS)
-    Remote(location, settings, Keys("", "", "", "", ""), bucket).fetch("3", folder)
-
-
-@pytest.mark.parametrize("name", ["../evil", "/{outside}/evil", "a//b", "a/../../evil", "a\\b"])
-def test_what_comes_from_s3_stays_in_its_folder(folder: Path, name: str) -> None:
-    before, here = around(folder), {*folder.rglob("*")}
-    with pytest.raises(UserError, match="below live-versions/3/ on S3, "):
-        fetched(folder, "model.onnx", name.format(outside=folder.parent / "outside"))
-    assert around(folder) == before and {*folder.rglob("*")} == here
-    fetched(folder, "", "models/", "models/1/", "models/1/model.onnx", "version.json")
-    assert (folder / "models" / "1" / "model.onnx").read_text() == "x"
 
 
 @pytest.mark.parametrize("named", ["../out", "/{outside}", "a/../../b", "", "."])

@@ -12,10 +12,9 @@ from bundle_serving import processes
 from scripts.base import disk
 from scripts.base.errors import UserError, of_the_machine, run_guarded
 from scripts.recipes import pipelines
-from scripts.repository import archive, history
+from scripts.repository import archive, history, old_versions
+from scripts.repository.shared import Shared
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.storage import old_versions
-from scripts.storage.shared import Shared
 
 
 @pytest.fixture

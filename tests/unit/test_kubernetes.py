@@ -21,15 +21,13 @@ from bundle_client import __version__
 from bundle_door import key_file
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.repository import live
+from scripts.repository import live, place
 from scripts.settings.settings import DOOR, Settings
 from scripts.settings.settings import names as names_of
 from scripts.stacks import admin_key, exposure, kubernetes
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.kubernetes import BUILT_WITH, SOURCE, quantity
-from scripts.storage import on_demand
-from scripts.storage.location import Location, from_settings
-from scripts.storage.pod_copies import MARK
+from scripts.stacks.pod_copies import MARK
 
 OVERLAYS = ("cpu", "gpu", "s3")
 JOBS = ("cpu", "gpu")
@@ -389,9 +387,9 @@ def test_pods_reach_the_collector_of_traces(target: Path) -> None:
 
 @dataclass
 class Folder:
-    """On S3, with nothing behind it."""
+    """In another place, with nothing behind it."""
 
-    location: Location
+    location: str
     mirrored: dict[str, list[str]]
     prefix = "archive/"
 
@@ -400,7 +398,7 @@ class Folder:
         return self
 
     def place_beside(self, what: str) -> Folder:
-        return Folder(self.location.place_beside(what), self.mirrored)
+        return Folder(f"{self.location}-{what}", self.mirrored)
 
     def mirror(self, folder: Path, to: str, known: str) -> None:
         self.mirrored[f"{self.location}/{to}"] = sorted(path.name for path in folder.iterdir())
@@ -409,15 +407,24 @@ class Folder:
         assert f"{self.location}/{name.removesuffix(MARK)}" in self.mirrored
 
 
+@dataclass
+class Elsewhere:
+    folder: Folder
+    host, port = "", 443
+
+    def open(self) -> Folder:
+        return self.folder
+
+    def read_key(self) -> str:
+        return "key"
+
+
 def test_pods_read_a_copy_that_never_changes(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings.load({"REPOSITORY": "s3://bucket/models/live"}, Path("/none"))
-    location, live_here = from_settings(settings), tmp_path / "live"
-    assert location
-    there = Folder(location, {})
-    monkeypatch.setattr(on_demand, "remote", lambda settings: there)
-    monkeypatch.setattr(on_demand, "credentials_of_server", lambda *_: "key")
+    settings, live_here = Settings.load({}, Path("/none")), tmp_path / "live"
+    there = Folder("s3://bucket/models/live", {})
+    monkeypatch.setattr(place, "find", lambda settings: Elsewhere(there))
     monkeypatch.setattr(live, "REPOSITORY", live_here)
     with pytest.raises(UserError, match="nothing is live here"):
         kubernetes.write(settings, REGISTRY)

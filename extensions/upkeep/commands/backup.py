@@ -16,10 +16,10 @@ from scripts.base import console, disk, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import archive
+from scripts.repository.shared import Shared
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
-from scripts.storage.shared import Shared
 
 
 def main() -> int:

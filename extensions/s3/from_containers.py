@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from extensions.s3 import key_files
+from extensions.s3.location import Location
+from extensions.s3.settings import s3_port
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
-from scripts.storage import key_files
-from scripts.storage.location import Location
 
 # Inside a container, these mean the container.
 THIS_MACHINE = ("localhost", "127.0.0.1")
@@ -15,7 +16,7 @@ OWN_SERVER = "s3"  # its service name in compose.yaml
 def address_from_containers(location: Location, settings: Settings) -> Location:
     if location.host not in THIS_MACHINE:
         return location
-    if location.port == settings.s3_port and key_files.OPERATOR.exists():
+    if location.port == s3_port.value_in(settings) and key_files.OPERATOR.exists():
         return location.on_host(OWN_SERVER)
     raise UserError(
         f"containers cannot reach {location.endpoint}, which is this machine itself",

@@ -7,7 +7,7 @@ import shutil
 from scripts.base import console
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history
-from scripts.storage.shared import Shared
+from scripts.repository.shared import Shared
 
 
 def surplus(pipeline: Pipeline, keep: int) -> list[int]:
@@ -22,7 +22,7 @@ def surplus(pipeline: Pipeline, keep: int) -> list[int]:
 
 
 def remove(shared: Shared, pipeline: Pipeline, numbers: list[int], how: str) -> None:
-    """First from S3, from where it would come back."""
+    """First from where it would come back."""
     for number in numbers:
         shared.forget_version(number)
         going = archive.home(pipeline) / f".{number}.old.tmp"

@@ -18,15 +18,16 @@ from botocore.exceptions import ClientError
 
 from bundle_serving import s3
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from extensions.s3 import check, credentials, upload_order
+from extensions.s3.bucket import Stored
+from extensions.s3.credentials import Keys
+from extensions.s3.diagnosis import explain_faults
+from extensions.s3.from_containers import address_from_containers
+from extensions.s3.location import Location, from_settings, parse
+from extensions.s3.remote import Remote
 from scripts.base.errors import UserError
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.storage import check, credentials, pod_copies, upload_order
-from scripts.storage.bucket import Stored
-from scripts.storage.credentials import Keys
-from scripts.storage.diagnosis import explain_faults
-from scripts.storage.from_containers import address_from_containers
-from scripts.storage.location import Location, from_settings, parse
-from scripts.storage.remote import Remote
+from scripts.stacks import pod_copies
 
 AWS = parse("s3://bundle-models/live")
 KEYS = Keys("your key", "AKIA1", "secret", "", "eu-west-1")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from boto3.s3.transfer import TransferConfig
 
+from extensions.s3.client import STORED_S, connect
+from extensions.s3.credentials import Keys
+from extensions.s3.location import Location
 from scripts.settings.settings import Settings
-from scripts.storage.client import STORED_S, connect
-from scripts.storage.credentials import Keys
-from scripts.storage.location import Location
 
 if TYPE_CHECKING:  # installed for type checking only
     from types_boto3_s3 import S3Client

@@ -26,14 +26,14 @@ from bundle_client import Client
 from bundle_serving import guard
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from extensions.s3 import check
+from extensions.s3.location import parse
+from extensions.s3.remote import Remote
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON
 from scripts.repository.history import SHOWN
 from scripts.settings.settings import Settings
 from scripts.stacks import temporary
-from scripts.storage import check
-from scripts.storage.location import parse
-from scripts.storage.remote import Remote
 from tests.end_to_end.test_drift import a_reference_outlives_the_server
 from tests.plugin import require_docker
 from tests.project import Project, free_ports, picture, wait_until

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import boto3
 from botocore.exceptions import BotoCoreError
 
+from extensions.s3.location import Location
+from extensions.s3.settings import s3_server_credentials
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
-from scripts.storage.location import Location
 
 # The usual region of self-hosted servers.
 USUAL_REGION = "us-east-1"
@@ -59,7 +60,7 @@ def of_operator(location: Location) -> Keys:
 
 def of_server(settings: Settings, operator: Keys) -> Keys:
     """From its own file; without one, it gets the user's."""
-    path = settings.s3_server_credentials
+    path = s3_server_credentials.value_in(settings)
     if path is None:
         return operator
     where = f"S3_SERVER_CREDENTIALS={path}"
@@ -87,5 +88,8 @@ def _region(region: str, location: Location) -> str:
     raise UserError("the bucket's region is not set", "for example: export AWS_REGION=eu-central-1")
 
 
-_REMEDY = "export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (see docs/s3.md)"
+_REMEDY = (
+    "export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE "
+    "(see extensions/s3/README.md)"
+)
 _FILE = "write [default], aws_access_key_id = … and aws_secret_access_key = … into it"

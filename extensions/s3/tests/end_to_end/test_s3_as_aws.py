@@ -16,12 +16,12 @@ from typing import Any
 import boto3
 import pytest
 
+from extensions.s3 import check
+from extensions.s3.credentials import Keys
+from extensions.s3.location import Location, parse
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON
 from scripts.settings.settings import Settings
-from scripts.storage import check
-from scripts.storage.credentials import Keys
-from scripts.storage.location import Location, parse
 from tests.layers import environment
 from tests.project import Project, free_ports, wait_until
 
@@ -42,7 +42,7 @@ def allowed(*rights: tuple[str, str]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": statements})
 
 
-# The first two are what docs/s3.md asks for.
+# The first two are what extensions/s3/README.md asks for.
 POLICIES = {
     "operator": allowed(
         ("ListBucket", BUCKET_ITSELF),

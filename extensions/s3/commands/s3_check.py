@@ -7,11 +7,11 @@ Reports the cause in one line, where Triton has the same message for every probl
 
 from __future__ import annotations
 
+from extensions.s3 import check
+from extensions.s3.location import EXAMPLES, from_settings
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
-from scripts.storage import check
-from scripts.storage.location import EXAMPLES, from_settings
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from extensions.s3.settings import repository
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 
@@ -53,7 +54,8 @@ class Location:
 
 def from_settings(settings: Settings) -> Location | None:
     """None if the repository is the project's own folder."""
-    return parse(settings.repository) if settings.repository else None
+    url = repository.value_in(settings)
+    return parse(url) if url else None
 
 
 def parse(url: str) -> Location:

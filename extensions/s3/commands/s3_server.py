@@ -9,12 +9,13 @@ from __future__ import annotations
 import secrets
 import sys
 
+from extensions.s3 import key_files
+from extensions.s3.settings import s3_port
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.stacks import containers
 from scripts.stacks.containers import DockerStack, last_line
-from scripts.storage import key_files
 
 BUCKET = "models"
 USERS = {"bundle:operator": key_files.OPERATOR, "bundle:server": key_files.SERVER}
@@ -53,7 +54,7 @@ def start(settings: Settings) -> None:
             "see docker compose logs s3; another port: S3_PORT=9100",
         )
     text = NEXT.format(
-        port=settings.s3_port,
+        port=s3_port.value_in(settings),
         bucket=BUCKET,
         server=key_files.SERVER,
         operator=key_files.OPERATOR,

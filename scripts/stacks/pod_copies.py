@@ -1,5 +1,5 @@
-"""Copies of what was live that pods read from S3, each in a folder that never changes; and which of
-them no pod can want any more."""
+"""Copies of what was live that pods read from another place, each in a folder that never changes;
+and which of them no pod can want any more."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from scripts.storage.remote import Remote
+from scripts.repository.place import Folder
 
 # Beside a copy: written anew whenever an overlay names it.
 MARK = ".named"
@@ -28,14 +26,14 @@ class Copy:
     is_among_the_last: bool
 
 
-def write(copies: Remote, folder: Path, name: str, known: str) -> str:
+def write(copies: Folder, folder: Path, name: str, known: str) -> str:
     """Returns its address."""
     copies.mirror(folder, to=name, known=known)
     copies.write(name + MARK, b"")
     return f"{copies.location}/{name}"
 
 
-def read(copies: Remote) -> Iterator[Copy]:
+def read(copies: Folder) -> Iterator[Copy]:
     """The last one first. Of one without a mark, an earlier bundle's, its files have the time."""
     found = []
     for name, parts in groupby(sorted(copies.stored().items()), key=lambda item: _copy_of(item[0])):
@@ -47,7 +45,7 @@ def read(copies: Remote) -> Iterator[Copy]:
         yield Copy(name, size, (now - modified).days, place < REVISIONS)
 
 
-def remove(copies: Remote, name: str) -> None:
+def remove(copies: Folder, name: str) -> None:
     copies.remove(f"{name}/")
     copies.remove(name + MARK)
 

@@ -22,11 +22,13 @@ from botocore.parsers import ResponseParserError
 from s3transfer.exceptions import RetriesExceededError
 from urllib3.exceptions import HTTPError
 
+from extensions.s3.client import CONNECT_S, connect
+from extensions.s3.credentials import Keys
+from extensions.s3.location import Location
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
-from scripts.storage.client import CONNECT_S, connect
-from scripts.storage.credentials import Keys
-from scripts.storage.location import Location
+
+PAGE = "see extensions/s3/README.md"
 
 MAY = {
     "ListObjectsV2": ("list", "s3:ListBucket"),
@@ -96,12 +98,13 @@ def _explain_answer(
         verb, right = MAY.get(fault.operation_name, MAY_WRITE)
         return UserError(
             f"{keys.whose} {keys.key} may not {verb} {location}",
-            f"grant it {right} (docs/s3.md has the whole policy)",
+            f"grant it {right} (extensions/s3/README.md has the whole policy)",
         )
     if location.endpoint and not location.tls and _speaks_tls(location):
         return _wants_https(location)
     return UserError(
-        f"S3 refuses {fault.operation_name}: {code} {message}".rstrip(), "see docs/s3.md"
+        f"S3 refuses {fault.operation_name}: {code} {message}".rstrip(),
+        PAGE,
     )
 
 
@@ -142,7 +145,7 @@ def _explain_silence(fault: Exception, location: Location) -> UserError:
         return UserError(f"{where} does not answer as S3 does", "check the port in REPOSITORY")
     if isinstance(fault, HTTPClientError | HTTPError | RetriesExceededError):
         return UserError(f"the connection to {where} broke: {text}", "try again")
-    return UserError(f"the request to S3 failed: {text}", "see docs/s3.md")
+    return UserError(f"the request to S3 failed: {text}", PAGE)
 
 
 def _tls(text: str, location: Location) -> UserError:
@@ -157,7 +160,7 @@ def _tls(text: str, location: Location) -> UserError:
             f"the certificate of {location.endpoint or 'AWS'} is not trusted: {reason}",
             "name the certificate that signed it: CA_BUNDLE=ca.pem",
         )
-    return UserError(f"TLS with {location.endpoint or 'AWS'} failed: {text}", "see docs/s3.md")
+    return UserError(f"TLS with {location.endpoint or 'AWS'} failed: {text}", PAGE)
 
 
 def _wants_https(location: Location) -> UserError:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from botocore.exceptions import ClientError
 
+from extensions.s3 import credentials, upload_order
+from extensions.s3.bucket import Bucket, Stored, at_once, in_parts
+from extensions.s3.credentials import Keys
+from extensions.s3.diagnosis import explain_faults
+from extensions.s3.location import Location
+from extensions.s3.upload_order import Local
 from scripts.base import below, console, files
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
-from scripts.storage import credentials, upload_order
-from scripts.storage.bucket import Bucket, Stored, at_once, in_parts
-from scripts.storage.credentials import Keys
-from scripts.storage.diagnosis import explain_faults
-from scripts.storage.location import Location
-from scripts.storage.upload_order import Local
 
 # Smaller files are uploaded faster than it takes to look for a copy on S3.
 WORTH_A_COPY = 64 << 10

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from botocore.exceptions import ClientError
 
+from extensions.s3 import credentials
+from extensions.s3.client import connect
+from extensions.s3.credentials import Keys
+from extensions.s3.diagnosis import explain_faults
+from extensions.s3.location import Location
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
-from scripts.storage import credentials
-from scripts.storage.client import connect
-from scripts.storage.credentials import Keys
-from scripts.storage.diagnosis import explain_faults
-from scripts.storage.location import Location
 
 # Beside the repository, which no server reads.
 TRIAL = "-write-trial"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.config import Config
 
+from extensions.s3.credentials import Keys
+from extensions.s3.location import Location
 from scripts.settings.settings import Settings
-from scripts.storage.credentials import Keys
-from scripts.storage.location import Location
 
 if TYPE_CHECKING:  # installed for type checking only
     from types_boto3_s3 import S3Client

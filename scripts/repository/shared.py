@@ -1,7 +1,7 @@
-"""A pipeline's versions and the live repository, also on S3 if REPOSITORY says so: for the server,
-which reads from there, and for other machines that publish and roll out.
+"""A pipeline's versions and the live repository, also in another place if the settings name one:
+for the server, which reads from there, and for other machines that publish and roll out.
 
-Everything is built in local folders first; changes are then uploaded to S3.
+Everything is built in local folders first; changes are then uploaded.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import json
 
 from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, history, live
+from scripts.repository import archive, history, live, place
 from scripts.repository.archive import Version
 from scripts.settings.settings import Settings
-from scripts.storage import on_demand
 
 
 class Shared:
     def __init__(self, settings: Settings, pipeline: Pipeline) -> None:
-        self._remote = on_demand.remote(settings)
+        self._remote = place.open_folder(settings)
         self._pipeline = pipeline
 
     def pull(self) -> None:
@@ -34,7 +33,9 @@ class Shared:
             if number.isdecimal() and not self._is_here(number, there.read(record)):
                 there.fetch(self._name_there(number), archive.home(self._pipeline) / number)
         if content := there.read(self._name_there(history.NAME)):
-            history.replace(self._pipeline, content, f"{self._name_there(history.NAME)} on S3")
+            history.replace(
+                self._pipeline, content, f"{self._name_there(history.NAME)} at {there.location}"
+            )
 
     def push_version(self, version: Version) -> None:
         """Uploads its record last: if that exists, the version is complete."""
@@ -66,7 +67,7 @@ class Shared:
             self._remote.archive.remove(self._name_there())
 
     def _name_there(self, name: str = "") -> str:
-        """Its name on S3, the same as below archive.HERE."""
+        """Its name there, the same as below archive.HERE."""
         folder = self._pipeline.folder
         return f"{folder}/{name}" if folder else name
 
@@ -76,7 +77,7 @@ class Shared:
             there = json.loads(content or b"")
         except ValueError:
             raise UserError(
-                f"{self._name_there(number)}/{archive.RECORD} on S3 cannot be read",
+                f"{self._name_there(number)}/{archive.RECORD} in the shared archive cannot be read",
                 "remove that version there, or put it there again from a backup",
             ) from None
         try:
