@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
 	bench rivals torture tune keys publish rollout rollback history status models load unload \
-	logs drift trace kubernetes swarm-up swarm-load swarm-down scale \
+	logs drift trace swarm-up swarm-load swarm-down scale \
 	down images prune clean check test test-all test-changed test-rare pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
@@ -131,9 +131,6 @@ drift: $(LAYER)/tools ##+ Show how far each version's answers have moved (NEW=1:
 
 trace: $(LAYER)/tools ##+ Show where the time of one request went: IMG=photo.jpg
 	$(RUN) trace
-
-kubernetes: $(LAYER)/tools ##+ Write what Kubernetes needs, with these settings, to build/kubernetes (PUSH=registry.example/team)
-	$(RUN) kubernetes
 
 swarm-up: $(LAYER)/tools ##+ Start servers on a Docker Swarm, with a balancer on each node (REPLICAS=3)
 	$(RUN) swarm_up

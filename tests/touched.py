@@ -16,7 +16,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "compose": (f"{END}compose.py", f"{END}handover.py"),
     "compose.gpu.yaml": (f"{END}gpu_rehearsal.py",),
     "compose.s3.yaml": ("extensions/s3/tests",),
-    "deploy/": (),
+    "deploy/": ("extensions/kubernetes/tests",),
     "docker/": (f"{END}compose.py", f"{END}gpu_rehearsal.py"),
     "docs/": (),
     "extensions/": (),

@@ -5,12 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.base.errors import ROOM, UserError
 
 DAY_S = 86_400
+
+
+@dataclass(frozen=True)
+class Item:
+    """What takes room, for `make prune`."""
+
+    what: str
+    size: int
+    days: int
+    why: str  # it goes; empty: it stays
+    remove: Callable[[], object] = lambda: None
 
 
 def require_room(folder: Path, megabytes: int, what: str) -> None:

@@ -6,45 +6,35 @@
 
 Goes: versions beyond the newest KEEP_VERSIONS, but neither the live one nor the one that a rollback
 returns to; reports, downloads and other caches that are older than DAYS (30); what killed commands
-left behind; images that a newer build has replaced; and on S3, of the copies that `make kubernetes`
-wrote for pods, what it has named neither in the last eleven nor within DAYS.
+left behind; images that a newer build has replaced; and what extensions know of.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from scripts.base import console, disk, lock, tables
+from scripts.base import console, disk, lock, parts, tables
+from scripts.base.disk import Item
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, history, old_versions, place
+from scripts.repository import archive, history, old_versions
 from scripts.repository.shared import Shared
 from scripts.server import engines
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.stacks import flavour, kubernetes, pod_copies, state
+from scripts.stacks import flavour, state
 
 BUILD = ROOT / "build"
 REPORTS = ("bench", "proof", "rivals")
 # Of killed commands; each is made anew by the next one that needs it.
 LEFTOVERS = ("versions/.draft", "versions/*/.draft", "candidate", "tune", "run/*.log.1")
 PASSING = (".*.tmp", "*/.*.tmp", "*/*/.*.tmp")
-
-
-@dataclass(frozen=True)
-class Item:
-    what: str
-    size: int
-    days: int
-    why: str  # it goes; empty: it stays
-    remove: Callable[[], object] = lambda: None
 
 
 def main() -> int:
@@ -84,7 +74,8 @@ def find_items(settings: Settings, days: int) -> Iterator[Item]:
     for path in sorted((BUILD / "run").glob("*.log")):
         yield _item(path, "")
     yield from _images(settings)
-    yield from _copies_for_pods(settings, days)
+    for each in parts.find("prune"):
+        yield from each.find_items(settings, days)
 
 
 def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
@@ -140,21 +131,6 @@ def _images(settings: Settings) -> Iterator[Item]:
             (datetime.now(UTC) - built).days,
             "a newer build replaced it",
             partial(stack.remove_image, name),
-        )
-
-
-def _copies_for_pods(settings: Settings, days: int) -> Iterator[Item]:
-    if not (elsewhere := place.find(settings)):
-        return
-    copies = elsewhere.open().place_beside(kubernetes.FOR_PODS)
-    for each in pod_copies.read(copies):
-        goes = not each.is_among_the_last and each.days >= days
-        yield Item(
-            f"{copies.prefix}{each.name} on {elsewhere.title}",
-            each.size,
-            each.days,
-            f"{pod_copies.REVISIONS} newer ones, and older than {days} days" if goes else "",
-            partial(pod_copies.remove, copies, each.name),
         )
 
 

@@ -9,9 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -19,15 +17,12 @@ from botocore.exceptions import ClientError
 from bundle_serving import s3
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from extensions.s3 import check, credentials, upload_order
-from extensions.s3.bucket import Stored
 from extensions.s3.credentials import Keys
 from extensions.s3.diagnosis import explain_faults
 from extensions.s3.from_containers import address_from_containers
 from extensions.s3.location import Location, from_settings, parse
-from extensions.s3.remote import Remote
 from scripts.base.errors import UserError
-from scripts.settings.settings import DEFAULTS, Settings
-from scripts.stacks import pod_copies
+from scripts.settings.settings import Settings
 
 AWS = parse("s3://bundle-models/live")
 KEYS = Keys("your key", "AKIA1", "secret", "", "eu-west-1")
@@ -279,42 +274,3 @@ def test_a_useless_file_of_keys_is_refused(key: None, tmp_path: Path, content: s
     operator = credentials.of_operator(parse("s3://http://h:1/models/a"))
     with pytest.raises(UserError, match="S3_SERVER_CREDENTIALS"):
         credentials.of_server(settings_with(S3_SERVER_CREDENTIALS=str(file)), operator)
-
-
-class Times:
-    """Of a bucket's objects: how many days ago each was written."""
-
-    def __init__(self, days: dict[str, int]) -> None:
-        self.days = days
-
-    def list_below(self, prefix: str) -> dict[str, Stored]:
-        now = datetime.now(UTC)
-        return {
-            key.removeprefix(prefix): Stored(key, 5, "", now - timedelta(days=ago, hours=1))
-            for key, ago in self.days.items()
-            if key.startswith(prefix)
-        }
-
-    def delete(self, key: str) -> None:
-        del self.days[key]
-
-
-def test_of_copies_for_pods_the_last_stay() -> None:
-    """Whatever is among the last, or was named not long ago."""
-    days = {"live/1/model": 90, "live-kubernetes/again/1/model": 90}
-    days["live-kubernetes/again.named"] = 1
-    for number in range(30):
-        days[f"live-kubernetes/copy{number:02}/config.pbtxt"] = 10 + number
-        days[f"live-kubernetes/copy{number:02}/1/model"] = 10 + number
-    days["live-kubernetes/copy29.named"] = 39
-    times: Any = Times(days)
-    location = parse("s3://bundle-models/live-kubernetes")
-    there = Remote(location, Settings(DEFAULTS), Keys("", "", "", "", ""), times)
-    found = [*pod_copies.read(there)]
-    assert [(each.name, each.days) for each in found[:2]] == [("again", 1), ("copy00", 10)]
-    assert [each.is_among_the_last for each in found] == [True] * 11 + [False] * 20
-    assert found[1].size == 10
-    for name in ("copy29", "copy28"):
-        pod_copies.remove(there, name)
-    assert not any("copy29" in key or "copy28" in key for key in days) and "live/1/model" in days
-    assert [each.name for each in pod_copies.read(there)] == [each.name for each in found[:-2]]

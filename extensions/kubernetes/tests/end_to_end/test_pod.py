@@ -13,13 +13,13 @@ import pytest
 
 import docker
 from bundle_client import Client
-from scripts.stacks.kubernetes import SOURCE
+from extensions.kubernetes.kustomization import SOURCE
+from extensions.kubernetes.tests.pods import Object, Pod
+from extensions.kubernetes.tests.unit.test_kubernetes import built, one
 from tests.end_to_end.test_beyond_this_machine import key_of
 from tests.end_to_end.test_drift import answered_over
 from tests.plugin import require_docker
-from tests.pods import Object, Pod
 from tests.project import Project, picture, wait_until
-from tests.unit.test_kubernetes import built, one
 
 pytestmark = pytest.mark.rare
 

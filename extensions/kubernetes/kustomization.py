@@ -15,6 +15,7 @@ from bundle_door import certificate, prepare
 from bundle_serving import main_pipeline
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from bundle_serving.traces import ENDPOINT, Collector
+from extensions.kubernetes import pod_copies
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -23,7 +24,7 @@ from scripts.repository import live, place
 from scripts.repository.history import SHOWN
 from scripts.repository.place import Place
 from scripts.settings.settings import DOOR, Settings, names
-from scripts.stacks import admin_key, certificates, exposure, pod_copies
+from scripts.stacks import admin_key, certificates, exposure
 from scripts.stacks.containers import DockerStack
 
 SOURCE = ROOT / "deploy" / "kubernetes"

@@ -19,15 +19,16 @@ import yaml
 
 from bundle_client import __version__
 from bundle_door import key_file
+from extensions.kubernetes import kustomization
+from extensions.kubernetes.kustomization import BUILT_WITH, SOURCE, quantity
+from extensions.kubernetes.pod_copies import MARK
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.repository import live, place
 from scripts.settings.settings import DOOR, Settings
 from scripts.settings.settings import names as names_of
-from scripts.stacks import admin_key, exposure, kubernetes
+from scripts.stacks import admin_key, exposure
 from scripts.stacks.containers import DockerStack
-from scripts.stacks.kubernetes import BUILT_WITH, SOURCE, quantity
-from scripts.stacks.pod_copies import MARK
 
 OVERLAYS = ("cpu", "gpu", "s3")
 JOBS = ("cpu", "gpu")
@@ -339,7 +340,7 @@ def test_the_pod_is_what_compose_runs(overlay: str, names: list[str]) -> None:
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where the command writes; the keys are of a checkout of its own."""
     target = ROOT / "build" / f".kubernetes-{tmp_path.name}"  # a neighbour of what it names
-    monkeypatch.setattr(kubernetes, "TARGET", target)
+    monkeypatch.setattr(kustomization, "TARGET", target)
     monkeypatch.setattr(exposure, "KEYS", tmp_path / "api.keys")
     monkeypatch.setattr(exposure, "FOLDER", tmp_path / "tls")
     monkeypatch.setattr(admin_key, "PATH", tmp_path / "admin.key")
@@ -360,7 +361,7 @@ def test_what_was_pushed_from_here_is_named_exactly(
     pushed = f"{REGISTRY}/triton-bundle-server:{__version__}"
     known = {pushed: digest}
     monkeypatch.setattr(DockerStack, "digest", staticmethod(lambda name: known.get(name, "")))
-    kubernetes.write(Settings.load({}, Path("/none")), REGISTRY)
+    kustomization.write(Settings.load({}, Path("/none")), REGISTRY)
     (container,) = one(built(target), "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"{REGISTRY}/triton-bundle-server@{digest}"
     export, engine = (
@@ -374,7 +375,7 @@ def test_what_was_pushed_from_here_is_named_exactly(
 
 def test_pods_reach_the_collector_of_traces(target: Path) -> None:
     given = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.tracing:4319", "CORES": "3"}
-    kubernetes.write(Settings.load(given, Path("/none")), REGISTRY)
+    kustomization.write(Settings.load(given, Path("/none")), REGISTRY)
     objects = built(target)
     (rule,) = one(objects, "NetworkPolicy")["spec"]["egress"]
     ports = {(each["port"], each["protocol"]) for each in rule["ports"]}
@@ -427,12 +428,12 @@ def test_pods_read_a_copy_that_never_changes(
     monkeypatch.setattr(place, "find", lambda settings: Elsewhere(there))
     monkeypatch.setattr(live, "REPOSITORY", live_here)
     with pytest.raises(UserError, match="nothing is live here"):
-        kubernetes.write(settings, REGISTRY)
+        kustomization.write(settings, REGISTRY)
     (live_here / "network").mkdir(parents=True)
     names = []
     for file, content in (("a", "1"), ("a", "1"), ("history.json", "more"), ("a", "2")):
         (live_here / file).write_text(content)
-        kubernetes.write(settings, REGISTRY)
+        kustomization.write(settings, REGISTRY)
         names.append(one(built(target), "ConfigMap")["data"]["REPOSITORY"])
     assert names[0] == names[1] == names[2] != names[3]
     assert {*names} == there.mirrored.keys()
@@ -445,7 +446,7 @@ def test_the_command_writes_an_overlay_with_these_settings(
 ) -> None:
     given = {"MEMORY": "5g", "GPU_MEMORY": "20g", "MAX_BODY_MB": "7", "ARCH": "resnet18"}
     given |= {"FLAVOUR": flavour, "INSECURE": insecure}
-    kubernetes.write(Settings.load(given, tmp_path / ".env"), REGISTRY)
+    kustomization.write(Settings.load(given, tmp_path / ".env"), REGISTRY)
     objects, job = built(target), built(target / "job")
     modes = {path.stat().st_mode & 0o077 for path in (target / "secrets").iterdir()}
     assert one(objects, "NetworkPolicy")["spec"]["egress"] == []

@@ -8,13 +8,13 @@
 
 from __future__ import annotations
 
+from extensions.kubernetes import kustomization
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.repository import place
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.stacks import kubernetes
 
 
 def main() -> int:
@@ -26,9 +26,9 @@ def main() -> int:
         )
     with lock.one_at_a_time():
         settings = Settings.load()
-        folder = kubernetes.write(settings, registry).relative_to(ROOT)
+        folder = kustomization.write(settings, registry).relative_to(ROOT)
     console.note(f"written, with keys in it: {folder}")
-    console.note(f"next: kubectl apply --kustomize {folder} (docs/kubernetes.md)")
+    console.note(f"next: kubectl apply --kustomize {folder} (extensions/kubernetes/README.md)")
     if (ROOT / folder / "job").is_dir():
         console.note(f"fills the claim: kubectl apply --kustomize {folder}/job")
     elif not place.find(settings):
