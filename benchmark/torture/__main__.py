@@ -15,15 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rich.table import Table
-
 from benchmark.torture.bystanders import GRACE_S, Bystanders
 from benchmark.torture.own_server import serve_own
 from benchmark.torture.pictures import of_a_megabyte
 from benchmark.torture.subject import Subject
 from benchmark.torture.trials import Harmed, Progress, Trial, trials
 from scripts import bootstrap
-from scripts.base import console
+from scripts.base import console, tables
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
@@ -74,7 +72,7 @@ def main() -> int:
             console.note(_line(rows[-1]))
             if rows[-1].restored is None:
                 break
-    console.out.print(_table(rows, usual))
+    _show(rows, usual)
     faults = [row for row in rows if row.fault]
     for row in faults:
         console.note(f"{row.name}: {row.fault}")
@@ -153,24 +151,29 @@ def _line(row: Row) -> str:
     return f"{row.name}: {row.fault or row.result}; {restored}"
 
 
-def _table(rows: list[Row], usual: float) -> Table:
-    title = f"bystanders wait at most {1000 * usual:.0f} ms where nothing is done"
-    table = Table(title=title, box=None)
-    table.add_column("what was done", overflow="fold")
-    for heading in ("asked", "failed", "later*", "longest wait", "MB before/peak/after", "whole"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        memory = "/".join(f"{held / 1e6:.0f}" for held in row.memory)
-        restored = "never" if row.restored is None else f"{row.restored:.1f} s"
-        table.add_row(
-            row.name,
-            *(str(count) for count in (row.asked, row.failed, row.failed_later)),
-            f"{row.longest:.2f} s",
-            memory,
-            restored,
-        )
-    table.caption = f"* of those who asked {GRACE_S} s after it began"
-    return table
+def _show(rows: list[Row], usual: float) -> None:
+    console.say(f"bystanders wait at most {1000 * usual:.0f} ms where nothing is done")
+    head = (
+        "asked",
+        "failed",
+        "later*",
+        "longest",
+        "MB before/peak/after",
+        "whole",
+        "what was done",
+    )
+    tables.show("rrrrrrl", head, map(_cells, rows))
+    console.say(f"* of those who asked {GRACE_S} s after it began")
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        *(str(count) for count in (row.asked, row.failed, row.failed_later)),
+        f"{row.longest:.2f} s",
+        "/".join(f"{held / 1e6:.0f}" for held in row.memory),
+        "never" if row.restored is None else f"{row.restored:.1f} s",
+        row.name,
+    ]
 
 
 if __name__ == "__main__":
