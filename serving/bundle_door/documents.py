@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import yaml
@@ -27,7 +28,7 @@ HEADERS = {
     "permissions-policy": "camera=(self)",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
-    # A newer bundle may answer under the same address.
+    # A newer bundle may answer under the same address: its tags are others.
     "cache-control": "no-cache",
 }
 
@@ -46,4 +47,6 @@ def documents() -> dict[str, Answer]:
 
 
 def file(path: Path) -> Answer:
-    return Answer(path.read_bytes(), headers={"content-type": KINDS[path.suffix], **HEADERS})
+    body = path.read_bytes()
+    tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    return Answer(body, headers={"content-type": KINDS[path.suffix], "etag": tag, **HEADERS})

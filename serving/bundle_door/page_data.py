@@ -53,6 +53,7 @@ class PageData:
         content: dict[str, Any] = {
             "slot_s": SLOT_S,
             "series": [each for each in series if self._served.is_served(each["pipeline"])],
+            "over_time": self._observed.recent.over_time(),
             "in_flight": self._load.requests,
             "queued": await self._read_queues(),
             "ready": notes.get("ready"),

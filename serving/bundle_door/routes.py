@@ -110,8 +110,12 @@ def of_documents(documents: Mapping[str, Answer]) -> list[Route]:
 
 
 def always(answer: Answer) -> Handler:
+    """Not sent again to a browser that has it."""
+    had = Answer(status=304, headers=answer.headers)
+
     async def handler(request: Request, named: Mapping[str, str]) -> Answer:
-        return answer
+        tag = answer.headers.get("etag")
+        return had if tag and request.headers.get("if-none-match") == tag else answer
 
     return handler
 

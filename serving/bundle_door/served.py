@@ -24,6 +24,8 @@ CANDIDATE = "_candidate"
 # In the repository: what happened to each pipeline's versions (scripts/repository/history.py).
 HISTORY = "history.json"
 MANIFEST = "manifest.json"
+# Of a pipeline's classes, those that are named.
+FIRST_CLASSES = 6
 # A pipeline that nobody measures by name.
 OTHER = "other"
 
@@ -170,7 +172,18 @@ class Served:
                 for each in networks
             ],
             "untrained": any(each.untrained for each in networks),
+            "classes": self._list_classes(name, config),
         }
+
+    def _list_classes(self, name: str, config: Any) -> dict[str, Any]:
+        """How many there are, and the first of them."""
+        file = config.output[0].label_filename
+        try:
+            text = (self._repository / name / file).read_text() if self._repository and file else ""
+        except (OSError, ValueError):
+            text = ""
+        labels = text.splitlines()
+        return {"count": len(labels), "first": labels[:FIRST_CLASSES]}
 
     def _network(self, model: str, version: str) -> Network | None:
         manifest = self._read(f"{model}/{version}/{MANIFEST}")

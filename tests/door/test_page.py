@@ -123,10 +123,14 @@ def test_a_dropped_picture_is_asked_of_both_versions(tab: Tab, tmp_path: Path) -
     good, broken = pictures(tmp_path)
     tab.drop(good)
     tab.until("document.querySelectorAll('.labels').length === 2")
+    tab.until("document.getElementById('tally').innerText")
     titles = tab.run("[...document.querySelectorAll('.answer h3')].map(each => each.innerText)")
-    assert titles == ["ImageNet, version 3", "ImageNet, version 7"]
+    assert titles == ["ImageNet, version 3 same", "ImageNet, version 7 same"]
+    assert tab.text("#tally") == "same 1 · differs 0"
     assert tab.text(".labels li").split("\n") == ["high", "100.0 %"]
-    assert tab.text(".facts").endswith("mobilenet_v2, weights random untrained weights")
+    # Untrained weights are told once.
+    assert tab.text(".answer .facts") == "mobilenet_v2, weights random"
+    assert str(tab.run("document.body.innerText")).lower().count("untrained") == 1
     assert "candidate, 10%" in tab.text(".answer:nth-of-type(2) .facts")
     assert tab.console == []
     tab.drop(broken)
@@ -182,6 +186,175 @@ def test_boxes_are_drawn_and_listed(tab: Tab, tmp_path: Path) -> None:
     assert tab.console == []
 
 
+def count_shown(tab: Tab, what: str) -> int:
+    return int(tab.run(f"document.querySelectorAll('{what}:not([hidden])').length"))
+
+
+def test_boxes_are_chosen_by_score_and_class(tab: Tab, tmp_path: Path) -> None:
+    street = tmp_path / "street.jpg"
+    street.write_bytes(picture((200, 100)))
+    find(tab, street)
+    assert tab.text("#ask-title") == "What's where in your picture?"
+    assert tab.text(".least output") == "40 %"
+    tab.run("""{ const slider = document.querySelector('.least input');
+        slider.value = 0.6; slider.dispatchEvent(new Event('input')); }""")
+    assert tab.text(".least output") == "60 %"
+    assert count_shown(tab, ".frame") == count_shown(tab, ".found li") == 2
+    tab.run("document.querySelectorAll('.chips button')[1].click()")
+    assert tab.text(".chips [aria-pressed=false]") == "<b>dog</b> 1"
+    assert count_shown(tab, ".frame") == count_shown(tab, ".found li") == 1
+    # The list is beside the picture.
+    tab.look(1366, 768)
+    scene, listed = (rectangle(tab, each) for each in (".scene", ".found"))
+    assert listed["left"] >= scene["right"] and listed["top"] == scene["top"]
+
+
+def rectangle(tab: Tab, selector: str) -> dict[str, float]:
+    found: dict[str, float] = json.loads(tab.run(
+        f"JSON.stringify(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"
+    ))  # fmt: skip
+    return found
+
+
+def test_one_screen_tells_the_story(tab: Tab, tmp_path: Path) -> None:
+    """Labels beside their times, and the live figures, at 1366x768."""
+    tab.look(1366, 768)
+    tab.run("document.getElementById('beside').value = ''")
+    tab.drop(pictures(tmp_path)[0])
+    tab.until("document.querySelector('.where')?.innerText")
+    tab.until("document.querySelector('#tiles').innerText")
+    labels, times, card = (rectangle(tab, each) for each in (".labels", ".where", ".card"))
+    assert times["left"] >= labels["right"] and times["top"] == labels["top"]
+    # Two labels and three steps more, as a network of a thousand classes has, fit as well.
+    assert card["bottom"] + 100 <= 768
+    assert rectangle(tab, ".drop")["height"] <= 72
+    tab.run("scrollTo(0, 1e6)")
+    assert rectangle(tab, "#tiles")["top"] >= 0
+    tab.look(3840, 2160)
+    assert rectangle(tab, ".live")["left"] > rectangle(tab, ".card")["right"]
+    assert rectangle(tab, ".live")["right"] - rectangle(tab, ".card")["left"] > 3000
+
+
+def test_a_drawn_picture_for_those_who_have_none(tab: Tab) -> None:
+    choose(tab, PIPELINE)
+    tab.run("document.querySelectorAll('#samples button')[1].click()")
+    tab.until("document.querySelectorAll('.card .labels').length")
+    assert tab.text(".seen figcaption").startswith("fish.jpg · ")
+    # All of the zone opens the choice of files, but a sample does not.
+    opened = "{ let count = 0; document.getElementById('file').click = () => { count += 1; };"
+    for selector, expected in (("#files", 1), ("#drop-say", 1), ("#choose", 1), ("#samples", 1),
+                               ("#samples button", 0)):  # fmt: skip
+        told = f"document.querySelector('{selector}').click(); count; }}"
+        assert tab.run(opened + told) == expected, selector
+
+
+def test_a_camera_is_asked_live(page: Behind, tmp_path: Path) -> None:
+    options = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+    with browser(tmp_path, *options) as tab:
+        tab.look()
+        opened(tab, f"http://localhost:{page.http_port}/")
+        choose(tab, "detection")
+        tab.until("!document.getElementById('photograph').hidden")
+        tab.run("document.getElementById('photograph').click()")
+        tab.until("document.querySelector('#camera video').videoWidth")
+        tab.run("document.getElementById('live').click()")
+        tab.until("parseFloat(document.getElementById('frames').innerText) > 0")
+        assert "frames/s" in tab.text("#frames") and tab.text("#seen-live").startswith("car")
+        assert count_shown(tab, "#camera .frame") == 3
+        for dark in (False, True):
+            tab.look(dark=dark)
+            assert axe.violations(tab, axe.script()) == []
+        tab.run("document.getElementById('live').click()")
+        tab.until("!document.querySelectorAll('#camera .frame').length")
+        tab.run("document.getElementById('shoot').click()")
+        tab.until("document.querySelector('.found')?.innerText")
+        assert not tab.run("document.getElementById('camera').open") and tab.console == []
+
+
+# A video of two scenes, as a browser records it.
+RECORD = """(async () => {
+  const canvas = document.createElement('canvas'), pen = canvas.getContext('2d'), parts = [];
+  const recorder = new MediaRecorder(canvas.captureStream(20), { mimeType: 'video/webm' });
+  recorder.ondataavailable = event => parts.push(event.data);
+  recorder.start();
+  for (let frame = 0; frame < 20; frame++) {
+    pen.fillStyle = frame < 10 ? '#fff' : '#000';
+    pen.fillRect(0, 0, 300, 150);
+    await new Promise(done => setTimeout(done, 100));
+  }
+  await new Promise(done => { recorder.onstop = done; recorder.stop(); });
+  const data = new DataTransfer();
+  data.items.add(new File(parts, 'clip.webm', { type: 'video/webm' }));
+  document.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true }));
+})()"""
+
+
+def test_a_video_has_a_timeline_of_labels(tab: Tab) -> None:
+    choose(tab, PIPELINE)
+    tab.run("document.getElementById('beside').value = ''")
+    tab.run(RECORD)
+    tab.until(r"/^(\d+) of \1 pictures/.test(document.querySelector('.clip .facts')?.innerText)")
+    names = tab.run("[...document.querySelectorAll('.timeline .name')].map(each => each.innerText)")
+    assert names and {*names} <= {"low", "middling", "high"}
+    part = tab.run("document.querySelector('.timeline button').ariaLabel")
+    assert re.fullmatch(r"(low|middling|high), 0:0\d to 0:0\d", part)
+    for dark in (False, True):
+        tab.look(dark=dark)
+        assert axe.violations(tab, axe.script()) == []
+    assert tab.console == []
+
+
+def test_what_is_not_answered_is_dated(tab: Tab) -> None:
+    tab.until("document.querySelector('#tiles').innerText")
+    tab.run("window.fetch = () => Promise.reject(new TypeError('gone'))")
+    tab.until("document.body.classList.contains('gone')")
+    assert re.match(r"As of \d+:\d\d:\d\d", tab.text("#dated"))
+    assert tab.text("#health") == "The server does not answer"
+    for dark in (False, True):
+        tab.look(dark=dark)
+        assert axe.violations(tab, axe.script()) == []
+
+
+def test_charts_have_axes_and_errors_are_red(tab: Tab, tmp_path: Path) -> None:
+    for file in (*pictures(tmp_path), pictures(tmp_path)[0]):
+        tab.drop(file)
+    tab.until("document.querySelectorAll('.labels').length >= 2")
+    tab.until("document.querySelectorAll('#throughput path.fault').length")
+    top, half, none = tab.run(
+        "[...document.querySelectorAll('#throughput .ticks span')].map(each => each.innerText)"
+    )
+    assert none == "0" and float(top) == 2 * float(half) > 0
+
+
+def test_the_classes_stand_below_the_question(tab: Tab) -> None:
+    choose(tab, PIPELINE)
+    assert tab.text("#classes") == "ImageNet: 3 classes: low, middling, high"
+
+
+def test_a_network_of_the_users_comes_first(tab: Tab) -> None:
+    """As the server would name it: it is not among those that the bundle brings."""
+    tab.run("""{ const real = window.fetch;
+        window.fetch = async (path, options) => {
+          const answer = await real(path, options);
+          if (!String(path).startsWith('page/served.json')) return answer;
+          const told = await answer.json();
+          const birds = { ...told.pipelines[0], model: 'birds', of: 'birds' };
+          return new Response(JSON.stringify({ ...told, pipelines: [...told.pipelines, birds] }));
+        }; }""")
+    tab.until("document.getElementById('pipeline').options[0].value === 'birds'")
+
+
+def test_the_page_comes_in_two_steps_and_once(page: Behind) -> None:
+    """All modules are named at once, and nothing is sent again that has not changed."""
+    _, headers, body = page.ask("GET", "/")
+    named = set(re.findall(r'modulepreload" href="page/(\w+)\.js"', body.decode()))
+    assert named == {path.stem for path in PAGE.glob("*.js")} - {"docs"}
+    again = {"if-none-match": headers["etag"]}
+    status, _, body = page.ask("GET", "/", None, again)
+    assert (status, body) == (304, b"")
+    assert page.ask("GET", "/page/main.js", None, again)[0] == 200
+
+
 def test_areas_are_coloured_and_listed(tab: Tab, tmp_path: Path) -> None:
     street = tmp_path / "street.jpg"
     street.write_bytes(picture((200, 100)))
@@ -195,7 +368,7 @@ def test_areas_are_coloured_and_listed(tab: Tab, tmp_path: Path) -> None:
         ["car", "37.5", "%"],
         ["<b>dog</b>", "12.5", "%"],
     ]
-    marks = tab.run("""[...document.querySelectorAll('.mark')].map(each =>
+    marks = tab.run("""[...document.querySelectorAll('.labels .mark')].map(each =>
         getComputedStyle(each).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number))""")
     pixels = tab.run("""{ const canvas = document.querySelector('.scene canvas');
         [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data] }""")
@@ -207,6 +380,12 @@ def test_areas_are_coloured_and_listed(tab: Tab, tmp_path: Path) -> None:
         document.querySelector(each).getBoundingClientRect()))""")
     )
     assert seen[0] == seen[1] and seen[0]["width"] == 2 * seen[0]["height"]
+    # A class that is switched off is not coloured.
+    tab.run("document.querySelector('.chips button').click()")
+    canvas = "document.querySelector('.scene canvas').getContext('2d')"
+    assert tab.run(f"{canvas}.getImageData(3, 0, 1, 1).data[3]") == 0
+    assert tab.text(".chips button") == "car"
+    tab.run("document.querySelector('.chips button').click()")
     tab.run("document.querySelector('.copies button').click()")
     assert 'client.segment("street.jpg", "segmentation").areas' in tab.text(".copies pre")
     assert axe.violations(tab, axe.script()) == []

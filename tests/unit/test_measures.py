@@ -25,7 +25,7 @@ from bundle_door.watching.measures import (
     quantile,
     text,
 )
-from bundle_door.watching.observed import SLOT_S, Observed, Recent
+from bundle_door.watching.observed import SLOT_S, SLOTS, Observed, Recent
 from bundle_door.watching.steps import Report, Steps
 from bundle_serving import own_requests, step_reports
 from bundle_serving.local_http import join_chunks
@@ -88,6 +88,24 @@ def test_the_last_minutes() -> None:
     now[0] += 60
     (summary,) = recent.as_json()
     assert summary["per_second"] == 0 and summary["p99_ms"] is None
+
+
+def test_percentiles_over_time_rest_on_enough_answers() -> None:
+    now = [1_000_000.0]
+    recent = Recent(lambda: now[0])
+    recent.slot(("p", "1", "http")).counts[10] += 1
+    recent.slot(("q", "1", "http")).errors += 2
+    now[0] += SLOT_S
+    told = recent.over_time()
+    assert {len(values) for values in told.values()} == {SLOTS - 1}
+    assert (told["errors"][-1], told["p50_ms"][-1]) == (2, None)
+    recent.slot(("q", "1", "grpc")).counts[10] += 19
+    now[0] += SLOT_S
+    told = recent.over_time()
+    assert told["p50_ms"][-1] and told["p95_ms"][-1] and told["p99_ms"][-1] is None
+    assert told["errors"][-2:] == [2, 0]
+    now[0] += 60
+    assert recent.over_time()["p50_ms"][-1] is None
 
 
 def test_a_step_tells_the_door(tmp_path: Path) -> None:

@@ -45,12 +45,26 @@ export function waiting(pipeline) {
 }
 
 export function answered(place, pipeline, found, question) {
+  place.closest(".card").classList.toggle("scenic", Boolean(found.boxes ?? found.areas));
   place.replaceChildren(
     element("h3", {}, titleOf(pipeline)), facts(pipeline),
-    ...shown(found, question.file),
-    ...(found.timings ? [waterfall(found, pipeline.kind)] : [onlyTotal(found)]),
+    element("div", { className: "told" }, element("div", {}, ...shown(found, question.file)), whereOf(found, pipeline)),
     copies(pipeline, question));
 }
+
+// Of several answers to one question: their times on one scale, and whether they say the same.
+export function compared(places, pipelines, answers, alike) {
+  const whole = Math.max(...answers.map(wholeOf));
+  for (const [at, place] of places.entries()) {
+    place.querySelector(".where, .only")?.replaceWith(whereOf(answers[at], pipelines[at], whole));
+    place.querySelector("h3").append(" ", element("span", { className: alike ? "badge" : "badge differs" }, alike ? "same" : "differs"));
+  }
+}
+
+const wholeOf = found => Math.max(found.timings?.total_ms ?? 0, found.browser_ms);
+
+const whereOf = (found, pipeline, whole = wholeOf(found)) =>
+  found.timings ? waterfall(found, pipeline.kind, whole) : onlyTotal(found);
 
 function shown(found, file) {
   if (found.boxes) return drawn(found.boxes, file);
@@ -79,14 +93,12 @@ function facts(pipeline) {
   const networks = pipeline.networks.map(each =>
     [each.name, each.weights && `weights ${each.weights}`].filter(Boolean).join(", "));
   made.append(networks.join(" · ") || pipeline.model);
-  if (pipeline.untrained) made.append(" ", element("span", { className: "badge loud" }, "untrained weights"));
   return made;
 }
 
 // Each bar lies where its time did; what is grey before it was spent waiting for that step.
-function waterfall(found, kind) {
+function waterfall(found, kind, whole) {
   const { total_ms: total, spans } = found.timings;
-  const whole = Math.max(total, found.browser_ms);
   const rows = [];
   let until = 0;
   for (const span of spans) {
@@ -100,7 +112,7 @@ function waterfall(found, kind) {
   rows.push(row(spans.length > 1 ? "Answer" : "Pipeline", total - until, whole, [["", until, total - until]]));
   const wire = Math.max(0, found.browser_ms - total);
   rows.push(row("Wire, browser", wire, whole, [["outside", total, wire]]));
-  const waits = whole - rows.reduce((sum, each) => sum + each.ms, 0);
+  const waits = wholeOf(found) - rows.reduce((sum, each) => sum + each.ms, 0);
   return element("details", { open: true, className: "where" },
     element("summary", {}, `${ms(found.browser_ms)} in all, ${ms(total)} of it in the server`),
     element("ol", { className: "spans" }, ...rows.map(each => each.made)),
@@ -123,7 +135,7 @@ function row(name, took, whole, parts, more = "") {
 }
 
 function onlyTotal(found) {
-  return element("p", { className: "spans-note" }, `${ms(found.browser_ms)} in all`);
+  return element("p", { className: "spans-note only" }, `${ms(found.browser_ms)} in all`);
 }
 
 const nameOf = (span, kind) => kind === "text" && /preprocess/.test(span.name) ? "Tokenise"

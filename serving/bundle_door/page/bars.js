@@ -1,7 +1,7 @@
 // A label with its probability as a bar.
 import { element } from "./elements.js";
 
-// The page itself warns of untrained weights, once.
+// The page warns of untrained weights once.
 export const plain = label => (label ?? "").replace(/ \(untrained weights\)$/, "");
 
 export function bar(each) {

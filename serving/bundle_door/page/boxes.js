@@ -1,7 +1,8 @@
 // What is where: the picture with its boxes, and the same as a list. Both number them alike; whoever
 // points at one, or reaches it with the keyboard, sees the other.
 import { element } from "./elements.js";
-import { bar } from "./bars.js";
+import { bar, plain } from "./bars.js";
+import { chips, least } from "./filters.js";
 
 // White text is legible on each.
 const COLOURS = ["#0f766e", "#b3261e", "#1d4ed8", "#8a4b00", "#7c3aed", "#be185d", "#3f6212", "#334155"];
@@ -13,33 +14,59 @@ export function drawn(boxes, file) {
   if (!boxes.length) return [element("p", { className: "empty" }, "Nothing found.")];
   const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
   const scene = element("div", { className: boxes.length > MOST_NAMES ? "scene crowded" : "scene", "aria-hidden": "true" }, picture);
-  const kinds = [...new Set(boxes.map(each => each.label))];
+  const colours = coloursOf(boxes);
   const list = element("ol", { className: "labels found" });
-  const frames = [];
-  for (const [number, each] of boxes.entries()) {
-    const colour = COLOURS[kinds.indexOf(each.label) % COLOURS.length];
-    const frame = framed(number + 1, each, colour);
-    const entry = listed(number + 1, each, colour);
+  const pairs = boxes.map((each, number) => {
+    const frame = framed(number + 1, each, colours.get(each.label));
+    const entry = listed(number + 1, each, colours.get(each.label));
     const both = on => [frame, entry].forEach(one => one.classList.toggle("pointed", on));
     for (const [event, on] of [["pointerenter", true], ["pointerleave", false], ["focusin", true], ["focusout", false]])
       for (const one of [frame, entry]) one.addEventListener(event, () => both(on));
-    frames.push(frame);
     list.append(entry);
-  }
-  scene.append(...[...frames].reverse()); // the best on top
+    return { each, frame, entry };
+  });
+  scene.append(...pairs.map(each => each.frame).reverse()); // the best on top
   // Corners are in the picture's own pixels, which are known once it is there.
   picture.addEventListener("load", () => {
-    for (const [number, frame] of frames.entries()) place(frame, boxes[number], picture.naturalWidth, picture.naturalHeight);
+    for (const { each, frame } of pairs) place(frame, each, picture.naturalWidth, picture.naturalHeight);
   });
-  return [scene, list];
+  return [filters(pairs, colours), element("div", { className: "beside" }, scene, list)];
+}
+
+function filters(pairs, colours) {
+  const lowest = Math.floor(100 * Math.min(...pairs.map(({ each }) => each.probability))) / 100;
+  let score = lowest, off = new Set();
+  const show = () => {
+    for (const { each, frame, entry } of pairs)
+      frame.hidden = entry.hidden = each.probability < score || off.has(each.label);
+  };
+  const count = name => pairs.filter(({ each }) => each.label === name).length;
+  return element("div", { className: "filters" },
+    least(lowest, value => { score = value; show(); }),
+    chips([...colours].map(([name, colour]) => [name, `${plain(name)} ${count(name)}`, colour]), found => { off = found; show(); }));
+}
+
+// The boxes alone, over what shows a picture of that size.
+export function frames(boxes, width, height) {
+  const colours = coloursOf(boxes);
+  return boxes.map((each, number) => {
+    const frame = framed(number + 1, each, colours.get(each.label));
+    place(frame, each, width, height);
+    return frame;
+  }).reverse();
+}
+
+function coloursOf(boxes) {
+  const names = [...new Set(boxes.map(each => each.label))];
+  return new Map(names.map((name, at) => [name, COLOURS[at % COLOURS.length]]));
 }
 
 export const told = boxes => boxes.length
-  ? boxes.map(each => `${each.label}, ${(100 * each.probability).toFixed(0)} percent`).join("; ")
+  ? boxes.map(each => `${plain(each.label)}, ${(100 * each.probability).toFixed(0)} percent`).join("; ")
   : "nothing found";
 
 function framed(number, each, colour) {
-  const name = element("span", {}, String(number), element("b", {}, ` ${each.label}`));
+  const name = element("span", {}, String(number), element("b", {}, ` ${plain(each.label)}`));
   const frame = element("div", { className: "frame" }, name);
   frame.style.borderColor = name.style.background = colour;
   return frame;

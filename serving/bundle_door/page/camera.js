@@ -1,36 +1,88 @@
-// A photo by the machine's camera, where it has one and the browser may use it.
-import { byId } from "./elements.js";
+// The machine's camera, where it has one and the browser may use it: a photo, or one picture after the other.
+import { byId, element } from "./elements.js";
+import { bar } from "./bars.js";
+import { frames } from "./boxes.js";
 
-export async function prepare(taken) {
-  const button = byId("photograph"), dialog = byId("camera"), video = dialog.querySelector("video");
-  const fault = dialog.querySelector(".error");
+// Over which frames a second are counted.
+const COUNTED_MS = 3000;
+
+// `taken` gets a photo; `ask` answers a picture.
+export async function prepare(taken, ask) {
+  const dialog = byId("camera"), video = dialog.querySelector("video"), live = byId("live");
   const devices = (await navigator.mediaDevices?.enumerateDevices?.()) ?? [];
-  button.hidden = !devices.some(device => device.kind === "videoinput");
+  byId("photograph").hidden = !devices.some(device => device.kind === "videoinput");
   let stream;
 
-  button.addEventListener("click", async () => {
-    fault.hidden = true;
+  byId("photograph").addEventListener("click", async () => {
+    fail("");
     dialog.showModal();
     try {
       stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
       video.srcObject = stream;
     } catch {
-      fault.textContent = "The browser does not give this page the camera. Allow it, or choose a file.";
-      fault.hidden = false;
+      fail("The browser does not give this page the camera. Allow it, or choose a file.");
     }
   });
-  byId("shoot").addEventListener("click", () => {
+  byId("shoot").addEventListener("click", async () => {
     if (!video.videoWidth) return;
-    const canvas = document.createElement("canvas");
-    canvas.width = video.videoWidth;
-    canvas.height = video.videoHeight;
-    canvas.getContext("2d").drawImage(video, 0, 0);
-    canvas.toBlob(blob => taken([new File([blob], "photo.jpg", { type: "image/jpeg" })]), "image/jpeg", 0.92);
+    taken([await pictureOf(video)]);
     dialog.close();
+  });
+  live.addEventListener("click", () => {
+    const on = live.getAttribute("aria-pressed") !== "true";
+    live.setAttribute("aria-pressed", String(on));
+    if (on) watch(video, ask, () => live.getAttribute("aria-pressed") === "true");
   });
   byId("camera-close").addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
+    live.setAttribute("aria-pressed", "false");
     stream?.getTracks().forEach(track => track.stop());
     stream = video.srcObject = null;
   });
+}
+
+// One picture at a time, each as it is once the one before is answered.
+async function watch(video, ask, goesOn) {
+  const answered = [];
+  while (goesOn()) {
+    if (!video.videoWidth) {
+      await new Promise(done => setTimeout(done, 50));
+      continue;
+    }
+    try {
+      const found = await ask(await pictureOf(video));
+      const now = performance.now();
+      answered.push(now);
+      while (answered[0] < now - COUNTED_MS) answered.shift();
+      show(video, found, answered.length > 1 ? (1000 * (answered.length - 1)) / (now - answered[0]) : 0);
+    } catch (fault) {
+      fail(`${fault.message}. ${fault.remedy ?? ""}`);
+      break;
+    }
+  }
+  byId("live").setAttribute("aria-pressed", "false");
+  byId("frames").textContent = "";
+  byId("seen-live").replaceChildren();
+  video.parentElement.replaceChildren(video);
+}
+
+function show(video, found, rate) {
+  const labels = found.boxes ?? found.areas ?? found.labels;
+  byId("frames").textContent = `${rate.toFixed(1)} frames/s · ${Math.round(found.browser_ms)} ms each`;
+  byId("seen-live").replaceChildren(element("ol", { className: "labels" }, ...labels.slice(0, 3).map(bar)));
+  video.parentElement.replaceChildren(video, ...(found.boxes ? frames(found.boxes, video.videoWidth, video.videoHeight) : []));
+}
+
+function fail(text) {
+  const fault = byId("camera").querySelector(".error");
+  fault.textContent = text;
+  fault.hidden = !text;
+}
+
+// What a video shows now, as a file.
+export async function pictureOf(video, name = "photo.jpg") {
+  const canvas = element("canvas", { width: video.videoWidth, height: video.videoHeight });
+  canvas.getContext("2d").drawImage(video, 0, 0);
+  const blob = await new Promise(done => canvas.toBlob(done, "image/jpeg", 0.92));
+  return new File([blob], name, { type: "image/jpeg" });
 }

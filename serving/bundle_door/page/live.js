@@ -8,6 +8,9 @@ const BECAME = {
   published: "published", begins: "rollout began", serves: "live", stayed: "not switched to",
 };
 
+// When the server last told.
+let seen = null;
+
 export async function watch(names) {
   for (;;) {
     if (!document.hidden) await show(names);
@@ -21,12 +24,18 @@ async function show(names) {
     state = await json("page/live.json", { quiet: true });
   } catch (fault) {
     health("bad", fault.message);
+    document.body.classList.add("gone");
+    if (seen) byId("dated").textContent = `As of ${seen.toLocaleTimeString()}`;
     return;
   }
+  seen = new Date();
+  document.body.classList.remove("gone");
+  byId("dated").textContent = "";
   if (state.ready === false) health("bad", `Not ready: ${state.reason}`);
   else health("good", "Ready");
   tiles(state);
-  chart(state.series);
+  throughput(state.series, state.over_time.errors);
+  latency(state.over_time);
   table(state.series, names);
   drift(state.drift);
   byId("history").replaceChildren(...events(state.history, names));
@@ -48,31 +57,64 @@ function tiles(state) {
   const sum = field => state.series.reduce((all, each) => all + each[field], 0);
   const slowest = state.series.reduce((most, each) => Math.max(most, each.p95_ms ?? 0), 0);
   const queued = Object.values(state.queued).reduce((all, count) => all + count, 0);
+  const errors = sum("errors");
   const shown = [
-    ["answers a second", rate(sum("per_second"))],
-    ["p95, slowest pipeline", slowest ? ms(slowest) : "–"],
+    ["answers/s", rate(sum("per_second"))],
+    ["p95", slowest ? ms(slowest) : "–", "of the slowest pipeline"],
     ["being answered", Math.max(0, state.in_flight - 1)], // without this very request
-    ["in the queues", queued],
-    ["errors in a minute", sum("errors")],
+    ["queued", queued],
+    ["errors", errors, "in the last minute", errors ? "bad" : ""],
   ];
-  byId("tiles").replaceChildren(...shown.map(([name, value]) =>
-    element("div", {}, element("dt", {}, name), element("dd", {}, String(value)))));
+  byId("tiles").replaceChildren(...shown.map(([name, value, title = "", className = ""]) =>
+    element("div", { title, className }, element("dt", {}, name), element("dd", {}, String(value)))));
 }
 
-function chart(series) {
-  const all = (series[0]?.throughput ?? []).map((_, slot) =>
-    series.reduce((sum, each) => sum + each.throughput[slot], 0));
-  const most = Math.max(...all, 0);
-  byId("throughput").hidden = !most;
+const WIDTH = 720, HEIGHT = 110;
+
+function throughput(series, errors) {
+  const all = errors.map((_, slot) => series.reduce((sum, each) => sum + each.throughput[slot], 0));
+  const most = roundUp(Math.max(...all, ...errors));
+  const points = line(all, most);
+  plot("throughput", most, [
+    shape("path", { class: "area", d: `M0,${HEIGHT} L${points.join(" ")} ${WIDTH},${HEIGHT} Z` }),
+    shape("path", { class: "edge", d: `M${points.join(" ")}` }),
+    ...bars(errors, most),
+  ], `Answers a second over 15 minutes: at most ${Math.max(...all).toFixed(1)}, ${errors.reduce((sum, each) => sum + each, 0)} errors`);
+}
+
+function latency(over) {
+  const lines = ["p50", "p95", "p99"].map(name => [name, over[`${name}_ms`]]);
+  const most = roundUp(Math.max(...lines.flatMap(([, values]) => values)));
+  plot("latency", most, lines.map(([name, values]) => shape("path", { class: `edge ${name}`, d: broken(values, most) })),
+    `Latency over 15 minutes: p50 at most ${ms(Math.max(...over.p50_ms))}`, value => ms(value));
+}
+
+// With its y-axis: nothing, half and most.
+function plot(id, most, shapes, words, written = value => String(value)) {
+  const figure = byId(id), picture = figure.querySelector("svg");
+  figure.hidden = !most;
   if (!most) return;
-  const points = all.map((value, slot) =>
-    `${((720 * slot) / (all.length - 1)).toFixed(1)},${(106 - (100 * value) / most).toFixed(1)}`);
-  const picture = byId("throughput").querySelector("svg");
-  picture.setAttribute("aria-label", `Answers a second over 15 minutes: at most ${most.toFixed(1)}`);
-  picture.replaceChildren(
-    shape("path", { class: "area", d: `M0,110 L${points.join(" ")} 720,110 Z` }),
-    shape("path", { class: "edge", d: `M${points.join(" ")}` }));
-  byId("most").textContent = `at most ${most.toFixed(1)}`;
+  picture.setAttribute("aria-label", words);
+  picture.replaceChildren(...[0, 0.5, 1].map(share => shape("path", { class: "grid-line", d: `M0,${y(share)} H${WIDTH}` })), ...shapes);
+  figure.querySelector(".ticks").replaceChildren(...[most, most / 2, 0].map(value => element("span", {}, value ? written(value) : "0")));
+}
+
+const y = share => (HEIGHT - 4 - (HEIGHT - 10) * share).toFixed(1);
+const x = (slot, values) => ((WIDTH * slot) / (values.length - 1)).toFixed(1);
+const line = (values, most) => values.map((value, slot) => `${x(slot, values)},${y(most ? value / most : 0)}`);
+
+// Where nothing is known, the line is interrupted.
+const broken = (values, most) => values.map((value, slot) => value === null ? ""
+  : `${values[slot - 1] == null ? "M" : "L"}${x(slot, values)},${y(value / most)}${values[slot - 1] == null ? "h1" : ""}`).join("");
+
+const bars = (values, most) => values.flatMap((value, slot) =>
+  value ? [shape("path", { class: "fault", d: `M${x(slot, values)},${y(0)} V${y(value / most)}` })] : []);
+
+// To 1, 2 or 5 times a power of ten.
+function roundUp(value) {
+  if (!(value > 0)) return 0;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].find(each => each * power >= value) * power;
 }
 
 function table(series, names) {
@@ -81,8 +123,9 @@ function table(series, names) {
   byId("series").tBodies[0].replaceChildren(...series.map(each => element("tr", {},
     cell(each.pipeline ? names(each.pipeline) : "any"), cell(each.version || "–"), cell(each.protocol),
     cell(rate(each.per_second), "n"),
-    ...["p50_ms", "p95_ms", "p99_ms"].map(name => cell(each[name] ? ms(each[name]) : "–", "n")),
-    cell(String(each.errors), "n"))));
+    ...["p50_ms", "p95_ms", "p99_ms"].map(name => each[name]
+      ? cell(ms(each[name]), "n") : element("td", { className: "n", title: `Of ${each.answered} answers there is none` }, "–")),
+    cell(String(each.errors), each.errors ? "n bad" : "n"))));
 }
 
 // How far each version's answers have moved, and which classes did.

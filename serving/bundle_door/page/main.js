@@ -2,28 +2,35 @@
 import { byId, element } from "./elements.js";
 import { askForKey, hasKey, json } from "./server.js";
 import { answerOf, canAsk } from "./questions.js";
-import { answered, card, refused, titleOf, waiting } from "./answers.js";
+import { answered, card, compared, refused, titleOf, waiting } from "./answers.js";
+import { plain } from "./bars.js";
 import { told } from "./boxes.js";
+import { Clip, isClip } from "./clips.js";
 import { filesOf } from "./files.js";
 import { MANY, Many } from "./many.js";
+import { offer } from "./samples.js";
+import { compare, forget as forgetTally } from "./tally.js";
 import { enqueue, withdraw } from "./turns.js";
 import * as camera from "./camera.js";
 import { watch } from "./live.js";
 
+// What the bundle brings; every other pipeline is the user's own.
 const TITLES = {
-  ensemble_python_resnet50: "ImageNet", places_ensemble: "Places",
+  ensemble_python_resnet50: "ImageNet", places_ensemble: "Places", video: "Video",
   cascade: "Cascade", detection: "Detection", segmentation: "Segmentation", sounds: "Sounds", sentiment_ensemble: "Sentiment",
 };
 // What people ask with, by the pipeline's kind; all others take pictures.
-const PICTURES = { title: "What is on your picture?", say: "Drop pictures here, or paste one", choose: "Choose pictures", accept: "image/*" };
+const PICTURES = { title: "What's in your picture?", say: "Drop pictures or a video here, or paste one", choose: "Choose pictures", accept: "image/*,video/*" };
 const MEDIA = {
-  text: { title: "How is your text meant?", say: "A text", example: "What a day!", most: 20_000 },
-  rows: { title: "What do your rows stand for?", say: "Rows of numbers as CSV, with a header or without; or drop a file", example: "0.5, -1, 1.5", most: 5_000_000 },
-  sounds: { title: "What is your sound of?", say: "Drop WAV files here", choose: "Choose sounds", accept: ".wav,audio/wav" },
+  text: { title: "Positive or negative?", say: "A text", example: "What a day!", most: 20_000 },
+  rows: { title: "What do your rows say?", say: "Rows of numbers as CSV, with a header or without; or drop a file", example: "0.5, -1, 1.5", most: 5_000_000 },
+  sounds: { title: "What's to be heard?", say: "Drop WAV files here", choose: "Choose sounds", accept: ".wav,audio/wav" },
 };
+const QUESTIONS = { boxes: "What's where in your picture?", masks: "What's each part of your picture?", pixels: "Where was your picture taken?" };
 const mediumOf = pipeline => MEDIA[pipeline?.kind] ?? PICTURES;
 const CANDIDATE = /_candidate$/;
 const nameOf = model => CANDIDATE.test(model) ? `${nameOf(model.replace(CANDIDATE, ""))} (candidate)` : TITLES[model] ?? model.replace(/_ensemble$/, "").replaceAll("_", " ");
+const isOwn = pipeline => !(pipeline.of in TITLES);
 
 let pipelines = [];
 let limits = { body_bytes: Infinity };
@@ -35,7 +42,8 @@ const beside = () => pipelines.find(each => each.model === byId("beside").value)
 async function served() {
   const answer = await json("page/served.json");
   limits = answer.limits;
-  pipelines = answer.pipelines.filter(canAsk).map(each => ({ ...each, title: nameOf(each.of) }));
+  pipelines = answer.pipelines.filter(canAsk).map(each => ({ ...each, title: nameOf(each.of) }))
+    .sort((one, other) => isOwn(other) - isOwn(one));
   const before = [byId("pipeline").value, byId("beside").value];
   byId("pipeline").disabled = !pipelines.length;
   fill(byId("pipeline"), pipelines.filter(each => !each.candidate), before[0]);
@@ -63,15 +71,17 @@ function offerBeside(value = "") {
   const known = [...byId("beside").options].some(option => option.value === candidate?.model);
   fill(byId("beside"), others, candidate && !known ? candidate.model : value, [new Option("nothing", "")]);
   byId("beside-label").hidden = !others.length;
-  askWith(mediumOf(now));
-  const untrained = [now, beside()].filter(each => each?.untrained).map(each => each.title);
+  askWith(mediumOf(now), QUESTIONS[now?.kind]);
+  const { count, first } = now?.classes ?? { count: 0 };
+  byId("classes").textContent = count ? `${now.title}: ${count.toLocaleString()} classes: ${first.map(plain).join(", ")}${count > first.length ? " …" : ""}` : "";
+  const untrained = [...new Set([now, beside()].filter(each => each?.untrained).map(each => each.title))];
   byId("untrained").hidden = !untrained.length;
   byId("untrained").textContent =
     `Untrained weights: the answers of ${untrained.join(" and ")} mean nothing. They were not trained, or on something else.`;
 }
 
-function askWith(medium) {
-  byId("ask-title").textContent = medium.title;
+function askWith(medium, question = medium.title) {
+  byId("ask-title").textContent = question;
   const typed = Boolean(medium.example);
   byId("text").hidden = !typed;
   byId("files").hidden = typed;
@@ -82,6 +92,7 @@ function askWith(medium) {
     return;
   }
   byId("files").classList.toggle("sounds", medium === MEDIA.sounds);
+  byId("samples").hidden = medium !== PICTURES;
   byId("drop-say").textContent = medium.say;
   byId("choose").textContent = medium.choose;
   byId("file").accept = medium.accept;
@@ -94,13 +105,24 @@ let asking = new AbortController();
 
 function askAll(questions) {
   if (!questions.length) return;
-  document.querySelector("#answers > .empty")?.remove();
-  byId("forget").hidden = false;
-  say("");
+  begin();
   const asked = [chosen(), beside()].filter(Boolean);
   const whole = mediumOf(chosen()) === MEDIA.sounds;
   if (questions.length >= MANY && questions.every(each => each.file) && !whole) askMany(questions, asked);
   else byId("answers").prepend(...questions.map(each => askOne(each, asked, whole)));
+}
+
+function begin() {
+  document.querySelector("#answers > .empty")?.remove();
+  byId("forget").hidden = false;
+  say("");
+}
+
+function askClip(file) {
+  begin();
+  const clip = new Clip(file, titleOf(chosen())), pipeline = chosen(), { signal } = asking;
+  byId("answers").prepend(clip.made);
+  clip.watch(picture => answerOf(pipeline, { file: picture, signal }, limits.body_bytes), signal);
 }
 
 // A card with what each pipeline says.
@@ -111,8 +133,10 @@ function askOne(question, asked, whole = false) {
   const { signal } = asking;
   enqueue(made, async () => {
     // One after the other, so that neither slows the other down.
+    const answers = [];
     for (const [number, pipeline] of asked.entries())
-      if (!signal.aborted) await showAnswer(places[number], pipeline, { ...question, signal });
+      if (!signal.aborted) answers.push(await showAnswer(places[number], pipeline, { ...question, signal }));
+    if (answers.length > 1 && answers.every(Boolean)) compared(places, asked, answers, compare(...answers));
   });
   return made;
 }
@@ -124,13 +148,15 @@ async function showAnswer(place, pipeline, question) {
     answered(place, pipeline, found, question);
     const said = found.table ? `${found.table.rows.length} answers` : told(found.boxes ?? found.areas ?? found.labels.slice(0, 1));
     byId("spoken").textContent = `${called}: ${said}`;
+    return found;
   } catch (fault) {
-    if (fault.name === "AbortError") return;
+    if (fault.name === "AbortError") return null;
     refused(place, pipeline, fault, () => {
       place.replaceChildren(...waiting(pipeline).children);
       showAnswer(place, pipeline, question);
     });
     byId("spoken").textContent = `${called}: ${fault.message}`;
+    return null;
   }
 }
 
@@ -146,12 +172,15 @@ function askMany(questions, asked) {
   byId("answers").prepend(many.made);
   for (const tile of many.tiles)
     enqueue(tile.made, async () => {
+      const answers = [];
       for (const pipeline of asked) {
         const question = { ...tile.question, signal: stopped.signal };
         const result = await answerOf(pipeline, question, limits.body_bytes).then(found => ({ found }), fault => ({ fault }));
         if (result.fault?.name === "AbortError") return;
         many.add(tile, pipeline, result, () => showWhole(tile.question, asked));
+        if (result.found) answers.push(result.found);
       }
+      if (answers.length > 1) many.compare(compare(...answers));
     });
 }
 
@@ -169,7 +198,11 @@ async function given(files) {
   if (chosen()?.kind === "rows")
     askAll(await Promise.all(files.map(async file => ({ text: await file.text(), name: file.name }))));
   else if (chosen()?.kind === "text") say(`${chosen().title} takes a text. For files, choose another pipeline.`);
-  else if (chosen()) askAll(files.map(file => ({ file })));
+  else if (chosen()) {
+    const clips = mediumOf(chosen()) === PICTURES ? files.filter(isClip) : [];
+    clips.forEach(askClip);
+    askAll(files.filter(each => !clips.includes(each)).map(file => ({ file })));
+  }
 }
 
 async function dropped(transfer) {
@@ -185,7 +218,10 @@ async function dropped(transfer) {
   if (transfer.items.length) say("There is no file in it.");
 }
 
-byId("choose").addEventListener("click", () => byId("file").click());
+byId("files").addEventListener("click", event => {
+  if (event.target.closest("button")?.id !== "choose" && event.target.closest("button, input")) return;
+  byId("file").click();
+});
 byId("file").addEventListener("change", event => {
   given([...event.target.files]);
   event.target.value = "";
@@ -202,9 +238,10 @@ byId("forget").addEventListener("click", () => {
   asking.abort();
   asking = new AbortController();
   withdraw([...document.querySelectorAll("#answers > *")]);
-  for (const seen of document.querySelectorAll("#answers :is(img, audio)")) URL.revokeObjectURL(seen.src);
+  for (const seen of document.querySelectorAll("#answers :is(img, audio, video)")) URL.revokeObjectURL(seen.src);
   byId("answers").replaceChildren(element("p", { className: "empty" }, "Nothing asked yet."));
   byId("forget").hidden = true;
+  forgetTally();
 });
 byId("whole-close").addEventListener("click", () => byId("whole").close());
 byId("pipeline").addEventListener("change", () => { say(""); offerBeside(); });
@@ -231,7 +268,8 @@ document.addEventListener("paste", event => {
 // From the start on
 
 byId("key-change").hidden = !hasKey();
-camera.prepare(given).catch(() => {});
+offer(given);
+camera.prepare(given, file => answerOf(chosen(), { file }, limits.body_bytes)).catch(() => {});
 for (let first = true; ; first = false) {
   try {
     await served();

@@ -11,6 +11,7 @@ export class Many {
     this.began = performance.now();
     this.pipelines = pipelines;
     this.results = new Map();
+    this.alike = [0, 0]; // of two pipelines: differs, same
     this.tiles = questions.map(question => this.tile(question));
     this.far = element("p", { className: "far", role: "status" });
     this.counts = element("p", { className: "facts" });
@@ -30,6 +31,11 @@ export class Many {
     const said = element("span", { className: "said" }, "…");
     const open = element("button", { type: "button", title: question.file.name, "aria-label": question.file.name }, picture, said);
     return { question, said, open, made: element("li", {}, open) };
+  }
+
+  compare(alike) {
+    this.alike[Number(alike)] += 1;
+    this.count();
   }
 
   // What one of the pipelines says of it, or why it says nothing.
@@ -76,7 +82,8 @@ export class Many {
     const sorted = [...counts].sort((one, other) => other[1] - one[1]);
     const rest = sorted.slice(MOST_COUNTED).reduce((sum, [, count]) => sum + count, 0);
     this.counts.textContent = [...sorted.slice(0, MOST_COUNTED).map(([name, count]) => `${count} ${name}`),
-      ...(rest ? [`${rest} others`] : [])].join(", ");
+      ...(rest ? [`${rest} others`] : [])].join(", ")
+      + (this.alike.some(Boolean) ? ` · same ${this.alike[1]}, differs ${this.alike[0]}` : "");
   }
 }
 

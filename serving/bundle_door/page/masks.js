@@ -1,6 +1,7 @@
 // What each pixel belongs to: the picture with its classes coloured, and what the colours mean.
 import { element } from "./elements.js";
-import { bar } from "./bars.js";
+import { bar, plain } from "./bars.js";
+import { chips } from "./filters.js";
 
 // What belongs to no class stays as it is.
 const NOTHING = /^__background__/;
@@ -8,20 +9,24 @@ const NOTHING = /^__background__/;
 export function coloured({ mask, areas }, file) {
   const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
   const list = element("ol", { className: "labels" }, ...areas.map(listed));
-  return [element("div", { className: "scene", "aria-hidden": "true" }, picture, over(mask, areas)), list];
+  const canvas = element("canvas", { width: mask.width, height: mask.height });
+  paint(canvas, mask, areas, new Set());
+  const named = areas.filter(each => !NOTHING.test(each.label));
+  const filter = element("div", { className: "filters" }, chips(
+    named.map(each => [each.index, plain(each.label), colourOf(each)]), off => paint(canvas, mask, areas, off)));
+  return [...(named.length ? [filter] : []), element("div", { className: "beside" },
+    element("div", { className: "scene", "aria-hidden": "true" }, picture, canvas), list)];
 }
 
 // Apart from those of the classes before and after it: by the golden angle.
 const colourOf = each => NOTHING.test(each.label) ? "transparent" : `hsl(${(each.index * 137.508) % 360} 85% ${each.index % 2 ? 50 : 35}%)`;
 
-function over({ width, height, classes }, areas) {
-  const canvas = element("canvas", { width, height });
+function paint(canvas, { width, height, classes }, areas, off) {
   const context = canvas.getContext("2d", { willReadFrequently: true });
-  const colours = new Map(areas.map(each => [each.index, levels(context, colourOf(each))]));
+  const colours = new Map(areas.map(each => [each.index, levels(context, off.has(each.index) ? "transparent" : colourOf(each))]));
   const image = context.createImageData(width, height);
   for (const [place, index] of classes.entries()) image.data.set(colours.get(index), 4 * place);
   context.putImageData(image, 0, 0);
-  return canvas;
 }
 
 function levels(context, colour) {

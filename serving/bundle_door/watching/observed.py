@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,10 @@ from bundle_door.watching.steps import Report
 
 # The page shows so much, in slots of so many seconds.
 SLOT_S, SLOTS = 5, 180
+MINUTE = 60 // SLOT_S
+# A percentile of fewer answers is one of them.
+PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
+LEAST_ANSWERS = {"p50_ms": 2, "p95_ms": 20, "p99_ms": 100}
 
 HTTP, GRPC = "http", "grpc"
 OK, CALLERS, BUSY, FAILED = "ok", "refused", "busy", "failed"
@@ -84,23 +88,55 @@ class Recent:
         numbers = range(now - SLOTS + 1, now + 1)
         return [_summary(each, [known.get(n, {}).get(each) for n in numbers]) for each in series]
 
+    def over_time(self) -> dict[str, list[Any]]:
+        """Of all series together, slot by slot: errors, and the percentiles of the minute that ends
+        there; None where that has too few answers."""
+        now = int(self._clock()) // SLOT_S
+        known = {number: slots.values() for number, slots in self._slots}
+        numbers = range(now - SLOTS - MINUTE + 1, now)
+        slots = [_add_up(known.get(number, ())) for number in numbers]
+        found: dict[str, list[Any]] = {name: [] for name in ("errors", *PERCENTILES)}
+        minute = [0] * (len(SECONDS) + 1)
+        for at, (counts, errors) in enumerate(slots):
+            minute = [a + b for a, b in zip(minute, counts, strict=True)]
+            if at < MINUTE:
+                continue
+            gone, _ = slots[at - MINUTE]
+            minute = [a - b for a, b in zip(minute, gone, strict=True)]
+            answered = sum(minute)
+            found["errors"].append(errors)
+            for name, share in PERCENTILES.items():
+                enough = answered >= LEAST_ANSWERS[name]
+                known_ms = milliseconds(quantile(SECONDS, minute, share)) if enough else None
+                found[name].append(known_ms)
+        return found
+
+
+def _add_up(slots: Iterable[Slot]) -> tuple[list[int], int]:
+    counts, errors = [0] * (len(SECONDS) + 1), 0
+    for slot in slots:
+        counts = [a + b for a, b in zip(counts, slot.counts, strict=True)]
+        errors += slot.errors
+    return counts, errors
+
 
 def _summary(series: Series, slots: list[Slot | None]) -> dict[str, Any]:
     # Without the slot that is still being filled.
-    last = [slot for slot in slots[-1 - 60 // SLOT_S : -1] if slot]
+    last = [slot for slot in slots[-1 - MINUTE : -1] if slot]
     counts = [sum(column) for column in zip(*(slot.counts for slot in last), strict=True)]
     answered, errors = sum(counts), sum(slot.errors for slot in last)
     # With it: who judges a new version has no time to wait.
-    now = [slot for slot in slots[-60 // SLOT_S :] if slot]
+    now = [slot for slot in slots[-MINUTE:] if slot]
     failed = sum(slot.failed for slot in now)
     return {
         "pipeline": series[0], "version": series[1], "protocol": series[2],
         "per_second": round(answered / 60, 2),
+        "answered": answered,
         "errors": errors, 
         "asked": sum(sum(slot.counts) for slot in now) + failed,
         "failed": failed,
-        **{f"p{round(100 * share)}_ms": milliseconds(quantile(SECONDS, counts, share))
-           for share in (0.5, 0.95, 0.99)},
+        **{name: milliseconds(quantile(SECONDS, counts, share)) if answered >= LEAST_ANSWERS[name]
+           else None for name, share in PERCENTILES.items()},
         "throughput": [sum(slot.counts) / SLOT_S if slot else 0 for slot in slots[:-1]],
     }  # fmt: skip
 

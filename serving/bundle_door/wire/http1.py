@@ -165,8 +165,9 @@ class Connection(asyncio.Protocol):
 
 def head(answer: Answer) -> bytes:
     fields = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
-    length = f"content-length: {len(answer.body)}"
-    return f"HTTP/1.1 {answer.status} \r\n{fields}{length}\r\n\r\n".encode("latin-1")
+    # "Not modified" has the length of what it stands for, or none.
+    length = "" if answer.status == 304 else f"content-length: {len(answer.body)}\r\n"
+    return f"HTTP/1.1 {answer.status} \r\n{fields}{length}\r\n".encode("latin-1")
 
 
 @asynccontextmanager

@@ -133,7 +133,7 @@ def test_the_page_shows_and_plays_a_sound_with_its_labels(
         page.opened(tab, with_sounds.settings["HTTP_PORT"], "sounds")
         tab.drop(BELL)
         page.until_answered(tab)
-        assert tab.text("#ask-title") == "What is your sound of?"
+        assert tab.text("#ask-title") == "What's to be heard?"
         assert tab.text("#choose") == "Choose sounds"
         assert tab.text(".labels li").split("\n")[0] == "drawn bell"
         assert tab.text("#spoken").startswith("bell.wav: drawn bell, ")
