@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
 	bench rivals torture tune keys publish rollout rollback history status models load unload \
-	logs drift trace swarm-up swarm-load swarm-down scale \
+	logs drift trace \
 	down images prune clean check test test-all test-changed test-rare pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
@@ -131,17 +131,6 @@ drift: $(LAYER)/tools ##+ Show how far each version's answers have moved (NEW=1:
 
 trace: $(LAYER)/tools ##+ Show where the time of one request went: IMG=photo.jpg
 	$(RUN) trace
-
-swarm-up: $(LAYER)/tools ##+ Start servers on a Docker Swarm, with a balancer on each node (REPLICAS=3)
-	$(RUN) swarm_up
-
-swarm-load: $(LAYER)/tools ##+ Copy the server's image to other nodes of the swarm: NODES=ssh://node2,ssh://node3
-	$(RUN) swarm_load
-
-scale: $(LAYER)/tools ##+ Start more servers on the swarm, or stop some: REPLICAS=4
-	$(RUN) scale
-
-swarm-down: down ##+ Stop the servers and balancers of the swarm
 
 down: $(LAYER)/tools ## Stop the server
 	$(RUN) --any-layout down

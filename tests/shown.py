@@ -46,7 +46,7 @@ KNOWN: Any = SimpleNamespace(
     flavour="cpu", http=SERVER, shown=(SERVER, Address("127.0.0.1", 8001)), settings_at_start=None
 )
 EVENTS = [{"at": time.time(), "did": f"{PIPELINE} was not loaded, though it should be: loaded it"}]
-STACK: Any = SimpleNamespace(in_place=False, keeper_state=lambda: {"events": EVENTS})
+STACK: Any = SimpleNamespace(many=None, keeper_state=lambda: {"events": EVENTS})
 
 
 def measurements() -> list[Measurement]:

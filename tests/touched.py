@@ -27,13 +27,13 @@ RULES: dict[str, tuple[str, ...]] = {
     "scripts/measuring/": (f"{END}bench.py", f"{END}comparison.py"),
     "scripts/recipes/": (f"{END}kinds.py", f"{END}add_model.py", f"{END}own_main.py"),
     "scripts/repository/": (f"{END}rollout.py", f"{END}own_models.py", f"{END}add_model.py"),
-    "scripts/rollout/": (f"{END}rollout.py", f"{END}swarm_updates.py", f"{END}kinds.py"),
+    "scripts/rollout/": (f"{END}rollout.py", "extensions/swarm/tests", f"{END}kinds.py"),
     "scripts/server/": (
         *(f"{END}handover.py", f"{END}drift.py", f"{END}own_models.py"),
         *(f"{END}add_model.py", f"{END}own_main.py"),
     ),
     "scripts/stacks/": (
-        *(f"{END}compose.py", f"{END}handover.py", f"{END}swarm_updates.py"),
+        *(f"{END}compose.py", f"{END}handover.py", "extensions/swarm/tests"),
         f"{END}gpu_rehearsal.py",
     ),
     "scripts/intake/": ("tests/foreign",),

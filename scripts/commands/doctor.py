@@ -102,7 +102,7 @@ def _python() -> Finding:
 def _docker(obstacle: str | None, settings: Settings) -> Iterator[Finding]:
     if obstacle:
         detail, _, fix = obstacle.rstrip(")").partition(" (")
-        verdict = FAILURE if settings.flavour in ("gpu", "cpu", "swarm") else WARNING
+        verdict = FAILURE if settings.flavour not in ("", "local") else WARNING
         yield Finding("docker", verdict, detail, f"{fix}; without it: flavour local")
         return
     version = ".".join(map(str, containers.compose_version() or ()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from bundle_serving.address import Address
 from scripts.base import console, tables
@@ -21,11 +21,7 @@ from scripts.server import known_flaws, triton_api
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.served import find_served_version
 from scripts.stacks import flavour, state
-from scripts.stacks.stack_file import BALANCER
 from scripts.stacks.state import State
-
-if TYPE_CHECKING:  # it takes long to load what talks to Docker
-    from scripts.stacks.swarm import SwarmStack
 
 REMEDY = "start one: make up"
 MOST_EVENTS = 5  # of the keeper's restorations
@@ -40,8 +36,8 @@ def main() -> int:
     reason = unhealthy_reason(stack, known, version.pipeline.ensemble)
     lost = _explain_lost_gpu(known)
     if reason:
-        if stack.in_place:
-            _show_swarm(cast("SwarmStack", stack))
+        if stack.many:
+            stack.many.show()
         raise UserError(
             f"{version.serving} does not answer on the {known.flavour} server ({reason})",
             lost or REMEDY,
@@ -54,8 +50,8 @@ def main() -> int:
         console.note(
             f"{time.strftime('%d %b %H:%M:%S', time.localtime(event['at']))}: {event['did']}"
         )
-    if stack.in_place:
-        _show_swarm(cast("SwarmStack", stack))
+    if stack.many:
+        stack.many.show()
     if lost:  # what is open keeps working; nothing more can be opened
         console.note(f"warning: {lost}")
     return 0
@@ -83,14 +79,6 @@ def _engine(known: State, version: Version) -> str:
         return f"plan of TensorRT {built['identity']['TensorRT']} for {built['gpu']['name']}"
     proved = made.decision
     return f"precision {proved['precision']}: {proved['why']}"
-
-
-def _show_swarm(stack: SwarmStack) -> None:
-    tasks = (*stack.servers(), *stack.tasks(BALANCER))
-    rows = [(task.name, task.node, task.state, task.error) for task in tasks]
-    tables.show("llll", ("on the swarm", "node", "state", ""), rows)
-    for problem in stack.problems():
-        console.note(f"warning: {problem}")
 
 
 def _models(known: State) -> Iterator[tuple[str, ...]]:

@@ -10,16 +10,18 @@ import time
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.repository import live
-from scripts.server import extra, in_each, loading, model_control
+from scripts.server import extra, loading, model_control
+from scripts.stacks import flavour
 from scripts.stacks.state import State
 
 
 def main() -> int:
     server = model_control.server()
     name = model_control.find_triton_model(server)
-    if name != server.main and name in server.pipelines:
+    many = flavour.many_of(server)
+    if many and name != server.main and name in server.pipelines:
         with lock.one_at_a_time():
-            in_each.unload(server, name)
+            many.unload(server, name)
         console.note(f"unloaded from each server: {name}")
         return 0
     server.require_one_server()

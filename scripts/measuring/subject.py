@@ -10,8 +10,8 @@ from bundle_serving.pictures import Transform
 from scripts.measuring import machine, workload
 from scripts.measuring.workload import Target
 from scripts.recipes.pipelines import Pipeline
-from scripts.server import in_each
 from scripts.server.served import find_served_version
+from scripts.stacks import flavour
 from scripts.stacks.state import State
 
 
@@ -48,7 +48,8 @@ def make_target(server: State, pipeline: Pipeline, label: str = workload.ENSEMBL
 
 
 def _target(server: State, model: str, label: str) -> Target:
-    tells = server.flavour in ("local", "cpu")  # on a swarm one of several would
+    tells = server.flavour in ("local", "cpu")  # one of several would
     metrics = server.where(server.settings_at_start.metrics_port) if tells else None
-    servers = in_each.addresses(server)
+    many = flavour.many_of(server)
+    servers = many.find_addresses(server) if many else {}
     return Target.for_model(label, model, server.http, server.grpc, servers, metrics)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import Protocol
 
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question, ask
@@ -15,9 +15,8 @@ from scripts.artefacts import samples
 from scripts.artefacts.samples import MOST_PICTURES
 from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
-from scripts.recipes.layout import Engine
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, history, live, proofs
+from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.rollout.preflight import (
@@ -30,7 +29,7 @@ from scripts.rollout.preflight import (
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import FEW, Agreement, Figures, Seen, is_undecided, objection
+from scripts.rollout.verdict import FEW, Agreement, Figures, is_undecided, objection
 from scripts.server import engines, layouts, served, up
 from scripts.server.control import Control
 from scripts.server.recover import recover
@@ -40,10 +39,6 @@ from scripts.stacks import flavour, state
 from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 from scripts.steps import gate
-
-if TYPE_CHECKING:  # it takes long to load what talks to Docker
-    from scripts.rollout.fleet import Fleet
-    from scripts.stacks.swarm import SwarmStack
 
 # A canary is watched this many times longer, because few requests go there.
 CANARY_TIMES = 10
@@ -65,13 +60,24 @@ class Up:
     shared: Shared
 
     @property
-    def swarm(self) -> SwarmStack | None:
-        """Where many servers are to switch."""
-        return cast("SwarmStack", self.stack) if self.stack.in_place else None
-
-    @property
     def control(self) -> Control:
         return Control(self.server.admin, self.settings.start_timeout)
+
+
+class Switching(Protocol):
+    """A switch that can be judged at each point, and reversed."""
+
+    @property
+    def old(self) -> Version: ...
+    @property
+    def new(self) -> Version: ...
+    @property
+    def shared(self) -> Shared: ...
+    def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
+        """Returns how it went; `least` is the percentage of answers that must agree."""
+
+    def back(self, failing: bool = False) -> None:
+        """`failing`: the new version's answers are errors."""
 
 
 def find_running_server(pipeline: Pipeline) -> Up:
@@ -106,7 +112,7 @@ def switch_to(
     if judge_labels:
         require_trained(old, new)
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
-    recipe = new.pipeline.recipe
+    recipe, many = new.pipeline.recipe, up_now.stack.many
     questions = _many_questions(up_now.settings, new)
     memory, answers = engines.prove_served(
         up_now.stack,
@@ -115,13 +121,15 @@ def switch_to(
         new.pipeline,
         new.workspace,
         partial(layouts.lay_out, new, layout),
-        questions[len(recipe.golden(new.workspace)) :] if up_now.swarm else (),
+        questions[len(recipe.golden(new.workspace)) :] if many else (),
     )
     require_room(memory, up_now.stack.room(), new)
     up_now.shared.record(history.BEGINS, target, how)
-    if up_now.swarm:
-        proofs.write(new, answers)
-    switch = _switch(up_now, layout.engine, new)
+    switch: Switching
+    if many:
+        switch = many.make_switch(up_now, new, answers)
+    else:
+        switch = InPlace(up_now.control, layout.engine, old, new, up_now.shared, up_now)
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
     # The answers of untrained weights mean nothing; and who rolls back is in a hurry.
     judge_labels = judge_labels and not is_untrained(old)
@@ -129,10 +137,7 @@ def switch_to(
     with lock.hands_off():
         try:
             with stream:
-                if isinstance(switch, Switch):
-                    proof = _turn(switch, stream, up_now, canary, least)
-                else:
-                    proof = _turn_each(switch, stream, up_now, canary, least, answers)
+                proof = switch.carry_out(stream, canary, least)
         except BaseException as fault:
             # A second Ctrl-C must not interrupt the way back.
             with interrupts.ignore_interrupts():
@@ -146,115 +151,45 @@ def switch_to(
     console.note(f"{new.title} is live; {done}")
 
 
-def _switch(up_now: Up, engine: Engine, new: Version) -> Switch | Fleet:
-    if up_now.swarm is None:
-        return Switch(up_now.control, engine, up_now.version, new, up_now.shared)
-    from scripts.rollout.fleet import Fleet
+@dataclass
+class InPlace(Switch):
+    """Of one server, which goes on."""
 
-    return Fleet(up_now.swarm, up_now.server, up_now.version, new, up_now.shared)
+    running: Up
 
-
-def _turn(
-    switch: Switch, stream: Stream, up_now: Up, canary: float | None, least_agreement: float
-) -> str:
-    seconds, max_p99_ratio = up_now.settings.watch_seconds, up_now.settings.max_p99_ratio
-    old, new = switch.old.number, switch.new.number
-    before = _watch(stream, seconds, f"version {old} alone, for comparison")
-    with console.waiting(f"loading version {new} alongside") as waiting:
-        switch.load_beside(canary or 0)
-        loaded = waiting.seconds
-    _ask_golden(switch, up_now)
-    if least_agreement:
-        asked = _ask_version(up_now, switch.pipeline, switch.old, stream.questions)
-        answers = _ask_version(up_now, switch.candidate, switch.new, stream.questions)
-        _compare_answers(
-            _gists(switch.old, asked), _gists(switch.new, answers), switch.new, least_agreement
+    def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
+        seconds, max_p99_ratio = (
+            self.running.settings.watch_seconds,
+            self.running.settings.max_p99_ratio,
         )
+        old, new = self.old.number, self.new.number
+        before = watch(stream, seconds, f"version {old} alone, for comparison")
+        with console.waiting(f"loading version {new} alongside") as waiting:
+            self.load_beside(canary or 0)
+            loaded = waiting.seconds
+        _ask_golden(self, self.running)
+        if least:
+            asked = ask_version(self.running, self.pipeline, self.old, stream.questions)
+            answers = ask_version(self.running, self.candidate, self.new, stream.questions)
+            compare_answers(gists(self.old, asked), gists(self.new, answers), self.new, least)
 
-    stream.candidate, stream.share = (switch.candidate, new), (canary or 50) / 100
-    seconds_beside = seconds * CANARY_TIMES if canary else seconds
-    share = f"{100 * stream.share:g}% of the requests"
-    _judge(stream, f"version {new} alongside, {share}", new, seconds_beside, max_p99_ratio)
-    stream.share = 0
+        stream.candidate, stream.share = (self.candidate, new), (canary or 50) / 100
+        seconds_beside = seconds * CANARY_TIMES if canary else seconds
+        share = f"{100 * stream.share:g}% of the requests"
+        judge(stream, f"version {new} alongside, {share}", new, seconds_beside, max_p99_ratio)
+        stream.share = 0
 
-    began = time.monotonic()
-    switch.turn()
-    stream.serves, stream.candidate = new, None
-    switched = time.monotonic() - began
-    after = _judge(stream, f"version {new} live, on trial", new, seconds, max_p99_ratio, before)
-    switch.settle()
-    took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
-    return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
-
-
-def _turn_each(
-    fleet: Fleet,
-    stream: Stream,
-    up_now: Up,
-    canary: float | None,
-    least_agreement: float,
-    answers: Sequence[Answer],
-) -> str:
-    seconds, ratio = up_now.settings.watch_seconds, up_now.settings.max_p99_ratio
-    old, new = fleet.old, fleet.new
-    if least_agreement:
-        live = _ask_version(up_now, new.pipeline.ensemble, old, stream.questions)
-        proved = answers[: len(stream.questions)]
-        _compare_answers(_gists(old, live), _gists(new, proved), new, least_agreement)
-    before = _watch(stream, seconds, f"version {old.number} alone, for comparison")
-    if canary:
-        _try_out(fleet, stream, up_now, canary)
-    mark, began, usual = (
-        stream.mark(),
-        time.monotonic(),
-        fleet.read_counts(fleet.servers[old.number]),
-    )
-    came, after = set[str](), before
-    for server in fleet.replace_each():
-        came.add(server)
-        others = fleet.servers[old.number]
-        # Beside the others it is compared with them; at the end, with what was before.
-        stream.servers = {old.number: others, new.number: [server] if others else []}
-        stream.candidate, stream.share = (new.pipeline.ensemble, new.number), 0.5
-        if not others:
-            stream.serves, stream.candidate = new.number, None
-        what = f"version {new.number} on {len(came)} of {len(came) + len(others)} servers"
-        of_old = (None, None) if others else (before, usual)
-        clients = partial(_clients_objection, fleet, [*came], others, of_old[1])
-        after = _judge(stream, what, new.number, seconds, ratio, of_old[0], clients)
-        stream.candidate, stream.servers = None, {}
-        if not came <= {*fleet.servers[new.number]}:
-            raise Refused(new.number, "one of its servers ended")
-    meanwhile = Figures.from_answers(stream.answers_since(mark))
-    if meanwhile.failed:
-        raise Refused(new.number, f"{meanwhile.failed} requests failed while it came")
-    fleet.turn()
-    took = time.monotonic() - began
-    return f"all servers in {took:.0f} s, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+        began = time.monotonic()
+        self.turn()
+        stream.serves, stream.candidate = new, None
+        switched = time.monotonic() - began
+        after = judge(stream, f"version {new} live, on trial", new, seconds, max_p99_ratio, before)
+        self.settle()
+        took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
+        return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
 
 
-def _clients_objection(
-    fleet: Fleet, new: Sequence[str], others: Sequence[str], before: Seen | None
-) -> str | None:
-    return fleet.read_counts(new).objection(before or fleet.read_counts(others))
-
-
-def _try_out(fleet: Fleet, stream: Stream, up_now: Up, canary: float) -> None:
-    """Some servers with the new version, which are compared with the others."""
-    seconds, new = up_now.settings.watch_seconds, fleet.new
-    fleet.start_beside(canary)
-    servers = fleet.servers
-    stream.servers, stream.share = servers, canary / 100
-    stream.candidate = (new.pipeline.ensemble, new.number)
-    count, every = len(servers[new.number]), sum(map(len, servers.values()))
-    what = f"version {new.number} on {count} of {every} servers"
-    _judge(stream, what, new.number, seconds * CANARY_TIMES, up_now.settings.max_p99_ratio)
-    stream.candidate, stream.servers, stream.share = None, {}, 0
-    if fleet.servers[new.number] != servers[new.number]:
-        raise Refused(new.number, "one of its servers ended")
-
-
-def _judge(
+def judge(
     stream: Stream,
     what: str,
     new: int,
@@ -267,7 +202,7 @@ def _judge(
     failure counts at once, a client's too; everything else only if it persists."""
     mark, began, looks = stream.mark(), time.monotonic(), 0
     while True:
-        _watch(stream, seconds, what, new)
+        watch(stream, seconds, what, new)
         if reason := clients_objection():
             raise Refused(new, reason, fails=True)
         late = time.monotonic() - began > max(MOST_WATCHES * seconds, PATIENCE_S)
@@ -300,7 +235,7 @@ class Refused(UserError):
         self.fails = fails
 
 
-def _watch(stream: Stream, seconds: float, what: str, judged: int | None = None) -> Figures:
+def watch(stream: Stream, seconds: float, what: str, judged: int | None = None) -> Figures:
     """Until then, or until the judged version fails."""
     mark = stream.mark()
     with console.waiting(f"{what}: {seconds:g} s of requests") as waiting:
@@ -328,7 +263,7 @@ def _many_questions(settings: Settings, version: Version) -> list[Question]:
     return [*questions, *(recipe.question(file) for file in more)][:MOST_PICTURES]
 
 
-def _compare_answers(
+def compare_answers(
     old: Sequence[Hashable], new: Sequence[Hashable], candidate: Version, least_percent: float
 ) -> None:
     """Of the same requests to both versions: a network that hardly ever agrees with the live one is
@@ -341,7 +276,7 @@ def _compare_answers(
         raise Refused(candidate.number, reason, f"{STAYS}; {own}, or {ANYWAY}")
 
 
-def _ask_version(
+def ask_version(
     up_now: Up, model: str, version: Version, questions: Sequence[Question]
 ) -> list[Answer]:
     connection = up_now.server.http.connection(timeout=60)
@@ -354,7 +289,7 @@ def _ask_version(
         connection.close()
 
 
-def _gists(version: Version, answers: Sequence[Answer]) -> list[Hashable]:
+def gists(version: Version, answers: Sequence[Answer]) -> list[Hashable]:
     """As labels, if there are any: another network may order its classes differently."""
     recipe, listed = version.pipeline.recipe, version.workspace.onnx / "labels.txt"
     labels = listed.read_text().splitlines() if listed.exists() else []
@@ -379,7 +314,7 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
         raise Refused(switch.new.number, f"its answers differ from PyTorch's ({seen}; {bound})")
 
 
-def _go_back(switch: Switch | Fleet, how: str, fault: BaseException) -> None:
+def _go_back(switch: Switching, how: str, fault: BaseException) -> None:
     if isinstance(fault, KeyboardInterrupt):
         why = history.INTERRUPTED
     elif isinstance(fault, Refused):
@@ -387,10 +322,7 @@ def _go_back(switch: Switch | Fleet, how: str, fault: BaseException) -> None:
     else:
         why = getattr(fault, "cause", None) or type(fault).__name__
     try:
-        if isinstance(switch, Switch):
-            switch.back()
-        else:
-            switch.back(failing=isinstance(fault, Refused) and fault.fails)
+        switch.back(failing=isinstance(fault, Refused) and fault.fails)
     except UserError as second:
         live.leave_only(switch.old)
         remedy = served.brings_up(switch.old.pipeline)

@@ -32,7 +32,7 @@ class Switch:
     old: Version
     new: Version
     shared: Shared
-    _turned: bool = field(default=False, init=False)
+    _turned: bool = field(default=False, init=False, kw_only=True)
 
     @property
     def pipeline(self) -> str:
@@ -76,7 +76,7 @@ class Switch:
     def settle(self) -> None:
         self._leave_only(self.new)
 
-    def back(self) -> None:
+    def back(self, failing: bool = False) -> None:
         """Returns to the old version alone, from any point."""
         if self._turned:
             with suppress(UserError):  # the old version may be gone; it comes back below

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
 
 from scripts.base import console, lock
 from scripts.base.errors import UserError
@@ -17,9 +16,6 @@ from scripts.server import engines
 from scripts.server.control import Control
 from scripts.stacks import flavour
 from scripts.stacks.state import State
-
-if TYPE_CHECKING:  # it takes long to load what talks to Docker
-    from scripts.stacks.swarm import SwarmStack
 
 
 def recover(server: State | None, version: Version, shared: Shared) -> bool:
@@ -34,9 +30,9 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
         if server:
             limit = server.settings_at_start.start_timeout
             stack = flavour.stack(server.flavour, server.settings_at_start)
-            if stack.in_place:
+            if stack.many:
                 _lay_out(version, engines.engine_for(stack))
-                cast("SwarmStack", stack).go_back(server)
+                stack.many.go_back(server)
             else:
                 with lock.hands_off():
                     _recover(

@@ -33,7 +33,7 @@ from scripts.repository import (
 )
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.server import engines, extra, in_each
+from scripts.server import engines, extra
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.layouts import fingerprint, hash_layout, lay_out, layout
 from scripts.server.recover import recover
@@ -62,7 +62,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         settings = fill_from_version(settings, main, seed)
         name, why = flavour.choose(settings)
         stack = flavour.stack(name, settings)
-        if name != "swarm":  # whose engines know what is free on their nodes
+        if not stack.many:  # whose engines know what is free on their nodes
             _require_ports(stack, settings, command)
         known = state.load()
         if seed and not recover(known, seed, shared) and known:
@@ -82,15 +82,15 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         _keep_beside(pipelines.find_noted())
         if elsewhere:
             _place_others(settings, how)
-        if not stack.in_place:
+        if not stack.many:
             extra.lay_out(how)
         shared.push_live()
-        loads = in_each.pipelines_of(stack, settings, version) if stack.in_place else {}
+        loads = stack.many.list_pipelines(settings, version) if stack.many else {}
         with ExitStack() as settled:
             server = _serve(stack, settings, version, loads, settled)
             _record(shared, version, seed, settings)
             note_main()
-        if not stack.in_place:
+        if not stack.many:
             extra.load_again(server)
         if stack.has_door:
             console.note(f"drop a picture on its page: {server.shown[0].url}/")
@@ -98,7 +98,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
 
 
 def bring_up_beside(pipeline: Pipeline, server: State) -> State:
-    """Loads another pipeline into the running server, or into each of a swarm's."""
+    """Loads another pipeline into the running server, or into each of several."""
     with lock.one_at_a_time():
         shared = Shared(server.settings_at_start, pipeline)
         shared.pull()
@@ -111,8 +111,8 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         _furnish(pipeline)
         before = hash_layout(pipeline)
         version = build_and_activate(stack, settings, pipeline, seed, shared)
-        if stack.in_place:
-            server = in_each.load(stack, server, version)
+        if stack.many:
+            server = stack.many.load(server, version)
         else:
             extra.load(server, pipeline.ensemble, hash_layout(pipeline) != before)
         _record(shared, version, seed, settings)
@@ -262,14 +262,14 @@ def _serve(
     main = version.pipeline.ensemble
     wanted = State(stack.flavour, mark, settings.values, main=main, pipelines=loads)
     known = state.load()
-    if known and not (before := _stack_of(known)).in_place:
+    if known and not (before := _stack_of(known)).many:
         before.end_strays(known)
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
         if unhealthy_reason(stack, known, known.main) is None or _is_restored(stack, known):
             console.note(f"up already: {describe_server(known, version)}")
             return known
         console.note("the server is running but does not answer; restarting it")
-    in_place = known is not None and known.flavour == stack.flavour and stack.in_place
+    in_place = known is not None and known.flavour == stack.flavour and bool(stack.many)
     if known and not in_place and _stack_of(known).alive():
         alone = stack.why_alone(known)
         if not alone:

@@ -98,7 +98,6 @@ class Arguments:
     )
 
     push = text("", "The registry that images are pushed to.")
-    nodes = text("", "Engines of other nodes, as for DOCKER_HOST: ssh://node2,ssh://node3.")
     yes = flag("Do it without asking.")
     days = whole(30, "How many days reports and caches are kept.")
 

@@ -42,6 +42,9 @@ from scripts.settings.setting import (
 VERSION, CHECK, SERVER, MACHINE = Part.VERSION, Part.CHECK, Part.SERVER, Part.MACHINE
 COMMAND, DOOR = Part.COMMAND, Part.DOOR
 
+# That extensions bring.
+FLAVOURS = parts.find("flavour")
+
 # A change of one of these changes the server or its answers.
 SERVED = (VERSION, SERVER, MACHINE)
 
@@ -168,14 +171,11 @@ class Place(Group):
     """Where and how"""
 
     flavour = choice(
-        ("", "gpu", "cpu", "local", "swarm"),
-        """gpu: containers, TensorRT. cpu: containers, OpenVINO. local: plain processes, no Docker.
-        swarm: as cpu, on the nodes of a Docker Swarm (`make swarm-up`). Empty: gpu if there is an
-        NVIDIA driver, else cpu if Docker answers, else local.""",
+        ("", "gpu", "cpu", "local", *(each.NAME for each in FLAVOURS)),
+        f"""gpu: containers, TensorRT. cpu: containers, OpenVINO. local: plain processes, no Docker.
+        {" ".join(each.ABOUT for each in FLAVOURS)} Empty: gpu if there is an NVIDIA driver, else
+        cpu if Docker answers, else local.""",
         MACHINE,
-    )
-    replicas = whole_or_none(
-        """How many servers a swarm has. Empty: as many as there are, or two.""", COMMAND
     )
     bind = text(
         "127.0.0.1",

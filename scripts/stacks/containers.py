@@ -40,6 +40,7 @@ from scripts.repository import live, place
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
+from scripts.stacks.many import Many
 from scripts.stacks.memory import limit_mb
 from scripts.stacks.state import State
 
@@ -116,8 +117,7 @@ def compose_version() -> tuple[int, ...] | None:
 
 class DockerStack:
     flavour = "cpu"
-    # Whether another server takes this one's place without a stop.
-    in_place = False
+    many: Many | None = None
     compose_files: tuple[str, ...] = ("compose.yaml",)
     images: tuple[str, ...] = ("export", "server")
     image_suffix = ""

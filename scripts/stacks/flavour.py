@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from scripts.base.errors import UserError
-from scripts.settings.settings import Settings
+from scripts.settings.settings import FLAVOURS, Settings
 from scripts.stacks.local import LocalStack
+from scripts.stacks.many import Many
 from scripts.stacks.state import State
 
 # The code that talks to Docker takes a third of a second to import, so only when needed.
@@ -57,7 +58,9 @@ def possible() -> list[str]:
     """The flavours whose servers may exist on this machine."""
     from scripts.stacks.containers import why_not_docker
 
-    return ["local"] if why_not_docker() else ["gpu", "cpu", "swarm", "local"]
+    if why_not_docker():
+        return ["local"]
+    return ["gpu", "cpu", *(each.NAME for each in FLAVOURS), "local"]
 
 
 def stack(flavour: str, settings: Settings) -> Stack:
@@ -65,7 +68,14 @@ def stack(flavour: str, settings: Settings) -> Stack:
         return LocalStack(settings)
     from scripts.stacks.containers import DockerStack
     from scripts.stacks.gpu import GpuStack
-    from scripts.stacks.swarm import SwarmStack
 
-    stacks = {"gpu": GpuStack, "cpu": DockerStack, "swarm": SwarmStack}
-    return stacks[flavour](settings)
+    for each in FLAVOURS:
+        if flavour == each.NAME:
+            made: DockerStack = each.make_stack(settings)
+            return made
+    return (GpuStack if flavour == "gpu" else DockerStack)(settings)
+
+
+def many_of(server: State) -> Many | None:
+    """If there are several servers."""
+    return stack(server.flavour, server.settings_at_start).many if server.pipelines else None

@@ -29,6 +29,7 @@ from scripts.base.shared import is_shared
 from scripts.repository import live, place
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
+from scripts.stacks.many import Many
 from scripts.stacks.state import State
 
 RUN = ROOT / "build" / "run"
@@ -57,7 +58,7 @@ LAYERS = {
 
 class LocalStack:
     flavour = "local"
-    in_place = False
+    many: Many | None = None
     has_door = True
     run_dir = str(RUN)  # writable, and programs may run from it
     log_hint = f"the whole log is in {LOG.relative_to(ROOT)}"

@@ -12,12 +12,13 @@ from bundle_serving.address import Address
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.settings import settings
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import exposure
 
 RUN = ROOT / "build" / "run"
 PATH = RUN / "state.json"
-FLAVOURS = ("gpu", "cpu", "local", "swarm")
+FLAVOURS = ("gpu", "cpu", "local", *(each.NAME for each in settings.FLAVOURS))
 # What the last server said that did not come to serve.
 REFUSED = RUN / "refused.log"
 SERVES_ON = "the server from before serves on; make logs shows what the new one said"
@@ -34,7 +35,7 @@ class State:
     side: str = ""  # of the local server: which of two that take over from each other
     took: float | None = None  # seconds from its start to its first answer
     main: str = main_pipeline.DEFAULT  # its main pipeline's ensemble
-    # Of a swarm: each ensemble that its servers load, and its version.
+    # Of several servers: each ensemble that they load, and its version.
     pipelines: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -72,9 +73,10 @@ class State:
         return (replace(http, host=host), replace(grpc, host=host)) if host else (http, grpc)
 
     def require_one_server(self) -> None:
-        """For what is done to a server, and would be done to any one of a swarm's."""
-        if self.flavour == "swarm":
-            raise UserError("this is not done on a swarm, whose servers are many", "docs/swarm.md")
+        """For what is done to a server, and would be done to any one of several."""
+        if self.pipelines:
+            cause = f"this is not done on a {self.flavour}, whose servers are many"
+            raise UserError(cause, f"extensions/{self.flavour}/README.md")
 
     def save(self, path: Path = PATH) -> None:
         files.write(path, json.dumps(asdict(self), indent=2) + "\n")

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from scripts.rollout import rollout
-from scripts.rollout.fleet import Fleet
+from extensions.swarm.fleet import Fleet
+from extensions.swarm.switch import FleetSwitch
 from scripts.rollout.rollout import Refused, Up
 from scripts.rollout.stream import Answer, Stream
 from scripts.rollout.verdict import Seen
@@ -62,7 +62,7 @@ def well(version: int) -> Answer:
 def turn(fleet: Servers, stream: Stream) -> str:
     settings = SimpleNamespace(watch_seconds=0.01, max_p99_ratio=2)
     up_now = cast(Up, SimpleNamespace(settings=settings))
-    return rollout._turn_each(cast(Fleet, fleet), stream, up_now, None, 0, [])
+    return FleetSwitch(cast(Fleet, fleet), up_now, []).carry_out(stream, None, 0)
 
 
 def test_each_is_judged_and_then_all_are_live() -> None:

@@ -22,14 +22,16 @@ from docker.errors import APIError, NotFound
 from docker.types import RestartPolicy, ServiceMode
 
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
+from extensions.swarm import proofs, spread, stack_file
+from extensions.swarm import settings as own
+from extensions.swarm.spread import Node
+from extensions.swarm.stack_file import BALANCER, CANARY, KEY, S3, SERVER, TLS, Given
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import MARK, ROOT
-from scripts.repository import live, place, proofs
-from scripts.stacks import admin_key, exposure, spread, stack_file, state
+from scripts.repository import live, place
+from scripts.stacks import admin_key, exposure, state
 from scripts.stacks.containers import DockerStack, last_line
-from scripts.stacks.spread import Node
-from scripts.stacks.stack_file import BALANCER, CANARY, KEY, S3, SERVER, TLS, Given
 from scripts.stacks.state import State
 
 FOLDER = ROOT / "build" / "swarm"
@@ -76,8 +78,6 @@ class Task:
 
 class SwarmStack(DockerStack):
     flavour = "swarm"
-    # A change replaces the servers one after the other, and a failure leaves the old ones.
-    in_place = True
     log_hint = "see the whole log: make logs"
 
     def prepare(self) -> None:
@@ -95,7 +95,7 @@ class SwarmStack(DockerStack):
         if not self._engine.info()["Swarm"].get("ControlAvailable"):
             raise UserError(
                 "this engine is not a manager of a swarm",
-                "make it one: docker swarm init, then join others (docs/swarm.md)",
+                "make it one: docker swarm init, then join others (extensions/swarm/README.md)",
             )
 
     def _require_own_stack(self) -> None:
@@ -273,7 +273,7 @@ class SwarmStack(DockerStack):
             self.project,
             self.image,
             models,
-            self._settings.replicas or self.replicas or USUAL_REPLICAS,
+            own.replicas.value_in(self._settings) or self.replicas or USUAL_REPLICAS,
             {8000: self._settings.http_port, 8001: self._settings.grpc_port},
             self._secrets(),
             {name: proofs.path(name, number) for name, number in wanted.pipelines.items()},

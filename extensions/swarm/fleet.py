@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bundle_serving.address import SERVER_HEADER
+from extensions.swarm.stack import SwarmStack
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
@@ -19,11 +20,9 @@ from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.rollout.verdict import Seen
-from scripts.server import in_each
-from scripts.server.layouts import lay_out, layout
+from scripts.server.layouts import fingerprint, lay_out, layout
 from scripts.stacks import state
 from scripts.stacks.state import State
-from scripts.stacks.swarm import SwarmStack
 
 # The balancers ask DNS each second, and a server every other.
 SEEN_S = 60
@@ -104,9 +103,14 @@ class Fleet:
 
     def _switch_back(self) -> State:
         loads = self.server.pipelines | {self.new.pipeline.ensemble: self.new.number}
-        return in_each.with_pipelines(self.stack, self.server, loads)
+        return with_pipelines(self.stack, self.server, loads)
 
     def _lay_out(self, version: Version) -> None:
         how = layout(self.server.settings_at_start.fill_from(version.settings), CPU)
         lay_out(version, how, live.REPOSITORY)
         live.leave_only(version)
+
+
+def with_pipelines(stack: SwarmStack, server: State, loads: Mapping[str, int]) -> State:
+    mark = fingerprint(stack, server.settings_at_start, loads)
+    return replace(server, fingerprint=mark, pipelines=dict(loads))

@@ -10,10 +10,11 @@ replaced one after the other.
 from __future__ import annotations
 
 from bundle_serving.exposure import is_loopback
+from extensions.swarm.settings import replicas
+from extensions.swarm.stack import SwarmStack
 from scripts.base import lock
 from scripts.server import own_main
 from scripts.settings.settings import Settings
-from scripts.stacks.swarm import SwarmStack
 
 
 def main() -> int:
@@ -23,6 +24,7 @@ def main() -> int:
     server = own_main.bring_up(settings, "swarm-up")
     with lock.one_at_a_time():
         stack = SwarmStack(settings)
-        if settings.replicas and settings.replicas != stack.replicas:
-            stack.scale(server, settings.replicas)
+        wanted = replicas.value_in(settings)
+        if wanted and wanted != stack.replicas:
+            stack.scale(server, wanted)
     return 0

@@ -33,11 +33,11 @@ from benchmark.rollouts import Load, clients
 from bundle_serving.address import SERVER_HEADER
 from bundle_serving.infer import LENGTH
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
-from tests import swarm_nodes
+from extensions.swarm.tests import swarm_nodes
+from extensions.swarm.tests.swarm_nodes import HOST, Node, join
 from tests.networks import tiny
 from tests.plugin import require_docker
 from tests.project import Project, error_lines, free_ports, picture, run, wait_until
-from tests.swarm_nodes import HOST, Node, join
 
 pytestmark = pytest.mark.rare
 

@@ -15,16 +15,18 @@ from typing import Any
 import pytest
 
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from extensions.swarm import stack as swarm
+from extensions.swarm import stack_file
+from extensions.swarm.stack import FINGERPRINT, SwarmStack, Task
+from extensions.swarm.stack_file import BALANCER, BALANCERS_SETTINGS, SERVER
+from extensions.swarm.tests import swarm_nodes
+from extensions.swarm.tests.swarm_nodes import Node, join
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
-from scripts.stacks import stack_file, state, swarm
-from scripts.stacks.stack_file import BALANCER, BALANCERS_SETTINGS, SERVER
+from scripts.stacks import state
 from scripts.stacks.state import State
-from scripts.stacks.swarm import FINGERPRINT, SwarmStack, Task
-from tests import swarm_nodes
 from tests.plugin import require_docker
 from tests.project import run, wait_until
-from tests.swarm_nodes import Node, join
 
 pytestmark = pytest.mark.long
 

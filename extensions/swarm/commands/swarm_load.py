@@ -5,23 +5,24 @@ make swarm-load NODES=ssh://user@node2,ssh://user@node3
 
 from __future__ import annotations
 
+from extensions.swarm.arguments import nodes
+from extensions.swarm.stack import SwarmStack
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import why_not_docker
-from scripts.stacks.swarm import SwarmStack
 
 
 def main() -> int:
     if obstacle := why_not_docker():
         raise UserError("images need Docker", obstacle)
-    nodes = [each.strip() for each in arguments.load().nodes.split(",") if each.strip()]
-    if not nodes:
+    named = [each.strip() for each in nodes.value_in(arguments.load()).split(",") if each.strip()]
+    if not named:
         raise UserError("no NODES given", "name them: make swarm-load NODES=ssh://user@node2")
     stack = SwarmStack(Settings.load())
     stack.build("server")
-    for node in nodes:
+    for node in named:
         with console.waiting(f"handing the server's image to {node}"):
             stack.load_into(node)
         console.note(f"loaded into {node}: {stack.image}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.stacks import spread
-from scripts.stacks.spread import Node
+from extensions.swarm import spread
+from extensions.swarm.spread import Node
 
 BOTH = [Node("1", "node1", "ready", True), Node("2", "node2", "ready", True)]
 

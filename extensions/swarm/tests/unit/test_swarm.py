@@ -14,12 +14,12 @@ import yaml
 
 from bundle_door import relay
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from extensions.swarm import stack_file
+from extensions.swarm.stack_file import KEPT, LEFT_OUT, Given
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings
-from scripts.stacks import stack_file
 from scripts.stacks.containers import DockerStack
-from scripts.stacks.stack_file import KEPT, LEFT_OUT, Given
 
 Service = dict[str, Any]
 

@@ -1,0 +1,21 @@
+"""The flavour swarm. Imports nothing large, for the settings ask it for its name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from extensions.swarm.stack import SwarmStack
+    from scripts.settings.settings import Settings
+
+NAME = "swarm"
+ABOUT = "swarm: as cpu, on the nodes of a Docker Swarm (`make swarm-up`)."
+
+
+def make_stack(settings: Settings) -> SwarmStack:
+    from extensions.swarm.many import Swarm
+    from extensions.swarm.stack import SwarmStack
+
+    stack = SwarmStack(settings)
+    stack.many = Swarm(stack)
+    return stack

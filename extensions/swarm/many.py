@@ -1,0 +1,97 @@
+"""The servers of a swarm: the pipelines that each loads when it starts, and what it must then
+answer before anyone asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from bundle_serving.address import Address
+from bundle_serving.infer import Answer
+from extensions.swarm import proofs
+from extensions.swarm.fleet import Fleet, with_pipelines
+from extensions.swarm.stack import SwarmStack
+from extensions.swarm.stack_file import BALANCER
+from extensions.swarm.switch import FleetSwitch
+from scripts.base import console, tables
+from scripts.base.errors import UserError
+from scripts.recipes.layout import CPU, Layout
+from scripts.repository import live
+from scripts.repository.archive import Version
+from scripts.rollout.rollout import Up
+from scripts.server import engines, extra
+from scripts.server.layouts import lay_out, layout
+from scripts.settings.settings import Settings
+from scripts.stacks.state import State
+
+
+class Swarm:
+    """As scripts/stacks/many.py wants it."""
+
+    def __init__(self, stack: SwarmStack) -> None:
+        self._stack = stack
+
+    def list_pipelines(self, settings: Settings, version: Version) -> dict[str, int]:
+        """The main one, and what the last server had loaded. A failure there does not affect the
+        main pipeline."""
+        how = layout(settings, CPU)
+        self._prove(settings, version, how)
+        found = {version.pipeline.ensemble: version.number}
+        for other in extra.read_remembered():
+            try:
+                lay_out(other, how, live.REPOSITORY)
+                self._prove(settings, other, how)
+                found[other.pipeline.ensemble] = other.number
+            except UserError as fault:
+                console.note(f"{other.title} is left out: {fault.cause}; {fault.remedy}")
+        return found
+
+    def load(self, server: State, version: Version) -> State:
+        """Replaces the servers by some that have this pipeline too, unless they have it."""
+        settings, ensemble = server.settings_at_start, version.pipeline.ensemble
+        self._prove(settings, version, layout(settings.fill_from(version.settings), CPU))
+        loads = server.pipelines | {ensemble: version.number}
+        wanted = with_pipelines(self._stack, server, loads)
+        if wanted != server:
+            self._stack.start(wanted)
+        extra.remember(ensemble)
+        return wanted
+
+    def unload(self, server: State, ensemble: str) -> None:
+        if ensemble in server.pipelines:
+            left = {name: number for name, number in server.pipelines.items() if name != ensemble}
+            self._stack.start(with_pipelines(self._stack, server, left))
+        extra.forget(ensemble)
+
+    def find_addresses(self, server: State) -> dict[str, Address]:
+        """Of each server, by its name, at the balancer here."""
+        return {
+            f"{task.name}@{task.node}": replace(server.http, server=task.address)
+            for task in self._stack.servers()
+        }
+
+    def go_back(self, server: State) -> None:
+        self._stack.go_back(server)
+
+    def make_switch(self, running: Up, new: Version, answers: Sequence[Answer]) -> FleetSwitch:
+        proofs.write(new, answers)
+        fleet = Fleet(self._stack, running.server, running.version, new, running.shared)
+        return FleetSwitch(fleet, running, answers)
+
+    def show(self) -> None:
+        tasks = (*self._stack.servers(), *self._stack.tasks(BALANCER))
+        rows = [(task.name, task.node, task.state, task.error) for task in tasks]
+        tables.show("llll", ("on the swarm", "node", "state", ""), rows)
+        for problem in self._stack.problems():
+            console.note(f"warning: {problem}")
+
+    def _prove(self, settings: Settings, version: Version, how: Layout) -> None:
+        """On this machine, and notes what was answered."""
+        pipeline = version.pipeline
+        if not proofs.path(pipeline.ensemble, version.number).exists():
+            console.note(f"proving {version.title} here, before the servers prove themselves")
+            limit, target = settings.start_timeout, partial(lay_out, version, how)
+            made = version.workspace
+            _, answers = engines.prove_served(self._stack, limit, how, pipeline, made, target)
+            proofs.write(version, answers)

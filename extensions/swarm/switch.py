@@ -1,0 +1,107 @@
+"""The switch of a swarm's servers, one after the other, each judged by what it answers beside the
+others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from bundle_serving.infer import Answer
+from extensions.swarm.fleet import Fleet
+from scripts.repository.archive import Version
+from scripts.repository.shared import Shared
+from scripts.rollout.rollout import (
+    CANARY_TIMES,
+    Refused,
+    Up,
+    ask_version,
+    compare_answers,
+    gists,
+    judge,
+    watch,
+)
+from scripts.rollout.stream import Stream
+from scripts.rollout.verdict import Figures, Seen
+
+
+@dataclass(frozen=True)
+class FleetSwitch:
+    fleet: Fleet
+    running: Up
+    # What the new version answered where it was compared with PyTorch's answers.
+    answers: Sequence[Answer]
+
+    @property
+    def old(self) -> Version:
+        return self.fleet.old
+
+    @property
+    def new(self) -> Version:
+        return self.fleet.new
+
+    @property
+    def shared(self) -> Shared:
+        return self.fleet.shared
+
+    def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
+        seconds, ratio = self.running.settings.watch_seconds, self.running.settings.max_p99_ratio
+        old, new = self.fleet.old, self.fleet.new
+        if least:
+            live = ask_version(self.running, new.pipeline.ensemble, old, stream.questions)
+            proved = self.answers[: len(stream.questions)]
+            compare_answers(gists(old, live), gists(new, proved), new, least)
+        before = watch(stream, seconds, f"version {old.number} alone, for comparison")
+        if canary:
+            self._try_out(stream, canary)
+        mark, began, usual = (
+            stream.mark(),
+            time.monotonic(),
+            self.fleet.read_counts(self.fleet.servers[old.number]),
+        )
+        came, after = set[str](), before
+        for server in self.fleet.replace_each():
+            came.add(server)
+            others = self.fleet.servers[old.number]
+            # Beside the others it is compared with them; at the end, with what was before.
+            stream.servers = {old.number: others, new.number: [server] if others else []}
+            stream.candidate, stream.share = (new.pipeline.ensemble, new.number), 0.5
+            if not others:
+                stream.serves, stream.candidate = new.number, None
+            what = f"version {new.number} on {len(came)} of {len(came) + len(others)} servers"
+            of_old = (None, None) if others else (before, usual)
+            clients = partial(_clients_objection, self.fleet, [*came], others, of_old[1])
+            after = judge(stream, what, new.number, seconds, ratio, of_old[0], clients)
+            stream.candidate, stream.servers = None, {}
+            if not came <= {*self.fleet.servers[new.number]}:
+                raise Refused(new.number, "one of its servers ended")
+        meanwhile = Figures.from_answers(stream.answers_since(mark))
+        if meanwhile.failed:
+            raise Refused(new.number, f"{meanwhile.failed} requests failed while it came")
+        self.fleet.turn()
+        took = time.monotonic() - began
+        return f"all servers in {took:.0f} s, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+
+    def back(self, failing: bool = False) -> None:
+        self.fleet.back(failing)
+
+    def _try_out(self, stream: Stream, canary: float) -> None:
+        """Some servers with the new version, which are compared with the others."""
+        seconds, new = self.running.settings.watch_seconds, self.fleet.new
+        self.fleet.start_beside(canary)
+        servers = self.fleet.servers
+        stream.servers, stream.share = servers, canary / 100
+        stream.candidate = (new.pipeline.ensemble, new.number)
+        count, every = len(servers[new.number]), sum(map(len, servers.values()))
+        what = f"version {new.number} on {count} of {every} servers"
+        judge(stream, what, new.number, seconds * CANARY_TIMES, self.running.settings.max_p99_ratio)
+        stream.candidate, stream.servers, stream.share = None, {}, 0
+        if self.fleet.servers[new.number] != servers[new.number]:
+            raise Refused(new.number, "one of its servers ended")
+
+
+def _clients_objection(
+    fleet: Fleet, new: Sequence[str], others: Sequence[str], before: Seen | None
+) -> str | None:
+    return fleet.read_counts(new).objection(before or fleet.read_counts(others))
