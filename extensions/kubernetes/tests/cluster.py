@@ -1,0 +1,137 @@
+"""A control plane of Kubernetes on this machine: etcd and the real API server, on loopback ports of
+their own, with their data in one folder.
+
+    with cluster.start(folder) as cluster:
+        cluster.kubectl("apply", "--server-side", "--kustomize", "deploy/kubernetes/overlays/cpu")
+
+TEST_KUBERNETES names a folder with kube-apiserver and kubectl, which may be one program.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.project import free_ports, wait_until
+
+PROGRAMS = os.environ.get("TEST_KUBERNETES")
+START_S = 120
+TOKEN = "of-the-tests"
+# A namespace that takes no pod but such as the Pod Security Standard's strictest level allows.
+RESTRICTED = """
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {name}
+  labels: {{pod-security.kubernetes.io/enforce: restricted}}
+"""
+
+
+def require_programs() -> Path:
+    if not PROGRAMS:
+        pytest.skip("no Kubernetes here (TEST_KUBERNETES is not set)")
+    if not shutil.which("etcd"):
+        pytest.skip("no Kubernetes here: etcd is not installed (Debian: etcd-server)")
+    return Path(PROGRAMS)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    url: str
+    programs: Path
+    folder: Path
+
+    def kubectl(self, *words: str, given: str = "") -> str:
+        """What it printed; fails with what it said."""
+        ran = self.try_kubectl(*words, given=given)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    def try_kubectl(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        kubeconfig = f"--kubeconfig={self.folder}/kubeconfig"
+        command = [str(self.programs / "kubectl"), kubeconfig, *words]
+        return subprocess.run(command, input=given, capture_output=True, text=True)
+
+    def make_namespace(self, name: str) -> None:
+        self.kubectl("apply", "--filename", "-", given=RESTRICTED.format(name=name))
+        # What a controller manager does, which does not run here.
+        self.try_kubectl("--namespace", name, "create", "serviceaccount", "default")
+
+    def is_ready(self) -> bool:
+        return self.try_kubectl("get", "--raw", "/readyz").returncode == 0
+
+
+@contextmanager
+def start(folder: Path) -> Iterator[Cluster]:
+    programs = require_programs()
+    client, peer, secure = free_ports(3)
+    folder.mkdir()
+    _write_account_key(folder / "accounts.key")
+    (folder / "tokens.csv").write_text(f'{TOKEN},tester,tester,"system:masters"\n')
+    cluster = Cluster(f"https://127.0.0.1:{secure}", programs, folder)
+    (folder / "kubeconfig").write_text(
+        _kubeconfig(cluster.url, folder / "certificates" / "apiserver.crt")
+    )
+    etcd = [
+        "etcd",
+        *(f"--data-dir={folder}/etcd", "--log-level=error"),
+        *(f"--{side}-client-urls=http://127.0.0.1:{client}" for side in ("listen", "advertise")),
+        f"--listen-peer-urls=http://127.0.0.1:{peer}",
+        f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}",
+        f"--initial-cluster=default=http://127.0.0.1:{peer}",
+    ]
+    server = [
+        str(programs / "kube-apiserver"),
+        *(f"--etcd-servers=http://127.0.0.1:{client}", f"--cert-dir={folder}/certificates"),
+        *(f"--secure-port={secure}", "--bind-address=127.0.0.1"),
+        "--service-account-issuer=https://cluster.local",
+        f"--service-account-key-file={folder}/accounts.key",
+        f"--service-account-signing-key-file={folder}/accounts.key",
+        *(f"--token-auth-file={folder}/tokens.csv", "--authorization-mode=RBAC"),
+        "--service-cluster-ip-range=10.217.0.0/24",
+    ]
+    with _running(etcd, folder / "etcd.log"), _running(server, folder / "server.log"):
+        wait_until(cluster.is_ready, "the API server to be ready", START_S)
+        yield cluster
+
+
+@contextmanager
+def _running(command: list[str], log: Path) -> Iterator[None]:
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _write_account_key(path: Path) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+    )
+
+
+def _kubeconfig(url: str, certificate: Path) -> str:
+    return f"""
+apiVersion: v1
+kind: Config
+current-context: tests
+clusters: [{{name: tests, cluster: {{server: "{url}", certificate-authority: {certificate}}}}}]
+users: [{{name: tests, user: {{token: {TOKEN}}}}}]
+contexts: [{{name: tests, context: {{cluster: tests, user: tests}}}}]
+"""
