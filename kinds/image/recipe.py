@@ -226,6 +226,11 @@ class Image(ThreeSteps, OfPictures):
         if samples:
             words += ["--samples", samples]
         as_before = Settings.weights.name not in settings.given
+        if self.source.endswith(WHOLE) and as_before and Settings.arch.name in settings.given:
+            raise UserError(
+                f"ARCH={settings.arch} is given, but {self.ensemble} is a network of its own",
+                "omit ARCH; torchvision's instead: make up MAIN=resnet50 ARCH=…",
+            )
         if not settings.weights.endswith(WHOLE):
             spec = Torchvision(settings.arch, settings.weights, engine.export, labels, samples)
             return Export(EXPORT, [*words, *spec.words], spec, as_before)

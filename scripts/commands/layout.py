@@ -18,17 +18,16 @@ from scripts.base import console, lock
 from scripts.base.errors import UserError, run_guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
-from scripts.repository import history, layout_number, model_folders, old_versions, place
-from scripts.repository.shared import Shared
-from scripts.server import engines, extra, layouts, served, up
-from scripts.server.recover import recover
+from scripts.repository import layout_number, model_folders, place
+from scripts.server import engines, laying_out, layouts
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
-from scripts.stacks.ran_before import StepsRanBefore
 
 
 def main() -> int:
     settings = Settings.load()
+    if settings.from_:  # which the first step has laid out
+        return 0
     if elsewhere := place.find(settings):
         raise UserError(
             f"a repository on {elsewhere.title} is filled by make only",
@@ -42,25 +41,8 @@ def main() -> int:
             lay_out_candidate(how)
         else:
             judge_candidate(how)
-            lay_out(stack, settings)
+            laying_out.lay_out(stack, settings, "compose")
     return 0
-
-
-def lay_out(stack: StepsRanBefore, settings: Settings) -> None:
-    first = pipelines.main()
-    shared = Shared(settings, first)
-    seed = served.serving(first)
-    if seed:
-        recover(None, seed, shared)
-    version = up.build_and_activate(stack, settings, first, seed, shared)
-    extra.lay_out(layouts.layout(settings, engines.engine_for(stack)))
-    if version == seed:
-        console.note(f"{version.describe()}: nothing to lay out")
-        return
-    shared.record(history.SERVES, version.number, "compose", version.what)
-    up.note_main()
-    old_versions.trim(shared, first, settings.keep_versions, "compose")
-    console.note(f"laid out: {version.describe()}; a running server loads it when it restarts")
 
 
 def lay_out_candidate(how: Layout) -> None:

@@ -18,12 +18,14 @@ def main() -> int:
     server = model_control.server()
     served = model_control.pipeline()
     models = [each for each in model_control.index(server) if each.state or each.name in served]
-    tables.show("lrll", ("model", "version", "state", "made from"), map(make_row, models))
+    rows = (make_row(each, server.main) for each in models)
+    tables.show("lrll", ("model", "version", "state", "made from"), rows)
     return 0
 
 
-def make_row(model: Model) -> tuple[str, str, str, str]:
-    about = describe_source(model.name, model.version), model.reason
+def make_row(model: Model, main: str) -> tuple[str, str, str, str]:
+    made = "the main pipeline" if model.name == main else ""
+    about = made or describe_source(model.name, model.version), model.reason
     return model.name, model.version, model.state or "absent", "; ".join(filter(None, about))
 
 

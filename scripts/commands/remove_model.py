@@ -26,8 +26,14 @@ def main() -> int:
             f"NAME={name} is not a pipeline of yours" if name else "no NAME given",
             f"yours: {', '.join(sorted(there)) or 'none'}",
         )
+    pipeline = pipelines.find_pipeline(name)
+    if pipeline.is_main and state.load():
+        raise UserError(
+            f"{name} is the main pipeline of the server",
+            "make another one that first (make up MAIN=resnet50), or make down",
+        )
     with lock.one_at_a_time():
-        remove(pipelines.find_pipeline(name))
+        remove(pipeline)
     console.note(f"removed: {name}")
     return 0
 
@@ -36,6 +42,8 @@ def remove(pipeline: Pipeline) -> None:
     server = state.load()
     removal.unload(pipeline, server)
     own_pipelines.remove(pipeline)
+    if pipelines.find_noted() == pipeline.name:
+        pipelines.forget_main()
     shared = Shared(server.settings_at_start if server else Settings.load(), pipeline)
     shared.push_live()
     shared.forget()

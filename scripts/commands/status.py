@@ -94,7 +94,7 @@ def _models(known: State) -> Iterator[tuple[str, ...]]:
             none = {"answered": 0, "failed": 0, "ms": 0}
             total = told.get((name, version)) or told.get((name, "")) or none
             done, failed, each = total["answered"], total["failed"], total["ms"]
-        shown = live.describe_network(name, version)
+        shown = live.describe_network(name, version) + ", main" * (name == known.main)
         yield shown, version, str(done), str(failed), f"{each:.1f}"
 
 

@@ -93,6 +93,10 @@ def note_main() -> None:
         files.write(NOTE, main_name() + "\n")
 
 
+def forget_main() -> None:
+    NOTE.unlink(missing_ok=True)
+
+
 def main() -> Pipeline:
     known = recipes()
     if (name := main_name()) not in known:

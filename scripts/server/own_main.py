@@ -7,21 +7,23 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from bundle_serving import NAME
-from scripts.base import console, files
+from scripts.base import console, files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV
 from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import own_pipelines
-from scripts.server import adding, agreeing, up
+from scripts.repository import layout_number, own_pipelines, place
+from scripts.server import adding, agreeing, laying_out, up
 from scripts.server.served import serving
 from scripts.settings import arguments
 from scripts.settings.settings import Settings, in_dotenv
 from scripts.stacks import flavour, state
+from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 
 # One of these, and the network is the user's own.
@@ -36,33 +38,83 @@ def bring_up(
 ) -> State:
     if not (given := _list_given(typed)):
         return up.bring_up(settings, command)
-    name = given.get("NAME") or _make_name(given)
-    own_pipelines.require_a_name(name)
-    _require_one(name, settings, typed)
+    name = _settle_name(given, settings, typed)
     if _is_made_of(name, given):
         pipelines.make_main(name)
-        if "FROM" in given:  # into which its weights have gone
-            settings = Settings(settings.values, settings.given - {"WEIGHTS"})
-        return up.bring_up(settings, command)
-    own_pipelines.require_unused(name)
+        return up.bring_up(_without_weights(settings, given), command)
     samples = agreeing.samples(arguments.load().sample)
-    before = pipelines.main_name()
+    with _take_in(name, given, _choose_stack) as pipeline:
+        server = up.bring_up(_without_weights(Settings.load(), given), command)
+        agreeing.require(pipeline, server)
+        agreeing.require_shown(pipeline, server, samples)
+    return server
+
+
+def lay_out(stack_of: Callable[[Settings], Stack], typed: Mapping[str, str]) -> None:
+    """For a server that reads it by itself."""
+    given, settings = _list_given(typed), Settings.load(typed)
+    layout_number.require_known(layout_number.here())
+    if elsewhere := place.find(settings):
+        raise UserError(
+            f"a repository on {elsewhere.title} is filled by make only",
+            "make up, or leave REPOSITORY empty",
+        )
+    name = _settle_name(given, settings, typed)
+    if _is_made_of(name, given):
+        pipelines.make_main(name)
+        _lay_out(stack_of, settings)
+        return
+    with _take_in(name, given, stack_of):
+        _lay_out(stack_of, settings)
+
+
+def _lay_out(stack_of: Callable[[Settings], Stack], settings: Settings) -> None:
+    main = pipelines.main()
+    settings = up.fill_from_version(settings, main, serving(main))
+    with lock.one_at_a_time():
+        laying_out.lay_out(stack_of(settings), settings, "compose")
+
+
+def _choose_stack(settings: Settings) -> Stack:
+    return flavour.stack(flavour.choose(settings)[0], settings)
+
+
+@contextmanager
+def _take_in(
+    name: str, given: Mapping[str, str], stack_of: Callable[[Settings], Stack]
+) -> Iterator[Pipeline]:
+    """Makes it the main pipeline; if what follows fails, nothing of it is left."""
+    own_pipelines.require_unused(name)
+    before, networks = pipelines.main_name(), folders.own().networks / name
     try:
-        pipeline = _take_in(name, given)
+        wanted = Pipeline(name, adding.recipe_of(name, given))
+        own_pipelines.require_new(wanted)
+        settings = up.fill_from_version(Settings.load(), wanted, None)
+        pipeline = adding.export_and_check(wanted, settings, stack_of(settings))
         with own_pipelines.write_pipeline(pipeline, pipeline.recipe.head.format(name=name)):
-            files.write(folders.own().networks / name / GIVEN, json.dumps(given, indent=1) + "\n")
+            files.write(networks / GIVEN, json.dumps(given, indent=1) + "\n")
             pipelines.make_main(name)
             try:
-                server = up.bring_up(Settings.load(), command)
-                agreeing.require(pipeline, server)
-                agreeing.require_shown(pipeline, server, samples)
+                yield pipeline
             except BaseException:  # Ctrl-C too
                 _go_back(pipeline, before)
                 raise
     except BaseException:
-        shutil.rmtree(folders.own().networks / name, ignore_errors=True)
+        shutil.rmtree(networks, ignore_errors=True)
         raise
-    return server
+
+
+def _without_weights(settings: Settings, given: Mapping[str, str]) -> Settings:
+    """Those of a network that FROM names are in its file by now."""
+    given_now = settings.given - {"WEIGHTS"} if "FROM" in given else settings.given
+    return Settings(settings.values, given_now)
+
+
+def _settle_name(given: Mapping[str, str], settings: Settings, typed: Mapping[str, str]) -> str:
+    name = given.get("NAME") or _make_name(given)
+    own_pipelines.require_a_name(name)
+    _require_one(name, settings, typed)
+    return name
 
 
 def _list_given(typed: Mapping[str, str]) -> dict[str, str]:
@@ -106,14 +158,6 @@ def _is_made_of(name: str, given: Mapping[str, str]) -> bool:
     return bool(noted == given and name in pipelines.recipes())
 
 
-def _take_in(name: str, given: Mapping[str, str]) -> Pipeline:
-    wanted = Pipeline(name, adding.recipe_of(name, given))
-    own_pipelines.require_new(wanted)
-    settings = up.fill_from_version(Settings.load(), wanted, None)
-    chosen, _ = flavour.choose(settings)
-    return adding.export_and_check(wanted, settings, flavour.stack(chosen, settings))
-
-
 def _go_back(pipeline: Pipeline, before: str) -> None:
     """To what was served, if the new one was served already."""
     pipelines.make_main(before)
@@ -125,4 +169,4 @@ def _go_back(pipeline: Pipeline, before: str) -> None:
         up.bring_up(known.settings_at_start.replace_with(FLAVOUR=known.flavour))
     else:
         flavour.stack(known.flavour, known.settings_at_start).stop()
-        pipelines.NOTE.unlink(missing_ok=True)
+        pipelines.forget_main()

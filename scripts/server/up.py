@@ -19,7 +19,7 @@ from bundle_serving.server_log import first_error
 from scripts.base import console, files, interrupts, lock, ports
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
-from scripts.recipes.layout import Layout
+from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.templates import write
 from scripts.repository import (
@@ -37,7 +37,7 @@ from scripts.server import engines, extra
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.layouts import fingerprint, hash_layout, lay_out, layout
 from scripts.server.recover import recover
-from scripts.server.served import describe_server, serving
+from scripts.server.served import brings_up, describe_server, serving
 from scripts.settings.settings import Settings
 from scripts.stacks import exposure, flavour, state
 from scripts.stacks.flavour import Stack
@@ -107,6 +107,7 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
             recover(server, seed, shared)
         settings = settings_of(pipeline, server.settings, seed)
         stack = flavour.stack(server.flavour, settings)
+        require_lenders(pipeline, engines.engine_for(stack))
         stack.prepare()
         _furnish(pipeline)
         before = hash_layout(pipeline)
@@ -124,6 +125,17 @@ def _furnish(pipeline: Pipeline) -> None:
     """From a recipe of the user's, which may come from another machine."""
     if pipeline.ensemble not in folders.model_folders():
         write(pipeline.recipe, folders.own().models)
+
+
+def require_lenders(pipeline: Pipeline, engine: Engine) -> None:
+    """The pipelines whose models this one uses."""
+    for model in pipeline.recipe.list_borrowed(engine):
+        lender = next((each for each in pipelines.every() if model in each.recipe.members), None)
+        if lender and not serving(lender):
+            raise UserError(
+                f"{pipeline.name} uses {model} of {lender.name}, which is not served here",
+                f"serve that first: {brings_up(lender)}",
+            )
 
 
 def _keep_beside(before: str) -> None:

@@ -681,6 +681,7 @@ class DockerStack:
             "FINGERPRINT": wanted.fingerprint if wanted else "",
             main_pipeline.VARIABLE: wanted.main if wanted else pipelines.main().ensemble,
             "CHECKOUT": str(ROOT),
+            "FROM": "",  # what that names, make has taken in
             "REVISION": revision(),
         }
         for each in parts.find("compose"):

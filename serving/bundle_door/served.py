@@ -160,6 +160,7 @@ class Served:
         return {
             "model": name,
             "of": of,
+            "main": of == find_main(),
             "kind": kind,
             "candidate": name != of,
             "share": float(parameters["share"]) if "share" in parameters else None,

@@ -6,6 +6,7 @@ import json
 import re
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
-from tests.project import Project, error_lines, picture
+import docker
+from bundle_serving.health import reason_not_to_trust
+from tests.end_to_end.test_compose import Alone
+from tests.plugin import require_docker
+from tests.project import Project, error_lines, free_ports, picture, wait_until
 
 LABELS = [f"bird {number}" for number in range(10)]
 OTHERS = re.compile("resnet|imagenet", re.IGNORECASE)
@@ -114,3 +119,72 @@ def test_what_cannot_be_is_said_in_one_line(
     assert cause in line
     assert not (fresh.path / "own").exists() or not list((fresh.path / "own").rglob("*.yaml"))
     assert not (fresh.path / "build" / "versions" / "main.txt").exists()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
+    """A clone on a machine with Docker alone, and a network in own/."""
+    require_docker()
+    folder = tmp_path_factory.mktemp("alone")
+    words = {"FROM": "own/birds.onnx", "LABELS": "own/birds.txt"}
+    project = Project.bare(folder / "clone", ARCH="", WEIGHTS="", SAMPLES="", STEPS="", **words)
+    (project.path / "own").mkdir()
+    draw_network(project.path / "own" / "birds.onnx")
+    (project.path / "own" / "birds.txt").write_text("".join(f"{label}\n" for label in LABELS))
+    checkout = Alone(project, folder / "bin")
+    try:
+        yield checkout
+    finally:
+        checkout.compose("down", "--volumes", "--rmi", "local")
+
+
+@pytest.mark.long
+def test_docker_alone_takes_it_in_without_pytorch(alone: Alone) -> None:
+    alone.up()
+    assert ask_plainly(alone.project, picture())["model"] == "birds"
+    said = alone.compose("logs", "--no-log-prefix").stdout
+    assert "laid out: version 1: birds.onnx" in said and not OTHERS.search(said), said
+    images = alone.run("docker", "images", "--format", "{{.Repository}}").stdout.split()
+    project = json.loads(alone.compose("config", "--format", "json").stdout)["name"]
+    assert f"{project}-export-own" in images and f"{project}-export" not in images
+    alone.up()
+    assert "nothing to lay out" in alone.compose("logs", "--no-log-prefix", "export").stdout
+
+
+@pytest.mark.long
+def test_one_container_takes_it_in_and_serves_it(alone: Alone, tmp_path: Path) -> None:
+    """With the server's image of the test before, or a new one."""
+    assert alone.compose("build", "server").returncode == 0
+    project = json.loads(alone.compose("config", "--format", "json").stdout)["name"]
+    engine, image = docker.from_env(), f"{project}-server"
+    model = tmp_path / "birds"
+    model.mkdir()
+    draw_network(model / "birds.onnx")
+    (model / "labels.txt").write_text("".join(f"{label}\n" for label in LABELS))
+    for path in (model, *tmp_path.parents):
+        path.chmod(path.stat().st_mode | 0o055)
+    (port,) = free_ports(1)
+    shut_in: dict[str, Any] = {
+        "volumes": [f"{model}:/model:ro"],
+        "ports": {"8000/tcp": ("127.0.0.1", port)},
+        "read_only": True,
+        "tmpfs": {"/tmp": "", "/run/triton": "exec,mode=1777"},
+        "cap_drop": ["ALL"],
+    }
+    server = engine.containers.run(image, detach=True, **shut_in)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        wait_until(lambda: reason_not_to_trust(address, "birds") is None, "an answer")
+        own = replace(alone.project, settings=alone.project.settings | {"HTTP_PORT": str(port)})
+        assert ask_plainly(own, picture())["model"] == "birds"
+    finally:
+        server.remove(force=True)
+
+    (model / "labels.txt").write_text("one\ntwo\n")
+    server = engine.containers.run(image, detach=True, **shut_in)
+    try:
+        assert server.wait()["StatusCode"] == 1
+        (line,) = error_lines(server.logs().decode())
+        assert "2 labels, and birds.onnx 10 classes" in line
+    finally:
+        server.remove(force=True)

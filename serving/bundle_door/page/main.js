@@ -52,7 +52,7 @@ async function served() {
 
 function fill(select, list, value, first = []) {
   const options = [...first, ...list.map(each => new Option(
-    each.candidate ? `${titleOf(each)} (candidate)` : titleOf(each), each.model))];
+    each.candidate ? `${titleOf(each)} (candidate)` : each.main && list.length > 1 ? `${titleOf(each)} (main)` : titleOf(each), each.model))];
   const described = list => JSON.stringify(list.map(each => [each.value, each.text]));
   // Not under the reader's hand, where nothing has changed.
   if (described([...select.options]) === described(options)) {

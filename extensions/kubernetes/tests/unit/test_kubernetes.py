@@ -136,7 +136,7 @@ def test_a_job_runs_the_steps_of_compose(name: str) -> None:
     ]
     settings = one(built(SOURCE / "jobs" / name), "ConfigMap")["data"]
     asked = {each.partition("=")[0] for each in services["layout"]["environment"]}
-    assert asked <= {*settings} | {"REPOSITORY"}
+    assert asked <= {*settings} | {"REPOSITORY", "FROM"}
     if name == "cpu":
         defaults = Settings.load({}, Path("/none"))
         assert settings == {"FLAVOUR": "cpu"} | {each: defaults[each] for each in BUILT_WITH}

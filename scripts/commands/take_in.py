@@ -1,0 +1,65 @@
+"""What a container does without make: takes in an ONNX file or an IR, checks it, and lays it out to
+be served as the main pipeline. A step of compose.yaml; and how a server begins that has /model.
+
+    FROM=own/birds.onnx LABELS=own/birds.txt python -m scripts.commands.take_in
+    python -m scripts.commands.take_in /model
+
+Does nothing if the live version already is what is requested.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from scripts.artefacts.step import Step
+from scripts.base.errors import AlreadyReported, UserError, run_guarded
+from scripts.base.paths import ROOT
+from scripts.repository import sources
+from scripts.server import own_main
+from scripts.stacks.local import LocalStack
+
+LABELS = "labels.txt"
+
+
+class Here(LocalStack):
+    """An image brings what the steps need."""
+
+    def prepare(self) -> None:
+        """No server is started from here."""
+
+    def run_step(self, step: Step, *arguments: str | Path) -> None:
+        command = [sys.executable, "-m", step.module, *arguments]
+        if code := subprocess.run(command, cwd=ROOT).returncode:
+            raise AlreadyReported(code)
+
+
+def main() -> int:
+    given = dict(os.environ)
+    for folder in sys.argv[1:]:
+        given = find_words(Path(folder)) | given
+    source = sources.find_source(given.get("FROM", ""))
+    if source.network is None:
+        raise UserError(
+            f"FROM={given.get('FROM', '')} needs more than this image has to be taken in",
+            "name an .onnx file or an .xml of OpenVINO, or use make up",
+        )
+    own_main.lay_out(Here, given | {"FROM": str(source.network)})
+    return 0
+
+
+def find_words(folder: Path) -> dict[str, str]:
+    """The network and the labels in a folder that has nothing else of the kind."""
+    found = {"FROM": str(folder)}
+    texts = sorted(folder.glob("*.txt"))
+    named = [path for path in texts if path.name == LABELS] or texts
+    if len(named) > 1:
+        listed = ", ".join(path.name for path in named)
+        raise UserError(f"{folder} has several texts ({listed})", f"call the labels {LABELS}")
+    return found | ({"LABELS": str(named[0])} if named else {})
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(main))

@@ -1,0 +1,30 @@
+"""Lays out the main pipeline for a server that is started by somebody else: by Compose, or by its
+container itself."""
+
+from __future__ import annotations
+
+from scripts.base import console
+from scripts.recipes import pipelines
+from scripts.repository import history, old_versions
+from scripts.repository.shared import Shared
+from scripts.server import engines, extra, layouts, served, up
+from scripts.server.recover import recover
+from scripts.settings.settings import Settings
+from scripts.stacks.flavour import Stack
+
+
+def lay_out(stack: Stack, settings: Settings, how: str) -> None:
+    main = pipelines.main()
+    shared = Shared(settings, main)
+    seed = served.serving(main)
+    if seed:
+        recover(None, seed, shared)
+    version = up.build_and_activate(stack, settings, main, seed, shared)
+    extra.lay_out(layouts.layout(settings, engines.engine_for(stack)))
+    up.note_main()
+    if version == seed:
+        console.note(f"{version.describe()}: nothing to lay out")
+        return
+    shared.record(history.SERVES, version.number, how, version.what)
+    old_versions.trim(shared, main, settings.keep_versions, how)
+    console.note(f"laid out: {version.describe()}; a running server loads it when it restarts")
