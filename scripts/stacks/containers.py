@@ -3,6 +3,7 @@ the engine go through the Docker SDK."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -120,6 +121,7 @@ class DockerStack:
     many: Many | None = None
     compose_files: tuple[str, ...] = ("compose.yaml",)
     images: tuple[str, ...] = ("export", "server")
+    other_layers = 1  # of the server's image, the last: they take networks in, and do not serve
     image_suffix = ""
     # The service whose container runs a step.
     services: ClassVar[Mapping[Place, str]] = {
@@ -231,9 +233,15 @@ class DockerStack:
 
     def version(self) -> str:
         """The server program's version, for the fingerprint."""
+        image = self._find_image().attrs
+        layers, config = image["RootFS"]["Layers"], image["Config"]
+        what = [layers[: len(layers) - self.other_layers], config["Env"], config["Cmd"]]
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+    def _find_image(self) -> Any:
         name = self._image("server")
         try:
-            return str(self._engine.images.get(name).id)
+            return self._engine.images.get(name)
         except (DockerException, OSError) as fault:
             raise UserError(f"the image {name} is not available ({fault})", "run make up") from None
 
@@ -365,7 +373,7 @@ class DockerStack:
         if self.has_door:
             services["server"]["depends_on"] = {"ports": {"condition": "service_started"}}
             # As long as it runs it is the same one, whatever image is built.
-            services["ports"]["image"] = self.version()
+            services["ports"]["image"] = str(self._find_image().id)
         return configured | {"services": services}
 
     @contextmanager

@@ -30,6 +30,7 @@ class GpuStack(DockerStack):
     flavour = "gpu"
     compose_files = ("compose.yaml", "compose.gpu.yaml")
     images = ("export", "server", "sdk")
+    other_layers = 0
     image_suffix = "-gpu"
     has_door = False
     services: ClassVar[Mapping[Place, str]] = {
