@@ -1,16 +1,14 @@
-"""Trains the two small networks that need no download, and scores them on held-back examples.
+"""Trains the small network of ARCH=drawn, which needs no download, and scores it on held-back
+pictures.
 
-    .venv/bin/python -m benchmark.demo_networks pictures      of ARCH=drawn
-    .venv/bin/python -m benchmark.demo_networks sounds        of SOUNDS=drawn
+    .venv/bin/python -m benchmark.demo_networks [--to FILE]
 
-Takes about half a minute on one core. Out: the weights that the project comes with; or with --to
-another file, for a sounds.yaml that hears otherwise: make publish MODEL=sounds SOUNDS=FILE
+Takes about half a minute on one core. Out: the weights that the project comes with.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,26 +17,16 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from kinds.sound import drawings as made_up
-from kinds.sound import network as listener
-from kinds.sound.recipe import Sound
-from kinds.sound.source import drop_longest
-from kinds.sound.things import NAMES
 from scripts.artefacts.drawn import drawings, network
 from scripts.artefacts.progress import step
-from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
-from scripts.base.paths import ROOT
-from scripts.recipes.schema import load
 
-# How many of each, the last of which are held back.
-PICTURES, SOUNDS = 3360, 1600
-HELD_BACK = {PICTURES: 480, SOUNDS: 320}
+# The last of which are held back.
+PICTURES, HELD_BACK = 3360, 480
 BATCH, EPOCHS, FASTEST = 32, 6, 3e-3
 LEAST = 0.95
 FAST = torch.channels_last  # faster on CPUs
 MOVED = 4  # pixels, at most
-LOUDER = 2.0  # or quieter, at most, in logarithms of power
 
 
 def train_pictures(out: Path) -> None:
@@ -48,23 +36,8 @@ def train_pictures(out: Path) -> None:
             torch.tensor(each).view(1, 3, 1, 1) * 255 for each in (network.MEAN, network.STD)
         )
     module = network.network()
-    score = train(module, (pixels.float() - mean) / std, labels, vary_picture)
+    score = train(module, (pixels.float() - mean) / std, labels, vary_picture, HELD_BACK)
     save(module, score, out)
-
-
-def train_sounds(out: Path) -> None:
-    recipe = load(ROOT / "kinds" / "sound" / "sounds.yaml")
-    assert isinstance(recipe, Sound)
-    with step(f"making up {SOUNDS} sounds"):
-        heard, labels = map(torch.from_numpy, made_up.many(recipe.hearing.as_hearing, SOUNDS))
-    module = listener.network(len(NAMES))
-    score = train(module, heard[:, None], labels, vary_sound)
-    save(
-        module, score, out, {listener.HEARD: json.dumps(drop_longest(recipe.hearing.model_dump()))}
-    )
-    labels_file = out.with_suffix(".txt")
-    if out != listener.WEIGHTS:
-        files.write_bytes(labels_file, "".join(f"drawn {name}\n" for name in NAMES).encode())
 
 
 def vary_picture(pixels: torch.Tensor) -> torch.Tensor:
@@ -75,21 +48,16 @@ def vary_picture(pixels: torch.Tensor) -> torch.Tensor:
     return pixels.roll((down, right), (2, 3))[:, torch.randperm(3)]
 
 
-def vary_sound(heard: torch.Tensor) -> torch.Tensor:
-    """The same sounds, earlier or later, louder or quieter."""
-    later = int(torch.randint(heard.shape[3], ()))
-    return heard.roll(later, 3) + torch.empty(len(heard), 1, 1, 1).uniform_(-LOUDER, LOUDER)
-
-
 def train(
     module: nn.Module,
     examples: torch.Tensor,
     labels: torch.Tensor,
     vary: Callable[[torch.Tensor], torch.Tensor],
+    held_back: int,
 ) -> float:
     """The share of those held back that it is right on."""
     torch.set_num_threads(1)  # two wait for each other in every small operation
-    learnt = len(labels) - HELD_BACK[len(labels)]
+    learnt = len(labels) - held_back
     with step("training on them"):
         module.to(memory_format=FAST)
         fit(module, examples[:learnt], labels[:learnt], vary)
@@ -142,21 +110,12 @@ def save(module: nn.Module, score: float, out: Path, about: dict[str, str] | Non
     draft.replace(out)
 
 
-NETWORKS = {
-    "pictures": (train_pictures, network.WEIGHTS),
-    "sounds": (train_sounds, listener.WEIGHTS),
-}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("network", choices=NETWORKS)
     parser.add_argument("--to", type=Path, help="a .safetensors file")
-    options = parser.parse_args()
-    train_it, usual = NETWORKS[options.network]
-    train_it(options.to or usual)
+    train_pictures(parser.parse_args().to or network.WEIGHTS)
     return 0
 
 

@@ -91,7 +91,7 @@ REASON_CHARACTERS = 1000
 # The workers end at the same time if what takes longest begins first; and what one makes for all,
 # the others are not to wait for.
 LONGEST_FIRST = (
-    *("served", ALONE, "kinds/sound/tests/pytorch/test_sounds.py", "test_gpu_rehearsal.py"),
+    *("served", ALONE, "test_gpu_rehearsal.py"),
     *("versions", "test_compose.py", "tests/pytorch/test_drawn.py", "exported"),
     "served by containers",
 )

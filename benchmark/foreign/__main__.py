@@ -24,12 +24,11 @@ import numpy as np
 from benchmark.foreign import graphs
 from benchmark.foreign.adopted import Outcome, outcome
 from benchmark.foreign.by_quantiser import EIGHT_BITS
-from benchmark.foreign.case import Boxes, Case, Truth, farthest, pictures
-from bundle_client import Box, Client
-from kinds.detection.recipe import Detection
+from benchmark.foreign.case import Case, pictures
+from bundle_client import Client
 from kinds.image.recipe import Image
 from scripts import bootstrap
-from scripts.base import files
+from scripts.base import files, parts
 from scripts.base.paths import ROOT
 from scripts.measuring.machine import machine
 from scripts.recipes import pipelines
@@ -76,9 +75,10 @@ def main() -> int:
 
 
 def choose_cases(only: list[str]) -> Iterator[Case]:
-    from benchmark.foreign import detectors, libraries
+    from benchmark.foreign import libraries
 
-    for case in (*graphs.CASES, *libraries.CASES, *detectors.CASES):
+    of_kinds = (case for kind in parts.find("foreign") for case in kind.CASES)
+    for case in (*graphs.CASES, *libraries.CASES, *of_kinds):
         if not only or any(part in f"{case.origin} {case.name}" for part in only):
             yield case
 
@@ -95,8 +95,10 @@ def serve_case(case: Case, folder: Path, asked: list[bytes], server: State) -> O
         return Outcome(errors[0].removeprefix("error: "))
     try:
         recipe = pipelines.find_pipeline(NAME).recipe
-        if isinstance(recipe, Detection):
-            return compare_boxes(asked, truth, recipe, server)
+        if case.finds:
+            (kind,) = parts.find("foreign")
+            found: Outcome = kind.compare_boxes(asked, truth, recipe, server)
+            return found
         assert isinstance(recipe, Image)
         expected = np.stack([truth(file) for file in asked])
         answered = np.full(expected.shape, np.nan)
@@ -108,23 +110,6 @@ def serve_case(case: Case, folder: Path, asked: list[bytes], server: State) -> O
         return Outcome("", difference, recipe.answers, recipe.most > 1)
     finally:
         make("remove-model", NAME=NAME)
-
-
-def compare_boxes(asked: list[bytes], truth: Truth, recipe: Detection, server: State) -> Outcome:
-    with Client(**ask.read_known(server.http), model=NAME) as client:
-        answers = [boxes(client.detect(file, model=NAME).boxes) for file in asked]
-    threshold = recipe.boxes.threshold
-    pairs = zip(map(truth, asked), answers, strict=True)
-    return Outcome("", max(farthest(*pair, threshold) for pair in pairs), "boxes")
-
-
-def boxes(found: Sequence[Box]) -> Boxes:
-    corners = [(box.left, box.top, box.right, box.bottom) for box in found]
-    return {
-        "BOXES": np.array([corners], np.float32),
-        "LABELS": np.array([[box.label.encode() for box in found]]),
-        "SCORES": np.array([[box.score for box in found]]),
-    }
 
 
 def make(command: str, **words: str) -> subprocess.CompletedProcess[str]:

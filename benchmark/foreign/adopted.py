@@ -4,30 +4,23 @@ what the pipeline's steps then answer."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmark.foreign.case import Array, Boxes, Case, Truth, farthest
+from benchmark.foreign.case import Array, Case
 from bundle_serving.networks import network_in
 from bundle_serving.onnxruntime_engine import load_engine
-from bundle_serving.openvino_engine import Engine
-from bundle_serving.pictures import Transform, to_pixels, to_pixels_and_size
+from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.scores import READINGS
-from kinds.detection.detr.source import Detr
-from kinds.detection.export import ANCHORS
-from kinds.detection.recipe import Detection
-from kinds.detection.serving import detection
-from kinds.detection.serving.detection import Rules
 from kinds.image.recipe import Image
 from scripts.artefacts.manifest import Foreign
 from scripts.artefacts.workspace import Workspace
 from scripts.base import files as written
+from scripts.base import parts
 from scripts.base.errors import UserError
 from scripts.intake import metadata
-from scripts.recipes.configs import LABELS
 from scripts.recipes.layout import CPU
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings
@@ -51,38 +44,14 @@ def outcome(case: Case, folder: Path, files: list[bytes]) -> Outcome:
     truth = case.make(folder)
     try:
         if case.finds:
-            return _of_detector(case.words(folder), folder, files, truth)
+            (kind,) = parts.find("foreign")
+            found: Outcome = kind.find_outcome(case.words(folder), folder, files, truth)
+            return found
         recipe, made = adopt_network(case.words(folder), folder)
     except UserError as fault:
         return Outcome(f"{fault.cause}; {fault.remedy}")
     difference = float(np.abs(answers(recipe, made, files) - np.stack([*map(truth, files)])).max())
     return Outcome("", difference, recipe.answers, recipe.most > 1)
-
-
-def _of_detector(words: dict[str, str], folder: Path, files: list[bytes], truth: Truth) -> Outcome:
-    from kinds.detection.detr.export import export  # which loads PyTorch
-
-    source = sources.find_source(words["FROM"])
-    assert source.kind
-    recipe = source.kind.make_recipe("foreign", source.path, words)
-    wanted = recipe.export(Settings(DEFAULTS | recipe.defaults()), CPU).spec
-    assert isinstance(wanted, Detr)
-    made = Workspace(folder / "made")
-    export(wanted, made.onnx)
-    assert engine.decide(made.onnx, "fp32")["precision"] == "fp32"
-    pairs = zip(map(truth, files), boxes(recipe.as_found(made), made, files), strict=True)
-    return Outcome("", max(farthest(*pair, wanted.threshold) for pair in pairs), "boxes")
-
-
-def boxes(recipe: Detection, made: Workspace, files: list[bytes]) -> Iterator[Boxes]:
-    """As the served models do it."""
-    network, transform = Engine(network_in(made.onnx), "fp32", 1), made.manifest.transform
-    labels, rules = (made.onnx / LABELS).read_text().splitlines(), recipe.boxes.model_dump()
-    read = detection.Detection(recipe.side, np.load(made.onnx / ANCHORS), labels, Rules(**rules))
-    for file in files:
-        pixels, size = to_pixels_and_size(file, Transform(**transform, decode="full"))
-        rows = network({"input": pixels[None]}, ["output"])["output"]
-        yield read.answer(rows.astype(np.float32), np.array([size]))
 
 
 def adopt_network(words: dict[str, str], folder: Path) -> tuple[Image, Workspace]:

@@ -21,7 +21,7 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.steps.networks import fill_weights, read_state
 
-# Of the sounds that are made up here, with how it hears (benchmark.demo_networks trained it).
+# Of the sounds that are made up here, with how it hears (kinds.sound.training trained it).
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
 HEARD = "hearing"
 SCORES = "SCORES"
@@ -95,7 +95,7 @@ def _require_same_hearing(spec: Listener) -> None:
     if drop_longest(spec.hearing) != trained_for:
         raise UserError(
             "the network of SOUNDS=drawn was trained for another `hearing` than the recipe has",
-            "train it for that (.venv/bin/python -m benchmark.demo_networks sounds --to "
+            "train it for that (.venv/bin/python -m kinds.sound.training --to "
             "build/mine.safetensors), and give it as SOUNDS=build/mine.safetensors",
         )
 

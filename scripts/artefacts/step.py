@@ -1,6 +1,6 @@
 """A step: a module that a stack runs in one of its environments.
 
-stack.run_step(Step("kinds.sound.export"), "--out", made.onnx)
+stack.run_step(Step("kinds.KIND.export"), "--out", made.onnx)
 """
 
 from __future__ import annotations

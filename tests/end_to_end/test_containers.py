@@ -17,7 +17,6 @@ import docker
 from bundle_client import __version__
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
-from kinds.video.tests.end_to_end.test_video import clip
 from scripts.artefacts.manifest import read_pins
 from scripts.settings.settings import Settings
 from scripts.stacks.admin_key import NOBODY
@@ -134,14 +133,6 @@ def test_the_server_image_stays_small(container: Any, engine: docker.DockerClien
 def test_torch_is_in_no_serving_image(container: Any) -> None:
     code, _ = container.exec_run(["python3", "-c", "import torch"])
     assert code != 0
-
-
-@in_containers
-def test_a_video_is_watched_in_containers(served: Project, tmp_path: Path) -> None:
-    """And the next frame of its stream by the same process."""
-    served.made("up", MODEL="video")
-    told = served.made("watch", VIDEO=str(clip(tmp_path / "clip.mp4")), JSON="1")
-    assert json.loads(told.splitlines()[-1])["smoothed"] == 30
 
 
 @pytest.mark.rare

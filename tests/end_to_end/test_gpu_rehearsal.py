@@ -35,13 +35,6 @@ from bundle_client import Client
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
-from kinds.table.tests.end_to_end.test_tables import (
-    NAMES,
-    ROLLED,
-    asked,
-    trained,
-    without_a_network,
-)
 from scripts.base import files
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
@@ -55,6 +48,13 @@ from tests.project import (
     picture,
     wait_until,
     words_shown_while,
+)
+from tests.tables import (
+    NAMES,
+    ROLLED,
+    asked,
+    trained,
+    without_a_network,
 )
 
 pytestmark = pytest.mark.long

@@ -30,7 +30,6 @@ from scripts.steps import engine, gate
 from tests.pipelines import ask_by_command, find_served, not_ready, pictures_by_pytorch
 from tests.plugin import Bring, everywhere
 from tests.project import Project, picture
-from tests.wav_files import BELL
 
 # Of each pipeline.
 LOOKS = 30
@@ -128,7 +127,7 @@ def test_all_are_ready_and_answer_at_once(together: Project) -> None:
         ("classify", {"IMG": str(photo), "MODEL": "places"}),
         ("classify", {"IMG": str(photo), "MODEL": "cascade"}),
         ("detect", {"IMG": str(photo)}),
-        ("classify", {"MODEL": "sounds", "SOUND": str(BELL)}),
+        find_served()["sounds"].question(Path()),
         ("segment", {"IMG": str(photo)}),
         ("sentiment", {"TEXT": "I hate this place!"}),
     ):

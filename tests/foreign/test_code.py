@@ -274,20 +274,3 @@ def test_pickled_weights_of_hugging_faces(tmp_path: Path) -> None:
     transformers.ViTImageProcessor().save_pretrained(tmp_path)
     torch.save({"classifier.bias": Marked(marker)}, tmp_path / "pytorch_model.bin")
     require_refused(tmp_path, "has no classifier of pictures", marker)
-
-
-def test_a_detector_and_a_classifier_of_texts_that_bring_code(tmp_path: Path) -> None:
-    from kinds.detection.detr import network
-    from kinds.detection.detr.source import Detr
-    from kinds.text import classifiers
-
-    marker = tmp_path / "marker"
-    folder = folder_of_code(tmp_path / "own", marker, "AutoModelForObjectDetection")
-    marker.unlink(missing_ok=True)
-    with pytest.raises(UserError, match="cannot read own as a detector"):
-        network.build(Detr(folder, SIDE, 0.5))
-    folder = folder_of_code(tmp_path / "texts", marker, "AutoModelForSequenceClassification")
-    marker.unlink(missing_ok=True)
-    with pytest.raises(UserError, match="is not available"):
-        classifiers.build(str(folder))
-    assert not marker.exists()

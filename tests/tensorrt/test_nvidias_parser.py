@@ -9,20 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.foreign import detectors as of_transformers
 from benchmark.foreign import graphs
 from benchmark.foreign.adopted import adopt_network
-from kinds.detection import detectors
-from kinds.detection.adoption import make_recipe as of_detector
-from kinds.detection.detr.export import export
-from kinds.detection.detr.source import Detr
-from kinds.detection.source import Detector
-from kinds.segmentation import segmenters
-from kinds.segmentation.source import Segmenter
 from scripts.artefacts.manifest import Manifest, Torchvision
 from scripts.artefacts.shapes import OPTIONS, of_pixels
 from scripts.artefacts.workspace import Workspace
-from scripts.base.paths import VENV
 from scripts.recipes import pipelines
 from scripts.recipes.layout import GPU
 from scripts.recipes.recipe import Export, Recipe
@@ -118,54 +109,6 @@ def types_after_its_step(pipeline: str, made: Workspace, **chosen: str) -> set[s
     step = importlib.import_module(f"scripts.steps.{export.step}")
     assert step.main([*map(str, export.words), "--out", str(made.onnx)]) == 0
     return types_of(made.onnx / "model.onnx", recipe.shapes(made, settings))
-
-
-@pytest.mark.rare
-def test_places(tmp_path: Path) -> None:
-    assert types_after_its_step("places", Workspace(tmp_path), PLACES="random") == {"HALF"}
-
-
-@pytest.mark.rare
-def test_detection(tmp_path: Path) -> None:
-    """The graph alone: untrained, its louder scores are too far off in half precision."""
-    recipe, settings, export = by_its_recipe("detection", DETECTION="random")
-    assert isinstance(export.spec, Detector)
-    network, graph = detectors.build(export.spec).network, tmp_path / "model.onnx"
-    pixels = networks.Pixels(network, export.spec.precision).eval()
-    detectors.to_onnx(pixels, network.transform["crop"], graph)
-    assert types_of(graph, recipe.shapes(Workspace(tmp_path), settings)) == {"HALF"}
-
-
-@pytest.mark.rare
-@pytest.mark.parametrize("kind", of_transformers.KINDS)
-def test_detectors_of_transformers(kind: str, tmp_path: Path) -> None:
-    """In the precision they come in."""
-    of_transformers.save_detector(kind, folder := tmp_path / "street")
-    recipe = of_detector("street", folder, {})
-    settings = Settings(DEFAULTS | recipe.defaults())
-    spec, made = recipe.export(settings, GPU).spec, Workspace(tmp_path / "made")
-    assert isinstance(spec, Detr)
-    export(spec, made.onnx)
-    assert types_of(made.onnx / "model.onnx", recipe.shapes(made, settings)) == {"FLOAT"}
-
-
-def test_sounds(listener: Path, tmp_path: Path) -> None:
-    assert types_after_its_step("sounds", Workspace(tmp_path), SOUNDS=str(listener)) == {"HALF"}
-
-
-@pytest.mark.rare
-def test_segmentation(tmp_path: Path) -> None:
-    """The graph alone, of any height and width: untrained, it is not sure of many a pixel."""
-    recipe, settings, export = by_its_recipe("segmentation", SEGMENTATION="random")
-    assert isinstance(export.spec, Segmenter)
-    network, graph = segmenters.build(export.spec).network, tmp_path / "model.onnx"
-    segmenters.to_onnx(segmenters.Classes(network, export.spec.precision).eval(), graph)
-    assert types_of(graph, recipe.shapes(Workspace(tmp_path), settings)) == {"HALF"}
-
-
-@pytest.mark.skipif(not (VENV / "minilm").is_dir(), reason="minilm is not installed")
-def test_the_classifier_of_texts(tmp_path: Path) -> None:
-    assert types_after_its_step("sentiment", Workspace(tmp_path), SENTIMENT="minilm") == {"HALF"}
 
 
 def test_a_network_of_somebody_elses(tmp_path: Path) -> None:

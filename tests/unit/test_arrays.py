@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from bundle_client.wire import parse_label
 from bundle_serving.arrays import ArrayError, Squares, to_answers, to_square, to_squares
-from kinds.places.export import CATEGORIES, Checkpoint, categories_beside, names
-from scripts.base.errors import NoWeights, UserError
 
 HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 
@@ -52,26 +48,3 @@ def test_the_likeliest_first_as_a_client_of_triton_reads_it() -> None:
     first, second = (parse_label(each) for each in found[0])
     assert (first.index, first.label, second.label) == (1, "bar: outside", "cafe")
     assert first.probability == pytest.approx(0.6, abs=1e-5)
-
-
-def checkpoint(weights: str, classes: int = 2) -> Checkpoint:
-    how: dict[str, object] = {"side": 256}
-    return Checkpoint(
-        "torchvision/resnet50", weights, classes, how, categories=categories_beside(weights)
-    )
-
-
-def test_names_are_read_beside_the_checkpoint(tmp_path: Path) -> None:
-    weights = str(tmp_path / "resnet50_places365.pth.tar")
-    assert names(checkpoint(weights)) == ["class 0", "class 1"]
-    (tmp_path / CATEGORIES).write_text("/b/bar/outdoor 1\n/a/airfield 0\n")
-    assert names(checkpoint(weights)) == ["airfield", "bar/outdoor"]
-    with pytest.raises(UserError, match="has no name for class 2"):
-        names(checkpoint(weights, 3))
-    assert names(checkpoint("random", 1)) == ["class 0 (untrained weights)"]
-
-
-def test_weights_that_are_not_there_are_named_with_where_they_are() -> None:
-    with pytest.raises(NoWeights) as refused:
-        checkpoint("/nowhere.pth.tar").identity()
-    assert "places2.csail.mit.edu" in refused.value.remedy

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wav_files import BELL
+from kinds.sound.tests.wav_files import BELL
 
 NAME = "sounds"
 

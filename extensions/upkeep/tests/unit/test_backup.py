@@ -51,16 +51,16 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def test_what_users_edit_of_a_kind_comes_back_to_its_folder(here: Path, tmp_path: Path) -> None:
-    config = "model_repository/video/config.pbtxt"
-    for name, text in {"video.yaml": "mine", config: "mine", "recipe.py": "code"}.items():
-        files.write(here / "kinds" / "video" / name, text)
-    files.write(here / "recipes" / "video.yaml", "of an earlier release")
+    config = "model_repository/film/config.pbtxt"
+    for name, text in {"film.yaml": "mine", config: "mine", "recipe.py": "code"}.items():
+        files.write(here / "kinds" / "film" / name, text)
+    files.write(here / "recipes" / "film.yaml", "of an earlier release")
     saved = backup.save(tmp_path / "monday.tar", "0.1.0", "")
     for folder in ("kinds", "recipes", "own", "build"):
         (here / folder).rename(tmp_path / folder)
-    files.write(here / "kinds" / "video" / "video.yaml", "the bundle's")
-    assert backup.restore(saved) == ["recipes/video.yaml", "kinds/video/video.yaml"]
-    assert {*read(here / "kinds")} == {"video/video.yaml", f"video/{config}"}
+    files.write(here / "kinds" / "film" / "film.yaml", "the bundle's")
+    assert backup.restore(saved) == ["recipes/film.yaml", "kinds/film/film.yaml"]
+    assert {*read(here / "kinds")} == {"film/film.yaml", f"film/{config}"}
 
 
 def test_what_was_saved_comes_back_elsewhere(here: Path, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmark.foreign import detectors
 from benchmark.foreign.case import Truth
+from kinds.detection import foreign as detectors
 from kinds.detection.tests.by_torchvision import ask_for_boxes, assert_same_boxes
 from scripts.measuring.perf_analyzer import has_libb64
 from tests.pipelines import of_mixed_sizes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.foreign.case import Case
-from benchmark.foreign.detectors import CASES, KINDS
+from kinds.detection.foreign import CASES, KINDS
 from tests.foreign.expected import require_as_expected
 from tests.pipelines import of_mixed_sizes
 

@@ -101,4 +101,4 @@ def test_the_network_of_made_up_sounds_hears_as_it_was_trained_to() -> None:
     assert network.build(Listener("drawn", longer)).labels[0] == "drawn bell"
     with pytest.raises(UserError, match="another `hearing`") as refused:
         network.build(Listener("drawn", longer | {"mels": 32}))
-    assert "benchmark.demo_networks sounds" in refused.value.remedy
+    assert "kinds.sound.training" in refused.value.remedy

@@ -13,10 +13,10 @@ from kinds.sound.serving import wav
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing, cut, resample, to_windows
 from kinds.sound.serving.wav import SoundError
 from kinds.sound.source import Listener
+from kinds.sound.tests.wav_files import BELL, chunk, encoded, form, made, riff, sine
 from kinds.sound.things import NAMES
 from scripts.base.errors import UserError
 from scripts.settings import pictures
-from tests.wav_files import BELL, chunk, encoded, form, made, riff, sine
 
 HOW = Hearing(16_000, 2, 60, 1024, 320, 64, 50, 8000)
 

@@ -30,14 +30,13 @@ from bundle_client.frames import Sequence as Frames
 from bundle_serving import infer
 from bundle_serving.address import Address
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
-from scripts.artefacts.drawn.drawings import many
 from tests.project import LONGEST_S, ROOT, Project, error_lines, interrupt
+from tests.watching import PICTURES, begun, client, watched
 
 pytestmark = pytest.mark.parametrize("served", ["local"], indirect=True)
 
 RECIPE = yaml.safe_load((ROOT / "kinds" / "video" / "video.yaml").read_text())
 WEIGHT = RECIPE["smoothing"]
-PICTURES = [pixels.transpose(1, 2, 0) for pixels in many(12, seed=5)[0]]
 
 
 @pytest.fixture
@@ -45,51 +44,6 @@ def video(served: Project) -> Project:
     """The shared server with this pipeline, which is there from the first of these tests on."""
     served.made("up", MODEL="video")
     return served
-
-
-def client(project: Project) -> Client:
-    return Client(project.grpc, protocol="grpc")
-
-
-@contextmanager
-def watched(project: Project, asynchronous: bool = False) -> Iterator[list[Watched]]:
-    """What a stream was told so far, of which no frame fails until the block ends."""
-    stop, found, faults = threading.Event(), [], []
-
-    def frames() -> Iterator[NDArray[np.uint8]]:
-        while not stop.wait(0.2):
-            yield PICTURES[0]
-
-    async def watch_asynchronously() -> None:
-        async with AsyncClient(project.grpc, protocol="grpc") as asked:
-            async for each in asked.watch(frames()):
-                found.append(each)
-
-    def watch() -> None:
-        try:
-            if asynchronous:
-                asyncio.run(watch_asynchronously())
-                return
-            with client(project) as asked:
-                for each in asked.watch(frames()):
-                    found.append(each)
-        except Exception as fault:
-            faults.append(fault)
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    try:
-        yield found
-    finally:
-        stop.set()
-        watching.join()
-    assert not faults
-    assert [each.number for each in found] == [*range(1, len(found) + 1)]
-
-
-def begun(found: Sequence[Watched]) -> int:
-    """How often the server has begun to smooth."""
-    return sum(each.frames == 1 for each in found)
 
 
 def file(pixels: NDArray[np.uint8]) -> bytes:

@@ -1,7 +1,7 @@
 """What it brings that texts are as long as they are: throughput on texts of mixed lengths, beside
 the same texts padded to the longest that the network takes. One server, one run, in turns.
 
-    .venv/bin/python -m benchmark.texts [--seconds 10]
+    .venv/bin/python -m kinds.text.padding_benchmark [--seconds 10]
 
 Before it: make sentiment TEXT=… (SENTIMENT=minilm).
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,26 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmark.foreign.case import Boxes, Case, Truth, open_picture, pictures
+from benchmark.foreign.adopted import Outcome
+from benchmark.foreign.case import Boxes, Case, Truth, farthest, open_picture, pictures
+from bundle_client import Box, Client
+from bundle_serving.networks import network_in
+from bundle_serving.openvino_engine import Engine
+from bundle_serving.pictures import Transform, to_pixels_and_size
+from kinds.detection.detr.export import export
+from kinds.detection.detr.source import Detr
+from kinds.detection.export import ANCHORS
+from kinds.detection.recipe import Detection
+from kinds.detection.serving import detection
+from kinds.detection.serving.detection import Rules
+from scripts.artefacts.workspace import Workspace
+from scripts.recipes.configs import LABELS as LABELS_FILE
+from scripts.recipes.layout import CPU
+from scripts.repository import sources
+from scripts.server import ask
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks.state import State
+from scripts.steps import engine
 from scripts.steps.vision import torchvision
 
 # After torchvision, or its import fails beside a PyTorch for CPUs alone.
@@ -167,3 +186,44 @@ def cases() -> Iterator[Case]:
 
 
 CASES = (*cases(),)
+
+
+def find_outcome(words: dict[str, str], folder: Path, files: list[bytes], truth: Truth) -> Outcome:
+    source = sources.find_source(words["FROM"])
+    assert source.kind
+    recipe = source.kind.make_recipe("foreign", source.path, words)
+    wanted = recipe.export(Settings(DEFAULTS | recipe.defaults()), CPU).spec
+    assert isinstance(wanted, Detr)
+    made = Workspace(folder / "made")
+    export(wanted, made.onnx)
+    assert engine.decide(made.onnx, "fp32")["precision"] == "fp32"
+    pairs = zip(map(truth, files), find_boxes(recipe.as_found(made), made, files), strict=True)
+    return Outcome("", max(farthest(*pair, wanted.threshold) for pair in pairs), "boxes")
+
+
+def find_boxes(recipe: Detection, made: Workspace, files: list[bytes]) -> Iterator[Boxes]:
+    """As the served models do it."""
+    network, transform = Engine(network_in(made.onnx), "fp32", 1), made.manifest.transform
+    labels, rules = (made.onnx / LABELS_FILE).read_text().splitlines(), recipe.boxes.model_dump()
+    read = detection.Detection(recipe.side, np.load(made.onnx / ANCHORS), labels, Rules(**rules))
+    for file in files:
+        pixels, size = to_pixels_and_size(file, Transform(**transform, decode="full"))
+        rows = network({"input": pixels[None]}, ["output"])["output"]
+        yield read.answer(rows.astype(np.float32), np.array([size]))
+
+
+def compare_boxes(asked: list[bytes], truth: Truth, recipe: Detection, server: State) -> Outcome:
+    with Client(**ask.read_known(server.http), model=recipe.ensemble) as client:
+        answers = [boxes(client.detect(file, model=recipe.ensemble).boxes) for file in asked]
+    threshold = recipe.boxes.threshold
+    pairs = zip(map(truth, asked), answers, strict=True)
+    return Outcome("", max(farthest(*pair, threshold) for pair in pairs), "boxes")
+
+
+def boxes(found: Sequence[Box]) -> Boxes:
+    corners = [(box.left, box.top, box.right, box.bottom) for box in found]
+    return {
+        "BOXES": np.array([corners], np.float32),
+        "LABELS": np.array([[box.label.encode() for box in found]]),
+        "SCORES": np.array([[box.score for box in found]]),
+    }

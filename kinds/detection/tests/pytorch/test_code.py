@@ -1,0 +1,21 @@
+"""A detector that brings code of its own is not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kinds.detection.detr import network
+from kinds.detection.detr.source import Detr
+from scripts.base.errors import UserError
+from tests.foreign.test_code import SIDE, folder_of_code
+
+
+def test_a_detector_that_brings_code(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    folder = folder_of_code(tmp_path / "own", marker, "AutoModelForObjectDetection")
+    marker.unlink(missing_ok=True)
+    with pytest.raises(UserError, match="cannot read own as a detector"):
+        network.build(Detr(folder, SIDE, 0.5))
+    assert not marker.exists()

@@ -1,0 +1,58 @@
+"""Each kind of pipeline and each extension can be taken out: the rest is checked, served and asked
+as before, and does not name it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.project import ROOT, Project, find_brought, picture, run
+
+# The main pipeline's, and what others borrow from it.
+STAY = ("kinds/image",)
+FOLDERS = [str(path.parent.relative_to(ROOT)) for path in find_brought("*/__init__.py")]
+# Compose cannot include what may be missing; touched.py passes over what is not there.
+NAMED_IN = ("compose.extra.yaml", "deploy", ".github/dependabot.yml", "tests/touched.py")
+# They lead to its page, which is then not there.
+LEAD_THERE = "*.md"
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("folder", [each for each in FOLDERS if each not in STAY])
+def test_the_rest_does_without(folder: str, tmp_path: Path, exported: Path) -> None:
+    project = Project.copy(tmp_path / "rest", FLAVOUR="local")
+    commands = list_commands(project.path / folder / "commands.mk")
+    shutil.rmtree(project.path / folder)
+    for words in (["init", "-q"], ["add", "-A"]):
+        run("git", "-C", str(project.path), *words)
+    project.run_command("python3", "-m", "scripts.bootstrap", "check")
+    write = project.run_command(".venv/bin/python", "-m", "scripts.settings.documents")
+    assert write.returncode == 0, write.stderr
+
+    assert find_named(project, folder) == []
+    shown = project.made("help", ALL="1")
+    assert [each for each in commands if re.search(rf"make {each}\b", shown)] == []
+    project.made("check")
+    project.take(exported)
+    (photo := tmp_path / "noise.jpg").write_bytes(picture())
+    try:
+        project.made("up")
+        assert project.made("classify", IMG=str(photo))
+    finally:
+        project.end()
+
+
+def list_commands(makefile: Path) -> list[str]:
+    text = makefile.read_text() if makefile.exists() else ""
+    return re.findall(r"^([a-z0-9-]+):.*##", text, re.MULTILINE)
+
+
+def find_named(project: Project, folder: str) -> list[str]:
+    """The lines that name it, by its path or as a module."""
+    name = rf"\b{folder.replace('/', '[./]')}\b"
+    excepted = (f":!{each}" for each in (*NAMED_IN, LEAD_THERE))
+    words = ("git", "grep", "--line-number", "--extended-regexp", name, "--", ".", *excepted)
+    return project.run_command(*words).stdout.splitlines()
