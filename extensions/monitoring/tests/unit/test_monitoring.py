@@ -30,6 +30,8 @@ RECORDED = {rule["record"] for group in GROUPS for rule in group["rules"] if "re
 QUERIES = [query for _, _, query in dashboards.queries()]
 
 GB = 2**30
+# Of an annotation, what Prometheus' own plugin reads and Grafana's schema leaves to it.
+OF_THE_DATA_SOURCE = ("/titleFormat", "/useValueForTime")
 
 
 def promtool(*words: str | Path) -> None:
@@ -102,8 +104,29 @@ def test_grafana_knows_every_key() -> None:
         ours = dashboards.dashboard(title, panels)
         read = grafana.Dashboard.from_json(ours)
         theirs = json.loads(encoder.JSONEncoder().encode(read))
-        assert list(lost(ours, theirs)) == []
+        kept = [place for place in lost(ours, theirs) if not place.endswith(OF_THE_DATA_SOURCE)]
+        assert kept == []
     assert list(lost({"a": [{"b": 1}]}, {"a": [{"b": 2, "c": 3}]})) == ["/a/0/b"]
+
+
+def test_a_dashboard_shows_states_limits_rollouts_and_one_pipeline() -> None:
+    boards = {
+        title: dashboards.dashboard(title, panels) for title, panels in dashboards.ALL.items()
+    }
+    kinds = {panel["type"] for board in boards.values() for panel in board["panels"]}
+    assert kinds == {"timeseries", "stat", "state-timeline"}
+    for board in boards.values():
+        (choice,), (rollouts,) = board["templating"]["list"], board["annotations"]["list"]
+        assert choice["name"] == "pipeline" and "$pipeline" in rollouts["expr"]
+        places = [panel["gridPos"] for panel in board["panels"]]
+        covered = [(x, y) for at in places for x in range(at["x"], at["x"] + at["w"])
+                   for y in range(at["y"], at["y"] + at["h"])]  # fmt: skip
+        assert len(covered) == len({*covered}) and max(x for x, _ in covered) < 24
+    drawn = [panel for panel in boards["Pipelines and versions"]["panels"]
+             if panel["fieldConfig"]["defaults"]["custom"].get("thresholdsStyle")]  # fmt: skip
+    (drift,) = drawn
+    steps = drift["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert [each["value"] for each in steps] == [None, 0.1, 0.25]
 
 
 def lost(ours: Any, theirs: Any, place: str = "") -> Iterator[str]:
