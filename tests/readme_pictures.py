@@ -2,32 +2,41 @@
 
     TEST_ASSETS=folder .venv/bin/python -m tests.readme_pictures
 
-terminal.svg   what a terminal shows of the first commands
-page.png       the page, after a picture was dropped on it
-report.png     the top of the report of make bench
+terminal.svg      what a terminal shows of the first commands
+page.png          the page, after a picture was dropped on it
+side_by_side.png  the page, while a candidate runs beside the live version
+detection.png     the page with boxes, and segmentation.png with classes: of a drawn street, with
+                  answers that are made up, as no trained network of these comes with the project
+and those of tests/drawn_pictures.py
 
-It needs Chromium, the ports 8000 to 8002, and a machine with nothing else to do for some minutes.
+It needs Chromium, the ports 8000 to 8002, and a machine with little else to do.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 from rich.console import Console
 from rich.text import Text
 
+from tests import drawn_pictures
 from tests.chromium import Tab, browser
+from tests.page import choose
 from tests.project import ASSETS, ROOT, Project
 from tests.terminals import typed, what_stays
 
 PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 92
-WIDTH = 900
+SCREEN = 1366, 768
 
 
 def main() -> int:
@@ -45,10 +54,11 @@ def main() -> int:
             with browser(Path(scratch)) as tab:
                 tab.do("Emulation.setScrollbarsHidden", hidden=True)
                 take_page(tab, project)
-                take_report(tab, project)
+                take_side_by_side(tab, project)
+                take_found(tab, project)
         finally:
             project.made("down")
-    return 0
+    return drawn_pictures.main()
 
 
 def draw_terminal(project: Project) -> None:
@@ -68,28 +78,114 @@ def draw_terminal(project: Project) -> None:
 
 
 def take_page(tab: Tab, project: Project) -> None:
-    tab.look(WIDTH)
+    tab.look(*SCREEN)
     tab.open(f"http://{project.http}/")
+    tab.until("!document.getElementById('pipeline').disabled")
     for _ in range(3):  # the first ones warm up the browser
-        tab.run("document.getElementById('answers').replaceChildren()")
-        tab.until("!document.getElementById('pipeline').disabled")
+        tab.run("document.getElementById('forget').click()")
         tab.drop(project.path / "build" / "mug.jpg")
         tab.until("document.querySelectorAll('.copies').length")
-    take(tab, "page.png", ".card")
+    tab.picture(PICTURES / "page.png", whole=False)
 
 
-def take_report(tab: Tab, project: Project) -> None:
-    (report,) = re.findall(r"report: (\S+)$", project.made("bench"), re.MULTILINE)
-    tab.look(WIDTH)
-    tab.open((project.path / report).as_uri())
-    take(tab, "report.png", "#throughput")
+def take_side_by_side(tab: Tab, project: Project) -> None:
+    """The candidate is the live version under another name."""
+    played(tab, project, """
+        if (path.startsWith('page/served.json')) return changed(real(path, options), told => {
+          const [live] = told.pipelines;
+          const model = `${live.model}_candidate`;
+          told.pipelines.push({ ...live, model, candidate: true, share: 10, version: '2' });
+        });
+        return real(path.replace('_candidate', ''), options);""")  # fmt: skip
+    tab.until("document.getElementById('beside').value")
+    for name in ("build/mug.jpg", "vulture.jpeg"):
+        tab.drop(project.path / name)
+        tab.until("document.querySelector('.card .badge.differs, .card h3 .badge')?.innerText")
+    tab.until("document.getElementById('tally').innerText.startsWith('same 2')")
+    tab.picture(PICTURES / "side_by_side.png", whole=False)
 
 
-def take(tab: Tab, name: str, last: str) -> None:
-    """A picture of what is shown from the top to the end of one element."""
-    edge = f"document.querySelector({last!r}).getBoundingClientRect().bottom + scrollY"
-    tab.look(WIDTH, int(tab.run(edge)) + 24)
-    tab.picture(PICTURES / name, whole=False)
+# What is where in the drawn street, and of which class.
+STREET = {"house": (40, 60, 240, 330), "car": (330, 300, 590, 420), "tree": (270, 90, 390, 330)}
+
+
+def take_found(tab: Tab, project: Project) -> None:
+    street, mask = draw_street()
+    street.save(project.path / "street.jpg", quality=92)
+    boxes = [side for corners in STREET.values() for side in corners]
+    names = ["__background__", *STREET]
+    shares = [float((mask == number).mean()) for number in range(len(names))]
+    found = {
+        "detection": [("BOXES", [1, 3, 4], boxes), ("LABELS", [1, 3], [*STREET]),
+                      ("SCORES", [1, 3], [0.97, 0.94, 0.88])],
+        "segmentation": [("MASK", [1, *mask.shape], mask.ravel().tolist()),
+                         ("LABELS", [1, 4], names), ("SHARES", [1, 4], shares)],
+    }  # fmt: skip
+    for name, outputs in found.items():
+        answer = [{"name": n, "shape": shape, "data": data} for n, shape, data in outputs]
+        kind = {"detection": "boxes", "segmentation": "masks"}[name]
+        played(tab, project, f"""
+            if (path.startsWith('page/served.json')) return changed(real(path, options), told => {{
+              told.pipelines = [{{ ...told.pipelines[0],
+                model: '{name}', of: '{name}', kind: '{kind}',
+                networks: [{{ name: 'a stand-in' }}], classes: {{ count: 0, first: [] }} }}];
+            }});
+            if (path.includes('/infer')) return Response.json({{ outputs: {json.dumps(answer)} }});
+            return real(path, options);""")  # fmt: skip
+        tab.until(f"document.getElementById('pipeline').value === '{name}'")
+        choose(tab, name)
+        tab.drop(project.path / "street.jpg")
+        tab.until("document.querySelectorAll('.copies').length")
+        tab.picture(PICTURES / f"{name}.png", whole=False)
+
+
+def played(tab: Tab, project: Project, script: str) -> None:
+    """The page anew, with other answers to some of what it asks."""
+    tab.open(f"http://{project.http}/docs")
+    tab.look(*SCREEN)
+    added = tab.do(
+        "Page.addScriptToEvaluateOnNewDocument",
+        source=f"""
+        {{ const real = window.fetch.bind(window);
+          const changed = async (answer, change) => {{
+            const told = await (await answer).json();
+            change(told);
+            return Response.json(told);
+          }};
+          window.fetch = async (asked, options) => {{
+            const path = String(asked);
+            {script}
+          }}; }}""",
+    )
+    tab.open(f"http://{project.http}/")
+    tab.do("Page.removeScriptToEvaluateOnNewDocument", **added)
+    tab.until("!document.getElementById('pipeline').disabled")
+
+
+def draw_street() -> tuple[Image.Image, NDArray[np.uint8]]:
+    """And which of its pixels belong to what."""
+    picture, mask = Image.new("RGB", (640, 460), (176, 214, 232)), Image.new("L", (640, 460))
+    pen, marks = ImageDraw.Draw(picture), ImageDraw.Draw(mask)
+
+    def fill(number: int, shape: str, places: object, colour: tuple[int, int, int]) -> None:
+        getattr(pen, shape)(places, fill=colour)
+        if number:
+            getattr(marks, shape)(places, fill=number)
+
+    fill(0, "rectangle", (0, 330, 640, 460), (120, 122, 126))
+    fill(0, "rectangle", (0, 318, 640, 336), (170, 168, 160))
+    fill(1, "rectangle", (60, 150, 220, 330), (222, 196, 160))
+    fill(1, "polygon", [(40, 150), (140, 60), (240, 150)], (164, 74, 58))
+    for left, top in ((80, 180), (160, 180), (80, 250)):
+        fill(1, "rectangle", (left, top, left + 40, top + 40), (110, 160, 190))
+    fill(1, "rectangle", (160, 250, 200, 330), (104, 66, 44))
+    fill(3, "rectangle", (320, 220, 340, 330), (104, 72, 44))
+    fill(3, "ellipse", (270, 90, 390, 250), (64, 140, 72))
+    fill(2, "rectangle", (330, 345, 590, 395), (196, 52, 48))
+    fill(2, "polygon", [(380, 345), (415, 300), (505, 300), (550, 345)], (160, 200, 214))
+    for left in (365, 500):
+        fill(2, "ellipse", (left, 370, left + 50, 420), (36, 36, 40))
+    return picture, np.asarray(mask)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,70 @@
+"""The pictures of the documents show what there is."""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.drawn_pictures import DRAWN, PICTURES, read_ratios
+from tests.project import ROOT
+
+# Of what commands say in a terminal.
+SOURCES = ("scripts", "kinds", "extensions", "serving")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_drawn_of_the_documents_is_up_to_date(name: str) -> None:
+    assert (PICTURES / name).read_text() == DRAWN[name](), "python -m tests.drawn_pictures"
+
+
+def test_the_comparison_shows_its_table() -> None:
+    found = read_ratios()
+    assert found.keys() == {"8.5 MP", "500x375"}
+    names = ["textbook", "fastapi", "litserve", "bentoml", "mosec"]
+    assert all([each.name for each in ratios] == names for ratios in found.values())
+    assert all(each.low <= each.median <= each.high for each in found["8.5 MP"])
+
+
+@cache
+def known_pairs() -> set[tuple[str, str]]:
+    """Of words that follow one another in a text of the sources."""
+    files = [path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")]
+    nodes = (each for path in files for each in ast.walk(ast.parse(path.read_text())))
+    texts = (each.value for each in nodes if isinstance(each, ast.Constant))
+    return {pair for text in texts if isinstance(text, str) for pair in pairs(text)}
+
+
+def pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Names and figures, which are filled in, stand between others."""
+    for part in re.split(r"[^\w\s'/.-]|\S*[\d_/.=]\S*", text):
+        yield from pairwise(part.split())
+
+
+def lines_of(path: Path) -> list[str]:
+    """Of a terminal, row by row; what goes on in the next row is one line."""
+    rows: dict[float, str] = {}
+    for y, text in re.findall(r'<text [^>]*y="([\d.]+)"[^>]*>([^<]*)</text>', path.read_text()):
+        rows[float(y)] = rows.get(float(y), "") + html.unescape(text).replace("\xa0", " ")
+    lines: list[str] = []
+    for _, text in sorted(rows.items()):
+        if text.startswith("  ") and lines and lines[-1].startswith("- "):
+            lines[-1] += f" {text.strip()}"
+        else:
+            lines.append(text.rstrip())
+    return lines
+
+
+def test_the_terminal_says_what_the_commands_say() -> None:
+    """Whoever changes their words makes the picture again: python -m tests.readme_pictures"""
+    notes = [line[2:] for line in lines_of(PICTURES / "terminal.svg") if line.startswith("- ")]
+    assert len(notes) > 5
+    found = [pair for note in notes for pair in pairs(note)]
+    assert len(found) > 20
+    assert not [pair for pair in found if pair not in known_pairs()]
