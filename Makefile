@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
-	bench rivals torture tune keys publish rollout rollback history status models load unload \
+	bench rivals torture tune keys publish rollout rollback history eval status models load unload \
 	logs drift trace \
 	down images prune clean check test test-all test-changed test-rare pins lint prove
 
@@ -96,6 +96,9 @@ history: $(LAYER)/tools ##+ Show which version was live when
 	$(RUN) history
 
 ##@ Measure
+
+eval: $(LAYER)/tools $(LAYER)/bench ## Measure how right it is on labelled data, and write a report (EVAL=val, MODEL=, JSON=1)
+	$(RUN) eval
 
 can-measure: $(LAYER)/tools
 	$(RUN) can_measure

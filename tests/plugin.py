@@ -50,6 +50,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 ALONE = "served alone"
 TOGETHER = {
     "test_serving.py": "served",
+    "test_eval.py": "served",
     "test_containers.py": ALONE,
     "test_bench.py": ALONE,
     "test_guard.py": ALONE,

@@ -24,10 +24,14 @@ RULES: dict[str, tuple[str, ...]] = {
     "model_repository/": (f"{END}kinds.py", f"{END}one_step.py"),
     "requirements/": (f"{END}compose.py", f"{END}readme.py", "tests/foreign", "tests/pytorch"),
     "scripts/": (f"{END}lifecycle.py",),
+    "scripts/evaluation/": (f"{END}eval.py",),
     "scripts/measuring/": (f"{END}bench.py", f"{END}comparison.py"),
     "scripts/recipes/": (f"{END}kinds.py", f"{END}add_model.py", f"{END}own_main.py"),
     "scripts/repository/": (f"{END}rollout.py", f"{END}own_models.py", f"{END}add_model.py"),
-    "scripts/rollout/": (f"{END}rollout.py", "extensions/swarm/tests", f"{END}kinds.py"),
+    "scripts/rollout/": (
+        *(f"{END}rollout.py", "extensions/swarm/tests", f"{END}kinds.py"),
+        f"{END}eval.py",
+    ),
     "scripts/server/": (
         *(f"{END}handover.py", f"{END}drift.py", f"{END}own_models.py"),
         *(f"{END}add_model.py", f"{END}own_main.py"),

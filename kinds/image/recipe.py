@@ -14,16 +14,16 @@ from pydantic import Field, model_validator
 
 from bundle_serving.infer import Answer
 from bundle_serving.networks import is_ir
-from scripts.artefacts.manifest import Foreign, Torchvision, external_data
+from scripts.artefacts.manifest import Foreign, Torchvision, external_data, why_export
 from scripts.artefacts.shapes import of_pixels, sides
-from scripts.artefacts.step import ADOPT, EXPORT
+from scripts.artefacts.step import ADOPT, EXPORT, REFERENCE, REFERENCE_TORCH
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs, folders
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Count, Part, set_count
 from scripts.recipes.pictures import OfPictures, labels_of
-from scripts.recipes.recipe import Contents, Export
+from scripts.recipes.recipe import Contents, Export, Trial
 from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import CHECK, VERSION, Settings, names
@@ -295,6 +295,17 @@ class Image(ThreeSteps, OfPictures):
             batch = batch.model_copy(update={"max": most, "optimal": most, "preferred": (most,)})
         update = {"pictures": pictures, "batch": batch, "classes": found["classes"]}
         return self.model_copy(update=update | {"answers": found.get("answers", "single-label")})
+
+    def ask_original(self, made: Workspace, settings: Settings, engine: Engine) -> Trial:
+        """Where its files are gone, or others by now, what was exported of them."""
+        export = self.export(settings, engine)
+        try:
+            is_there = why_export(made.onnx, export.spec) is None
+        except UserError:
+            is_there = False
+        if not is_there:
+            return Trial(REFERENCE, [])
+        return Trial(REFERENCE if export.step is ADOPT else REFERENCE_TORCH, export.words)
 
     @property
     def reading(self) -> str:

@@ -17,8 +17,9 @@ from kinds.places.export import Checkpoint, categories_beside
 from scripts.artefacts.shapes import of_pixels
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
+from scripts.evaluation.labelled import Item, Labelled, read_files
 from scripts.recipes import configs
-from scripts.recipes.asking import about_files
+from scripts.recipes.asking import Asked, about_files
 from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.parts import Channels, Count, Part
 from scripts.recipes.recipe import Contents, Export, Server
@@ -27,7 +28,7 @@ from scripts.settings import arguments
 from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from bundle_client import Client, Result, Source
+    from bundle_client import Client, Label, Result, Source
 
 EXPORT = Step("kinds.places.export")
 
@@ -119,6 +120,14 @@ class Places(ThreeSteps):
                 return Result(name_of(source), found, (time.perf_counter() - began) * 1e3)
 
         return about_files(server, asked, environment, PICTURES, place)
+
+    def read_labelled(self, path: Path) -> Labelled:
+        from bundle_client.sources import PICTURES
+
+        return read_files(path, PICTURES.has)
+
+    def guess(self, asked: Asked, item: Item) -> Sequence[Label]:
+        return asked.client.place(decode_file(Path(item.source).read_bytes()), asked.model)
 
     def question(self, source: bytes) -> Question:
         return {"INPUT": decode_file(source).astype(np.float32)[None]}

@@ -17,8 +17,10 @@ from scripts.artefacts.manifest import labels_beside
 from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
+from scripts.evaluation.figures import TOP
+from scripts.evaluation.labelled import Item, Labelled, read_files
 from scripts.recipes import configs
-from scripts.recipes.asking import Server, about_files
+from scripts.recipes.asking import Asked, Server, about_files
 from scripts.recipes.layout import CPU, Engine, Layout
 from scripts.recipes.parts import Batch, Count, Part, set_count
 from scripts.recipes.recipe import Contents, Export
@@ -27,7 +29,7 @@ from scripts.settings import arguments
 from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from bundle_client import Client, Result, Source
+    from bundle_client import Client, Label, Result, Source
 
 EXPORT = Step("kinds.sound.export")
 
@@ -133,6 +135,14 @@ class Sound(ThreeSteps):
             return client.hear(source, top, self.ensemble)
 
         return about_files(server, asked, environment, SOUNDS, hear)
+
+    def read_labelled(self, path: Path) -> Labelled:
+        from bundle_client.sources import SOUNDS
+
+        return read_files(path, SOUNDS.has)
+
+    def guess(self, asked: Asked, item: Item) -> Sequence[Label]:
+        return asked.client.hear(item.source, TOP, asked.model).labels
 
     def question(self, source: bytes) -> Question:
         return {"INPUT": np.frombuffer(source, np.uint8)[None]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,17 @@ from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.base.text import printable
+from scripts.evaluation.figures import TOP
+from scripts.evaluation.labelled import Item, Labelled
 from scripts.recipes import configs, tensors
+from scripts.recipes.asking import Asked
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Count, Ensemble, Name, set_count, set_most
 from scripts.recipes.recipe import Export, Recipe, Server
 from scripts.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from bundle_client import Label
 
 EXPORT = Step("kinds.table.export", layers=("tables",))
 
@@ -180,6 +186,25 @@ class Table(Recipe):
         for cells in lines:
             aligned = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
             yield "  ".join(aligned)
+
+    def read_labelled(self, path: Path) -> Labelled:
+        if not self.classes:
+            raise UserError(f"{self.ensemble} gives values, not classes", "omit EVAL")
+        return rows.read_labelled(path, self.columns, self.width)
+
+    def name_classes(self, made: Workspace) -> Sequence[str]:
+        return self.classes
+
+    def guess(self, asked: Asked, item: Item) -> Sequence[Label]:
+        from bundle_client import Label
+
+        question = self.question(str(item.source).encode())
+        (answer,) = tensors.ask_each(asked.server, asked.model, [question])
+        (row,) = answer["OUTPUT"]
+        return [
+            Label(int(each), self.classes[each], float(row[each]))
+            for each in np.argsort(-row)[:TOP]
+        ]
 
     def question(self, source: bytes) -> Question:
         values = np.array(json.loads(source), np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from kinds.table.tensors import INPUT
 from scripts.base.errors import UserError
+from scripts.evaluation.labelled import LABELS, Item, Labelled, read_rows
 
 EMPTY = ("", "na", "nan", "null", "none")
 Rows = NDArray[np.float32]
@@ -66,6 +68,30 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def read_labelled(path: Path, columns: Sequence[str], width: int) -> Labelled:
+    """Rows with a header, and the class of each in a column called target, label, class, … or in
+    the only one that is not the model's."""
+    if not path.is_file():
+        raise UserError(f"there are no labelled rows at {path}", "name a CSV file: EVAL=")
+    found = read_rows(path)
+    header = [*(found[0] if found else ())]
+    others = [name for name in header if name not in columns] if columns else header[-1:]
+    named = [name for name in header if name.lower() in LABELS and name not in columns]
+    if not (target := (named or others)[:1]) or (not named and len(others) > 1):
+        raise UserError(
+            f"{path.name} does not say which column has the classes", "call it target in its header"
+        )
+    known = columns or [name for name in header if name not in target]
+    places = _places(path, header, known)
+    items = []
+    for number, row in enumerate(found, 2):
+        numbers = _row(path, number, [*row.values()], places)
+        items.append(Item(f"line {number}", row[target[0]], json.dumps(numbers.tolist())))
+    if len(places) != width:
+        raise UserError(f"{path.name} has {len(places)} numbers in a row", f"give {width}")
+    return Labelled(items)
 
 
 def draw_rows(graph: Any, width: int, count: int, some_missing: bool) -> Rows:

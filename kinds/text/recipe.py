@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import yaml
@@ -22,12 +22,17 @@ from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.text import printable
+from scripts.evaluation.labelled import Item, Labelled, read_texts
 from scripts.recipes import configs
+from scripts.recipes.asking import Asked
 from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.parts import Batch, Count, Part
 from scripts.recipes.recipe import Contents, Export, Server
 from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from bundle_client import Label
 
 EXPORT = Step("kinds.text.export", layers=("sentiment",))
 WITH_MINILM = replace(EXPORT, layers=("sentiment", "minilm"))
@@ -128,6 +133,18 @@ class Text(ThreeSteps):
 
     def question(self, source: bytes) -> Question:
         return {"QUERY": np.array([[source]])}
+
+    def read_labelled(self, path: Path) -> Labelled:
+        return read_texts(path)
+
+    def name_classes(self, made: Workspace) -> Sequence[str]:
+        return self.labels
+
+    def guess(self, asked: Asked, item: Item) -> Sequence[Label]:
+        from bundle_client import Label
+
+        (judged,) = asked.client.sentiment(str(item.source), model=asked.model)
+        return [Label(self.labels.index(judged.label), judged.label, judged.score)]
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         row = np.full(self.classes, np.nan, np.float32)

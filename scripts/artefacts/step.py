@@ -27,6 +27,9 @@ class Step:
 
 EXPORT = Step("scripts.steps.export")
 ADOPT = Step("scripts.steps.adopt", Place.ADOPT)
+REFERENCE = Step("scripts.steps.reference", Place.ADOPT)
+REFERENCE_TORCH = Step("scripts.steps.reference_torch")
+TRY_PICTURES = Step("scripts.steps.try_pictures", Place.ADOPT)
 QUANTISE = Step("scripts.steps.quantise")
 ENGINE = Step("scripts.steps.engine", Place.SERVER)
 GATE = Step("scripts.steps.gate", Place.SERVER)

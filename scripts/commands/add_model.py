@@ -11,6 +11,9 @@
     make add-model NAME=street FROM=folder-of-detr             a detector of Hugging Face's
     make add-model NAME=flowers FROM=flowers.json              XGBoost's, or another of tables
 
+    make add-model NAME=birds ONNX=birds.onnx LABELS=birds.txt EVAL=val    labelled pictures: they
+                                               tell how it wants pictures, where its file does not
+
 What cannot be served is refused before anything is written. Then: make classify MODEL=birds IMG=…,
 and up, publish, rollout, rollback, history and bench with MODEL=birds.
 """
@@ -24,7 +27,7 @@ from scripts.artefacts import picture
 from scripts.base.paths import ROOT
 from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import own_pipelines
+from scripts.repository import evaluations, own_pipelines
 from scripts.server import adding, agreeing, ask, removal, up
 from scripts.server.running import running_server
 from scripts.settings import arguments
@@ -44,6 +47,7 @@ def main() -> int:
     except BaseException:  # Ctrl-C too
         shutil.rmtree(folders.own().networks / name, ignore_errors=True)
         raise
+    evaluations.remember_given(pipeline)
     shown = [str(path) for path, _ in samples]
     if pipeline.recipe.asked_about == "IMG" and not samples:
         picture.main(["--out", str(PICTURE)])

@@ -5,10 +5,13 @@
     make rollout CANARY=10    first send it 10% of the requests for a while
     make rollout MODEL=birds  for another pipeline
 
+    make rollout EVAL=val     judge it by labelled data; later ones are judged by it too
+
     make rollout ANYWAY=1     even if it is untrained, or hardly agrees with the live version
 
 Errors, wrong answers, a p99 above MAX_P99_RATIO times the live version's, or labels that agree with
-the live version's on fewer than MIN_AGREEMENT percent of the pictures roll it back automatically.
+the live version's on fewer than MIN_AGREEMENT percent of the pictures roll it back automatically;
+so do answers that are right less often than the live version's by more than MAX_DROP points.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 from bundle_serving.address import Address
 from scripts.base import console, tables
 from scripts.base.errors import UserError
-from scripts.repository import live
+from scripts.repository import evaluations, live
 from scripts.repository.archive import Version
 from scripts.server import known_flaws, triton_api
 from scripts.server.healthy import unhealthy_reason
@@ -45,6 +45,8 @@ def main() -> int:
     console.say(f"ready · {describe_shortly(known, version)}")
     tables.show("lrrrr", ("model", "version", "answered", "failed", "ms each"), _models(known))
     console.note(_engine(known, version))
+    if version.evaluated:
+        console.note(f"evaluated: {evaluations.describe(version.evaluated)}")
     console.note(known_flaws.summary(triton_api.get(known.http)["version"]))
     for event in stack.keeper_state().get("events", [])[-MOST_EVENTS:]:
         console.note(

@@ -4,6 +4,7 @@
     make up FROM=birds.onnx LABELS=birds.txt [NAME=birds]    your own network, instead of ImageNet's
     make up MAIN=resnet50   of several pipelines, which the commands mean without MODEL
     make up MODEL=birds     another pipeline, on the same server
+    make up … EVAL=val      labelled data of the pipeline: make eval, and each make rollout
 
 FROM is an .onnx file, or what else make add-model takes; it need be given once. A running server
 that fits is left alone.
@@ -12,6 +13,7 @@ that fits is left alone.
 from __future__ import annotations
 
 from scripts.recipes import pipelines
+from scripts.repository import evaluations
 from scripts.server import own_main, up
 from scripts.server.running import as_it_runs, differing, list_given, running_server
 from scripts.settings import arguments
@@ -22,13 +24,16 @@ from scripts.stacks import state
 def main() -> int:
     if not arguments.load().model:
         own_main.bring_up(Settings.load())
+        evaluations.remember_given(pipelines.main())
         return 0
     pipeline = pipelines.find_asked_pipeline()
     if pipeline.is_main:
         up.bring_up(Settings.load())
+        evaluations.remember_given(pipeline)
         return 0
     settings, known = up.of_the_server(pipeline), state.load()
     changed = known and differing(as_it_runs(known), settings, list_given(settings))
     server = up.bring_up(settings) if changed else running_server(settings)
     up.bring_up_beside(pipeline, server)
+    evaluations.remember_given(pipeline)
     return 0

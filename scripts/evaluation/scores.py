@@ -42,7 +42,7 @@ class Share:
         n, p = self.of, self.value
         middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
         half = Z * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n)) / (1 + Z * Z / n)
-        return max(0.0, middle - half), min(1.0, middle + half)
+        return max(0.0, min(p, middle - half)), min(1.0, max(p, middle + half))
 
     def __str__(self) -> str:
         return f"{self.value:.1%} ({100 * self.low:.1f} to {100 * self.high:.1f})"
@@ -154,3 +154,11 @@ def find_order(answers: Answers) -> NDArray[np.int64] | None:
             order[number] = number
     order[order < 0] = [number for number in range(count) if number not in order]
     return order
+
+
+def reorder(classes: Sequence[str], order: NDArray[np.int64]) -> list[str]:
+    """What each class of the network should be called, by what find_order found."""
+    found = [""] * len(classes)
+    for label, number in enumerate(order):
+        found[number] = classes[label]
+    return found

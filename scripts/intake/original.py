@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -80,6 +81,12 @@ class Original:
     ) -> None:
         self._session = session(network, name)
         self._name, self._facts, self._how = name, facts, how
+
+    def prepare_as(self, how: Mapping[str, Any]) -> Original:
+        """The same, with pictures prepared in another way."""
+        other = copy.copy(self)
+        other._how = how
+        return other
 
     def numbers(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
         """What it gives for pictures [height, width, 3], each by itself."""

@@ -169,6 +169,14 @@ def _picture(path: Path, pixels: Any, hints: Hints) -> tuple[bool, int, Size]:
     return channels_last, int(channels or 0), (height, width)
 
 
+def has_any_size(model: Any) -> bool:
+    """Whether its file leaves open how large its pictures are."""
+    weights = {each.name for each in model.graph.initializer}
+    return any(
+        _dims(each)[1:].count(None) > 1 for each in model.graph.input if each.name not in weights
+    )
+
+
 def _choose_output(path: Path, model: Any, hints: Hints) -> tuple[Any, int]:
     """The output that is taken, and its number of classes."""
     outputs = {each.name: each for each in _outputs(model)}

@@ -13,7 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import PercentFormatter
 
+from scripts.evaluation.calibration import Bin
 from scripts.measuring.measurement import Measurement
 from scripts.measuring.waterfall import Waterfall
 from scripts.measuring.workload import NETWORK
@@ -25,6 +27,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 NETWORK_COLOUR = "#64748b"
 PARTS = {"queue": "#e69f00", "input": "#56b4e9", "compute": "#0072b2", "output": "#009e73"}
 OUTSIDE = "#94a3b8"
+PERCENT = PercentFormatter(1, decimals=0)
 UNSTABLE: dict[str, Any] = {"marker": "x", "alpha": 0.5, "linestyle": "none"}
 
 
@@ -235,6 +238,38 @@ def _panel(axes: Axes, flow: Waterfall) -> None:
     axes.grid(axis="y", visible=False)
     axes.set_xlim(0, flow.client * 1.3)
     axes.set_xlabel("ms", fontsize=9)
+
+
+def reliability(bins: Sequence[Bin]) -> Figure:
+    """How often answers of each confidence are right, and how many there are."""
+    with style.context(STYLE):
+        figure = Figure(figsize=(8, 5.2))
+        upper, lower = figure.subplots(2, sharex=True, height_ratios=(4, 1))
+        upper.plot([0, 1], [0, 1], color=OUTSIDE, linestyle="--", linewidth=1)
+        xs, ys = [each.confidence for each in bins], [each.right.value for each in bins]
+        off = [
+            [y - each.right.low for y, each in zip(ys, bins, strict=True)],
+            [each.right.high - y for y, each in zip(ys, bins, strict=True)],
+        ]
+        upper.errorbar(
+            xs, ys, yerr=off, color=COLOURS[0], linewidth=0.8, alpha=0.5, elinewidth=1, capsize=3
+        )
+        most = max(each.right.of for each in bins)
+        upper.scatter(xs, ys, [20 + 180 * each.right.of / most for each in bins], COLOURS[0])
+        upper.set_ylim(0, 1.03)
+        upper.set_ylabel("right")
+        upper.set_title("Reliability: how often answers are right, by how sure they are", pad=12)
+        for each in bins:
+            width = each.high - each.low
+            lower.bar(each.low + width / 2, each.right.of, 0.9 * width, color=COLOURS[0], alpha=0.6)
+        lower.set_xlim(0, 1.01)
+        lower.set_ylabel("answers")
+        lower.set_xlabel("confidence of the likeliest class")
+        for axes in (upper, lower):
+            axes.xaxis.set_major_formatter(PERCENT)
+        upper.yaxis.set_major_formatter(PERCENT)
+        figure.align_ylabels()
+        return figure
 
 
 def _nothing() -> Figure:

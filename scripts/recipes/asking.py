@@ -33,6 +33,15 @@ class Server:
     watch: Callable[[str, str, Mapping[str, str]], int]  # the model, the video, the environment
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A model, and a client to ask it with."""
+
+    server: Server
+    client: Client
+    model: str
+
+
 def about_pictures(
     server: Server, model: str, pictures: Sequence[str], environment: Mapping[str, str]
 ) -> int:

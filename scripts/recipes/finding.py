@@ -13,7 +13,7 @@ from scripts.recipes.asking import Server, about_each
 from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.parts import Count
 from scripts.recipes.pictures import OfPictures
-from scripts.recipes.recipe import Export
+from scripts.recipes.recipe import Export, Recipe
 from scripts.recipes.three_steps import ThreeSteps
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
@@ -31,6 +31,9 @@ class Finds(ThreeSteps, OfPictures):
     source: str
     weights: str = "default"
     side: Count
+
+    # It names no class for the whole picture.
+    read_labelled = Recipe.read_labelled
 
     def transform(self, made: Workspace, layout: Layout, **more: Any) -> str:
         """Decoded in full: from fewer pixels, something else is found."""

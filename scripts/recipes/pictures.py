@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,16 @@ from bundle_serving.infer import Question
 from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
-from scripts.recipes.asking import Server, about_pictures
+from scripts.evaluation.figures import TOP
+from scripts.evaluation.labelled import Item, Labelled, read_files
+from scripts.recipes.asking import Asked, Server, about_pictures
 from scripts.recipes.configs import LABELS
 from scripts.recipes.recipe import Recipe
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from bundle_client import Label
 
 UNTRAINED = " (untrained weights)"
 
@@ -40,6 +46,19 @@ class OfPictures(Recipe):
         path = of_files if of_files.exists() else made.onnx / "reference.npz"
         scores: NDArray[Any] = np.load(path)["scores"]
         return scores[-len(made.pictures) :]
+
+    def read_labelled(self, path: Path) -> Labelled:
+        from bundle_client.sources import PICTURES
+
+        if self.reading == "multi-label":
+            raise UserError(
+                f"several labels of {self.ensemble} may be right, and EVAL has one a picture",
+                "omit EVAL",
+            )
+        return read_files(path, PICTURES.has)
+
+    def guess(self, asked: Asked, item: Item) -> Sequence[Label]:
+        return asked.client.classify(item.source, TOP).labels
 
 
 def require_pillow(settings: Settings, what: str) -> None:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,18 @@ from bundle_serving.infer import Answer, Question
 from scripts.artefacts.manifest import ExportSpec
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
+from scripts.base.errors import UserError
+from scripts.evaluation.labelled import Item, Labelled
 from scripts.recipes import configs, folders
+from scripts.recipes.asking import Asked
 from scripts.recipes.asking import Server as Server
 from scripts.recipes.folders import own
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from bundle_client import Label
 
 # The files of each member's version folder: a file to copy, or text to write.
 Contents = Mapping[str, Mapping[str, Path | str]]
@@ -64,6 +70,9 @@ class Recipe(Part):
                or a text into one request. golden() are requests with known answers, judge()
                compares a server's answers with them; gist() is what must not change from one
                version to the next.
+    labels     read_labelled() reads labelled data for `make eval`, name_classes() says what the
+               classes are called, guess() asks about one item, and ask_original() has the original
+               network asked about all of them.
     """
 
     kind: str
@@ -231,6 +240,26 @@ class Recipe(Part):
     def is_own_answer(self, answer: Answer) -> bool:
         """Whether no borrowed network decided it."""
         return True
+
+    # labels
+
+    def read_labelled(self, path: Path) -> Labelled:
+        raise UserError(
+            f"{self.ensemble} names no classes that labelled data could be compared with",
+            "omit EVAL",
+        )
+
+    def name_classes(self, made: Workspace) -> Sequence[str]:
+        """In the network's order."""
+        return (made.onnx / configs.LABELS).read_text().splitlines()
+
+    def guess(self, asked: Asked, item: Item) -> Sequence[Label]:
+        """The likeliest classes, the likeliest first."""
+        raise NotImplementedError
+
+    def ask_original(self, made: Workspace, settings: Settings, engine: Engine) -> Trial | None:
+        """The step that asks the original about labelled files, as this made it."""
+        return None
 
     @property
     def reading(self) -> str:

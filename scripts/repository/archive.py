@@ -12,10 +12,10 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bundle_serving.networks import IR, ONNX
 from scripts.artefacts.workspace import FOREST, Workspace
@@ -44,6 +44,8 @@ class Version:
     settings: dict[str, str]
     models: dict[str, int]  # each member -> the number of its version folder
     hashes: dict[str, dict[str, str]]  # of each member's files
+    # How right it was on labelled data, the last time: scripts/repository/evaluations.py.
+    evaluated: dict[str, Any] | None = None
 
     @property
     def folder(self) -> Path:
@@ -115,7 +117,8 @@ class Version:
     def record(self) -> dict[str, object]:
         """The content of version.json; the folder says which pipeline it belongs to."""
         stored = [each.name for each in fields(self) if each.name != "pipeline"]
-        return {name: getattr(self, name) for name in stored}
+        found = {name: getattr(self, name) for name in stored}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def what(self) -> str:
@@ -198,10 +201,18 @@ def keep(
         models={model: _number(pipeline, model, of, number) for model, of in hashes.items()},
         hashes=hashes,
     )
-    files.write(folder / RECORD, json.dumps(version.record, indent=2) + "\n")
+    _write_record(version, folder)
     files.let_all_read(folder)
     folder.rename(version.folder)
     return version
+
+
+def note_evaluation(version: Version, found: dict[str, Any]) -> None:
+    _write_record(replace(version, evaluated=found), version.folder)
+
+
+def _write_record(version: Version, folder: Path) -> None:
+    files.write(folder / RECORD, json.dumps(version.record, indent=2) + "\n")
 
 
 def _mend(version: Version, draft: Path) -> None:

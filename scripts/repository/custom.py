@@ -22,11 +22,15 @@ from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.parts import Models
 from scripts.recipes.recipe import Recipe
+from scripts.settings import arguments
 from scripts.settings.architectures import require_known
 
 if TYPE_CHECKING:
+    from scripts.intake.metadata import Found
     from scripts.intake.signature import Signature
 
+# Where labelled pictures will tell how large they are to be.
+TRIED_FIRST = (224, 224)
 PICTURES = (
     'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
 )
@@ -81,7 +85,6 @@ def _first() -> Image:
 def _foreign(name: str, given: Any) -> dict[str, Any]:
     if Path(sys.prefix) == VENV:  # an image has it
         bootstrap.ensure("adopt")
-    from scripts.intake import metadata
     from scripts.intake.reading import GIVES
     from scripts.intake.signature import Hints, read, signature
     from scripts.steps.adopt import labels_for
@@ -92,12 +95,13 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         )
     path = Path(given["ONNX"]).expanduser().resolve()
     model, labels = read(path), labels_given(given)
-    found = metadata.find_beside(path, {each.key: each.value for each in model.metadata_props})
+    found = _find_beside(path, model)
     wanted = dict(found.pictures) | pictures_given(given.get("PICTURES", ""))
     known = lines_of(labels) or list(found.labels)
     named = [each.name for each in model.graph.output]
     output, gives = _output(given.get("OUTPUT", ""), named, GIVES)
-    asked = Hints(size(given.get("SIZE", "")), _sides_of(wanted), output, len(known))
+    usual = _sides_of(wanted) or (TRIED_FIRST if arguments.load().eval_ else None)
+    asked = Hints(size(given.get("SIZE", "")), usual, output, len(known))
     facts = signature(path, asked, model)
     classes = facts.classes
     if labels:
@@ -114,6 +118,21 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         "gives": gives or found.gives,
         "pictures": _usual(facts) | wanted | {"crop": _crop(facts)} | _margin(facts, wanted),
     }
+
+
+def _find_beside(path: Path, model: Any) -> Found:
+    from scripts.intake import metadata
+
+    return metadata.find_beside(path, {each.key: each.value for each in model.metadata_props})
+
+
+def find_pictures_beside(path: Path) -> Mapping[str, Any]:
+    """What a network's file, or one beside it, says of how it wants pictures."""
+    if Path(sys.prefix) == VENV:  # an image has it
+        bootstrap.ensure("adopt")
+    from scripts.intake.signature import read
+
+    return _find_beside(path, read(path)).pictures
 
 
 def _usual(facts: Signature) -> dict[str, Any]:

@@ -26,6 +26,7 @@ SERVES, STAYED = "serves", "stayed"
 BEGINS = "begins"
 PUBLISHED = "published"
 REMOVED = "removed"
+EVALUATED = "evaluated"
 # Why a version was not switched to, though it was not rejected.
 INTERRUPTED, CUT_OFF = BROKEN_OFF = "interrupted", "cut off"
 
@@ -144,6 +145,7 @@ def _became(event: Event) -> str:
     phrases = {
         PUBLISHED: "published",
         REMOVED: "removed",
+        EVALUATED: "evaluated",
         BEGINS: "started",
         SERVES: "live",
         STAYED: "stopped" if event.note in BROKEN_OFF else "rejected",

@@ -16,9 +16,10 @@ from scripts.artefacts.samples import MOST_PICTURES
 from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, history, live
+from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
+from scripts.rollout.labelled import Contest, announce_unproved
 from scripts.rollout.preflight import (
     ANYWAY,
     STAYS,
@@ -32,6 +33,7 @@ from scripts.rollout.switch import Switch
 from scripts.rollout.verdict import FEW, Agreement, Figures, is_undecided, objection
 from scripts.server import engines, layouts, served, up
 from scripts.server.control import Control
+from scripts.server.evaluating import Answered
 from scripts.server.recover import recover
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
@@ -111,6 +113,7 @@ def switch_to(
     require_sound(old, new, layout.engine)
     if judge_labels:
         require_trained(old, new)
+    contest = _prepare_contest(up_now, new) if judge_labels else None
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
     recipe, many = new.pipeline.recipe, up_now.stack.many
     questions = _many_questions(up_now.settings, new)
@@ -129,7 +132,7 @@ def switch_to(
     if many:
         switch = many.make_switch(up_now, new, answers)
     else:
-        switch = InPlace(up_now.control, layout.engine, old, new, up_now.shared, up_now)
+        switch = InPlace(up_now.control, layout.engine, old, new, up_now.shared, up_now, contest)
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
     # The answers of untrained weights mean nothing; and who rolls back is in a hurry.
     judge_labels = judge_labels and not is_untrained(old)
@@ -151,11 +154,20 @@ def switch_to(
     console.note(f"{new.title} is live; {done}")
 
 
+def _prepare_contest(up_now: Up, new: Version) -> Contest | None:
+    path, is_of_many = evaluations.find_data(new.pipeline), up_now.stack.many is not None
+    if path is None or is_of_many:
+        announce_unproved(is_of_many, path)
+        return None
+    return Contest.prepare(up_now.server, path, up_now.version, new)
+
+
 @dataclass
 class InPlace(Switch):
     """Of one server, which goes on."""
 
     running: Up
+    contest: Contest | None  # on labelled data
 
     def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
         seconds, max_p99_ratio = (
@@ -164,6 +176,7 @@ class InPlace(Switch):
         )
         old, new = self.old.number, self.new.number
         before = watch(stream, seconds, f"version {old} alone, for comparison")
+        labelled = self.contest.ask(self.old, self.pipeline) if self.contest else None
         with console.waiting(f"loading version {new} alongside") as waiting:
             self.load_beside(canary or 0)
             loaded = waiting.seconds
@@ -172,6 +185,8 @@ class InPlace(Switch):
             asked = ask_version(self.running, self.pipeline, self.old, stream.questions)
             answers = ask_version(self.running, self.candidate, self.new, stream.questions)
             compare_answers(gists(self.old, asked), gists(self.new, answers), self.new, least)
+        if self.contest and labelled:
+            self._compare_labelled(self.contest, labelled)
 
         stream.candidate, stream.share = (self.candidate, new), (canary or 50) / 100
         seconds_beside = seconds * CANARY_TIMES if canary else seconds
@@ -187,6 +202,14 @@ class InPlace(Switch):
         self.settle()
         took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
         return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+
+    def _compare_labelled(self, contest: Contest, live: Answered) -> None:
+        candidate = contest.ask(self.new, self.candidate)
+        contest.note(self.new, candidate, self.shared)
+        verdict = contest.judge(live, candidate, self.running.settings.max_drop)
+        if verdict.objection:
+            raise Refused(self.new.number, verdict.objection, f"{STAYS}; {ANYWAY}")
+        console.note(verdict.what)
 
 
 def judge(

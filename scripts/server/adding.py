@@ -17,7 +17,7 @@ from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Recipe
 from scripts.repository import archive, custom, sources
-from scripts.server import engines
+from scripts.server import engines, guessing
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack
@@ -81,9 +81,10 @@ def _ensure_tensorflow(source: sources.Source) -> None:
 def export_and_check(pipeline: Pipeline, settings: Settings, stack: Stack) -> Pipeline:
     """Exports and checks it, which later steps find done. Returns the pipeline with what the export
     found out."""
-    recipe = pipeline.recipe
     with lock.one_at_a_time():
         stack.prepare()
+        pipeline = guessing.find_pictures(pipeline, stack)
+        recipe = pipeline.recipe
         try:
             with archive.draft(pipeline, None) as draft:
                 engines.export(stack, settings, pipeline, draft)

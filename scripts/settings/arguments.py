@@ -66,6 +66,11 @@ class Arguments:
     sample = text("", "A picture and what it shows: photo.jpg=robin.")
     trust = flag("Take a network whose file is a program, or brings code, and run it.")
 
+    eval_ = text(
+        "",
+        "Labelled data: a folder with one for each class, or a list of files and labels; or none.",
+    )
+
     canary = whole_or_none("Percentage of requests that go to the candidate first.", most=99)
     anyway = flag(
         "Roll out even an untrained candidate, or one that hardly agrees with the live version."

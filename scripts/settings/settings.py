@@ -281,6 +281,12 @@ class Switching(Group):
         version.""",
         COMMAND,
     )
+    max_drop = number(
+        "1",
+        """On labelled data (EVAL), by how many points a candidate may be right more seldom than the
+        live version; it is rejected if it is worse by more with 95% certainty.""",
+        COMMAND,
+    )
 
 
 class Keeping(Group):

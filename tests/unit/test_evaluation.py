@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from bundle_client.sources import PICTURES
 from scripts.base.errors import UserError
 from scripts.evaluation.calibration import measure_calibration
+from scripts.evaluation.figures import compute_figures
 from scripts.evaluation.labelled import (
     Item,
     Labelled,
@@ -30,6 +32,8 @@ from scripts.evaluation.scores import (
     find_order,
     list_confused,
 )
+from scripts.measuring import evaluation
+from scripts.rollout.labelled import judge_pair
 
 BIRDS = ("crow", "robin", "song thrush")
 
@@ -287,6 +291,61 @@ def test_the_classes_that_lost_are_named() -> None:
     assert list_losses(truth, first, second, BIRDS) == ["crow 3 -> 1 of 3"]
 
 
+def test_the_page_and_the_tables_show_the_same(tmp_path: Path) -> None:
+    Image.new("RGB", (300, 200), "red").save(tmp_path / "red.png")
+    sources: list[Path | str] = [tmp_path / "red.png", tmp_path / "gone.png", "a <text>", "another"]
+    items = [Item(f"{number}", "", source) for number, source in enumerate(sources)]
+    given = answers([0, 0, 0, 1], [1, 1, 1, 1], [0.9, 0.8, 0.7, 0.6])
+    about = {"title": "birds", "data": "val", "when": "now", "network": "n", "classes": 2}
+    refused = {"broken.jpg": "not a picture"}
+    first = np.array([0, 1, 1, 1])
+    figures = compute_figures(given, np.full(4, 9.0), 2.0, refused, ("PyTorch", first))
+    told = evaluation.warnings(figures, 3, "build/eval")
+    evaluation.write(tmp_path, about, figures, given, items, told)
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("data:image/jpeg") == 1 and "a &lt;text&gt;" in page
+    assert "taken for <b>robin" in page and "broken.jpg" in page
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["right"]["count"] == 1 and results["original"]["same_answers"] == 3
+    assert len((tmp_path / "answers.csv").read_text().splitlines()) == 5
+    rows = {row[0]: row[1] for row in evaluation.figure_rows(figures)}
+    assert rows == {
+        "right": "25.0%",
+        "calibration error": f"{figures.calibration.error:.3f}",
+        "the original": "50.0%",
+        "latency": "9 ms",
+    }
+    assert [row[0] for row in evaluation.class_rows(figures)] == ["crow", "robin"]
+    assert "same answer as the original to 3 of 4" in evaluation.describe_original(figures)
+    assert len(told) == 2 and "1 could not be read" in told[0]
+
+
+def test_labels_in_another_order_are_written_in_that_of_the_answers(tmp_path: Path) -> None:
+    truth = np.arange(60) % 3
+    given = answers(truth, (truth + 1) % 3)
+    figures = compute_figures(given, np.ones(60), 1.0, {}, None)
+    assert figures.labels == ["song thrush", "crow", "robin"]
+    (told,) = evaluation.warnings(figures, 0, "build/eval")
+    assert "another order than LABELS" in told and "build/eval/labels.txt" in told
+
+
 def test_rows_of_json_are_texts(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", json.dumps({"a": 1.5, "b": None}) + "\n")
     assert read_rows(path) == [{"a": "1.5", "b": ""}]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "of", "said", "objects"),
+    [
+        (60, 10, 1000, "MAX_DROP=1 is the most; it lost crow 9 -> 4 of 9", True),
+        (10, 60, 1000, "+5.0 points", False),
+        (3, 3, 5000, "equal, within MAX_DROP=1", False),
+        (3, 1, 100, "too few to tell whether that is within MAX_DROP=1", False),
+    ],
+)
+def test_a_candidate_is_judged_by_labelled_data(
+    first: int, second: int, of: int, said: str, objects: bool
+) -> None:
+    found = judge_pair(Paired(first, second, of), "val", 1, ["crow 9 -> 4 of 9"], 0)
+    assert bool(found.objection) == objects
+    assert said in (found.objection or found.what)

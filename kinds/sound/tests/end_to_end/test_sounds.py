@@ -50,6 +50,16 @@ def test_answers_match_pytorch(with_sounds: Project, listener: Path, protocol: P
         assert np.abs([likely[n] - known[n] for n in range(len(NAMES))]).max() < 0.01
 
 
+def test_how_right_it_is_on_labelled_sounds(with_sounds: Project, tmp_path: Path) -> None:
+    for number, file in enumerate(varied()[: 2 * len(NAMES)]):
+        of_class = tmp_path / f"drawn {NAMES[number % len(NAMES)]}"
+        of_class.mkdir(exist_ok=True)
+        (of_class / f"{number}.wav").write_bytes(file)
+    found = json.loads(with_sounds.made("eval", MODEL="sounds", EVAL=str(tmp_path), JSON="1"))
+    assert found["items"] == min(20, 2 * len(NAMES)) and found["right"]["value"] > 0.5
+    assert found["original"] is None
+
+
 def test_several_sounds_in_one_request(with_sounds: Project, listener: Path) -> None:
     """Padded to the longest file, and to the longest sound."""
     files = varied()[:6]

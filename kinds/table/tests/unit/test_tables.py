@@ -49,6 +49,35 @@ def test_rows_that_are_read(
 
 
 @pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("petal,sepal,target\n1,2,iris\n3,,rose\n", COLUMNS),
+        ("sepal,species,petal\n2,iris,1\n,rose,3\n", COLUMNS),
+        ("a,b,flower\n1,2,iris\n3,,rose\n", ()),
+        ("class;a;b\niris;1;2\nrose;3;\n", ()),
+    ],
+)
+def test_labelled_rows(tmp_path: Path, text: str, columns: tuple[str, ...]) -> None:
+    first, second = rows.read_labelled(csv(tmp_path, text), columns, 2).items
+    assert (first.label, first.source) == ("iris", "[1.0, 2.0]")
+    assert (second.label, second.source) == ("rose", "[3.0, NaN]")
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("petal,sepal,a,b\n1,2,3,4\n", "does not say which column has the classes"),
+        ("petal\n1\n", "does not say which column has the classes"),
+        ("petal,target\n1,iris\n", "has no column sepal"),
+        ("petal,sepal,target\n1,red,iris\n", "line 2: could not convert"),
+    ],
+)
+def test_labelled_rows_that_are_refused(tmp_path: Path, text: str, cause: str) -> None:
+    with pytest.raises(UserError, match=cause):
+        rows.read_labelled(csv(tmp_path, text), COLUMNS, 2)
+
+
+@pytest.mark.parametrize(
     ("text", "cause"),
     [
         ("", "has no rows"),

@@ -1,0 +1,101 @@
+"""Measures how right the served model is on labelled data, and writes a report.
+
+    make eval EVAL=val            a folder with a folder for each class
+    make eval EVAL=val.csv        or a list of files and their labels: .csv, .tsv, .jsonl
+    make eval MODEL=birds         another pipeline; without EVAL, on the data of the last time
+    make eval JSON=1              all figures as a line of JSON
+
+Asks the server through its door, and the original beside it. The report is
+build/eval/<time>/report.html; beside it are results.json, answers.csv and the plot.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from datetime import UTC, datetime
+
+from scripts.base import console, files, lock, tables
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.base.streams import all_output_on_stderr
+from scripts.evaluation.figures import Figures, as_dict
+from scripts.measuring import evaluation
+from scripts.recipes import pipelines
+from scripts.repository import evaluations
+from scripts.repository.shared import Shared
+from scripts.server import evaluating
+from scripts.server.running import running
+from scripts.server.served import find_served_version
+from scripts.settings import arguments
+
+REPORTS = ROOT / "build" / "eval"
+
+
+def main() -> int:
+    as_json = arguments.load().json
+    with all_output_on_stderr() if as_json else nullcontext():
+        about, figures = evaluate()
+    if as_json:
+        print(json.dumps({**about, **as_dict(figures)}))
+    return 0
+
+
+def evaluate() -> tuple[dict[str, str | int], Figures]:
+    pipeline = pipelines.find_asked_pipeline()
+    path = evaluations.find_data(pipeline)
+    if path is None:
+        raise UserError("no labelled data given", "name a folder with one for each class: EVAL=val")
+    server = running(pipeline)
+    version = find_served_version(pipeline)
+    data = evaluating.read_data(version, path)
+    answered = evaluating.ask_all(server, version, pipeline.ensemble, data.items)
+    evaluating.require_some_read(answered, data)
+    original = evaluating.ask_original(server, version, data)
+    figures = evaluating.compute(data, answered, original)
+    began = datetime.now(UTC)
+    folder = REPORTS / began.strftime("%Y%m%dT%H%M%SZ")
+    shown = str(folder.relative_to(ROOT))
+    about: dict[str, str | int] = {
+        "title": pipeline.ensemble,
+        "version": version.number,
+        "network": version.describe(),
+        "data": path.name,
+        "classes": len(figures.classes),
+        "when": f"{began:%Y-%m-%d %H:%M} UTC",
+        "together": evaluating.TOGETHER,
+    }
+    told = evaluation.warnings(figures, data.left_out, shown)
+    items = [item for item, is_read in zip(data.items, answered.is_read, strict=True) if is_read]
+    with lock.one_at_a_time():
+        with files.whole_folder(folder) as draft:
+            answers = evaluating.as_answers(data, answered)
+            evaluation.write(draft, about, figures, answers, items, told)
+        shared = Shared(server.settings_at_start, pipeline)
+        evaluations.remember(pipeline, path)
+        evaluating.note(version, shared, path, figures.right, "eval")
+    show(figures, told, f"{version.describe()}")
+    console.note(f"report: {shown}/report.html")
+    return about, figures
+
+
+def show(figures: Figures, told: list[str], what: str) -> None:
+    console.say(f"{figures.right.value:.1%} right · {what}")
+    columns = ("", "", "95% certain", "")
+    tables.show("lrll", columns, evaluation.figure_rows(figures))
+    columns_of_classes = (
+        "class",
+        "items",
+        "recall",
+        "certain",
+        "called so",
+        "precision",
+        "certain",
+    )
+    tables.show("lrrrrrr", columns_of_classes, evaluation.class_rows(figures))
+    for line in evaluation.confused_lines(figures):
+        console.note(line)
+    if figures.original:
+        console.note(evaluation.describe_original(figures))
+    for line in told:
+        console.note(f"warning: {line}")

@@ -1,0 +1,132 @@
+"""All figures of an evaluation, and their form as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scripts.evaluation.calibration import Calibration, measure_calibration
+from scripts.evaluation.paired import Paired
+from scripts.evaluation.scores import (
+    Answers,
+    Confused,
+    OfClass,
+    Share,
+    among_first,
+    by_class,
+    find_order,
+    list_confused,
+    reorder,
+)
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Original:
+    """The original's answers to the same items."""
+
+    what: str
+    right: Share
+    paired: Paired  # it first
+    same: int  # answers
+
+
+@dataclass(frozen=True)
+class Figures:
+    right: Share
+    among_first: Share | None  # where there are more classes
+    calibration: Calibration
+    classes: Sequence[OfClass]
+    confused: Sequence[Confused]
+    labels: Sequence[str]  # in the order that the answers have, if that is another one
+    original: Original | None
+    ms: Mapping[str, float]  # p50, p95, p99
+    a_second: float
+    refused: Mapping[str, str]  # item -> why
+
+
+def compute_figures(
+    answers: Answers,
+    ms: NDArray[np.float64],
+    seconds: float,
+    refused: Mapping[str, str],
+    original: tuple[str, NDArray[np.int64]] | None,
+) -> Figures:
+    order = find_order(answers)
+    p50, p95, p99 = (float(each) for each in np.percentile(ms, (50, 95, 99)))
+    several = answers.likeliest.shape[1] > 1 and len(answers.classes) > TOP
+    return Figures(
+        right=among_first(answers, 1),
+        among_first=among_first(answers, TOP) if several else None,
+        calibration=measure_calibration(answers),
+        classes=by_class(answers),
+        confused=list_confused(answers),
+        labels=[] if order is None else reorder(answers.classes, order),
+        original=_compare(answers, *original) if original else None,
+        ms={"p50": p50, "p95": p95, "p99": p99},
+        a_second=len(answers) / seconds,
+        refused=refused,
+    )
+
+
+def _compare(answers: Answers, what: str, first: NDArray[np.int64]) -> Original:
+    right = first == answers.truth
+    paired = Paired.from_right(right, answers.right)
+    share = Share(int(right.sum()), len(right))
+    return Original(what, share, paired, int((first == answers.first).sum()))
+
+
+def as_dict(figures: Figures) -> dict[str, Any]:
+    original, calibration = figures.original, figures.calibration
+    return {
+        "items": figures.right.of,
+        "right": _share(figures.right),
+        f"among_first_{TOP}": _share(figures.among_first) if figures.among_first else None,
+        "calibration_error": {
+            "value": calibration.error,
+            "low": calibration.low,
+            "high": calibration.high,
+        },
+        "reliability": [
+            {"confidence": each.confidence, "right": _share(each.right)}
+            for each in calibration.bins
+        ],
+        "classes": {
+            each.name: {"recall": _share(each.recall), "precision": _share(each.precision)}
+            for each in figures.classes
+        },
+        "confused": [
+            {"truth": each.truth, "called": each.called, "count": each.count, "of": each.of}
+            for each in figures.confused
+        ],
+        "labels_in_the_order_of_answers": list(figures.labels) or None,
+        "original": {
+            "what": original.what,
+            "right": _share(original.right),
+            "same_answers": original.same,
+            "only_original_right": original.paired.only_first,
+            "only_served_right": original.paired.only_second,
+            "p": original.paired.p,
+        }
+        if original
+        else None,
+        "ms": dict(figures.ms),
+        "a_second": figures.a_second,
+        "refused": dict(figures.refused),
+    }
+
+
+def _share(share: Share) -> dict[str, float | int | None]:
+    value = share.value if share.of else None
+    return {
+        "count": share.count,
+        "of": share.of,
+        "value": value,
+        "low": share.low,
+        "high": share.high,
+    }

@@ -1,0 +1,200 @@
+"""Asks a served model about labelled data, and the original beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scripts.base import console
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.evaluation.figures import TOP, Figures, compute_figures
+from scripts.evaluation.labelled import Item, match_classes
+from scripts.evaluation.scores import Answers, Share
+from scripts.recipes.asking import Asked
+from scripts.recipes.layout import CPU, GPU
+from scripts.repository import archive, history
+from scripts.repository.archive import Version
+from scripts.repository.shared import Shared
+from scripts.server import ask, up
+from scripts.stacks import flavour
+from scripts.stacks.state import State
+from scripts.steps.reference import OUT
+
+TOGETHER = 4  # requests at a time
+
+
+@dataclass(frozen=True)
+class Data:
+    """Labelled data as a version knows its classes."""
+
+    path: Path
+    items: Sequence[Item]
+    left_out: int
+    classes: Sequence[str]
+    truth: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Of items that could not be read, no class is the likeliest."""
+
+    likeliest: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    ms: NDArray[np.float64]
+    seconds: float
+    refused: dict[int, str]  # place of the item -> why
+
+    @property
+    def is_read(self) -> NDArray[np.bool_]:
+        read = np.ones(len(self.ms), bool)
+        read[[*self.refused]] = False
+        return read
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        first: NDArray[np.int64] = self.likeliest[:, 0]
+        return first
+
+
+def read_data(version: Version, path: Path) -> Data:
+    recipe, name = version.pipeline.recipe, version.pipeline.ensemble
+    if not version.workspace.onnx.is_dir():
+        raise UserError(f"{name} has no network that could be evaluated", "omit EVAL")
+    labelled = recipe.read_labelled(path)
+    classes = recipe.name_classes(version.workspace)
+    truth = match_classes(labelled, classes, name)
+    return Data(path, labelled.items, labelled.left_out, classes, truth)
+
+
+def ask_all(server: State, version: Version, model: str, items: Sequence[Item]) -> Answered:
+    """Several at once. An item that cannot be read is noted; any other fault ends it."""
+    from bundle_client import (
+        Client,
+        ClientError,
+        Label,
+        PictureRefused,
+        SoundRefused,
+        SourceError,
+        TextRefused,
+    )
+
+    of_the_item = (PictureRefused, SoundRefused, SourceError, TextRefused)
+    recipe, side = version.pipeline.recipe, ask.server_of(server)
+
+    def about(item: Item) -> tuple[Sequence[Label], float, str]:
+        began = time.perf_counter()
+        try:
+            labels, why = recipe.guess(asked, item), ""
+        except of_the_item as fault:
+            labels, why = (), fault.cause
+        return labels, (time.perf_counter() - began) * 1e3, why
+
+    likeliest, confidence = np.full((len(items), TOP), -1, np.int64), np.zeros(len(items))
+    ms, refused, began = np.zeros(len(items)), dict[int, str](), time.monotonic()
+    what = f"asking {version.title or model} about {len(items):,} items, {TOGETHER} at a time"
+    most = 1
+    with Client(**side.known, model=model) as client, console.waiting(what) as waiting:
+        asked = Asked(side, client, model)
+        pool = ThreadPoolExecutor(TOGETHER)
+        try:
+            for place, (labels, took, why) in enumerate(pool.map(about, items)):
+                if why:
+                    refused[place] = why
+                else:
+                    numbers = [label.index for label in labels[:TOP]]
+                    likeliest[place, : len(numbers)] = numbers
+                    confidence[place], most = labels[0].probability, max(most, len(numbers))
+                ms[place] = took
+                waiting.show(f"{place + 1:,} of {len(items):,}")
+        except ClientError as fault:
+            raise UserError(fault.cause, fault.remedy) from None
+        finally:  # Ctrl-C too: what is not asked yet is not asked any more
+            pool.shutdown(wait=False, cancel_futures=True)
+    seconds = time.monotonic() - began
+    return Answered(likeliest[:, :most], confidence, ms, seconds, refused)
+
+
+def require_some_read(answered: Answered, data: Data) -> None:
+    if answered.is_read.any():
+        return
+    raise UserError(
+        f"none of the {len(data.items):,} items of {data.path.name} can be read "
+        f"({answered.refused[0]})",
+        "name other labelled data: EVAL=",
+    )
+
+
+def compute(
+    data: Data, answered: Answered, original: tuple[str, NDArray[np.int64]] | None
+) -> Figures:
+    require_some_read(answered, data)
+    read = answered.is_read
+    answers = as_answers(data, answered)
+    refused = {data.items[place].name: why for place, why in answered.refused.items()}
+    kept = (original[0], original[1][read]) if original else None
+    return compute_figures(answers, answered.ms[read], answered.seconds, refused, kept)
+
+
+def as_answers(data: Data, answered: Answered) -> Answers:
+    """Of what could be read."""
+    read = answered.is_read
+    return Answers(
+        data.classes, data.truth[read], answered.likeliest[read], answered.confidence[read]
+    )
+
+
+def find_folder(items: Sequence[Item]) -> tuple[Path, list[str]]:
+    """One that has all of these files, and their names in it."""
+    paths = [str(Path(item.source).resolve()) for item in items]
+    folder = Path(os.path.commonpath(paths))
+    folder = folder if folder.is_dir() else folder.parent
+    return folder, [os.path.relpath(path, folder) for path in paths]
+
+
+def ask_original(
+    server: State, version: Version, data: Data
+) -> tuple[str, NDArray[np.int64]] | None:
+    """What it is, and the class that it finds likeliest for each file; None of a kind that has no
+    way to ask it."""
+    settings = up.settings_of(version.pipeline, server.settings, version)
+    stack = flavour.stack(server.flavour, settings)
+    engine = GPU if server.flavour == "gpu" else CPU
+    trial = version.pipeline.recipe.ask_original(version.workspace, settings, engine)
+    if trial is None:
+        return None
+    folder, names = find_folder(data.items)
+    with TemporaryDirectory(dir=ROOT / "build", prefix=".eval") as temporary:
+        out = Path(temporary)
+        (out / "items.json").write_text(json.dumps(names))
+        stack.run_step(
+            trial.step,
+            *(*trial.words, "--onnx", version.workspace.onnx, "--labelled", folder),
+            *("--items", out / "items.json", "--out", out),
+        )
+        with np.load(out / OUT) as found:
+            return str(found["what"]), found["first"]
+
+
+def note(version: Version, shared: Shared, data: Path, right: Share, how: str) -> None:
+    """In its record, and in the history, unless that says so already."""
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    found = {"when": when, "data": data.name, "right": right.count, "of": right.of}
+    archive.note_evaluation(version, found)
+    shared.push_version(version)
+    said = f"{right} right, {right.count:,} of {right.of:,} in {data.name}"
+    events = history.read(version.pipeline)
+    before = [each for each in events if each.what == history.EVALUATED]
+    last = [each.note for each in before if each.version == version.number][-1:]
+    if last != [said]:
+        shared.record(history.EVALUATED, version.number, how, said)

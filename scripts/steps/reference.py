@@ -1,0 +1,112 @@
+"""Asks somebody's own network about labelled pictures in ONNX Runtime, with nothing of what serves
+it.
+
+    python -m scripts.steps.reference --network birds.onnx --pictures '{"resize": 256, …}' \
+        --onnx build/…/onnx --labelled val --items items.json --out build/eval
+
+Without its file, what was exported of it is asked. Out: original.npz, the number of each picture's
+likeliest class, or -1 where it cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scripts.artefacts.manifest import Foreign, Manifest, external_data, lines_of
+from scripts.artefacts.progress import step
+from scripts.artefacts.shapes import sides
+from scripts.base.errors import run_guarded
+
+OUT = "original.npz"
+EXPORTED = "the exported network in ONNX Runtime"
+# What the transform of torchvision's networks leaves out.
+USUAL = {"fit": "crop", "pad": 0, "middle": "even"}
+
+Ask = Callable[[Path], int]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = make_parser(__doc__)
+    # As scripts.steps.adopt takes them.
+    parser.add_argument("--network", type=Path)
+    parser.add_argument("--labels", type=Path)
+    parser.add_argument("--pictures", type=json.loads)
+    parser.add_argument("--output", default="")
+    parser.add_argument("--data", type=Path, nargs="*")
+    for ignored in ("--samples", "--gives"):
+        parser.add_argument(ignored)
+    options = parser.parse_args(argv)
+    if options.network:
+        how = (options.network, options.labels, options.pictures, options.output, "")
+        if ask := _of_foreign(Foreign(*how, data=options.data)):
+            return ask_each(options, options.network.name, ask)
+    return ask_each(options, EXPORTED, of_exported(options.onnx))
+
+
+def make_parser(text: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(text or "").splitlines()[0])
+    parser.add_argument("--onnx", type=Path, required=True, help="what was exported of it")
+    parser.add_argument("--labelled", type=Path, required=True, help="the folder with the files")
+    parser.add_argument("--items", type=Path, required=True, help="their names in it, as JSON")
+    parser.add_argument("--out", type=Path, required=True)
+    return parser
+
+
+def ask_each(options: argparse.Namespace, what: str, ask: Ask) -> int:
+    import numpy as np
+
+    names = json.loads(options.items.read_text())
+    with step(f"asking the original ({what}) about {len(names)} pictures"):
+        first = [_ask(ask, options.labelled / name) for name in names]
+    np.savez(options.out / OUT, first=np.array(first, np.int64), what=np.array(what))
+    return 0
+
+
+def _ask(ask: Ask, path: Path) -> int:
+    try:
+        return ask(path)
+    except (OSError, ValueError, SyntaxError):  # Pillow's, of files that are damaged
+        return -1
+
+
+def _of_foreign(wanted: Foreign) -> Ask | None:
+    """None of one number for two classes, which reads only with what its export found out."""
+    from scripts.intake.forms import read
+    from scripts.intake.original import Original
+    from scripts.intake.signature import Hints, signature
+
+    data = external_data(wanted.network) if wanted.data is None else wanted.data
+    form = read(wanted.network, {path.name: path for path in data})
+    classes = len(lines_of(wanted.labels))
+    hints = Hints(sides(wanted.pictures["crop"]), output=wanted.output, classes=classes)
+    facts = signature(wanted.network, hints, form.model)
+    if facts.classes == 1:
+        return None
+    original = Original(form.runnable, wanted.network.name, facts, wanted.pictures)
+    return lambda path: int(original.of_file(path.read_bytes())[0].argmax())
+
+
+def of_exported(onnx: Path) -> Ask:
+    from bundle_serving.networks import network_in
+    from scripts.intake import plain
+    from scripts.intake.original import rows, session
+
+    manifest = Manifest.load(onnx / "manifest.json")
+    assert manifest
+    how: dict[str, Any] = {**USUAL, **manifest.transform}
+    asked = session(network_in(onnx), "the exported network")
+
+    def ask(path: Path) -> int:
+        pixels = plain.pixels(path.read_bytes(), how).transpose(2, 0, 1)[None]
+        return int(rows(asked, pixels, together=False)[0].argmax())
+
+    return ask
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(main))

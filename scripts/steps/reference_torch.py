@@ -1,0 +1,60 @@
+"""Asks torchvision's network about labelled pictures in PyTorch, with torchvision's own
+preprocessing: as whoever trained it would.
+
+    python -m scripts.steps.reference_torch --arch resnet18 --weights birds.pth \
+        --onnx build/…/onnx --labelled val --items items.json --out build/eval
+
+Out: as from scripts.steps.reference.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from scripts.artefacts.manifest import Torchvision
+from scripts.base.errors import UserError, run_guarded
+from scripts.steps import networks
+from scripts.steps.reference import EXPORTED, Ask, ask_each, make_parser, of_exported
+from scripts.steps.vision import torchvision
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = make_parser(__doc__)
+    # As scripts.steps.export takes them.
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--weights", required=True)
+    parser.add_argument("--labels", type=Path)
+    for ignored in ("--precision", "--samples"):
+        parser.add_argument(ignored)
+    options = parser.parse_args(argv)
+    try:
+        wanted = Torchvision(options.arch, options.weights, labels=options.labels)
+        network = networks.build(wanted)
+    except UserError:  # its weights cannot be had again
+        return ask_each(options, EXPORTED, of_exported(options.onnx))
+    return ask_each(options, "PyTorch", make_asker(network))
+
+
+def make_asker(network: networks.Network) -> Ask:
+    """As torchvision's presets and its ImageFolder do it."""
+    how, functional = network.transform, torchvision.transforms.functional
+    kind = torchvision.transforms.InterpolationMode(how["interpolation"])
+
+    def ask(path: Path) -> int:
+        with Image.open(path) as file:
+            picture = file.convert("RGB")
+        picture = functional.resize(picture, [how["resize"]], kind)
+        pixels = functional.pil_to_tensor(functional.center_crop(picture, [how["crop"]]))
+        normal = functional.normalize(pixels.float() / 255, network.mean, network.std)
+        with torch.inference_mode():
+            return int(network.module(normal[None])[0].argmax())
+
+    return ask
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(main))

@@ -1,0 +1,172 @@
+"""Tries common ways to prepare pictures for a network that does not say how, on labelled ones.
+
+    python -m scripts.steps.try_pictures --network birds.onnx --pictures '{"resize": 256, …}' \
+        --classes 10 --labelled val --items items.json --out tried.json
+
+Items: a list of names in that folder, each with the number of its class.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scripts.artefacts.manifest import external_data
+from scripts.artefacts.progress import step
+from scripts.artefacts.shapes import sides
+from scripts.base.errors import UserError, run_guarded
+from scripts.evaluation.paired import Paired
+from scripts.evaluation.scores import LEAST_RIGHT, Answers, Share, find_order
+from scripts.intake.guesses import Guess, guess_fits, guess_numbers, guess_sides
+
+# Larger than any network takes; whole photos would be resized dozens of times.
+LARGEST = 768
+# That a better way is so by chance.
+CHANCE = 0.05
+
+How = Mapping[str, Any]
+Way = Callable[[How], Iterable[Guess]]
+
+
+@dataclass(frozen=True)
+class Tried:
+    guess: Guess
+    answers: Answers
+    in_order: bool  # whether labels may stand in another one
+
+    @cached_property
+    def order(self) -> list[int] | None:
+        found = find_order(self.answers) if self.in_order else None
+        return None if found is None else [int(each) for each in found]
+
+    @cached_property
+    def right(self) -> NDArray[np.bool_]:
+        if self.order is None:
+            return self.answers.right
+        right: NDArray[np.bool_] = np.array(self.order)[self.answers.truth] == self.answers.first
+        return right
+
+    @property
+    def share(self) -> Share:
+        return Share(int(self.right.sum()), len(self.right))
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", type=Path, required=True)
+    parser.add_argument("--pictures", type=json.loads, required=True, help="the usual way")
+    parser.add_argument("--output", default="")
+    parser.add_argument("--data", type=Path, nargs="*", help="the files with its weights")
+    parser.add_argument("--classes", type=int, required=True)
+    parser.add_argument("--any-size", action="store_true", help="nobody has said it")
+    parser.add_argument("--labelled", type=Path, required=True)
+    parser.add_argument("--items", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(argv)
+    items = json.loads(options.items.read_text())
+    with step(f"trying how {options.network.name} wants pictures, on {len(items)}"):
+        found = search(options, [(options.labelled / name, truth) for name, truth in items])
+    options.out.write_text(json.dumps(found, indent=2) + "\n")
+    return 0
+
+
+def search(options: argparse.Namespace, items: Sequence[tuple[Path, int]]) -> dict[str, Any]:
+    """One thing after another; a better way has to be better beyond chance."""
+    from scripts.intake.forms import read
+    from scripts.intake.original import Original
+    from scripts.intake.signature import Hints, has_any_size, signature
+
+    how: How = options.pictures
+    data = external_data(options.network) if options.data is None else options.data
+    form = read(options.network, {path.name: path for path in data})
+    hints = Hints(sides(how["crop"]), output=options.output, classes=options.classes)
+    facts = signature(options.network, hints, form.model)
+    asked = Asked(Original(form.runnable, options.network.name, facts, how), items, options.classes)
+
+    ways: list[Way] = [lambda how: guess_numbers(how, facts)]
+    # At another size, neither shows without the other.
+    ways += [guess_sides, *ways] if options.any_size and has_any_size(form.model) else []
+    ways.append(guess_fits)
+    usual = asked.about(Guess("as usual", how))
+    best = climb(asked, usual, ways)
+    if best.share.value < LEAST_RIGHT:
+        # Perhaps the labels stand in another order, in which some way is right.
+        in_order = climb(asked, replace(usual, in_order=True), ways)
+        best = in_order if in_order.order else best
+    changed = {key: value for key, value in best.guess.how.items() if how.get(key) != value}
+    return {
+        "tried": {each.guess.name: each.share.count for each in asked.tried},
+        "usual": usual.share.count,
+        "best": best.share.count,
+        "of": best.share.of,
+        "pictures": changed,
+        "order": best.order,
+    }
+
+
+def climb(asked: Asked, usual: Tried, ways: Sequence[Way]) -> Tried:
+    best = usual
+    for way in ways:
+        found = [asked.about(guess, usual.in_order) for guess in way(best.guess.how)]
+        best = _find_better(best, found)
+    return best
+
+
+class Asked:
+    def __init__(self, original: Any, items: Sequence[tuple[Path, int]], classes: int) -> None:
+        from PIL import Image, ImageOps
+
+        self._original, self._classes = original, classes
+        self._pictures, truth = list[Any](), list[int]()
+        for path, number in items:
+            try:
+                with Image.open(path) as file:
+                    picture = ImageOps.exif_transpose(file)
+            except (OSError, ValueError, SyntaxError):  # Pillow's, of files that are damaged
+                continue
+            picture.thumbnail((LARGEST, LARGEST))
+            self._pictures.append(picture)
+            truth.append(number)
+        self._truth = np.array(truth, np.int64)
+        self.tried = list[Tried]()
+
+    def about(self, guess: Guess, in_order: bool = False) -> Tried:
+        first = self._find_first(guess.how)
+        names = [str(number) for number in range(self._classes)]
+        answers = Answers(names, self._truth, first[:, None], np.ones(len(first)))
+        self.tried.append(Tried(guess, answers, in_order))
+        return self.tried[-1]
+
+    def _find_first(self, how: How) -> NDArray[np.int64]:
+        from scripts.intake import plain
+
+        original = self._original.prepare_as(how)
+        try:
+            rows = np.concatenate(
+                [original.numbers([plain.crop(each, how)]) for each in self._pictures]
+            )
+        except UserError:  # it takes no pictures of this size
+            return np.full(len(self._pictures), -1)
+        if rows.shape[1] == 1:
+            rows = rows - (0.5 if rows.min() >= 0 and rows.max() <= 1 else 0)
+            rows = np.concatenate([-rows, rows], axis=1)
+        return np.where(np.isfinite(rows).all(axis=1), rows.argmax(axis=1), -1)
+
+
+def _find_better(before: Tried, found: Sequence[Tried]) -> Tried:
+    best = max(found, key=lambda each: each.share.count)
+    paired = Paired.from_right(before.right, best.right)
+    return best if paired.drop < 0 and paired.p < CHANCE else before
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(main))
