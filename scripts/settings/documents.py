@@ -1,14 +1,18 @@
-"""Writes .env.example and docs/settings.md from the settings.
+"""Writes .env.example and docs/settings.md from the settings; and for containers, the door's into
+Compose's and Kubernetes' files.
 
 python -m scripts.settings.documents
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
+from bundle_door import settings as door
 from scripts.base import files
 from scripts.base.errors import run_guarded
 from scripts.base.paths import ROOT
@@ -16,6 +20,14 @@ from scripts.settings.setting import of_class
 from scripts.settings.settings import GROUPS, Group
 
 EXAMPLE, PAGE = ROOT / ".env.example", ROOT / "docs" / "settings.md"
+FOR_CONTAINERS = (
+    ROOT / "compose.yaml",
+    ROOT / "compose.extra.yaml",
+    ROOT / "deploy" / "kubernetes" / "base" / "kustomization.yaml",
+)
+_BETWEEN_MARKS = re.compile(
+    r"(^( *)# The door's settings, .*\n)(?:.*\n)*?( *# Others\.\n)", re.MULTILINE
+)
 
 WIDTH = 100
 
@@ -63,9 +75,24 @@ def _table(group: type[Group]) -> Iterator[str]:
         yield f"| `{setting.name}` | {default} | {setting.comment} |\n"
 
 
+def of_the_door(path: Path) -> str:
+    """The file with the door's settings between its marks."""
+    line = "- {0}={1}\n" if path.suffix == ".yaml" and "kubernetes" in path.parts else "{0}:\n"
+    lines = [line.format(each.name, each.default) for each in door.SETTINGS]
+
+    def written(found: re.Match[str]) -> str:
+        return found[1] + "".join(found[2] + each for each in lines) + found[3]
+
+    text, count = _BETWEEN_MARKS.subn(written, path.read_text())
+    assert count == 1, path
+    return text
+
+
 def main() -> int:
     files.write(EXAMPLE, example())
     files.write(PAGE, page())
+    for path in FOR_CONTAINERS:
+        files.write(path, of_the_door(path))
     return 0
 
 

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bundle_serving.traces import Collector
+from bundle_door import settings as door
 from scripts.base import parts
 from scripts.base.errors import UserError
 from scripts.base.paths import CPU_TORCH, DOTENV, EXTENSIONS, KINDS
@@ -53,18 +53,6 @@ def _gpus(value: str) -> str:
     if not re.fullmatch(r"all|\d+(,\d+)*", value):
         raise ValueError
     return value
-
-
-def _collector(value: str) -> str:
-    if value:
-        Collector.parse(value)
-    return value
-
-
-def _share(value: str) -> float:
-    if not 0 < float(value) <= 1:
-        raise ValueError
-    return float(value)
 
 
 def _percentage(value: str) -> float:
@@ -231,37 +219,10 @@ class Place(Group):
         SERVER,
         DOOR,
     )
-    cors_origins = text(
-        "", "Origins whose web pages may call the API: https://a.example", SERVER, DOOR
-    )
-    max_body_mb = whole(64, "The largest request, in megabytes.", SERVER, DOOR)
-    max_in_flight = whole(
-        1024, "Requests handled at once; more are refused with 503.", SERVER, DOOR
-    )
     cache_mb = whole_or_none(
         """Megabytes in which each process that decodes pictures or runs a network keeps its latest
         answers, for inputs that come again. Empty: none. See docs/operating.md.""",
         SERVER,
-    )
-    log_format = choice(
-        ("text", "json"), "The form of the door's line for each request in the log.", SERVER, DOOR
-    )
-    otel_exporter_otlp_endpoint = Setting(
-        "",
-        _collector,
-        "http://host:port",
-        """Where an OpenTelemetry collector takes spans over HTTP: http://collector:4318. Empty: no
-        traces.""",
-        SERVER,
-        DOOR,
-    )
-    otel_traces_sampler_arg = Setting(
-        "0.01",
-        _share,
-        "above 0 and at most 1",
-        "The share of requests that are traced, where the client has not decided it.",
-        SERVER,
-        DOOR,
     )
     start_timeout = number("120", "Seconds within which a started server must answer.", COMMAND)
 
@@ -352,6 +313,11 @@ class Building(Group):
     )
 
 
+def _of_the_door() -> type[Group]:
+    found = {each.name.lower(): Setting(*each[1:], SERVER, DOOR) for each in door.SETTINGS}
+    return type("Door", (Group,), {"__doc__": "The door", **found})
+
+
 def _make_group(title: str, *modules: Any) -> type[Group]:
     """What kinds of pipelines and extensions bring: their settings.py."""
     found: dict[str, Any] = {"__doc__": title}
@@ -364,6 +330,7 @@ GROUPS: tuple[type[Group], ...] = (
     Served,
     _make_group("Of single kinds of pipelines", *parts.find_in(KINDS, "settings")),
     Place,
+    _of_the_door(),
     Switching,
     Keeping,
     Gpu,

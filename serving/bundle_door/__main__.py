@@ -20,11 +20,10 @@ from bundle_door.door import DoorError, Settings, serve
 from bundle_door.front.envoy import Ports, Traces
 from bundle_door.key_file import BadKeys
 from bundle_door.limits import MEGABYTE, Limits
-from bundle_door.watching.request_log import FORMATS, TEXT
-from bundle_serving import guard, traces
+from bundle_door.settings import SETTINGS, Setting, read_several
+from bundle_serving import guard
 from bundle_serving.exposure import Exposure
 from bundle_serving.sockets import NotPrivate
-from bundle_serving.traces import Collector
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,6 +49,7 @@ def settings(options: argparse.Namespace) -> Settings:
         raise DoorError(problem)
     if exposure.api_keys:
         key_file.read(exposure.api_keys)
+    collector = options.otel_exporter_otlp_endpoint
     return Settings(
         options.run_dir,
         Ports(options.address, options.http_port, options.grpc_port, options.metrics_port),
@@ -64,20 +64,10 @@ def settings(options: argparse.Namespace) -> Settings:
         exposure,
         Path(options.repository) if options.repository else None,
         options.log_format,
-        of_traces(),
+        Traces(collector, options.otel_traces_sampler_arg) if collector else None,
         options.state_folder,
         options.relay_folder,
     )
-
-
-def of_traces() -> Traces | None:
-    if not (endpoint := os.environ.get(traces.ENDPOINT)):
-        return None
-    try:
-        ratio = float(os.environ.get(traces.RATIO) or traces.USUAL_RATIO)
-        return Traces(Collector.parse(endpoint), ratio)
-    except ValueError as fault:
-        raise DoorError(str(fault)) from None
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -90,47 +80,38 @@ def arguments() -> argparse.ArgumentParser:
     add("--metrics-port", default=8002, type=int)
     add("--repository", default="", help="the models' folder, which the page reads")
     add("--admin-key-file", type=Path, help="without it, what the admin key opens stays closed")
-    for name, kind, default in SETTINGS:
+    given = [(each.name, as_type(each), each.default) for each in SETTINGS]
+    for name, kind, default in (*ABOUT_THE_MACHINE, *given):
         # A setting that is empty is one that is not given.
-        add(f"--{name}", type=kind, default=os.environ.get(as_variable(name)) or default)
+        option = f"--{name.lower().replace('_', '-')}"
+        add(option, type=kind, default=os.environ.get(name) or default)
     return parser
 
 
-def as_variable(name: str) -> str:
-    return name.upper().replace("-", "_")
-
-
-def several(text: str) -> tuple[str, ...]:
-    return tuple(text.replace(",", " ").split())
-
-
-def one_of(*known: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in known:
-            raise argparse.ArgumentTypeError(f"{text} is not {' or '.join(known)}")
-        return text
+def as_type(setting: Setting) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        try:
+            return setting.read(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text} is not {setting.wanted}") from None
 
     return read
 
 
-# What may be set by option, or by a variable of the same name: BIND=0.0.0.0.
-SETTINGS: list[tuple[str, Callable[[str], object], object]] = [
-    ("bind", str, None),
-    ("insecure", str, ""),
+# What may be set as well by option, or by a variable: BIND=0.0.0.0.
+ABOUT_THE_MACHINE: list[tuple[str, Callable[[str], object], object]] = [
+    ("BIND", str, None),
+    ("INSECURE", str, ""),
     # Whatever it says: TLS also where nobody but this machine can ask.
-    ("tls-cert", str, ""),
-    ("tls-folder", Path, Exposure.tls_folder),
-    ("api-keys", Path, Exposure.key_file),
-    ("allowed-hosts", several, ""),
-    ("cors-origins", several, ""),
-    ("max-body-mb", int, Limits.body_bytes // MEGABYTE),
-    ("max-in-flight", int, Limits.in_flight),
-    ("max-connections", int, Limits.connections),
-    ("answer-timeout-s", float, Limits.answer_s),
-    ("idle-timeout-s", float, Limits.idle_s),
-    ("state-folder", Path, None),
-    ("relay-folder", Path, None),
-    ("log-format", one_of(*FORMATS), TEXT),
+    ("TLS_CERT", str, ""),
+    ("TLS_FOLDER", Path, Exposure.tls_folder),
+    ("API_KEYS", Path, Exposure.key_file),
+    ("ALLOWED_HOSTS", read_several, ""),
+    ("MAX_CONNECTIONS", int, Limits.connections),
+    ("ANSWER_TIMEOUT_S", float, Limits.answer_s),
+    ("IDLE_TIMEOUT_S", float, Limits.idle_s),
+    ("STATE_FOLDER", Path, None),
+    ("RELAY_FOLDER", Path, None),
 ]
 
 

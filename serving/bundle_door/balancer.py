@@ -23,8 +23,9 @@ from bundle_door.answers import Answer
 from bundle_door.front import balancing, envoy_lines, envoy_process
 from bundle_door.front.envoy_lines import Line
 from bundle_door.limits import MEGABYTE, Limits
+from bundle_door.settings import TEXT
 from bundle_door.watching.measures import PROMETHEUS, Counter, Gauge, text
-from bundle_door.watching.request_log import TEXT, RequestLog
+from bundle_door.watching.request_log import RequestLog
 from bundle_door.wire import http1
 from bundle_door.wire.http1 import Incoming
 from bundle_serving import local_http, sockets

@@ -39,12 +39,13 @@ from bundle_door.routes import (
 )
 from bundle_door.served import Served
 from bundle_door.service import Service
+from bundle_door.settings import TEXT
 from bundle_door.streams import Streams
 from bundle_door.triton import Triton
 from bundle_door.watching import own_log
 from bundle_door.watching.observed import HTTP, Observed
 from bundle_door.watching.references import References
-from bundle_door.watching.request_log import HUNG_UP, TEXT, RequestLog
+from bundle_door.watching.request_log import HUNG_UP, RequestLog
 from bundle_door.watching.steps import Steps
 from bundle_door.wire import http1
 from bundle_door.wire.http1 import Incoming

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bundle_door.answers import RETRY_SOON, Refused
+from bundle_door.settings import BODY_MB, IN_FLIGHT
 
 MEGABYTE = 1_000_000
 
@@ -40,13 +41,13 @@ BEGIN_S, AHEAD_S, LATE_S = 0.25, 1.0, 10.0
 @dataclass(frozen=True)
 class Limits:
     # A request's body, as sent and as decompressed; over gRPC a message.
-    body_bytes: int = 64 * MEGABYTE
+    body_bytes: int = BODY_MB * MEGABYTE
     # JSON, of which Python makes objects of 20 times its size.
     json_bytes: int = 8 * MEGABYTE
     # Files in a form.
     pictures: int = 32
     # Of all requests that are being answered, and of all whose bodies are on their way.
-    in_flight: int = 1024
+    in_flight: int = IN_FLIGHT
     arriving: int = 1200
     # Of both.
     in_flight_bytes: int = 256 * MEGABYTE

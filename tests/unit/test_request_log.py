@@ -11,7 +11,8 @@ import pytest
 
 from bundle_door.front.envoy_lines import Line
 from bundle_door.note import Note, note_of, sane_id, trace_id
-from bundle_door.watching.request_log import JSON, TEXT, RequestLog
+from bundle_door.settings import JSON, TEXT
+from bundle_door.watching.request_log import RequestLog
 from bundle_serving import own_requests
 from bundle_serving.log_lines import log, log_traceback, stamp
 
