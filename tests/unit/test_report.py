@@ -1,13 +1,18 @@
-"""The report of make bench, in a real browser."""
+"""The reports of make bench and make eval, in a real browser."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from scripts.measuring import report, results
+from scripts.evaluation.figures import compute_figures
+from scripts.evaluation.labelled import Item
+from scripts.evaluation.scores import Answers
+from scripts.measuring import evaluation, report, results
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES
 from tests import axe
 from tests.chromium import Tab, browser
@@ -52,3 +57,27 @@ def test_it_fits_a_telephone_and_a_dark_screen(tab: Tab) -> None:
         drawn.append(tab.run(f"getComputedStyle({line}).stroke"))
     assert drawn[0] != drawn[1]
     assert tab.console == []
+
+
+def write_evaluation(folder: Path) -> None:
+    random, classes = np.random.default_rng(0), [f"a bird with a long name {n}" for n in range(12)]
+    truth = np.arange(240) % 12
+    first = np.where(random.random(240) < 0.9, truth, random.integers(0, 12, 240))
+    answers = Answers(classes, truth, first[:, None], random.uniform(0.4, 1, 240))
+    Image.new("RGB", (300, 200), "teal").save(folder / "bird.jpg")
+    items = [Item(f"{number}.jpg", "", folder / "bird.jpg") for number in range(240)]
+    about = {"title": "birds", "data": "val", "when": "2026-11-26", "network": "n", "classes": 12}
+    original = ("PyTorch", truth)
+    figures = compute_figures(answers, np.full(240, 9.0), 2, {"broken.jpg": "no picture"}, original)
+    told = evaluation.warnings(figures, 1, "build/eval")
+    evaluation.write(folder, {**about, "together": 4}, figures, answers, items, told)
+
+
+def test_an_evaluation_fits_a_telephone_and_a_dark_screen(tab: Tab, tmp_path: Path) -> None:
+    write_evaluation(tmp_path)
+    tab.open((tmp_path / "report.html").as_uri())
+    for dark in (False, True):
+        tab.look(390, 844, dark)
+        assert tab.run("document.documentElement.scrollWidth") <= 390
+        assert axe.violations(tab, axe.script()) == []
+    assert tab.text("h1") == "How right is birds?" and tab.console == []
